@@ -1,0 +1,40 @@
+# Two commands do everything: `make run` and `make test`. Both set up what they need first.
+PYTHON_BIN := .venv/bin/python
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+
+.PHONY: help run test test-pulsar lint setup lock wheel benchmark clean
+
+help: ## what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+setup: ## virtual environment from the lock, Java for Spark
+	@scripts/setup.sh
+
+run: setup ## balance a simulated cluster; ONCE=1 ends once balanced; PULSAR=http://broker:8080 observes your own
+	@$(PYTHON_BIN) -m pulsar_rebalancer_airflow.embedded $(if $(ONCE),--once) $(if $(PULSAR),--pulsar "$(PULSAR)")
+
+test: setup ## unit, Spark, DAG and integration tests
+	@$(PYTHON_BIN) -m pytest
+
+test-pulsar: setup ## the same DAG on real Pulsar brokers (Linux, cgroups, Maven)
+	@$(PYTHON_BIN) -m pytest tests/pulsar
+
+lint: setup ## format, lint, types, dependency rule
+	@ruff format --check .
+	@ruff check .
+	@mypy
+	@lint-imports
+
+lock: setup ## renew requirements.lock from pyproject.toml
+	@uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-emit-index-url \
+		--no-emit-find-links --no-annotate --group dev --extra simulation --custom-compile-command "make lock" \
+		--upgrade pyproject.toml -o requirements.lock
+
+wheel: setup ## build the wheel into dist/
+	@$(PYTHON_BIN) -m build --wheel --no-isolation
+
+benchmark: setup ## seconds of each task and of a whole run, through real Airflow
+	@$(PYTHON_BIN) benchmarks/interval.py
+
+clean: ## remove what was made, the environment included
+	@rm -rf .venv .run .cache dist build .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,8 @@
+"""Async client of Pulsar's admin REST API."""
+
+from __future__ import annotations
+
+from pulsar_rebalancer.admin.client import LookupResult, PulsarAdmin
+from pulsar_rebalancer.admin.connection import AdminConnection
+
+__all__ = ["AdminConnection", "LookupResult", "PulsarAdmin"]

@@ -1,0 +1,167 @@
+"""How the brokers of one cluster are reached: addresses, credentials, TLS, limits."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+
+from pulsar_rebalancer.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+_BROKER = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}")
+_DEFAULT_PORT = {"http": 80, "https": 443}
+
+
+def is_broker_id(text: str) -> bool:
+    """Whether the text is `host:port`, the form of every brokerId."""
+    return _BROKER.fullmatch(text) is not None
+
+
+def address_of(url: str) -> str:
+    """`host:port` of a URL in lower case, the scheme's port where none is written.
+
+    Raises:
+        ValueError: the URL has no host, or a port that is none.
+    """
+    parts = urlsplit(url)
+    if not parts.hostname:
+        raise ValueError("no host")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{host}:{parts.port or _DEFAULT_PORT.get(parts.scheme, 0)}"
+
+
+def _base(url: str, key: str) -> str:
+    """The URL without a trailing slash, if it is a plain http(s) address."""
+    parts = urlsplit(url)
+    if parts.username or parts.password:
+        raise SettingsError("wrong_setting", f"{key}: an address must not hold a password; use the token")
+    try:
+        address_of(url)
+    except ValueError:
+        raise SettingsError("wrong_setting", f"{key}: {url!r} is no http(s)://host:port address") from None
+    if parts.scheme not in _DEFAULT_PORT or parts.query or parts.fragment:
+        raise SettingsError("wrong_setting", f"{key}: {url!r} is no http(s)://host:port address")
+    return f"{parts.scheme}://{parts.netloc.lower()}{parts.path.rstrip('/')}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminConnection:
+    """The admin REST API of one cluster.
+
+    A brokerId is an identifier (`advertisedAddress:webServicePort`), not always an address that can be
+    reached from here. A broker is asked at `address_map[brokerId]`, else at `address_template` filled with its
+    host and port, else at its brokerId itself with the scheme of the seeds.
+
+    Attributes:
+        seeds: base URLs of one or more brokers (or of what stands before them), all http or all https. They are
+            tried in order when one accepts no connection.
+        token: JSON web token; sent to brokers of the cluster only, and shown nowhere.
+        ca_file: PEM file of the only certificate authority to trust; the system's when absent. Host names are
+            always verified.
+        client_cert_file: PEM file of a client certificate (AuthenticationProviderTls).
+        client_key_file: PEM file of its key; absent when the key is in the certificate's file.
+        cluster: the cluster's name in Pulsar; asked of the brokers when empty.
+        connect_timeout_s: seconds until a connection must stand.
+        read_timeout_s: seconds until an answer must be complete, counted from the connection on.
+        unload_timeout_s: the same for an unload, which brokers give up after 60 s themselves
+            (namespaceBundleUnloadingTimeoutMs).
+        max_answer_bytes: a longer answer is cut off and refused.
+        read_only: refuse every request that is not a GET before it is sent.
+        address_map: brokerId or advertised `host:port` to the base URL it is reached at.
+        address_template: base URL with `{host}` and `{port}`, for brokers that are not in the map.
+        concurrency: how many requests may be under way at once.
+
+    Raises:
+        SettingsError: a value is out of range, an address is none, or http and https are mixed.
+    """
+
+    seeds: tuple[str, ...]
+    token: SecretStr | None = field(default=None, repr=False)
+    ca_file: Path | None = None
+    client_cert_file: Path | None = None
+    client_key_file: Path | None = None
+    cluster: str = ""
+    connect_timeout_s: float = 5.0
+    read_timeout_s: float = 30.0
+    unload_timeout_s: float = 70.0
+    max_answer_bytes: int = 32 * 1024 * 1024
+    read_only: bool = False
+    address_map: Mapping[str, str] = field(default_factory=dict)
+    address_template: str = ""
+    concurrency: int = 64
+
+    def __post_init__(self) -> None:
+        if not self.seeds:
+            raise SettingsError("wrong_setting", "seeds: name the address of at least one broker")
+        for key in ("connect_timeout_s", "read_timeout_s", "unload_timeout_s", "max_answer_bytes", "concurrency"):
+            if not getattr(self, key) > 0:
+                raise SettingsError("wrong_setting", f"{key}: {getattr(self, key)!r} must be greater than 0")
+        self._check_token()
+        object.__setattr__(self, "seeds", tuple(_base(url, "seeds") for url in self.seeds))
+        mapped = {k.lower(): _base(url, f"address_map[{k}]") for k, url in self.address_map.items()}
+        object.__setattr__(self, "address_map", mapped)
+        schemes = {urlsplit(url).scheme for url in (*self.seeds, *mapped.values(), *self._template_sample())}
+        if len(schemes) > 1:
+            # A token that is meant for https must never travel over http.
+            raise SettingsError("contradiction", "seeds, address_map and address_template mix http and https")
+
+    def _check_token(self) -> None:
+        if self.token is None:
+            return
+        if not isinstance(self.token, SecretStr):
+            raise SettingsError("wrong_setting", "token: wrap it in pydantic.SecretStr (value not shown)")
+        # A control character would make the HTTP library quote the header in its error.
+        if re.fullmatch(r"[!-~]+", self.token.get_secret_value()) is None:
+            raise SettingsError("wrong_setting", "token: only printable ASCII without blanks (value not shown)")
+
+    def _template_sample(self) -> tuple[str, ...]:
+        if not self.address_template:
+            return ()
+        try:
+            return (_base(self.address_template.format(host="host", port="1"), "address_template"),)
+        except (KeyError, IndexError, ValueError):
+            raise SettingsError(
+                "wrong_setting",
+                f"address_template: {self.address_template!r} may hold {{host}} and {{port}} only",
+            ) from None
+
+    def base_url(self, broker: str) -> str:
+        """Where a broker is reached, without a trailing slash.
+
+        Args:
+            broker: brokerId, `host:port`.
+        """
+        mapped = self.address_map.get(broker.lower())
+        if mapped is not None:
+            return mapped
+        if self.address_template:
+            host, _, port = broker.rpartition(":")
+            return self.address_template.format(host=host, port=port).rstrip("/")
+        return f"{urlsplit(self.seeds[0]).scheme}://{broker}"
+
+    def ssl_context(self) -> ssl.SSLContext:
+        """TLS settings that verify certificate and host name.
+
+        Raises:
+            SettingsError: a certificate file is missing or holds none.
+        """
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise SettingsError("wrong_setting", f"ca_file: {self.ca_file} cannot be read: {error}") from error
+        if self.client_cert_file is not None:
+            try:
+                context.load_cert_chain(self.client_cert_file, self.client_key_file)
+            except (OSError, ssl.SSLError) as error:
+                raise SettingsError(
+                    "wrong_setting", f"client_cert_file: {self.client_cert_file} cannot be used: {error}"
+                ) from error
+        return context

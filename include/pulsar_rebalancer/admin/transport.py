@@ -1,0 +1,272 @@
+"""Requests to the brokers of one cluster: bounded in time, number and size, redirects followed by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+from urllib.parse import unquote, urljoin, urlsplit
+
+import httpx
+
+from pulsar_rebalancer.admin.answers import Answer, clean, failure
+from pulsar_rebalancer.admin.connection import address_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pulsar_rebalancer.admin.connection import AdminConnection
+    from pulsar_rebalancer.errors import AdminError
+
+_log = logging.getLogger(__name__)
+
+MAX_HOPS = 5
+MAX_ERROR_BYTES = 64 * 1024
+"""Of an error's body no more is read: it is only quoted."""
+_REDIRECTS = (301, 302, 307, 308)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request.
+
+    Attributes:
+        method: GET, PUT, POST or DELETE.
+        path: absolute, percent-encoded.
+        query: encoded, without the question mark.
+        timeout_s: seconds for one hop.
+        follow: whether redirects are followed; otherwise they are a `bad_answer`.
+        on_412: reason code of an answer 412.
+    """
+
+    method: str
+    path: str
+    query: str
+    timeout_s: float
+    follow: bool = True
+    on_412: str = "bad_range"
+
+    @property
+    def what(self) -> str:
+        """Method and path, for messages."""
+        return f"{self.method} {self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a hop goes: the base URL, the query there, and the name of the broker for messages."""
+
+    base: str
+    query: str
+    broker: str
+
+    def url(self, request: Request) -> str:
+        return f"{self.base}{request.path}" + (f"?{self.query}" if self.query else "")
+
+
+class _NotSentError(Exception):
+    """No connection: the broker has seen nothing of the request."""
+
+
+class _ResetError(Exception):
+    """The connection broke before an answer: the broker may have seen the request."""
+
+
+class Transport:
+    """Sends requests with the credentials of a connection, to brokers of its cluster only.
+
+    Args:
+        connection: how the brokers are reached.
+
+    Raises:
+        SettingsError: a certificate file of the connection cannot be used.
+    """
+
+    def __init__(self, connection: AdminConnection) -> None:
+        self._connection = connection
+        headers = {"User-Agent": "pulsar-rebalancer", "Accept": "application/json, */*;q=0.5"}
+        # Sizes are bounded as they come: nothing is unpacked.
+        headers["Accept-Encoding"] = "identity"
+        if connection.token is not None:
+            headers["Authorization"] = f"Bearer {connection.token.get_secret_value()}"
+            # Brokers with strictAuthMethod=true want the method named.
+            headers["X-Pulsar-Auth-Method-Name"] = "token"
+        self._http = httpx.AsyncClient(
+            headers=headers,
+            verify=connection.ssl_context(),
+            follow_redirects=False,
+            trust_env=False,  # a proxy or a .netrc of the environment must not see or add credentials
+            timeout=httpx.Timeout(None, connect=connection.connect_timeout_s),
+            limits=httpx.Limits(
+                max_connections=connection.concurrency, max_keepalive_connections=connection.concurrency
+            ),
+        )
+        self._slots = asyncio.Semaphore(connection.concurrency)
+        self._seeds = list(connection.seeds)
+        self._brokers: frozenset[str] = frozenset()
+        self._bases: dict[str, set[str]] = {}
+        self.know(())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._http.aclose()
+
+    def know(self, brokers: Iterable[str]) -> None:
+        """Take these brokerIds as the brokers of the cluster: redirects to them are followed."""
+        self._brokers = frozenset(broker.lower() for broker in brokers)
+        connection = self._connection
+        self._bases = {}
+        own = (*connection.seeds, *connection.address_map.values(), *map(connection.base_url, self._brokers))
+        for base in own:
+            self._bases.setdefault(address_of(base), set()).add(base)
+
+    async def send(self, request: Request, broker: str = "") -> Answer:
+        """Send a request and return the answer of whom it was redirected to.
+
+        Args:
+            request: what to send.
+            broker: brokerId to ask; the first seed that accepts a connection when empty.
+
+        Raises:
+            AdminError: with any reason code of the admin REST API.
+        """
+        if self._connection.read_only and request.method != "GET":
+            target = broker or address_of(self._connection.seeds[0])
+            raise failure("read_only", request.what, target, "the connection is read-only, nothing was sent")
+        if broker:
+            return await self._chain(request, _Place(self._connection.base_url(broker), request.query, broker))
+        return await self._ask_seeds(request)
+
+    async def _ask_seeds(self, request: Request) -> Answer:
+        refused: list[str] = []
+        for seed in tuple(self._seeds):
+            try:
+                return await self._chain(request, _Place(seed, request.query, address_of(seed)), seed=True)
+            except _NotSentError as error:
+                refused.append(f"{address_of(seed)} ({error})")
+                if seed in self._seeds:  # the next request begins with a seed that may be alive
+                    self._seeds.remove(seed)
+                    self._seeds.append(seed)
+        first = address_of(self._connection.seeds[0])
+        raise failure("unreachable", request.what, first, f"no connection to {', '.join(refused)}")
+
+    async def _chain(self, request: Request, place: _Place, *, seed: bool = False) -> Answer:
+        """Follow a request through its redirects; with `seed`, a first hop without connection is told apart."""
+        seen = {place.url(request)}
+        for hop in range(MAX_HOPS + 1):
+            try:
+                status, location, body, cut = await self._hop(request, place)
+            except _NotSentError as error:
+                if seed and hop == 0:
+                    raise
+                raise failure("unreachable", request.what, place.broker, f"no connection ({error})") from error
+            _log.debug("%s at %s: %d", request.what, place.broker, status)
+            answer = Answer(request.what, place.broker, status, body, cut)
+            if not (status in _REDIRECTS and location and request.follow):
+                return self._checked(request, answer)
+            place = await self._next(request, answer, urljoin(place.url(request), location))
+            if place.url(request) in seen:
+                break
+            seen.add(place.url(request))
+        raise failure("redirect_loop", request.what, place.broker, f"redirected in a circle or over {MAX_HOPS} times")
+
+    def _checked(self, request: Request, answer: Answer) -> Answer:
+        if not 200 <= answer.status < 300:
+            raise answer.error(request.on_412)
+        if answer.cut:
+            raise answer.bad(f"the answer is longer than {self._connection.max_answer_bytes} bytes")
+        return answer
+
+    async def _next(self, request: Request, answer: Answer, location: str) -> _Place:
+        """Where a redirect leads, after it was checked and mapped.
+
+        Brokers redirect by changing host and query only; the scheme is always the connection's own.
+        """
+        try:
+            address = address_of(location)
+        except ValueError:
+            raise answer.bad("redirected to no address") from None
+        parts = urlsplit(location)
+        found = self._known(address, parts.path)
+        if found is None:
+            await self._refresh(request)
+            found = self._known(address, parts.path)
+        if found is None:
+            detail = f"redirected to {clean(address)}, which is no broker of the cluster; nothing was sent there"
+            raise failure("foreign_redirect", request.what, answer.broker, detail, answer.status)
+        base, path = found
+        if unquote(path) != unquote(request.path):
+            raise answer.bad(f"redirected to another path, {clean(path)}; nothing was sent there")
+        return _Place(base, parts.query, address)
+
+    def _known(self, address: str, path: str) -> tuple[str, str] | None:
+        """Base URL and remaining path, if the address belongs to a broker of the cluster."""
+        mapped = self._connection.address_map.get(address)
+        if mapped is not None:
+            return mapped, path
+        if address in self._brokers:
+            return self._connection.base_url(address), path
+        for base in sorted(self._bases.get(address, ()), key=len, reverse=True):
+            prefix = urlsplit(base).path
+            if path.startswith(f"{prefix}/"):
+                return base, path[len(prefix) :]
+        return None
+
+    async def _refresh(self, request: Request) -> None:
+        """Read the list of brokers: one that joined lately is no stranger."""
+        asked = Request("GET", "/admin/v2/brokers", "", request.timeout_s, follow=False)
+        self.know((await self._ask_seeds(asked)).brokers())
+
+    async def _hop(self, request: Request, place: _Place) -> tuple[int, str, bytes, bool]:
+        """One exchange; a GET whose connection was reset is sent once more."""
+        try:
+            return await self._exchange(request, place)
+        except _ResetError as error:
+            if request.method != "GET":
+                raise self._broken(request, place, error) from error
+        try:
+            return await self._exchange(request, place)
+        except _ResetError as error:
+            raise self._broken(request, place, error) from error
+
+    def _broken(self, request: Request, place: _Place, error: Exception) -> AdminError:
+        detail = f"the connection broke before an answer ({error})"
+        if request.method != "GET":
+            detail += "; the broker may have carried it out"
+        return failure("unreachable", request.what, place.broker, detail)
+
+    async def _exchange(self, request: Request, place: _Place) -> tuple[int, str, bytes, bool]:
+        limit = self._connection.connect_timeout_s + request.timeout_s
+        try:
+            # The slot is awaited before the clock starts.
+            async with self._slots, asyncio.timeout(limit):
+                return await self._stream(request, place)
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise _NotSentError(clean(str(error)) or type(error).__name__) from error
+        except (TimeoutError, httpx.TimeoutException) as error:
+            detail = f"no complete answer within {request.timeout_s:g} s"
+            raise failure("timeout", request.what, place.broker, detail) from error
+        except (httpx.ReadError, httpx.WriteError) as error:
+            raise _ResetError(clean(str(error)) or type(error).__name__) from error
+        except httpx.RemoteProtocolError as error:
+            if "without sending a response" in str(error):
+                raise _ResetError(clean(str(error))) from error
+            detail = f"the answer is no complete HTTP ({clean(str(error))})"
+            raise failure("bad_answer", request.what, place.broker, detail) from error
+
+    async def _stream(self, request: Request, place: _Place) -> tuple[int, str, bytes, bool]:
+        headers = {} if request.method == "GET" else {"Content-Type": "application/json"}
+        content = None if request.method == "GET" else b""
+        async with self._http.stream(request.method, place.url(request), headers=headers, content=content) as response:
+            ok = response.is_success
+            most = self._connection.max_answer_bytes if ok else MAX_ERROR_BYTES
+            body = bytearray()
+            async for chunk in response.aiter_raw():
+                body += chunk
+                if len(body) > most:
+                    break
+            location = response.headers.get("location", "")
+            return response.status_code, location, bytes(body[:most]), len(body) > most

@@ -1,0 +1,147 @@
+"""A plan: what decide answers, its identity, and the moves that unload carries out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict
+
+from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.settings import Resolved
+from pulsar_rebalancer.state import DecisionState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pulsar_rebalancer.storage import Folder
+
+MAX_WAVES = 16
+"""Waves of one plan.
+
+Until April 2026 Pulsar kept a planned destination by hash range alone (apache/pulsar #25518), so the same range of two
+namespaces must not move in one wave.
+"""
+
+
+class Forced(BaseModel):
+    """Who forced a balance, why, and from which gap in points of score."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    by: str
+    reason: str
+    threshold: float
+
+
+class Summary(BaseModel):
+    """`plan/summary.json`, written last: a run without it has no plan.
+
+    Attributes:
+        plan_id: name of the run's folder.
+        base_seq: sequence number of the state that the plan was made from.
+        hash: over decisions, taken moves and new state; the same for any Spark master, partitioning and input order.
+        counting: how the run treated the counters, a reason code.
+        score_min, score_max, score_mean: percent, over the brokers that were judged.
+        pairs: pairs judged; `pairs_over`: those at or above the low threshold; `pairs_fired`: those that fired.
+        hits: the most hits a pair has collected, `[low, high]`, before any reset.
+        bundles_taken: bundles to be moved; `waves` in how many waves.
+        predicted_min, predicted_max: scores after the moves if score follows traffic, percent.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: int = 1
+    plan_id: str
+    cluster: str
+    airflow_run_id: str
+    base_seq: int
+    hash: str
+    collected_at: AwareDatetime
+    forced: Forced | None = None
+    counting: str
+    score_min: float | None
+    score_max: float | None
+    score_mean: float | None
+    brokers: int
+    pairs: int
+    pairs_over: int
+    pairs_fired: int
+    hits: tuple[int, int]
+    bundles_taken: int
+    bundles_passed_over: dict[str, int]
+    waves: int
+    predicted_min: float | None
+    predicted_max: float | None
+    resolved: Resolved
+
+    def write(self, run: Folder) -> None:
+        """Write to `<run>/plan/summary.json`."""
+        (run / "plan" / "summary.json").write_json(self.model_dump(mode="json"))
+
+    @classmethod
+    def read(cls, run: Folder) -> Self:
+        """Read from `<run>/plan/summary.json`."""
+        return cls.model_validate((run / "plan" / "summary.json").read_json())
+
+    @property
+    def score_range(self) -> float:
+        """Points between the hottest and the coldest judged broker; 0 when none was judged."""
+        return 0.0 if self.score_max is None or self.score_min is None else self.score_max - self.score_min
+
+
+class Move(BaseModel):
+    """One bundle to be moved."""
+
+    model_config = ConfigDict(frozen=True)
+
+    bundle: str
+    source: str
+    destination: str
+    wave: int
+    traffic: float
+    measure: str
+
+
+def read_moves(run: Folder) -> list[Move]:
+    """The taken moves of a plan, by wave, then pair and rank."""
+    rows = (run / "plan" / "moves.parquet").read_table().to_pylist()
+    taken = sorted((row for row in rows if row["taken"]), key=lambda row: (row["wave"], row["pair"], row["rank"]))
+    return [Move.model_validate({name: row[name] for name in Move.model_fields}) for row in taken]
+
+
+def read_state(run: Folder) -> DecisionState:
+    """The state that decide derived, to be recorded."""
+    return DecisionState.model_validate((run / "plan" / "state.json").read_json())
+
+
+def plan_hash(
+    decisions: Iterable[Mapping[str, Any]], moves: Iterable[Mapping[str, Any]], state: Mapping[str, Any]
+) -> str:
+    """SHA-256 over the rows in a canonical order, floats by their shortest exact form.
+
+    Args:
+        decisions: rows of the decisions table.
+        moves: the taken rows of the moves table.
+        state: the decision state, JSON mode.
+    """
+    canonical = json.dumps([_ordered(decisions), _ordered(moves), state], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _ordered(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    return sorted(json.dumps(row, sort_keys=True, separators=(",", ":")) for row in rows)
+
+
+def verify(run: Folder, summary: Summary) -> Sequence[Move]:
+    """The moves of a plan whose files still have the hash that was recorded.
+
+    Raises:
+        PlanError: `plan_changed` when a file of the plan was altered after it was made.
+    """
+    decisions = (run / "plan" / "decisions.parquet").read_table().to_pylist()
+    taken = [row for row in (run / "plan" / "moves.parquet").read_table().to_pylist() if row["taken"]]
+    if plan_hash(decisions, taken, (run / "plan" / "state.json").read_json()) != summary.hash:
+        raise PlanError("plan_changed", f"the files of plan {summary.plan_id} are not those that were decided")
+    return read_moves(run)

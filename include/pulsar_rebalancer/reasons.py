@@ -1,0 +1,291 @@
+"""Every reason code, what it means and what to do: the one list that code, README and alerts share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Effect(StrEnum):
+    """What a reason does to the run."""
+
+    BLOCK = "block"  # the data cannot be judged: the run fails, nothing is decided
+    HOLD = "hold"  # decided and explained, but the gate stays closed
+    QUARANTINE = "quarantine"  # this broker or bundle is neither source nor destination
+    WARN = "warn"  # said, nothing else
+    VERDICT = "verdict"  # why a pair, a bundle or a move was treated as it was
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One reason code.
+
+    Attributes:
+        code: the stable name.
+        effect: what it does to the run.
+        meaning: one sentence, what was seen.
+        action: one sentence, what to do about it; empty when nothing has to be done.
+    """
+
+    code: str
+    effect: Effect
+    meaning: str
+    action: str = ""
+
+
+_B, _H, _Q, _W, _V = Effect.BLOCK, Effect.HOLD, Effect.QUARANTINE, Effect.WARN, Effect.VERDICT
+
+_ALL = (
+    # settings
+    Reason(
+        "wrong_setting",
+        _B,
+        "A setting is unknown, of the wrong type or out of range.",
+        "Correct the key that the message names.",
+    ),
+    Reason(
+        "contradiction",
+        _B,
+        "Two settings exclude each other.",
+        "Change one of the keys that the message names.",
+    ),
+    Reason("mode_off", _V, "The cluster's mode is off.", "Set another mode in the clusters file."),
+    # admin REST API
+    Reason(
+        "unreachable",
+        _Q,
+        "A broker did not accept a connection.",
+        "Check that the broker runs and that its address is reachable from the workers.",
+    ),
+    Reason(
+        "timeout",
+        _Q,
+        "A broker did not answer in time.",
+        "Look at the broker's load and at the connection's time-out.",
+    ),
+    Reason(
+        "unauthorized",
+        _B,
+        "The credentials were refused (401).",
+        "Give the connection a valid token of a super-user.",
+    ),
+    Reason(
+        "forbidden",
+        _B,
+        "The credentials lack the right (403, or 401 with a reason).",
+        "The role needs to be in the brokers' superUserRoles.",
+    ),
+    Reason("not_found", _V, "Pulsar does not know the namespace, bundle, topic or broker (404)."),
+    Reason("conflict", _V, "The destination is not an active broker (409).", "Nothing: the next run plans anew."),
+    Reason(
+        "bad_range",
+        _V,
+        "The bundle range no longer exists, it was split (412).",
+        "Nothing: the next run sees the new bundles.",
+    ),
+    Reason("server_error", _V, "The broker failed on the request (5xx).", "Look into the broker's log."),
+    Reason(
+        "redirect_loop",
+        _V,
+        "Brokers redirected the request in a circle.",
+        "Look at the brokers' advertised addresses and the leader's health.",
+    ),
+    Reason(
+        "foreign_redirect",
+        _V,
+        "A redirect led to an address that is no broker of this cluster; nothing was sent there.",
+        "Add the broker to the connection's address map, or correct its advertised address.",
+    ),
+    Reason(
+        "bad_answer",
+        _V,
+        "The answer was no JSON, too large, or not of the documented shape.",
+        "Check that the address is a Pulsar broker and not a proxy.",
+    ),
+    Reason(
+        "read_only",
+        _V,
+        "The connection is read-only: a request that is not a GET was refused before it was sent.",
+        "Remove read_only from the connection to let the rebalancer act.",
+    ),
+    # state
+    Reason(
+        "state_lost",
+        _B,
+        "The state store is empty although runs were committed before.",
+        "Restore the state from its last copy, or reset it.",
+    ),
+    Reason("state_version", _B, "The state was written by another version.", "Upgrade, or reset the state."),
+    Reason(
+        "stale_plan",
+        _B,
+        "The state moved on after this plan was made.",
+        "Nothing: the plan is void, the next run plans anew.",
+    ),
+    # validation
+    Reason(
+        "too_few_brokers",
+        _B,
+        "Fewer than two brokers can be judged.",
+        "Check the brokers; one broker cannot be balanced.",
+    ),
+    Reason(
+        "report_missing",
+        _Q,
+        "A listed broker gave no load report.",
+        "Check the broker; the reason beside it says how the request failed.",
+    ),
+    Reason(
+        "report_stale",
+        _Q,
+        "A load report is older than brokers write at the latest.",
+        "Check the broker's clock and its connection to the metadata store.",
+    ),
+    Reason(
+        "not_a_number",
+        _Q,
+        "A figure of a load report is missing or not a number.",
+        "Check the broker's version and its load report.",
+    ),
+    Reason("negative_figure", _Q, "A figure of a load report is negative.", "Check the broker's load report."),
+    Reason(
+        "just_started",
+        _Q,
+        "The broker has fewer than two host samples since its start, so it looks idle.",
+        "Nothing: it takes part after two host samples.",
+    ),
+    Reason(
+        "two_owners",
+        _Q,
+        "Two brokers report the same bundle.",
+        "Nothing if it is gone in the next run (normal for one interval after a move).",
+    ),
+    Reason(
+        "too_many_quarantined",
+        _B,
+        "More brokers were left out than max_quarantined_brokers allows.",
+        "Mend the brokers named, or raise the limit.",
+    ),
+    Reason(
+        "builtin_shedding_on",
+        _H,
+        "Pulsar's own shedding is on: two balancers would fight.",
+        "Set loadBalancerSheddingEnabled to false on the brokers.",
+    ),
+    Reason(
+        "even_distribution_on",
+        _W,
+        "loadBalancerDistributeBundlesEvenlyEnabled is on; a planned destination is honoured all the same.",
+    ),
+    Reason(
+        "brokers_disagree",
+        _W,
+        "Brokers run with different load-balancer settings; the leader's were taken.",
+        "Give all brokers the same settings.",
+    ),
+    Reason(
+        "policy_unreadable",
+        _H,
+        "Isolation policies could not be read or parsed, so no bundle is known to be free.",
+        "Check the policy that the message names and the role's rights.",
+    ),
+    # files
+    Reason("file_missing", _B, "A file of the run is missing.", "Check that every worker sees the storage root."),
+    Reason(
+        "file_damaged",
+        _B,
+        "A file of the run cannot be read.",
+        "Clear the run's collect task; look at the disk.",
+    ),
+    Reason("file_version", _B, "A file was written by another version.", "Clear the run's collect task."),
+    Reason(
+        "plan_changed",
+        _B,
+        "A plan's files were altered after it was made.",
+        "Nothing is carried out; find out who wrote to the storage root.",
+    ),
+    # counting
+    Reason("counted", _V, "The sample counted."),
+    Reason(
+        "too_soon",
+        _V,
+        "Less than half an interval has passed since the last counted sample: nothing was counted.",
+    ),
+    Reason(
+        "gap",
+        _W,
+        "The last counted sample is too old for counts to be consecutive: counters were cleared first.",
+    ),
+    Reason("forced", _V, "A forced run acts without hits and counts none."),
+    Reason("other_thresholds", _V, "A run with thresholds of its own counts no hits."),
+    Reason("strategy_changed", _W, "The strategy differs from the one that kept the state: it starts anew."),
+    # pairs
+    Reason("below_low", _V, "The pair's gap is below the low threshold: balanced."),
+    Reason("hits_low", _V, "The gap is above the low threshold, not yet often enough."),
+    Reason("hits_high", _V, "The gap is above the high threshold, not yet often enough."),
+    Reason("fired", _V, "The gap was above a threshold often enough: bundles are moved."),
+    Reason(
+        "below_minimum",
+        _V,
+        "Fired, but neither message rate nor throughput differs by more than the minimum; hits start anew.",
+    ),
+    Reason("no_fitting_bundle", _V, "Fired, but no bundle fits into half the difference; hits start anew."),
+    Reason("middle", _V, "The broker in the middle of an odd number has no partner."),
+    # bundles
+    Reason("taken", _V, "The bundle is moved."),
+    Reason("over_remaining", _V, "The bundle carries more than what is left to move."),
+    Reason("no_traffic", _V, "The bundle carries no traffic of the measure that counts."),
+    Reason("recently_unloaded", _V, "The bundle was moved within the grace period."),
+    Reason("system_namespace", _V, "System, heartbeat and SLA namespaces are never moved."),
+    Reason("namespace_excluded", _V, "The namespace is excluded by a setting."),
+    Reason("namespace_policy", _V, "The namespace is under an isolation policy or in an anti-affinity group."),
+    Reason("bundle_quarantined", _V, "Validation left the bundle out."),
+    Reason("cap_run", _V, "The cap of bundles per run was reached."),
+    Reason("cap_broker", _V, "The cap of bundles per broker was reached."),
+    Reason(
+        "cap_waves",
+        _V,
+        "The same hash range is moved in too many namespaces at once.",
+        "Nothing: the next firing takes it.",
+    ),
+    Reason("broker_quarantined", _V, "Validation left the broker out."),
+    Reason("broker_excluded", _V, "The broker is excluded by a setting."),
+    # gate
+    Reason("open", _V, "The gate is open: the plan is carried out."),
+    Reason("nothing_to_do", _V, "The plan moves nothing."),
+    Reason("observe", _V, "Mode observe: decided and explained, nothing is moved."),
+    Reason(
+        "paused",
+        _V,
+        "The cluster is paused.",
+        "Wait for the end of the pause, or remove it from the clusters file.",
+    ),
+    Reason("on_hold", _V, "Validation holds: acting would be unsafe.", "See the hold reasons of the run."),
+    Reason("plan_too_old", _V, "The plan is older than max_plan_age.", "Nothing: the next run plans anew."),
+    Reason(
+        "not_recorded",
+        _V,
+        "The state store holds another plan than this one.",
+        "Nothing: only the recorded plan is carried out.",
+    ),
+    # moves
+    Reason("moved", _V, "The bundle is owned by its planned broker."),
+    Reason("already_there", _V, "The bundle was on its planned broker before: nothing was unloaded."),
+    Reason("owner_changed", _V, "Another broker than the planned source owns the bundle: left alone."),
+    Reason(
+        "no_topic",
+        _V,
+        "No loaded topic of the bundle was found, so placement cannot be triggered: left alone.",
+    ),
+    Reason("destination_gone", _V, "The planned broker is no longer active: left alone."),
+    Reason(
+        "astray",
+        _V,
+        "The bundle landed on another broker, also after the retries.",
+        "Nothing: it is in the grace period; look at the leader's log if it repeats.",
+    ),
+    Reason("not_attempted", _V, "The move was planned but not tried before the run ended."),
+)
+
+REASONS: dict[str, Reason] = {r.code: r for r in _ALL}
+"""Reason codes by name."""

@@ -1,0 +1,109 @@
+"""What one run is asked to do, and what validation found: the small documents beside the tables."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict
+
+from pulsar_rebalancer.reasons import REASONS, Effect
+from pulsar_rebalancer.settings import Resolved, RunParams
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.storage import Folder
+
+
+class RunRequest(BaseModel):
+    """`input/settings.json`: who asked for what, and the effective settings.
+
+    Attributes:
+        cluster: name in the clusters file.
+        airflow_run_id: the DAG run, inside the file because ids hold `:` and what users type.
+        requested_by: the person who started a manual run; empty for scheduled ones.
+        collected_at: the time of the sample, the reference for ages and counting.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: int = 1
+    cluster: str
+    airflow_run_id: str
+    requested_by: str = ""
+    params: RunParams = RunParams()
+    resolved: Resolved
+    collected_at: AwareDatetime
+
+    @property
+    def force_threshold(self) -> float | None:
+        """Gap in points from which a forced run acts; None for a normal run."""
+        if not self.params.force.strip():
+            return None
+        given = self.params.force_threshold
+        return self.resolved.settings.low_threshold if given is None else given
+
+    def write(self, run: Folder) -> None:
+        """Write to `<run>/input/settings.json`."""
+        (run / "input" / "settings.json").write_json(self.model_dump(mode="json"))
+
+    @classmethod
+    def read(cls, run: Folder) -> Self:
+        """Read from `<run>/input/settings.json`."""
+        return cls.model_validate((run / "input" / "settings.json").read_json())
+
+
+class Finding(BaseModel):
+    """One thing that validation found.
+
+    Attributes:
+        reason: a code of `reasons.REASONS`.
+        effect: what it does to the run.
+        subject: the broker or bundle it is about; empty for the cluster as a whole.
+        detail: the figure or text that was seen.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    reason: str
+    effect: Effect
+    subject: str = ""
+    detail: str = ""
+
+
+class Validation(BaseModel):
+    """`validation.json`: every finding of a run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: int = 1
+    findings: tuple[Finding, ...] = ()
+
+    def reasons(self, effect: Effect) -> dict[str, int]:
+        """How often each reason of one effect was found, most frequent first."""
+        return dict(Counter(f.reason for f in self.findings if f.effect is effect).most_common())
+
+    @property
+    def quarantined(self) -> dict[str, str]:
+        """The reason by broker or bundle that is left out."""
+        return {f.subject: f.reason for f in self.findings if f.effect is Effect.QUARANTINE and f.subject}
+
+    def sentence(self) -> str:
+        """At most ten reasons with counts, worst effect first, and what to do."""
+        lines = []
+        for effect in (Effect.BLOCK, Effect.HOLD, Effect.QUARANTINE, Effect.WARN):
+            for code, count in self.reasons(effect).items():
+                named = [f"{f.subject} {f.detail}".strip() for f in self.findings if f.reason == code][:3]
+                shown = f" ({'; '.join(n for n in named if n)})" if any(named) else ""
+                lines.append(
+                    f"{effect}: {code} x{count}{shown}: {REASONS[code].meaning} {REASONS[code].action}".strip()
+                )
+        return "\n".join(lines[:10])
+
+    def write(self, run: Folder) -> None:
+        """Write to `<run>/validation.json`."""
+        (run / "validation.json").write_json(self.model_dump(mode="json"))
+
+    @classmethod
+    def read(cls, run: Folder) -> Self:
+        """Read from `<run>/validation.json`."""
+        return cls.model_validate((run / "validation.json").read_json())

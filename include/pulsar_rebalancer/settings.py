@@ -1,0 +1,363 @@
+"""The validated settings of one cluster, and where each of them came from.
+
+Later sources win: the defaults of Pulsar 5.0, the live brokers' configuration (load-balancer keys only), the
+clusters file, the parameters of a manual run. Load-balancer settings have Pulsar's meaning and are accepted under
+Pulsar's name as well as under ours.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from pulsar_rebalancer.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+CLUSTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+"""Cluster names become folders and DAG ids."""
+
+
+class Mode(StrEnum):
+    """What the rebalancer may do, weakest first."""
+
+    OFF = "off"
+    OBSERVE = "observe"
+    AUTO = "auto"
+
+    @property
+    def rank(self) -> int:
+        """Position in the order of power: a manual run may lower it, never raise it."""
+        return list(Mode).index(self)
+
+
+class Origin(StrEnum):
+    """Where a setting's value came from."""
+
+    DEFAULT = "default"
+    BROKERS = "brokers"
+    FILE = "file"
+    PARAMS = "params"
+
+
+class Pause(BaseModel):
+    """A pause of one cluster: decisions go on, nothing is moved."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    until: AwareDatetime = Field(description="end of the pause, with a time zone")
+    reason: str = Field(min_length=1, max_length=500, description="why, shown in every run")
+
+
+Percent = Annotated[float, Field(ge=0, le=1000)]
+Weight = Annotated[float, Field(ge=0, le=100)]
+
+
+class Settings(BaseModel):
+    """Effective settings of one cluster.
+
+    Fields with an alias carry Pulsar's own name and may come from the live brokers; the others come from the
+    clusters file or from a manual run alone.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
+
+    # Pulsar's load-balancer settings; defaults of Pulsar 5.0 (PULSAR's ServiceConfiguration).
+    low_threshold: Percent = Field(
+        15,
+        alias="loadBalancerAvgShedderLowThreshold",
+        description="gap of a pair that counts a hit, points of score",
+    )
+    high_threshold: Percent = Field(
+        40,
+        alias="loadBalancerAvgShedderHighThreshold",
+        description="gap that counts a high hit as well, points of score",
+    )
+    hit_count_low: int = Field(
+        8,
+        ge=1,
+        alias="loadBalancerAvgShedderHitCountLowThreshold",
+        description="consecutive low hits until a pair fires",
+    )
+    hit_count_high: int = Field(
+        2,
+        ge=1,
+        alias="loadBalancerAvgShedderHitCountHighThreshold",
+        description="consecutive high hits until a pair fires",
+    )
+    min_unload_message: float = Field(
+        1000, ge=0, alias="minUnloadMessage", description="smallest message rate worth moving, msg/s"
+    )
+    min_unload_throughput: float = Field(
+        1048576,
+        ge=0,
+        alias="minUnloadMessageThroughput",
+        description="smallest throughput worth moving, bytes/s",
+    )
+    max_unload_percentage: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        alias="maxUnloadPercentage",
+        description="share of a pair's difference that is moved, ratio",
+    )
+    cpu_weight: Weight = Field(1.0, alias="loadBalancerCPUResourceWeight", description="weight of CPU in the score")
+    direct_memory_weight: Weight = Field(
+        0.0,
+        alias="loadBalancerDirectMemoryResourceWeight",
+        description="weight of direct memory in the score",
+    )
+    bandwidth_in_weight: Weight = Field(
+        1.0,
+        alias="loadBalancerBandwidthInResourceWeight",
+        description="weight of inbound bandwidth in the score",
+    )
+    bandwidth_out_weight: Weight = Field(
+        1.0,
+        alias="loadBalancerBandwidthOutResourceWeight",
+        description="weight of outbound bandwidth in the score",
+    )
+    excluded_namespaces: tuple[str, ...] = Field(
+        (),
+        alias="loadBalancerSheddingExcludedNamespaces",
+        description="namespaces (tenant/namespace) never moved",
+    )
+    grace_period_minutes: float = Field(
+        30,
+        ge=0,
+        alias="loadBalancerSheddingGracePeriodMinutes",
+        description="minutes before a moved bundle may move again",
+    )
+    report_max_interval_minutes: float = Field(
+        15,
+        gt=0,
+        alias="loadBalancerReportUpdateMaxIntervalMinutes",
+        description="minutes between metadata writes, at the latest",
+    )
+    host_usage_interval_minutes: float = Field(
+        1,
+        gt=0,
+        alias="loadBalancerHostUsageCheckIntervalMinutes",
+        description="minutes between a broker's host samples",
+    )
+
+    # The rebalancer's own settings.
+    strategy: Literal["AvgShedder"] = Field("AvgShedder", description="how bundles are chosen")
+    mode: Mode = Field(Mode.OBSERVE, description="off, observe (decide and explain) or auto (act)")
+    interval_seconds: float = Field(60, ge=5, le=86400, description="seconds between two runs")
+    connection: str = Field("pulsar_admin_default", min_length=1, description="Airflow connection of type pulsar_admin")
+    spark_connection: str = Field("spark_default", min_length=1, description="Airflow connection of type spark")
+    pulsar_cluster: str = Field("", description="the cluster's name inside Pulsar; empty: asked of the brokers")
+    excluded_brokers: tuple[str, ...] = Field((), description="brokers that neither give nor take bundles")
+    max_bundles_per_run: int | None = Field(None, ge=1, description="cap of bundles moved in one run")
+    max_bundles_per_broker: int | None = Field(
+        None, ge=1, description="cap of bundles moved off or onto one broker in one run"
+    )
+    max_quarantined_brokers: int = Field(2, ge=0, description="brokers that may be left out before the run is blocked")
+    pause: Pause | None = Field(None, description="nothing is moved until its end")
+    state_max_gap: float = Field(3, ge=1, description="intervals after which hits are no longer consecutive")
+    max_plan_age_seconds: float = Field(180, gt=0, description="age at which a plan is no longer carried out")
+    unload_concurrency: int = Field(4, ge=1, le=64, description="bundles moved at the same time")
+    unload_retries: int = Field(2, ge=0, le=10, description="further tries for a bundle that landed elsewhere")
+    unload_timeout_seconds: float = Field(30, gt=0, description="seconds until a moved bundle must have an owner")
+
+    @field_validator("excluded_namespaces", "excluded_brokers", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return split_list(value) if isinstance(value, str) else value
+
+    @field_validator("excluded_namespaces")
+    @classmethod
+    def _namespaces(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if len([part for part in name.split("/") if part]) != 2 or name.count("/") != 1:
+                raise ValueError(f"{name!r} is not of the form tenant/namespace")
+        return value
+
+    @model_validator(mode="after")
+    def _thresholds(self) -> Self:
+        if self.low_threshold > self.high_threshold:
+            raise ValueError(f"low_threshold {self.low_threshold:g} is above high_threshold {self.high_threshold:g}")
+        return self
+
+
+FIELD_OF_PULSAR_NAME: dict[str, str] = {
+    field.alias: name for name, field in Settings.model_fields.items() if field.alias is not None
+}
+"""Our field name by Pulsar's setting name."""
+
+THRESHOLD_FIELDS = frozenset(
+    {"low_threshold", "high_threshold", "hit_count_low", "hit_count_high"}
+    | {"min_unload_message", "min_unload_throughput", "max_unload_percentage"}
+)
+"""A manual run that changes one of these counts no hits."""
+
+
+class RunParams(BaseModel):
+    """What a manual run may say: force a balance, lower the mode, use other thresholds, leave things out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    force: str = Field("", max_length=500, description="why a balance is forced; empty: a normal run")
+    force_threshold: Percent | None = Field(
+        None, description="gap from which a forced run acts; empty: the low threshold"
+    )
+    mode: Mode | None = Field(None, description="a lower mode than the clusters file's")
+    low_threshold: Percent | None = None
+    high_threshold: Percent | None = None
+    hit_count_low: int | None = Field(None, ge=1)
+    hit_count_high: int | None = Field(None, ge=1)
+    max_unload_percentage: float | None = Field(None, gt=0, le=1)
+    max_bundles_per_run: int | None = Field(None, ge=1)
+    max_bundles_per_broker: int | None = Field(None, ge=1)
+    excluded_namespaces: tuple[str, ...] = ()
+    excluded_brokers: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _two_fields(self) -> Self:
+        if self.force_threshold is not None and not self.force.strip():
+            raise ValueError("force_threshold needs force: say why the balance is forced")
+        if None not in (self.low_threshold, self.high_threshold) and self.low_threshold > self.high_threshold:  # type: ignore[operator]
+            raise ValueError(f"low_threshold {self.low_threshold:g} is above high_threshold {self.high_threshold:g}")
+        return self
+
+    @property
+    def changes_thresholds(self) -> bool:
+        """Whether the run judges by thresholds of its own."""
+        return any(getattr(self, name, None) is not None for name in THRESHOLD_FIELDS)
+
+
+class Resolved(BaseModel):
+    """Effective settings with the origin of each field."""
+
+    model_config = ConfigDict(frozen=True)
+
+    settings: Settings
+    origins: dict[str, Origin]
+
+
+def split_list(text: str) -> tuple[str, ...]:
+    """Items of a comma separated list, also in the brokers' form `[a, b]`."""
+    return tuple(item.strip() for item in text.strip().removeprefix("[").removesuffix("]").split(",") if item.strip())
+
+
+def validate(values: Mapping[str, Any], *, where: str) -> Settings:
+    """Settings from names and values.
+
+    Args:
+        values: setting names (ours or Pulsar's) and their values.
+        where: what the error names as the place, such as `clusters.yaml: east`.
+
+    Raises:
+        SettingsError: `wrong_setting` or `contradiction`, with the key's name.
+    """
+    try:
+        return Settings.model_validate(dict(values))
+    except ValidationError as error:
+        raise _settings_error(error, where) from None
+
+
+def parse_params(values: Mapping[str, Any]) -> RunParams:
+    """The parameters of a manual run, refused with the field's name before anything is collected.
+
+    Raises:
+        SettingsError: `wrong_setting` or `contradiction`.
+    """
+    given = {name: value for name, value in values.items() if value not in (None, "", [])}
+    try:
+        return RunParams.model_validate(given)
+    except ValidationError as error:
+        raise _settings_error(error, "parameters of the run") from None
+
+
+def _settings_error(error: ValidationError, where: str) -> SettingsError:
+    problems = []
+    for item in error.errors(include_url=False, include_input=True, include_context=False):
+        key = ".".join(str(part) for part in item["loc"])
+        shown = f" (got {str(item['input'])[:80]!r})" if key else ""
+        problems.append(f"{key + ': ' if key else ''}{item['msg'].removeprefix('Value error, ')}{shown}")
+    pair = all(not item["loc"] for item in error.errors())
+    return SettingsError("contradiction" if pair else "wrong_setting", f"{where}: " + "; ".join(problems))
+
+
+def from_brokers(runtime: Mapping[str, str]) -> dict[str, str]:
+    """The settings that the live brokers give, by our field names.
+
+    Args:
+        runtime: `/admin/v2/brokers/configuration/runtime`, every value a string.
+    """
+    found = {}
+    for pulsar_name, field in FIELD_OF_PULSAR_NAME.items():
+        value = _plain(runtime.get(pulsar_name))
+        if value is not None:
+            found[field] = value
+    # The misspelt old keys win only while the new key still has its default (ServiceConfiguration).
+    for field, old in (("bandwidth_in_weight", "In"), ("bandwidth_out_weight", "Out")):
+        value = _plain(runtime.get(f"loadBalancerBandwith{old}ResourceWeight"))
+        if value is not None and float(found.get(field, "1.0")) == 1.0 and float(value) != 1.0:
+            found[field] = value
+    return found
+
+
+def _plain(value: str | None) -> str | None:
+    if value is None or value in ("null", "Optional.empty"):
+        return None
+    return value.removeprefix("Optional[").removesuffix("]") if value.startswith("Optional[") else value
+
+
+def disagreements(runtimes: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
+    """Pulsar names of the load-balancer settings that differ between brokers, sorted."""
+    runtimes = list(runtimes)
+    return tuple(sorted(name for name in FIELD_OF_PULSAR_NAME if len({r.get(name) for r in runtimes}) > 1))
+
+
+def resolve(file: Mapping[str, Any], brokers: Mapping[str, str], params: RunParams | None = None) -> Resolved:
+    """Effective settings: defaults < live brokers < clusters file < parameters of a manual run.
+
+    Args:
+        file: the cluster's entry, by our names or Pulsar's.
+        brokers: what `from_brokers` gave.
+        params: those of a manual run; lists are added to the file's, the mode is lowered only.
+
+    Raises:
+        SettingsError: `wrong_setting` or `contradiction`, with the key's name.
+    """
+    merged: dict[str, Any] = dict(brokers)
+    origins = dict.fromkeys(Settings.model_fields, Origin.DEFAULT) | dict.fromkeys(brokers, Origin.BROKERS)
+    for name, value in file.items():
+        field = FIELD_OF_PULSAR_NAME.get(name, name)
+        merged[field] = value
+        origins[field] = Origin.FILE
+    settings = validate(merged, where="settings")
+    if params is None:
+        return Resolved(settings=settings, origins=origins)
+    changed = _from_params(settings, params)
+    merged.update(changed)
+    origins.update(dict.fromkeys(changed, Origin.PARAMS))
+    return Resolved(settings=validate(merged, where="settings with the run's parameters"), origins=origins)
+
+
+def _from_params(settings: Settings, params: RunParams) -> dict[str, Any]:
+    given = params.model_dump(exclude_none=True, exclude={"force", "force_threshold"})
+    changed = {name: value for name, value in given.items() if value not in ((), settings.mode)}
+    if params.mode is not None and params.mode.rank > settings.mode.rank:
+        raise SettingsError(
+            "wrong_setting",
+            f"mode: a run may lower the mode, not raise it from {settings.mode} to {params.mode}",
+        )
+    for name in ("excluded_namespaces", "excluded_brokers"):
+        if changed.get(name):
+            changed[name] = tuple(dict.fromkeys((*getattr(settings, name), *changed[name])))
+    return changed

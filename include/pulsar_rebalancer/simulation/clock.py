@@ -1,0 +1,55 @@
+"""Where the simulated cluster takes its time from: a clock moved by hand, or the machine's."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+EPOCH = 1_800_000_000.0
+"""Start of a manual clock, seconds since 1970: fixed, so that equal seeds give equal reports."""
+
+
+class Clock(Protocol):
+    """Seconds since 1970, and a way to let time pass at once."""
+
+    def now(self) -> float:
+        """Current time, seconds since 1970 UTC."""
+        ...
+
+    def advance(self, seconds: float) -> None:
+        """Lets `seconds` pass."""
+        ...
+
+
+class ManualClock:
+    """Stands still until it is advanced."""
+
+    def __init__(self, start: float = EPOCH) -> None:
+        self._now = start
+
+    def now(self) -> float:
+        """Current time, seconds since 1970 UTC."""
+        return self._now
+
+    def advance(self, seconds: float) -> None:
+        """Lets `seconds` pass; never back."""
+        if seconds < 0:
+            raise ValueError(f"time cannot go back by {-seconds} seconds")
+        self._now += seconds
+
+
+class RealClock:
+    """The machine's time; `advance` runs ahead of it."""
+
+    def __init__(self) -> None:
+        self._ahead = 0.0
+
+    def now(self) -> float:
+        """Current time, seconds since 1970 UTC."""
+        return time.time() + self._ahead
+
+    def advance(self, seconds: float) -> None:
+        """Runs `seconds` ahead of the machine from now on."""
+        if seconds < 0:
+            raise ValueError(f"time cannot go back by {-seconds} seconds")
+        self._ahead += seconds

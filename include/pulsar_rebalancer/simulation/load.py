@@ -1,0 +1,149 @@
+"""What the bundles carry and what that costs a broker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+NOBODY = -1
+"""Owner of a bundle that no broker owns."""
+
+_TRAFFIC, _CPU, _SHAPE = 1, 2, 3  # one random stream each, so that one never shifts another
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Traffic, one entry per bundle or per broker: msg/s and bytes/s, in and out."""
+
+    msg_rate_in: Floats
+    msg_rate_out: Floats
+    msg_throughput_in: Floats
+    msg_throughput_out: Floats
+
+    def per_broker(self, owner: Ints, brokers: int) -> Rates:
+        """Sums over the bundles of each broker; bundles without owner belong to nobody."""
+        return Rates(
+            *(
+                np.bincount(owner + 1, weights=values, minlength=brokers + 1)[1:]
+                for values in (
+                    self.msg_rate_in,
+                    self.msg_rate_out,
+                    self.msg_throughput_in,
+                    self.msg_throughput_out,
+                )
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """How restless the cluster is; 0 everywhere gives a cluster that stands still.
+
+    Attributes:
+        traffic: relative standard deviation of a bundle's rate from one stats period to the next.
+        cpu: relative standard deviation of a broker's CPU sample.
+        cost: relative spread of what a message costs, fixed per bundle.
+        drift: relative amplitude of a slow wave of each bundle's rate.
+        drift_period: its mean length, seconds.
+    """
+
+    traffic: float = 0.03
+    cpu: float = 0.02
+    cost: float = 0.1
+    drift: float = 0.05
+    drift_period: float = 4 * 3600.0
+
+
+QUIET = Noise(traffic=0.0, cpu=0.0, cost=0.0, drift=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """CPU seconds per message and per byte, each way."""
+
+    per_message: float = 30e-6
+    per_byte: float = 10e-9
+
+
+class Traffic:
+    """The traffic of every bundle as a pure function of time: reading it changes nothing.
+
+    Args:
+        msg_rate_in: published msg/s per bundle; 0 for an idle bundle (no producers, no loaded topics).
+        msg_size: bytes per message, per bundle.
+        fan_out: messages delivered per message published, per bundle.
+        noise: how restless.
+        seed: of all randomness.
+        step: seconds for which a rate stays the same (a stats period).
+        cost: what it costs.
+    """
+
+    def __init__(
+        self,
+        msg_rate_in: Floats,
+        msg_size: Floats,
+        fan_out: Floats,
+        *,
+        noise: Noise,
+        seed: int,
+        step: float,
+        cost: Cost | None = None,
+    ) -> None:
+        self.msg_rate_in = msg_rate_in.astype(np.float64)
+        self.msg_size = msg_size
+        self.fan_out = fan_out
+        self._noise = noise
+        self._seed = seed
+        self._step = step
+        self._cost = cost or Cost()
+        shape = np.random.default_rng((seed, _SHAPE))
+        size = len(msg_rate_in)
+        self._cost_factor = np.exp(noise.cost * shape.standard_normal(size))
+        self._phase = shape.uniform(0, 2 * np.pi, size)
+        self._wave = 2 * np.pi / (noise.drift_period * shape.uniform(0.5, 1.5, size))
+        self._cached: tuple[int, Rates] | None = None
+
+    @property
+    def active(self) -> npt.NDArray[np.bool_]:
+        """Bundles with producers: they look their topics up again when they lose their broker."""
+        return self.msg_rate_in > 0
+
+    def scale(self, bundles: list[int], factor: float) -> None:
+        """Multiplies the load of some bundles from now on."""
+        self.msg_rate_in[bundles] *= factor
+        self._cached = None
+
+    def nominal(self) -> Rates:
+        """Traffic without noise and drift."""
+        return self._rates(self.msg_rate_in)
+
+    def at(self, elapsed: float) -> Rates:
+        """Traffic `elapsed` seconds after the start of the cluster."""
+        tick = int((elapsed + 1e-6) // self._step)  # a multiple of the step may come a rounding error short
+        if self._cached is None or self._cached[0] != tick:
+            stream = np.random.default_rng((self._seed, _TRAFFIC, tick))
+            jitter = 1 + self._noise.traffic * stream.standard_normal(len(self.msg_rate_in)).clip(-3, 3)
+            wave = 1 + self._noise.drift * np.sin(self._wave * tick * self._step + self._phase)
+            self._cached = (tick, self._rates((self.msg_rate_in * jitter * wave).clip(0)))
+        return self._cached[1]
+
+    def cpu_of_bundles(self, rates: Rates) -> Floats:
+        """What each bundle costs its broker, percent of one core."""
+        messages = rates.msg_rate_in + rates.msg_rate_out
+        volume = rates.msg_throughput_in + rates.msg_throughput_out
+        seconds = messages * self._cost.per_message + volume * self._cost.per_byte
+        return np.asarray(100 * seconds * self._cost_factor)
+
+    def cpu_jitter(self, elapsed: float, brokers: int) -> Floats:
+        """Factor on each broker's CPU sample taken at `elapsed`."""
+        stream = np.random.default_rng((self._seed, _CPU, int(elapsed * 1000)))
+        return np.asarray(1 + self._noise.cpu * stream.standard_normal(brokers).clip(-3, 3))
+
+    def _rates(self, msg_rate_in: Floats) -> Rates:
+        out = msg_rate_in * self.fan_out
+        return Rates(msg_rate_in, out, msg_rate_in * self.msg_size, out * self.msg_size)

@@ -1,0 +1,200 @@
+"""The tables of a run: one name per column everywhere, units stated here once.
+
+`cluster`, `brokers` and `bundles` are what collect saw; `decisions` and `moves` are what decide made of it.
+Every table is keyed by `cluster`, so that one Spark application can judge many clusters at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from pulsar_rebalancer.errors import SnapshotError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pulsar_rebalancer.storage import Folder
+
+TIME = pa.timestamp("us", tz="UTC")
+RESOURCES = ("cpu", "memory", "direct_memory", "bandwidth_in", "bandwidth_out")
+TRAFFIC = ("msg_rate_in", "msg_rate_out", "msg_throughput_in", "msg_throughput_out")
+
+_UNITS = {
+    "cpu_usage": "percent of one core",
+    "cpu_limit": "percent of one core, 100 per core",
+    "memory_usage": "MiB of JVM heap",
+    "memory_limit": "MiB of JVM heap",
+    "direct_memory_usage": "MiB",
+    "direct_memory_limit": "MiB",
+    "bandwidth_in_usage": "Kbit/s",
+    "bandwidth_in_limit": "Kbit/s",
+    "bandwidth_out_usage": "Kbit/s",
+    "bandwidth_out_limit": "Kbit/s",
+    "msg_rate_in": "msg/s",
+    "msg_rate_out": "msg/s",
+    "msg_throughput_in": "bytes/s",
+    "msg_throughput_out": "bytes/s",
+    "msg_rate": "msg/s, in and out, short-term mean",
+    "msg_throughput": "bytes/s, in and out, short-term mean",
+    "cache_size": "bytes",
+    "report_age_seconds": "s",
+    "host_samples": "host samples since the broker's start",
+    "source_score": "percent, weighted maximum",
+    "destination_score": "percent, weighted maximum",
+    "gap": "points of score",
+    "target": "msg/s or bytes/s, as measure says",
+    "traffic": "msg/s or bytes/s, as measure says",
+    "traffic_taken": "msg/s or bytes/s, as measure says",
+}
+
+
+def _schema(*columns: tuple[str, pa.DataType]) -> pa.Schema:
+    return pa.schema(
+        [pa.field(n, t, metadata={"unit": _UNITS[n]} if n in _UNITS else None) for n, t in columns],
+        metadata={"version": "1"},
+    )
+
+
+_S, _I, _F, _B = pa.string(), pa.int64(), pa.float64(), pa.bool_()
+_USAGE = tuple((f"{r}_{part}", _F) for r in RESOURCES for part in ("usage", "limit"))
+_TRAFFIC = tuple((name, _F) for name in TRAFFIC)
+
+CLUSTER = _schema(
+    ("cluster", _S),
+    ("collected_at", TIME),
+    ("leader", _S),  # brokerId, empty when there is none
+    ("load_manager", _S),  # simple class name
+    ("brokers_listed", _I),
+    ("brokers_reported", _I),
+    ("bundles", _I),
+    ("builtin_shedding", _B),
+    ("even_distribution", _B),
+    ("settings_in_disagreement", _S),  # comma separated Pulsar names, empty when the brokers agree
+    ("policies_readable", _B),
+)
+"""One row: what concerns the cluster as a whole."""
+
+BROKERS = _schema(
+    ("cluster", _S),
+    ("broker", _S),  # brokerId, host:port
+    ("collected_at", TIME),
+    ("error", _S),  # reason code when there is no report, else null
+    ("listings", _I),  # how often the cluster lists the broker
+    ("last_update", TIME),
+    ("report_age_seconds", _F),
+    ("started_at", TIME),
+    ("host_samples", _F),
+    *_USAGE,
+    *_TRAFFIC,
+    ("topics", _I),
+    ("bundles", _I),
+    ("producers", _I),
+    ("consumers", _I),
+    ("version", _S),
+)
+"""A row per listed broker; figures are null when there is no report."""
+
+BUNDLES = _schema(
+    ("cluster", _S),
+    ("broker", _S),
+    ("bundle", _S),  # tenant/namespace/0x…_0x…
+    *_TRAFFIC,
+    ("topics", _I),
+    ("producers", _I),
+    ("consumers", _I),
+    ("cache_size", _I),
+    ("owners", _I),  # how many brokers report the bundle
+    ("policy", _S),  # "isolation" or "anti_affinity" when the namespace is under one, else null
+)
+"""A row per bundle and reporting broker: bundles with at least one loaded topic."""
+
+MEANS = _schema(("cluster", _S), ("bundle", _S), ("samples", _I), *_TRAFFIC)
+"""Short-term means of bundles over at most ten samples (Pulsar's TimeAverageMessageData), kept between runs."""
+
+DECISIONS = _schema(
+    ("cluster", _S),
+    ("pair", _I),  # 0 is the outermost pair
+    ("source", _S),  # the hotter broker
+    ("destination", _S),  # the colder broker
+    ("source_score", _F),
+    ("destination_score", _F),
+    ("gap", _F),
+    ("source_high_before", _I),
+    ("source_low_before", _I),
+    ("destination_high_before", _I),
+    ("destination_low_before", _I),
+    ("source_high", _I),  # after the run
+    ("source_low", _I),
+    ("destination_high", _I),
+    ("destination_low", _I),
+    ("high_hits", _I),  # the larger count of the two when it was judged, before a reset
+    ("low_hits", _I),
+    ("fired", _B),
+    ("reason", _S),
+    ("measure", _S),  # "msg_rate" or "msg_throughput" when fired and above a minimum, else null
+    ("target", _F),  # how much was to be moved
+    ("bundles_taken", _I),
+    ("traffic_taken", _F),
+)
+"""A row per pair looked at, and one per broker left out (`source` alone)."""
+
+MOVES = _schema(
+    ("cluster", _S),
+    ("pair", _I),
+    ("source", _S),
+    ("destination", _S),
+    ("bundle", _S),
+    ("rank", _I),  # 0 is the bundle with the most traffic on its source
+    ("measure", _S),
+    ("traffic", _F),
+    ("msg_rate", _F),
+    ("msg_throughput", _F),
+    ("taken", _B),
+    ("reason", _S),
+    ("wave", _I),  # null when not taken
+)
+"""A row per candidate bundle of a fired pair, taken or passed over."""
+
+INPUT = {"cluster": CLUSTER, "brokers": BROKERS, "bundles": BUNDLES}
+
+
+def table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+    """Rows as a table of exactly this schema; a missing key is null.
+
+    Raises:
+        SnapshotError: `file_damaged` when a value does not fit its column.
+    """
+    try:
+        return pa.Table.from_pylist(list(rows), schema=schema)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise SnapshotError("file_damaged", f"rows do not fit their columns: {error}") from None
+
+
+def write(run: Folder, tables: Mapping[str, pa.Table]) -> None:
+    """Write the input tables of a run to `<run>/input/<name>.parquet`."""
+    for name, content in tables.items():
+        (run / "input" / f"{name}.parquet").write_table(content)
+
+
+def read(run: Folder, name: str) -> pa.Table:
+    """One input table of a run.
+
+    Raises:
+        SnapshotError: `file_missing`, `file_damaged`, or `file_version` when its columns are not today's.
+    """
+    found = (run / "input" / f"{name}.parquet").read_table()
+    if found.schema.names != INPUT[name].names:
+        raise SnapshotError("file_version", f"{run.uri}: table {name} has other columns than this version writes")
+    return found.cast(INPUT[name])
+
+
+def namespace_of(bundle: str) -> str:
+    """`tenant/namespace` of a bundle name."""
+    return bundle.rpartition("/")[0]
+
+
+def range_of(bundle: str) -> str:
+    """`0x…_0x…` of a bundle name."""
+    return bundle.rpartition("/")[2]

@@ -1,0 +1,1 @@
+"""The Spark applications and their DataFrame transforms."""

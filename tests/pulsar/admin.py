@@ -1,0 +1,136 @@
+"""What the tests ask a real cluster for, over plain HTTP: nothing here is taken from the product under test."""
+
+from __future__ import annotations
+
+import zlib
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Self
+
+import httpx
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+    from tests.pulsar.cluster import PulsarCluster
+
+
+class Admin:
+    """The admin REST API of a `PulsarCluster`, as its super-user.
+
+    Args:
+        cluster: a started cluster.
+    """
+
+    def __init__(self, cluster: PulsarCluster) -> None:
+        self._cluster = cluster
+        self._client = cluster.http(cluster.admin_token)
+
+    def call(
+        self, method: str, path: str, *, broker: int = 0, json: object = None, params: dict[str, str] | None = None
+    ) -> httpx.Response:
+        """One request, followed over redirects with the token sent again on every hop.
+
+        HTTP clients drop the token when the port changes, and brokers redirect to each other's ports.
+
+        Raises:
+            httpx.HTTPStatusError: when the last answer is an error, with its body.
+        """
+        url = httpx.URL(self._cluster.web_url(broker) + path, params=params)
+        for _ in range(5):
+            answer = self._client.request(method, url, json=json)
+            if not answer.has_redirect_location:
+                break
+            url = answer.url.join(answer.headers["Location"])
+        if answer.is_error or answer.has_redirect_location:
+            message = f"{method} {answer.url}: {answer.status_code} {answer.text}"
+            raise httpx.HTTPStatusError(message, request=answer.request, response=answer)
+        return answer
+
+    def get(self, path: str, *, broker: int = 0) -> Any:
+        """The JSON below ``/admin/v2`` of one broker."""
+        return self.call("GET", f"/admin/v2/{path}", broker=broker).json()
+
+    def create_namespace(self, namespace: str, bundles: int) -> list[str]:
+        """Make the namespace, and its tenant if needed, and return its bundle ranges (``0x…_0x…``) in order."""
+        tenant = namespace.split("/")[0]
+        if tenant not in self.get("tenants"):
+            (cluster,) = self.get("clusters")
+            self.call("PUT", f"/admin/v2/tenants/{tenant}", json={"allowedClusters": [cluster]})
+        self.call("PUT", f"/admin/v2/namespaces/{namespace}", json={"bundles": {"numBundles": bundles}})
+        return self.ranges(namespace)
+
+    def ranges(self, namespace: str) -> list[str]:
+        """The namespace's bundle ranges in order."""
+        boundaries = self.get(f"namespaces/{namespace}/bundles")["boundaries"]
+        return [f"{low}_{high}" for low, high in pairwise(boundaries)]
+
+    def bundle_of(self, topic: str) -> str:
+        """The range the brokers count a ``non-persistent://`` topic to."""
+        path = f"/lookup/v2/topic/{topic.replace('://', '/')}/bundle"
+        return self.call("GET", path).text.strip('"')
+
+    def look_up(self, topic: str) -> str:
+        """The id of the broker that serves the topic; makes one own its bundle if none does."""
+        answer = self.call("GET", f"/lookup/v2/topic/{topic.replace('://', '/')}").json()
+        url = httpx.URL(answer.get("httpUrlTls" if self._cluster.ca_file else "httpUrl"))
+        addresses = [self._cluster.web_url(i) for i in range(len(self._cluster.broker_ids))]
+        return self._cluster.broker_ids[addresses.index(str(url).rstrip("/"))]
+
+    def owned(self, broker: int) -> list[str]:
+        """Bundles (``tenant/namespace/0x…_0x…``) the broker owns, as it says itself."""
+        name = self._cluster.broker_ids[broker]
+        return sorted(self.get(f"brokers/{self._cluster_name}/{name}/ownedNamespaces", broker=broker))
+
+    @property
+    def _cluster_name(self) -> str:
+        name: str = self.get("clusters")[0]
+        return name
+
+    def unload(self, namespace: str, bundle_range: str, destination: int) -> None:
+        """Unload one bundle; its next owner shall be the destination (it owns it from the next lookup on)."""
+        self.call(
+            "PUT",
+            f"/admin/v2/namespaces/{namespace}/{bundle_range}/unload",
+            params={"destinationBroker": self._cluster.broker_ids[destination]},
+        )
+
+    def load_report(self, broker: int) -> dict[str, Any]:
+        """What the broker reports about itself (``LocalBrokerData``)."""
+        report: dict[str, Any] = self.get("broker-stats/load-report", broker=broker)
+        return report
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.close()
+
+
+def topics_in_bundles(namespace: str, ranges: Sequence[str], per_bundle: int) -> dict[str, list[str]]:
+    """Names of topics that will fall into each bundle, known before any of them exists.
+
+    A topic belongs to the bundle whose range holds the CRC-32 of its full name (``NamespaceBundleFactory``).
+
+    Args:
+        namespace: ``tenant/namespace``.
+        ranges: bundle ranges in order, as `Admin.ranges` gives them.
+        per_bundle: how many topics to name for each.
+
+    Returns:
+        Topic names (``non-persistent://…``) by range.
+    """
+    edges = [int(r.split("_")[1], 16) for r in ranges]
+    found: dict[str, list[str]] = {r: [] for r in ranges}
+    number = 0
+    while any(len(topics) < per_bundle for topics in found.values()):
+        topic = f"non-persistent://{namespace}/topic-{number}"
+        number += 1
+        position = zlib.crc32(topic.encode())
+        # Upper edges are open, but for the very last one.
+        index = next((i for i, edge in enumerate(edges) if position < edge), len(edges) - 1)
+        if len(found[ranges[index]]) < per_bundle:
+            found[ranges[index]].append(topic)
+    return found

@@ -1,0 +1,272 @@
+"""A real Pulsar cluster on loopback: one ZooKeeper and some brokers, no bookie, non-persistent topics only."""
+
+from __future__ import annotations
+
+import secrets
+import ssl
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+import httpx
+from tests.pulsar import credentials, java
+from tests.pulsar.cgroup import CpuGroup
+from tests.pulsar.processes import LoggedProcess, ProcessError, free_ports, port_answers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+    from types import TracebackType
+
+    from tests.pulsar.distribution import Distribution
+
+SUPER_USER = "admin"
+APPLICATION = "app"
+# Generous: a start takes seconds on an idle machine, a minute when other work has the cores.
+_START_SECONDS = 240.0
+
+
+@dataclass(frozen=True)
+class _Ports:
+    web: int
+    binary: int
+    web_tls: int
+    binary_tls: int
+
+
+class PulsarCluster:
+    """Context manager around the processes of one cluster; it ends only what it started.
+
+    Args:
+        distribution: the Pulsar version to run.
+        run_dir: empty or absent folder for configuration, data and logs; the logs stay there.
+        brokers: how many brokers.
+        cgroups: give every broker a control group of its own (needs root).
+        auth: JSON web tokens for everybody; `admin_token` is the super-user's.
+        tls: TLS ports beside the plain ones; `web_url` and `service_url` are then the TLS ones. A broker's id keeps
+            naming the plain web port as long as there is one.
+        plain: keep the plain ports when `tls` is on. Without them the id names the TLS web port.
+        stats_seconds: how often brokers compute the rates of their topics.
+        extra: further broker settings, under Pulsar's names.
+    """
+
+    def __init__(
+        self,
+        distribution: Distribution,
+        run_dir: Path,
+        brokers: int = 3,
+        *,
+        cgroups: bool = False,
+        auth: bool = False,
+        tls: bool = False,
+        plain: bool = True,
+        stats_seconds: int = 1,
+        extra: Mapping[str, str] | None = None,
+    ) -> None:
+        if not plain and not tls:
+            raise ValueError("plain=False needs tls=True: a broker must listen somewhere")
+        self.distribution = distribution
+        self.run_dir = run_dir
+        self._tls, self._plain = tls, plain
+        self._zookeeper_port, *ports = free_ports(1 + 4 * brokers)
+        self._ports = [_Ports(*ports[4 * i : 4 * i + 4]) for i in range(brokers)]
+        self._brokers: dict[int, LoggedProcess] = {}
+        self._groups: list[CpuGroup] = []
+        self._with_groups = cgroups
+        self._quotas: dict[int, int | None] = {}
+        self._zookeeper: LoggedProcess | None = None
+        run_dir.mkdir(parents=True, exist_ok=True)
+        self._common = {
+            "metadataStoreUrl": self._metadata_url,
+            "configurationMetadataStoreUrl": self._metadata_url,
+            "statsUpdateFrequencyInSecs": str(stats_seconds),
+            "statsUpdateInitialDelayInSecs": str(stats_seconds),
+        }
+        self.admin_token: str | None = None
+        self.app_token: str | None = None
+        if auth:
+            self._make_tokens()
+        self._certificates = credentials.make_certificates(run_dir) if tls else None
+        self._extra = dict(extra or {})
+
+    def _make_tokens(self) -> None:
+        key, token_file = self.run_dir / "token.key", self.run_dir / "admin.token"
+        key.write_bytes(secrets.token_bytes(32))
+        self.admin_token = credentials.token(key.read_bytes(), SUPER_USER)
+        self.app_token = credentials.token(key.read_bytes(), APPLICATION)
+        token_file.write_text(self.admin_token)
+        self._common |= java.token_settings(key, token_file, SUPER_USER)
+
+    @property
+    def _metadata_url(self) -> str:
+        return f"zk:127.0.0.1:{self._zookeeper_port}"
+
+    @property
+    def broker_ids(self) -> list[str]:
+        """The brokers' ids (``host:port``) in the order of their numbers, whether they run or not."""
+        return [f"127.0.0.1:{p.web if self._plain else p.web_tls}" for p in self._ports]
+
+    @property
+    def ca_file(self) -> Path | None:
+        """PEM file of the private authority; None without TLS."""
+        return self._certificates.ca_file if self._certificates else None
+
+    @property
+    def service_url(self) -> str:
+        """Binary service URL that names every broker, so that clients survive the loss of one."""
+        scheme = "pulsar+ssl" if self._certificates else "pulsar"
+        hosts = ",".join(f"127.0.0.1:{p.binary_tls if self._certificates else p.binary}" for p in self._ports)
+        return f"{scheme}://{hosts}"
+
+    def web_url(self, broker: int) -> str:
+        """Base address of one broker's admin REST API."""
+        ports = self._ports[broker]
+        return f"https://127.0.0.1:{ports.web_tls}" if self._certificates else f"http://127.0.0.1:{ports.web}"
+
+    def pid(self, broker: int) -> int:
+        """Process id of a running broker."""
+        return self._brokers[broker].pid
+
+    def http(self, token: str | None = None) -> httpx.Client:
+        """A plain HTTP client that trusts the cluster's authority and sends the token if one is given."""
+        verify = ssl.create_default_context(cafile=self.ca_file) if self.ca_file else True
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        return httpx.Client(verify=verify, headers=headers, timeout=30)
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _start(self) -> None:
+        java.write_logging(self.run_dir / "log4j2.properties")
+        self._start_zookeeper()
+        self._initialise_metadata()
+        if self._with_groups:
+            # The random part keeps runs apart that share the machine.
+            run = secrets.token_hex(4)
+            for broker in range(len(self._ports)):
+                self._groups.append(CpuGroup(f"pulsar-{run}-broker-{broker}"))
+        for broker in range(len(self._ports)):
+            self._spawn_broker(broker)
+        for broker in range(len(self._ports)):
+            self._await_ready(broker)
+        self._await_all_listed()
+
+    def _java(self, memory: tuple[str, ...], *main: str) -> list[str]:
+        return java.java_command(self.distribution, self.run_dir / "log4j2.properties", memory, list(main))
+
+    def _start_zookeeper(self) -> None:
+        configuration = self.run_dir / "zookeeper.conf"
+        java.write_zookeeper(configuration, self.run_dir / "zookeeper", self._zookeeper_port)
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        command = self._java(("-Xms32m", "-Xmx96m"), main, str(configuration))
+        self._zookeeper = LoggedProcess("zookeeper", command, self.run_dir / "zookeeper.log")
+        self._zookeeper.await_that(lambda: port_answers(self._zookeeper_port), "listening on its port", _START_SECONDS)
+
+    def _initialise_metadata(self) -> None:
+        arguments = [
+            *("--cluster", java.CLUSTER_NAME),
+            *("--metadata-store", self._metadata_url),
+            *("--configuration-metadata-store", self._metadata_url),
+            *("--web-service-url", f"http://127.0.0.1:{self._ports[0].web}"),
+            *("--broker-service-url", f"pulsar://127.0.0.1:{self._ports[0].binary}"),
+        ]
+        command = self._java(("-Xmx128m",), "org.apache.pulsar.PulsarClusterMetadataSetup", *arguments)
+        setup = LoggedProcess("metadata set-up", command, self.run_dir / "metadata.log")
+        setup.await_end(_START_SECONDS)
+
+    def _broker_settings(self, broker: int) -> dict[str, str]:
+        ports = self._ports[broker]
+        settings = {"webServicePort": "", "brokerServicePort": ""}
+        if self._plain:
+            settings = {"webServicePort": str(ports.web), "brokerServicePort": str(ports.binary)}
+        if self._certificates:
+            settings |= java.tls_settings(self._certificates, ports.web_tls, ports.binary_tls)
+        return settings
+
+    def _spawn_broker(self, broker: int) -> None:
+        configuration = self.run_dir / f"broker-{broker}.conf"
+        java.write_broker(configuration, self._common, self._broker_settings(broker), self._extra)
+        memory = ("-Xms96m", "-Xmx256m", "-XX:MaxDirectMemorySize=128m")
+        main = "org.apache.pulsar.PulsarBrokerStarter"
+        command = self._java(memory, main, "--broker-conf", str(configuration))
+        if self._with_groups:
+            # A start under the quota of a small broker takes minutes.
+            self._groups[broker].set_quota(None)
+            command = self._groups[broker].wrap(command)
+        log = self.run_dir / f"broker-{broker}.log"
+        self._brokers[broker] = LoggedProcess(f"broker {broker}", command, log)
+
+    def _await_ready(self, broker: int) -> None:
+        with self.http(self.admin_token) as client:
+
+            def ready() -> bool:
+                try:
+                    return client.get(f"{self.web_url(broker)}/admin/v2/brokers/ready").status_code == 200
+                except httpx.TransportError:
+                    return False
+
+            self._brokers[broker].await_that(ready, "ready", _START_SECONDS)
+        if self._quotas.get(broker) is not None:
+            self._groups[broker].set_quota(self._quotas[broker])
+
+    def _await_all_listed(self) -> None:
+        """Every running broker lists all of them: each reads the list from a cache of its own."""
+        with self.http(self.admin_token) as client:
+            for number, process in self._brokers.items():
+                address = f"{self.web_url(number)}/admin/v2/brokers/{java.CLUSTER_NAME}"
+
+                def lists_all(address: str = address) -> bool:
+                    answer = client.get(address)
+                    return answer.status_code == 200 and sorted(answer.json()) == sorted(self.broker_ids)
+
+                process.await_that(lists_all, "listing all brokers", _START_SECONDS)
+
+    def start_broker(self, broker: int) -> None:
+        """Start a killed broker again under its old id; its CPU quota is back once it is ready.
+
+        Raises:
+            ProcessError: when it runs already, dies, or does not become ready.
+        """
+        if broker in self._brokers:
+            raise ProcessError(f"broker {broker} runs already (process {self.pid(broker)})")
+        self._spawn_broker(broker)
+        self._await_ready(broker)
+
+    def kill_broker(self, broker: int) -> None:
+        """SIGKILL: the others learn of it only when its metadata session runs out (8 s)."""
+        self._brokers.pop(broker).kill()
+
+    def set_cpu_quota(self, broker: int, quota_us: int | None) -> None:
+        """Limit a running broker's CPU.
+
+        Args:
+            broker: its number.
+            quota_us: microseconds per 100,000 us; 20,000 makes the broker report a limit of 20 percent. None lifts it.
+
+        Raises:
+            CgroupError: when the kernel refuses it.
+            ValueError: when the cluster was made without control groups.
+        """
+        if not self._with_groups:
+            raise ValueError("CPU quotas need PulsarCluster(..., cgroups=True)")
+        self._groups[broker].set_quota(quota_us)
+        self._quotas[broker] = quota_us
+
+    def stop(self) -> None:
+        """End every process this cluster started and remove its control groups. Twice is harmless."""
+        while self._brokers:
+            self._brokers.popitem()[1].kill()
+        if self._zookeeper is not None:
+            self._zookeeper.kill()
+            self._zookeeper = None
+        while self._groups:
+            self._groups.pop().remove()

@@ -1,0 +1,60 @@
+"""Real brokers for tests: the jars are fetched once, clusters end with the test or module that made them."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+from tests.pulsar.cluster import PulsarCluster
+from tests.pulsar.distribution import Distribution, from_dependencies, from_server_distribution
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+class ClusterFactory(Protocol):
+    def __call__(
+        self,
+        distribution: Distribution,
+        brokers: int = 3,
+        *,
+        cgroups: bool = False,
+        auth: bool = False,
+        tls: bool = False,
+        plain: bool = True,
+        stats_seconds: int = 1,
+        extra: Mapping[str, str] | None = None,
+    ) -> PulsarCluster: ...
+
+
+@pytest.fixture(scope="session")
+def pulsar_424() -> Distribution:
+    return from_dependencies("4.2.4")
+
+
+@pytest.fixture(scope="session")
+def pulsar_408() -> Distribution:
+    return from_server_distribution("4.0.8")
+
+
+@pytest.fixture(scope="module")
+def module_clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterFactory]:
+    """Starts clusters that live as long as the module's tests."""
+    yield from _factory(tmp_path_factory)
+
+
+@pytest.fixture
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterFactory]:
+    """Starts clusters that live as long as the test."""
+    yield from _factory(tmp_path_factory)
+
+
+def _factory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterFactory]:
+    with ExitStack() as running:
+
+        def start(distribution: Distribution, brokers: int = 3, **options: object) -> PulsarCluster:
+            run_dir = tmp_path_factory.mktemp("cluster")
+            return running.enter_context(PulsarCluster(distribution, run_dir, brokers, **options))  # type: ignore[arg-type]
+
+        yield start

@@ -1,0 +1,113 @@
+"""An uneven producer load on a real cluster, sent by one child process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from tests.pulsar.cluster import PulsarCluster
+
+_CHILD = Path(__file__).with_name("producers.py")
+
+
+class LoadError(RuntimeError):
+    """The producers could not connect or did not report; the message holds what they wrote."""
+
+
+@dataclass(frozen=True)
+class TopicReport:
+    """What became of one topic's messages.
+
+    Attributes:
+        sent: messages handed to the client.
+        acked: messages a broker acknowledged.
+        errors: messages given up (queue full, or no acknowledgement within 60 s).
+        longest_ack_gap: longest time between two acknowledgements, in seconds.
+    """
+
+    sent: int
+    acked: int
+    errors: int
+    longest_ack_gap: float
+
+
+class Load:
+    """Producers that send until told to stop. Use it as a context manager: leaving it ends the process.
+
+    Args:
+        cluster: a started cluster; tokens and authority are taken from it.
+        rates: messages per second by topic.
+        log: file for what the client complains about.
+        batching: unbatched messages cost the broker far more CPU.
+        size: bytes per message.
+    """
+
+    def __init__(
+        self, cluster: PulsarCluster, rates: Mapping[str, float], log: Path, *, batching: bool = True, size: int = 100
+    ) -> None:
+        self._order = {
+            "service_url": cluster.service_url,
+            "token": cluster.admin_token,
+            "ca_file": str(cluster.ca_file) if cluster.ca_file else None,
+            "rates": dict(rates),
+            "batching": batching,
+            "size": size,
+        }
+        self._log = log
+        self._child: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        """Connect every producer and begin to send.
+
+        Raises:
+            LoadError: when a producer cannot connect.
+        """
+        with self._log.open("ab") as log:
+            self._child = subprocess.Popen(
+                [sys.executable, str(_CHILD)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+            )
+        child = self._child
+        if child.stdin is None or child.stdout is None:
+            raise LoadError("the child process has no pipes")
+        child.stdin.write(json.dumps(self._order) + "\n")
+        child.stdin.flush()
+        if child.stdout.readline() != "ready\n":
+            child.wait()
+            raise LoadError(f"producers did not connect:\n{self._log.read_text(errors='replace')[-4000:]}")
+
+    def report(self) -> dict[str, TopicReport]:
+        """Stop sending, wait for outstanding acknowledgements, and return what happened by topic.
+
+        Raises:
+            LoadError: when the load was never started or its process died.
+        """
+        if self._child is None:
+            raise LoadError("the load was not started")
+        output, _ = self._child.communicate()
+        if self._child.returncode != 0:
+            raise LoadError(f"producers died:\n{self._log.read_text(errors='replace')[-4000:]}")
+        return {topic: TopicReport(**counts) for topic, counts in json.loads(output).items()}
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the producers: SIGTERM ends the sending, the report can still be read."""
+        if self._child is None:
+            raise LoadError("the load was not started")
+        self._child.send_signal(number)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._child is not None and self._child.poll() is None:
+            self._child.kill()
+            self._child.communicate()

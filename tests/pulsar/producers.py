@@ -1,0 +1,131 @@
+"""Child process of `load.Load`: one Pulsar client that sends to many topics, each at its own rate.
+
+Reads one line of JSON (the order) from standard input, prints a line ``ready`` when every producer is connected, sends
+until standard input is closed or SIGTERM comes, and prints one line of JSON: the report.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import pulsar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_TICK_SECONDS = 0.05
+
+
+@dataclass
+class Counts:
+    """What became of one topic's messages; the gap is the longest time between two acknowledgements, in seconds."""
+
+    sent: int = 0
+    acked: int = 0
+    errors: int = 0
+    longest_ack_gap: float = 0.0
+
+
+class Topic:
+    """One producer and its counts. Acknowledgements arrive on the client's own thread."""
+
+    def __init__(self, producer: Any, rate: float) -> None:
+        self.producer = producer
+        self.rate = rate
+        self.counts = Counts()
+        self._due = 0.0
+        self._last_ack: float | None = None
+
+    def send(self, seconds: float, body: bytes) -> None:
+        """Send what is due after this many further seconds."""
+        self._due += self.rate * seconds
+        while self._due >= 1:
+            self._due -= 1
+            self.counts.sent += 1
+            try:
+                self.producer.send_async(body, self._acknowledged)
+            except pulsar.PulsarException:
+                self.counts.errors += 1
+
+    def _acknowledged(self, result: Any, _message: Any) -> None:
+        if result != pulsar.Result.Ok:
+            self.counts.errors += 1
+            return
+        now = time.monotonic()
+        if self._last_ack is not None:
+            self.counts.longest_ack_gap = max(self.counts.longest_ack_gap, now - self._last_ack)
+        self._last_ack = now
+        self.counts.acked += 1
+
+
+def connect(order: dict[str, Any]) -> dict[str, Topic]:
+    """Producers for every topic of the order."""
+    quiet = logging.getLogger("pulsar-client")
+    quiet.addHandler(logging.StreamHandler(sys.stderr))
+    quiet.setLevel(logging.ERROR)
+    options: dict[str, Any] = {"io_threads": 1, "message_listener_threads": 1, "logger": quiet}
+    if order["token"]:
+        options["authentication"] = pulsar.AuthenticationToken(order["token"])
+    if order["ca_file"]:
+        options |= {"tls_trust_certs_file_path": order["ca_file"], "tls_validate_hostname": True}
+    client = pulsar.Client(order["service_url"], operation_timeout_seconds=30, **options)
+    return {topic: Topic(_producer(client, topic, order["batching"]), rate) for topic, rate in order["rates"].items()}
+
+
+def _producer(client: Any, topic: str, batching: bool) -> Any:
+    # The send time-out is longer than the outage that the death of a broker causes.
+    return client.create_producer(
+        topic,
+        batching_enabled=batching,
+        batching_max_publish_delay_ms=10,
+        send_timeout_millis=60_000,
+        max_pending_messages=50_000,
+        block_if_queue_full=False,
+    )
+
+
+def send_until(stopped: Callable[[float], bool], topics: dict[str, Topic], body: bytes) -> None:
+    """Send at the ordered rates, then wait until every message is acknowledged or given up."""
+    last = time.monotonic()
+    while not stopped(_TICK_SECONDS):
+        now = time.monotonic()
+        for topic in topics.values():
+            # A process that was held up does not make up for it in one burst.
+            topic.send(min(now - last, 0.5), body)
+        last = now
+    for topic in topics.values():
+        try:
+            topic.producer.flush()
+        except pulsar.PulsarException as error:
+            print(f"flush failed: {error}", file=sys.stderr)
+
+
+def main() -> None:
+    """Order in, report out."""
+    order = json.loads(sys.stdin.readline())
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda _signal, _frame: stop.set())
+    topics = connect(order)
+    print("ready", flush=True)
+
+    def watch_input() -> None:
+        sys.stdin.read()
+        stop.set()
+
+    threading.Thread(target=watch_input, daemon=True).start()
+    send_until(stop.wait, topics, b"x" * order["size"])
+    print(json.dumps({name: asdict(topic.counts) for name, topic in topics.items()}), flush=True)
+    # Taking the client apart can outlast the brokers; everything is acknowledged and told.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
