@@ -85,6 +85,12 @@ _ALL = (
     ),
     Reason("server_error", _V, "The broker failed on the request (5xx).", "Look into the broker's log."),
     Reason(
+        "no_load_report",
+        _B,
+        "The load manager gives no load report.",
+        "Only brokers with loadManagerClassName ModularLoadManagerImpl can be balanced.",
+    ),
+    Reason(
         "redirect_loop",
         _V,
         "Brokers redirected the request in a circle.",
@@ -148,6 +154,59 @@ _ALL = (
         "Check the broker's version and its load report.",
     ),
     Reason("negative_figure", _Q, "A figure of a load report is negative.", "Check the broker's load report."),
+    Reason(
+        "clock_ahead",
+        _Q,
+        "A load report comes from the future: the broker's clock is ahead of the workers'.",
+        "Synchronise the clocks of brokers and workers.",
+    ),
+    Reason(
+        "wrong_broker",
+        _Q,
+        "Another broker's load report came in this broker's place.",
+        "Map the broker to an address of its own, not to a service or proxy before several brokers.",
+    ),
+    Reason(
+        "broker_reserved",
+        _Q,
+        "An isolation policy reserves the broker for its namespaces: no other bundle may be placed there.",
+    ),
+    Reason(
+        "over_limit",
+        _W,
+        "A resource is used far beyond its limit.",
+        "Check the broker's limits: CPU quota, memory settings, loadBalancerOverrideBrokerNicSpeedGbps.",
+    ),
+    Reason(
+        "zero_limit",
+        _W,
+        "The limit of a resource is zero or not measured, so that it scores 0 however busy it is.",
+        "Set loadBalancerOverrideBrokerNicSpeedGbps where the speed of the network cards cannot be read.",
+    ),
+    Reason(
+        "listed_twice",
+        _W,
+        "The cluster lists a broker more than once; it was taken once.",
+        "Check for two brokers with the same advertised address and port.",
+    ),
+    Reason(
+        "sums_disagree",
+        _W,
+        "A broker's traffic is not the sum of its bundles'; the amount to move is judged by the broker's.",
+        "Nothing if it is gone in the next run; else check the broker's load report.",
+    ),
+    Reason(
+        "bad_bundle_name",
+        _Q,
+        "A bundle's name is not of the form tenant/namespace/0x…_0x….",
+        "Check the broker's load report.",
+    ),
+    Reason(
+        "suite_failed",
+        _B,
+        "An expectation could not be evaluated, so nothing is known to be sound.",
+        "Correct the suite or the expectation that the detail names.",
+    ),
     Reason(
         "just_started",
         _Q,
@@ -230,6 +289,7 @@ _ALL = (
         "Fired, but neither message rate nor throughput differs by more than the minimum; hits start anew.",
     ),
     Reason("no_fitting_bundle", _V, "Fired, but no bundle fits into half the difference; hits start anew."),
+    Reason("below_force", _V, "The gap is below the one from which the forced run was told to act."),
     Reason("middle", _V, "The broker in the middle of an odd number has no partner."),
     # bundles
     Reason("taken", _V, "The bundle is moved."),
@@ -284,7 +344,24 @@ _ALL = (
         "The bundle landed on another broker, also after the retries.",
         "Nothing: it is in the grace period; look at the leader's log if it repeats.",
     ),
+    Reason(
+        "unowned",
+        _V,
+        "The bundle was unloaded, and no broker owned it within the time-out.",
+        "Nothing: its clients' next lookup places it; look at the leader's log if it repeats.",
+    ),
+    Reason(
+        "unknown_owner",
+        _V,
+        "The bundle was unloaded, and it could not be read which broker owns it.",
+        "See the error beside it; the next run reads ownership anew.",
+    ),
     Reason("not_attempted", _V, "The move was planned but not tried before the run ended."),
+    Reason(
+        "interrupted",
+        _V,
+        "The run ended while the bundle's wave was under way; it counts as recently unloaded.",
+    ),
 )
 
 REASONS: dict[str, Reason] = {r.code: r for r in _ALL}

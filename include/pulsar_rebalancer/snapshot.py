@@ -73,6 +73,7 @@ CLUSTER = _schema(
     ("even_distribution", _B),
     ("settings_in_disagreement", _S),  # comma separated Pulsar names, empty when the brokers agree
     ("policies_readable", _B),
+    ("policies_problem", _S),  # why policies could not be read, else null
 )
 """One row: what concerns the cluster as a whole."""
 
@@ -82,6 +83,7 @@ BROKERS = _schema(
     ("collected_at", TIME),
     ("error", _S),  # reason code when there is no report, else null
     ("listings", _I),  # how often the cluster lists the broker
+    ("reserved_by", _S),  # isolation policy that reserves the broker for its namespaces, else null
     ("last_update", TIME),
     ("report_age_seconds", _F),
     ("started_at", TIME),

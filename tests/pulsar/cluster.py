@@ -65,8 +65,8 @@ class PulsarCluster:
         if not plain and not tls:
             raise ValueError("plain=False needs tls=True: a broker must listen somewhere")
         self.distribution = distribution
-        self.run_dir = run_dir
-        self._tls, self._plain = tls, plain
+        self.run_dir = run_dir.resolve()
+        self._plain = plain
         self._zookeeper_port, *ports = free_ports(1 + 4 * brokers)
         self._ports = [_Ports(*ports[4 * i : 4 * i + 4]) for i in range(brokers)]
         self._brokers: dict[int, LoggedProcess] = {}
@@ -85,7 +85,7 @@ class PulsarCluster:
         self.app_token: str | None = None
         if auth:
             self._make_tokens()
-        self._certificates = credentials.make_certificates(run_dir) if tls else None
+        self._certificates = credentials.make_certificates(self.run_dir) if tls else None
         self._extra = dict(extra or {})
 
     def _make_tokens(self) -> None:

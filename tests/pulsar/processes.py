@@ -43,9 +43,12 @@ class LoggedProcess:
         """Whether the process lives."""
         return self._child.poll() is None
 
-    def log_tail(self, lines: int = 40) -> str:
-        """The last lines of the log."""
-        return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:])
+    def log_tail(self, lines: int = 20) -> str:
+        """The last lines of the log, and before them the errors it names: a broker says much after its last error."""
+        logged = self._log.read_text(errors="replace").splitlines()
+        earlier, tail = logged[:-lines], logged[-lines:]
+        errors = [line for line in earlier if " ERROR " in line or "Caused by: " in line]
+        return "\n".join([*errors[-10:], *tail])
 
     def await_that(self, condition: Callable[[], bool], what: str, seconds: float) -> None:
         """Poll until the condition holds while the process lives.

@@ -7,10 +7,10 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-
 from tests.pulsar.admin import Admin, topics_in_bundles
+from tests.pulsar.java import CLUSTER_NAME
 from tests.pulsar.load import Load, LoadError
-from tests.pulsar.processes import ProcessError, port_answers
+from tests.pulsar.processes import ProcessError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,7 +59,7 @@ def test_every_broker_lists_all_brokers(cluster: PulsarCluster, admin: Admin, br
 
 
 def test_only_the_super_user_may_administer(cluster: PulsarCluster) -> None:
-    url = f"{cluster.web_url(0)}/admin/v2/brokers/e2e"
+    url = f"{cluster.web_url(0)}/admin/v2/brokers/{CLUSTER_NAME}"
     answers = []
     for token in (None, "no-token", cluster.app_token, cluster.admin_token):
         with cluster.http(token) as client:
@@ -91,7 +91,7 @@ def test_a_moved_bundle_carries_its_load_and_loses_no_message(
 
         await_that(lambda: rate_on(source) > 50)
 
-        admin.unload(NAMESPACE, bundle, destination)
+        admin.move(NAMESPACE, bundle, first, destination)
 
         assert admin.look_up(second) == cluster.broker_ids[destination]
         assert full_name in admin.owned(destination)
@@ -131,49 +131,6 @@ def test_a_killed_broker_comes_back_under_its_id_and_with_its_quota(cluster: Pul
 def test_a_running_broker_is_not_started_twice(cluster: PulsarCluster) -> None:
     with pytest.raises(ProcessError, match=rf"runs already \(process {cluster.pid(0)}\)"):
         cluster.start_broker(0)
-
-
-def test_tls_brokers_are_named_by_their_plain_port_and_redirect_to_tls(
-    pulsar_424: Distribution, clusters: ClusterFactory, tmp_path: Path
-) -> None:
-    cluster = clusters(pulsar_424, brokers=2, tls=True)
-    with Admin(cluster) as admin:
-        assert not any(cluster.web_url(i).endswith(name) for i, name in enumerate(cluster.broker_ids))
-        assert [admin.load_report(i)["webServiceUrlTls"] for i in (0, 1)] == [cluster.web_url(i) for i in (0, 1)]
-        ((bundle, (topic,)),) = topics_in_bundles(NAMESPACE, admin.create_namespace(NAMESPACE, 1), 1).items()
-        with Load(cluster, {topic: 100.0}, tmp_path / "load.log") as load:
-            load.start()
-            destination = 1 - cluster.broker_ids.index(admin.look_up(topic))
-            admin.unload(NAMESPACE, bundle, destination)
-            assert admin.look_up(topic) == cluster.broker_ids[destination]
-            (counts,) = load.report().values()
-        assert counts.acked == counts.sent > 0
-
-
-def test_without_plain_ports_the_tls_port_names_the_broker(pulsar_424: Distribution, clusters: ClusterFactory) -> None:
-    cluster = clusters(pulsar_424, brokers=1, tls=True, plain=False)
-    with Admin(cluster) as admin:
-        assert admin.get("brokers") == cluster.broker_ids
-    assert cluster.web_url(0) == f"https://{cluster.broker_ids[0]}"
-
-
-def test_the_server_distribution_runs_too_and_leaves_nothing_behind(
-    pulsar_408: Distribution, clusters: ClusterFactory
-) -> None:
-    cluster = clusters(pulsar_408, brokers=1)
-    port = int(cluster.broker_ids[0].rsplit(":", 1)[1])
-    with Admin(cluster) as admin:
-        assert admin.load_report(0)["brokerVersionString"] == "4.0.8"
-    assert port_answers(port)
-
-    cluster.stop()
-
-    assert not port_answers(port)
-
-
-def test_a_broker_that_dies_tells_why(pulsar_424: Distribution, clusters: ClusterFactory) -> None:
-    with pytest.raises(ProcessError, match=r"broker 0 ended .*before ready(.|\n)*no\.such\.Manager"):
-        clusters(pulsar_424, brokers=1, extra={"loadManagerClassName": "no.such.Manager"})
 
 
 def test_a_load_that_cannot_connect_says_so(cluster: PulsarCluster, tmp_path: Path) -> None:

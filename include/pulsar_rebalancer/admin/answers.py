@@ -27,7 +27,9 @@ def failure(reason: str, what: str, broker: str, detail: str, status: int | None
         status: HTTP status, if there was an answer.
     """
     action = REASONS[reason].action
-    text = f"{what} at {broker}: {detail}" + (f". {action}" if action else "")
+    detail = _CONTROL.sub(" ", detail)  # it may quote an address or a library that quotes the network
+    to_do = f". {action}" if action and not action.startswith("Nothing") else ""
+    text = f"{what} at {broker}: {detail.removesuffix('.')}{to_do}"
     return AdminError(reason, text, broker=broker, status=status)
 
 
@@ -113,29 +115,25 @@ class Answer:
             raise self.bad("the answer is no JSON") from None
 
     def mapping(self) -> dict[str, Any]:
-        """The body as a JSON object; empty when there is none.
+        """The body as a JSON object.
 
         Raises:
             AdminError: `bad_answer`.
         """
         value = self.json()
-        if value is None:
-            return {}
         if not isinstance(value, dict):
-            raise self.bad(f"the answer is a {type(value).__name__} where an object was expected")
+            raise self.bad("the answer is no JSON object")
         return value
 
     def strings(self) -> list[str]:
-        """The body as a JSON list of texts; empty when there is none.
+        """The body as a JSON list of texts.
 
         Raises:
             AdminError: `bad_answer`.
         """
         value = self.json()
-        if value is None:
-            return []
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise self.bad("the answer is no list of texts")
+            raise self.bad("the answer is no JSON list of texts")
         return value
 
     def brokers(self) -> list[str]:

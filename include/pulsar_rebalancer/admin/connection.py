@@ -38,17 +38,21 @@ def address_of(url: str) -> str:
     return f"{host}:{parts.port or _DEFAULT_PORT.get(parts.scheme, 0)}"
 
 
+def address_in(url: object) -> str:
+    """`host:port` of a URL from the network, or an empty text if it is none."""
+    try:
+        return address_of(url) if isinstance(url, str) else ""
+    except ValueError:
+        return ""
+
+
 def _base(url: str, key: str) -> str:
     """The URL without a trailing slash, if it is a plain http(s) address."""
-    parts = urlsplit(url)
-    if parts.username or parts.password:
+    if "@" in url:
         raise SettingsError("wrong_setting", f"{key}: an address must not hold a password; use the token")
-    try:
-        address_of(url)
-    except ValueError:
-        raise SettingsError("wrong_setting", f"{key}: {url!r} is no http(s)://host:port address") from None
-    if parts.scheme not in _DEFAULT_PORT or parts.query or parts.fragment:
+    if not address_in(url) or not re.fullmatch(r"https?://[^?#\s]+", url):
         raise SettingsError("wrong_setting", f"{key}: {url!r} is no http(s)://host:port address")
+    parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.lower()}{parts.path.rstrip('/')}"
 
 
@@ -127,7 +131,7 @@ class AdminConnection:
             return ()
         try:
             return (_base(self.address_template.format(host="host", port="1"), "address_template"),)
-        except (KeyError, IndexError, ValueError):
+        except (AttributeError, KeyError, IndexError, ValueError):
             raise SettingsError(
                 "wrong_setting",
                 f"address_template: {self.address_template!r} may hold {{host}} and {{port}} only",

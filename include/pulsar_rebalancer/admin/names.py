@@ -27,7 +27,7 @@ def _segment(name: str) -> str:
     try:
         return quote(name, safe=":")
     except UnicodeEncodeError:
-        raise AdminError("not_found", f"{ascii(name)} is no valid text; nothing was sent") from None
+        raise AdminError("not_found", f"{name!a} is no valid text; nothing was sent") from None
 
 
 def split_namespace(namespace: str) -> tuple[str, str]:

@@ -11,13 +11,13 @@ from urllib.parse import unquote, urljoin, urlsplit
 import httpx
 
 from pulsar_rebalancer.admin.answers import Answer, clean, failure
-from pulsar_rebalancer.admin.connection import address_of
+from pulsar_rebalancer.admin.connection import address_of, is_broker_id
+from pulsar_rebalancer.errors import AdminError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pulsar_rebalancer.admin.connection import AdminConnection
-    from pulsar_rebalancer.errors import AdminError
 
 _log = logging.getLogger(__name__)
 
@@ -136,6 +136,8 @@ class Transport:
         if self._connection.read_only and request.method != "GET":
             target = broker or address_of(self._connection.seeds[0])
             raise failure("read_only", request.what, target, "the connection is read-only, nothing was sent")
+        if broker and not is_broker_id(broker):
+            raise AdminError("not_found", f"{broker!a} is no brokerId of the form host:port; nothing was sent")
         if broker:
             return await self._chain(request, _Place(self._connection.base_url(broker), request.query, broker))
         return await self._ask_seeds(request)
@@ -167,7 +169,7 @@ class Transport:
             answer = Answer(request.what, place.broker, status, body, cut)
             if not (status in _REDIRECTS and location and request.follow):
                 return self._checked(request, answer)
-            place = await self._next(request, answer, urljoin(place.url(request), location))
+            place = await self._next(request, answer, place.url(request), location)
             if place.url(request) in seen:
                 break
             seen.add(place.url(request))
@@ -180,16 +182,16 @@ class Transport:
             raise answer.bad(f"the answer is longer than {self._connection.max_answer_bytes} bytes")
         return answer
 
-    async def _next(self, request: Request, answer: Answer, location: str) -> _Place:
+    async def _next(self, request: Request, answer: Answer, came_from: str, location: str) -> _Place:
         """Where a redirect leads, after it was checked and mapped.
 
         Brokers redirect by changing host and query only; the scheme is always the connection's own.
         """
         try:
-            address = address_of(location)
+            location = urljoin(came_from, location)
+            address, parts = address_of(location), urlsplit(location)
         except ValueError:
             raise answer.bad("redirected to no address") from None
-        parts = urlsplit(location)
         found = self._known(address, parts.path)
         if found is None:
             await self._refresh(request)
@@ -251,7 +253,7 @@ class Transport:
             raise failure("timeout", request.what, place.broker, detail) from error
         except (httpx.ReadError, httpx.WriteError) as error:
             raise _ResetError(clean(str(error)) or type(error).__name__) from error
-        except httpx.RemoteProtocolError as error:
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             if "without sending a response" in str(error):
                 raise _ResetError(clean(str(error))) from error
             detail = f"the answer is no complete HTTP ({clean(str(error))})"
@@ -269,4 +271,9 @@ class Transport:
                 if len(body) > most:
                     break
             location = response.headers.get("location", "")
-            return response.status_code, location, bytes(body[:most]), len(body) > most
+            return response.status_code, location, self._without_token(body[:most], ok), len(body) > most
+
+    def _without_token(self, body: bytearray, ok: bool) -> bytes:
+        """An error's body is quoted, so a server that echoes the request must not put the token there."""
+        token = self._connection.token
+        return bytes(body if ok or token is None else body.replace(token.get_secret_value().encode(), b"***"))

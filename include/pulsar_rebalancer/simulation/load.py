@@ -16,6 +16,11 @@ NOBODY = -1
 _TRAFFIC, _CPU, _SHAPE = 1, 2, 3  # one random stream each, so that one never shifts another
 
 
+def per_broker(values: Floats, owner: Ints, brokers: int) -> Floats:
+    """Sum of a bundle column for each broker; bundles of nobody are left out."""
+    return np.bincount(owner + 1, weights=values, minlength=brokers + 1)[1:].astype(np.float64)
+
+
 @dataclass(frozen=True, slots=True)
 class Rates:
     """Traffic, one entry per bundle or per broker: msg/s and bytes/s, in and out."""
@@ -29,7 +34,7 @@ class Rates:
         """Sums over the bundles of each broker; bundles without owner belong to nobody."""
         return Rates(
             *(
-                np.bincount(owner + 1, weights=values, minlength=brokers + 1)[1:]
+                per_broker(values, owner, brokers)
                 for values in (
                     self.msg_rate_in,
                     self.msg_rate_out,

@@ -55,6 +55,7 @@ class Ownership:
         placement: Placement,
         owner: Ints,
         reconnect_delay: float,
+        now: float,
     ) -> None:
         self.owner: Ints = owner.astype(np.int64)
         self._membership = membership
@@ -62,7 +63,8 @@ class Ownership:
         self._traffic = traffic
         self._placement = placement
         self._delay = reconnect_delay
-        self._waiting: dict[int, float] = {}
+        orphans = np.flatnonzero((self.owner == NOBODY) & traffic.active)
+        self._waiting: dict[int, float] = {int(bundle): now + reconnect_delay for bundle in orphans}
 
     def unload_at(
         self, at: int, namespace: str, range_text: str, destination: str | None, now: float

@@ -8,14 +8,17 @@ per host check and counted from each broker's own start, and the metadata write 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pulsar_rebalancer.simulation.brokers import Broker, BrokerSpec
-from pulsar_rebalancer.simulation.load import NOBODY, Floats, Ints, Rates, Traffic
+from pulsar_rebalancer.simulation.load import NOBODY, Floats, Ints, Rates, Traffic, per_broker
 
 IDLE_CPU = 5e-06
 """CPU usage that a broker reports before its first sample, percent of one core."""
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.simulation.brokers import Broker, BrokerSpec
 
 _KBIT = 8 / 1000  # bytes/s -> Kbit/s
 
@@ -90,7 +93,7 @@ class Samples:
         rates = self._traffic.at(now - self._start)
         totals = rates.per_broker(owner, self._brokers)
         bundle_cpu = self._traffic.cpu_of_bundles(rates)
-        cpu = self._base_cpu + np.bincount(owner + 1, weights=bundle_cpu, minlength=self._brokers + 1)[1:]
+        cpu = self._base_cpu + per_broker(bundle_cpu, owner, self._brokers)
         return cpu, totals.msg_throughput_in * _KBIT, totals.msg_throughput_out * _KBIT
 
     def forget(self, broker: Broker, now: float) -> None:
@@ -121,7 +124,8 @@ class Samples:
     def usage(self) -> Floats:
         """Greatest share of a limit per broker, 0 to 1, all weights 1; a limit of 0 counts as no usage."""
         nic = np.where(self.nic > 0, self.nic, np.inf)
-        return np.maximum.reduce([self.cpu / self._cpu_limit, self.bandwidth_in / nic, self.bandwidth_out / nic])
+        shares = (self.cpu / self._cpu_limit, self.bandwidth_in / nic, self.bandwidth_out / nic)
+        return np.asarray(np.maximum.reduce(shares))
 
     def _write_changed(self, now: float) -> None:
         self.version += 1
@@ -136,7 +140,7 @@ class Samples:
         )
         before = self._written
         with np.errstate(divide="ignore", invalid="ignore"):
-            change = np.where(current == before, 0.0, np.abs(current - before) / np.where(before == 0, 0.0, before))
+            change = np.where(current == before, 0.0, np.abs(current - before) / before)
         change[3] = np.abs(current[3] - before[3])
         due = 100 * change.max(axis=0) > self._timing.report_threshold
         due |= now - self.last_update >= self._timing.report_max_interval

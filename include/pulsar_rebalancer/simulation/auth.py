@@ -1,0 +1,54 @@
+"""Who may call: one super-user token, optionally one of an ordinary user."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from starlette.requests import HTTPConnection
+
+# What brokers answer to any valid token.
+_FOR_ALL = re.compile(r"/admin/v2/(brokers/(ready|version)|clusters|namespaces/[^/]+/[^/]+/bundles)")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Auth:
+    """The tokens that are accepted.
+
+    Attributes:
+        token: of the super-user.
+        user_token: of a user with few rights; empty for none.
+    """
+
+    token: str
+    user_token: str = ""
+
+    def refuses(self, request: HTTPConnection) -> str | None:
+        """None if the call is allowed, else `unauthenticated` or `unauthorized`."""
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        if scheme != "Bearer" or not given:
+            return "unauthenticated"
+        if secrets.compare_digest(given.encode(), self.token.encode()):
+            return None
+        if self.user_token and secrets.compare_digest(given.encode(), self.user_token.encode()):
+            return None if _FOR_ALL.fullmatch(request.url.path) else "unauthorized"
+        return "unauthenticated"
+
+
+def new_token() -> str:
+    """A random token."""
+    return secrets.token_urlsafe(32)
+
+
+def write_token(path: Path, token: str) -> None:
+    """Writes a token into a file that only its owner can read; an existing file is replaced."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(token)

@@ -1,0 +1,89 @@
+"""Control of the simulation over HTTP, under /simulation/: what is true, faults, load, life and death."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from pulsar_rebalancer.simulation.refusal import refusal
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from pulsar_rebalancer.simulation.cluster import Cluster
+
+
+class ControlApi:
+    """Handlers; they answer on every broker that lives, whatever other faults it has."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def routes(self) -> list[Route]:
+        """All control routes."""
+        return [
+            Route("/simulation/state", self.state, methods=["GET"]),
+            Route("/simulation/faults", self.add_fault, methods=["POST"]),
+            Route("/simulation/faults", self.clear_faults, methods=["DELETE"]),
+            Route("/simulation/load", self.load, methods=["POST"]),
+            Route("/simulation/leader", self.leader, methods=["POST"]),
+            Route("/simulation/brokers/{broker}/{action}", self.broker, methods=["POST"]),
+        ]
+
+    async def state(self, request: Request) -> Response:
+        """Loads, scores, owners, remembered destinations, faults."""
+        faults = [asdict(fault) for fault in self._cluster.faults.all()]
+        return JSONResponse({**self._cluster.state(), "faults": faults})
+
+    async def add_fault(self, request: Request) -> Response:
+        """Body: the attributes of `faults.Fault`, `kind` is required."""
+        body = await self._body(request)
+        try:
+            fault = self._cluster.faults.add(body.pop("kind", ""), body.pop("broker", None), **body)
+        except (TypeError, ValueError) as error:
+            raise refusal(412, str(error)) from error
+        return JSONResponse(asdict(fault))
+
+    async def clear_faults(self, request: Request) -> Response:
+        """Query: `kind`, `broker`; none clears all."""
+        self._cluster.faults.clear(request.query_params.get("kind"), request.query_params.get("broker"))
+        return Response(status_code=204)
+
+    async def load(self, request: Request) -> Response:
+        """Body: `factor`, and `bundle` or `broker` (its bundles) or neither (all)."""
+        body = await self._body(request)
+        factor = body.get("factor")
+        if not isinstance(factor, int | float) or not 0 <= factor < float("inf"):
+            raise refusal(412, f"factor must be a number, 0 or more, got {factor!r}")
+        self._cluster.scale_load(factor, bundle=body.get("bundle"), broker=body.get("broker"))
+        return Response(status_code=204)
+
+    async def leader(self, request: Request) -> Response:
+        """Body: `broker`, the new leader."""
+        self._cluster.change_leader((await self._body(request)).get("broker", ""))
+        return Response(status_code=204)
+
+    async def broker(self, request: Request) -> Response:
+        """Path: brokerId, and `kill`, `start` or `restart`."""
+        actions = {
+            "kill": self._cluster.kill,
+            "start": self._cluster.start_broker,
+            "restart": self._cluster.restart,
+        }
+        action = actions.get(request.path_params["action"])
+        if action is None:
+            raise refusal(404, f"No such action: {request.path_params['action']}; there are {', '.join(actions)}")
+        action(request.path_params["broker"])
+        return Response(status_code=204)
+
+    async def _body(self, request: Request) -> dict[str, Any]:
+        try:
+            body = await request.json()
+        except ValueError as error:
+            raise refusal(412, f"The body is no JSON: {error}") from error
+        if not isinstance(body, dict):
+            raise refusal(412, "The body must be a JSON object")
+        return body

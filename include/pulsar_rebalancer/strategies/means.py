@@ -1,0 +1,47 @@
+"""Short-term means of bundle traffic (Pulsar's TimeAverageMessageData with ten samples)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pulsar_rebalancer.snapshot import TRAFFIC
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+MAX_SAMPLES = 10
+"""From the tenth sample on, a mean moves by a tenth of the difference (BundleData, short-term)."""
+
+
+def update(bundles: Iterable[Mapping[str, Any]], previous: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Means with this sample added (TimeAverageMessageData.update).
+
+    A bundle seen for the first time starts with its sample. While a bundle moves two brokers may report it: the larger
+    of each figure counts, as the broker that lost it only reports what is left. Bundles that are not in the sample are
+    forgotten: Pulsar unloads idle ones, and when they come back their old traffic says nothing.
+
+    Args:
+        bundles: rows of the bundles table.
+        previous: rows of the means table.
+
+    Returns:
+        Rows of the means table, one per bundle, sorted by bundle.
+    """
+    seen: dict[str, dict[str, Any]] = {}
+    for row in bundles:
+        entry = seen.setdefault(row["bundle"], {"cluster": row["cluster"], "bundle": row["bundle"]})
+        for name in TRAFFIC:
+            entry[name] = max(entry.get(name, 0.0), row[name])
+    known = {row["bundle"]: row for row in previous}
+    return [_mean(seen[name], known.get(name)) for name in sorted(seen)]
+
+
+def _mean(sample: dict[str, Any], old: Mapping[str, Any] | None) -> dict[str, Any]:
+    samples = min((old["samples"] if old else 0) + 1, MAX_SAMPLES)
+    if old is None:
+        return {**sample, "samples": 1}
+    return {
+        **sample,
+        "samples": samples,
+        **{name: ((samples - 1) * old[name] + sample[name]) / samples for name in TRAFFIC},
+    }

@@ -1,0 +1,48 @@
+"""Copies of the committed decision state beside the runs: what is restored when the state store was lost."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.state import DecisionState, parse_decision
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.storage import ClusterStorage, Folder
+
+KEPT = 2
+"""How many copies are kept, and the means that they point to."""
+
+_COPY = re.compile(r"decision-(\d+)\.json")
+_MEANS = re.compile(r"means-.*\.parquet")
+
+
+def committed_sequences(storage: ClusterStorage) -> list[int]:
+    """Sequence numbers of the copies, ascending."""
+    return sorted(int(found[1]) for name in storage.state.names() if (found := _COPY.fullmatch(name)))
+
+
+def copy_of(storage: ClusterStorage, seq: int) -> Folder:
+    """The file of one copy."""
+    return storage.state / f"decision-{seq}.json"
+
+
+def keep_copy(storage: ClusterStorage, state: DecisionState) -> None:
+    """Write the copy of a state that the store already holds, and delete what no kept copy needs.
+
+    Repeating it changes nothing. The means that a kept copy points to are kept as well. Copies with a higher sequence
+    number belong to a store that was rolled back since: they go.
+
+    Raises:
+        SnapshotError: a kept copy cannot be read.
+        StateError: a kept copy is of another version.
+    """
+    copy_of(storage, state.seq).write_json(state.model_dump(mode="json"))
+    sequences = committed_sequences(storage)
+    kept = [seq for seq in sequences if seq <= state.seq][-KEPT:]
+    needed = {parse_decision(copy_of(storage, seq).read_json()).means for seq in kept}
+    for seq in sorted(set(sequences) - set(kept)):
+        copy_of(storage, seq).delete()
+    for name in storage.state.names():
+        if _MEANS.fullmatch(name) and name not in needed:
+            (storage.state / name).delete()

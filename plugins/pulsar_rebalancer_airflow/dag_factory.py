@@ -1,0 +1,152 @@
+"""The DAGs of every cluster in the clusters file: one that rebalances, one to look after its state."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import DAG, CronTriggerTimetable, DeltaTriggerTimetable
+
+from pulsar_rebalancer.clusters import load_clusters
+from pulsar_rebalancer_airflow.operators import (
+    CollectOperator,
+    DecideOperator,
+    GateOperator,
+    RecordOperator,
+    RefuseOperator,
+    ReportOperator,
+    StateOperator,
+    UnloadWaveOperator,
+    ValidateOperator,
+)
+from pulsar_rebalancer_airflow.operators.unload import LONGEST_RUN
+from pulsar_rebalancer_airflow.pages import broken_page, rebalance_page, state_page
+from pulsar_rebalancer_airflow.params_form import run_params, state_params
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.clusters import ClusterEntry
+
+CLUSTERS_VARIABLE = "PULSAR_REBALANCER_CLUSTERS"
+"""Environment variable with the path of the clusters file."""
+
+STORAGE_VARIABLE = "PULSAR_REBALANCER_STORAGE"
+"""Environment variable with the storage root, a path or an object-store URI."""
+
+_SINCE = datetime(2026, 1, 1, tzinfo=UTC)
+_RETRY_DELAY = timedelta(seconds=5)
+# No backfill: a live cluster has no past that could be balanced.
+_RUN_TYPES: Any = ("scheduled", "manual")
+
+
+def clusters_file() -> Path:
+    """Path of the clusters file: from the environment, else `config/pulsar_clusters.yaml` in AIRFLOW_HOME."""
+    return Path(os.environ.get(CLUSTERS_VARIABLE) or _airflow_home() / "config" / "pulsar_clusters.yaml")
+
+
+def storage_root() -> str:
+    """The storage root: from the environment, else `pulsar_rebalancer` in AIRFLOW_HOME."""
+    return os.environ.get(STORAGE_VARIABLE) or str(_airflow_home() / "pulsar_rebalancer")
+
+
+def _airflow_home() -> Path:
+    return Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser()
+
+
+def build_dags(config_path: Path | None = None) -> dict[str, DAG]:
+    """The DAGs by id.
+
+    Args:
+        config_path: the clusters file; None: the configured one.
+
+    Raises:
+        SettingsError: the file as a whole cannot be read. A broken entry gives one DAG that says so instead.
+    """
+    root = storage_root()
+    dags: dict[str, DAG] = {}
+    # Whole entries first: a broken name that was made safe must not take the place of one that is in order.
+    for entry in sorted(load_clusters(config_path or clusters_file()), key=lambda entry: bool(entry.error)):
+        made = (
+            [_broken_dag(entry, taken=dags)] if entry.error else [_rebalance_dag(entry, root), _state_dag(entry, root)]
+        )
+        dags.update({dag.dag_id: dag for dag in made})
+    return dags
+
+
+def _timetable(interval_seconds: float) -> CronTriggerTimetable | DeltaTriggerTimetable:
+    """Every full minute when that is the interval, for run ids that can be read; else steps of the interval."""
+    if interval_seconds == 60:
+        return CronTriggerTimetable("* * * * *", timezone="UTC")
+    return DeltaTriggerTimetable(timedelta(seconds=interval_seconds))
+
+
+def _rebalance_dag(entry: ClusterEntry, root: str) -> DAG:
+    settings = entry.settings
+    with DAG(
+        f"pulsar_rebalance__{entry.name}",
+        description=f"Balances the load of Pulsar cluster {entry.name} (mode {settings.mode})",
+        doc_md=rebalance_page(entry, root),
+        schedule=_timetable(settings.interval_seconds),
+        start_date=_SINCE,
+        catchup=False,
+        max_active_runs=1,
+        allowed_run_types=_RUN_TYPES,
+        dagrun_timeout=LONGEST_RUN,
+        params=run_params(settings),
+        tags={"pulsar", "rebalance", entry.name},
+        default_args={"retries": 1, "retry_delay": _RETRY_DELAY},
+    ) as dag:
+        collect = CollectOperator(task_id="collect", entry=entry, root=root, execution_timeout=timedelta(minutes=5))
+        run: Any = collect.output
+        validate = ValidateOperator(task_id="validate", run=run)
+        decide = DecideOperator(
+            task_id="decide",
+            root=root,
+            run=run,
+            conn_id=settings.spark_connection,
+            execution_timeout=timedelta(minutes=15),
+        )
+        record = RecordOperator(task_id="record", cluster=entry.name, root=root, run=run, retries=3)
+        gate = GateOperator(task_id="gate", cluster=entry.name, run=run)
+        unload = UnloadWaveOperator.partial(
+            task_id="unload", cluster=entry.name, run=run, max_active_tis_per_dagrun=1
+        ).expand(wave=gate.output)
+        report = ReportOperator(task_id="report", cluster=entry.name, run=run, gate=gate.task_id)
+        collect >> validate >> decide >> record >> gate >> unload >> report
+        report.as_teardown(on_failure_fail_dagrun=False)
+    return dag
+
+
+def _state_dag(entry: ClusterEntry, root: str) -> DAG:
+    with DAG(
+        f"pulsar_state__{entry.name}",
+        description=f"Shows, exports, resets or restores what is kept between the runs of cluster {entry.name}",
+        doc_md=state_page(entry, root),
+        schedule=None,
+        start_date=_SINCE,
+        catchup=False,
+        max_active_runs=1,
+        allowed_run_types=_RUN_TYPES,
+        params=state_params(),
+        tags={"pulsar", "state", entry.name},
+    ) as dag:
+        StateOperator(task_id="state", cluster=entry.name, root=root)
+    return dag
+
+
+def _broken_dag(entry: ClusterEntry, taken: dict[str, DAG]) -> DAG:
+    names = (f"pulsar_rebalance__{entry.name}{suffix}" for suffix in ("", *(f"__broken_{n}" for n in range(1, 1000))))
+    with DAG(
+        next(name for name in names if name not in taken),
+        description="This cluster's entry in the clusters file is broken",
+        doc_md=broken_page(entry),
+        schedule=None,
+        start_date=_SINCE,
+        catchup=False,
+        max_active_runs=1,
+        allowed_run_types=_RUN_TYPES,
+        tags={"pulsar", "rebalance", "broken"},
+    ) as dag:
+        RefuseOperator(task_id="refuse", reason=entry.error)
+    return dag

@@ -1,0 +1,128 @@
+"""`make run`: a cluster, Airflow and the DAG on this machine, watched from the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from pulsar_rebalancer_airflow.embedded import simulated
+from pulsar_rebalancer_airflow.embedded.airflow import Airflow
+from pulsar_rebalancer_airflow.embedded.archive import archive_path, make_archive
+from pulsar_rebalancer_airflow.embedded.errors import EmbeddedError
+from pulsar_rebalancer_airflow.embedded.home import SOURCE, Home
+from pulsar_rebalancer_airflow.embedded.processes import Processes
+from pulsar_rebalancer_airflow.embedded.watch import describe
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+_CONNECTION = "pulsar_admin_embedded"
+_SPARK = {"conn_type": "spark", "host": "local[2]"}
+_ONCE_RUNS = 30
+_ONCE_FAILURES = 3
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run until interrupted, or until balanced; returns the exit code."""
+    given = _parser().parse_args(arguments)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    try:
+        with Processes() as processes:
+            try:
+                return _run(given, processes)
+            except KeyboardInterrupt:
+                # A second Ctrl-C must not leave half of the processes behind.
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+                _say("stopping everything that was started")
+    except EmbeddedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="make run", description=__doc__)
+    parser.add_argument("--once", action="store_true", help="end once balanced")
+    parser.add_argument("--pulsar", metavar="URL", help="observe this cluster instead of a simulated one")
+    parser.add_argument("--interval", type=float, metavar="S", help="seconds between runs (15; 60 with --pulsar)")
+    parser.add_argument("--folder", type=Path, default=SOURCE / ".run", help="where all files go (.run)")
+    return parser
+
+
+def _run(given: argparse.Namespace, processes: Processes) -> int:
+    archive = archive_path(SOURCE / ".cache")
+    if not archive.exists():
+        _say("preparing Spark's class archive (once, half a minute)")
+        make_archive(archive)
+    name, entry, connection = _own_cluster(given) if given.pulsar else _simulated_cluster(given, processes)
+    home = Home(
+        folder=(given.folder / name).absolute(),
+        clusters={name: entry | {"connection": _CONNECTION}},
+        connections={_CONNECTION: connection, "spark_default": _SPARK},
+        spark_archive=archive,
+    )
+    home.prepare(keep=bool(given.pulsar))
+    _say("starting Airflow standalone (half a minute)")
+    airflow = Airflow(home, processes)
+    airflow.start()
+    dag_id = f"pulsar_rebalance__{name}"
+    airflow.wait_for_dag(dag_id)
+    _say(f"Airflow UI: {home.url}/dags/{dag_id}  login: admin  password: {airflow.password}")
+    _say(f"a run every {entry['interval_seconds']:g} s in mode {entry['mode']}; Ctrl-C ends it all")
+    return _watch(airflow, dag_id, once=given.once)
+
+
+def _simulated_cluster(given: argparse.Namespace, processes: Processes) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    _say("starting the simulated cluster: 8 brokers, 200 bundles, one broker hot, one empty")
+    cluster = simulated.start(processes, given.folder / "simulation")
+    return "simulated", {"mode": "auto", "interval_seconds": given.interval or 15}, cluster.connection()
+
+
+def _own_cluster(given: argparse.Namespace) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """A read-only connection in mode observe: two locks, either of which keeps every bundle where it is."""
+    url = urlsplit(given.pulsar)
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise EmbeddedError(f"PULSAR must be the address of a broker such as http://broker:8080, not {given.pulsar!r}")
+    connection = {
+        "conn_type": "pulsar_admin",
+        "schema": url.scheme,
+        "host": url.hostname,
+        "port": url.port or (443 if url.scheme == "https" else 80),
+        "password": os.environ.get("PULSAR_TOKEN", ""),
+        "extra": {"read_only": True},
+    }
+    return "own", {"mode": "observe", "interval_seconds": given.interval or 60}, connection
+
+
+def _watch(airflow: Airflow, dag_id: str, *, once: bool) -> int:
+    failures = 0
+    for number, run in enumerate(airflow.ended_runs(dag_id), start=1):
+        line = describe(airflow, dag_id, run, number)
+        print(line.text, flush=True)
+        failures = failures + 1 if line.failed else 0
+        if once and line.balanced:
+            _say(f"balanced after {number} runs")
+            return 0
+        if once and failures == _ONCE_FAILURES:
+            raise EmbeddedError(f"not balanced: {failures} runs in a row failed, the last one with: {line.failed}")
+        if once and number == _ONCE_RUNS:
+            raise EmbeddedError(f"not balanced after {number} runs; the last one: {line.text}")
+    return 0
+
+
+def _say(text: str) -> None:
+    print(f"-- {text}", flush=True)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

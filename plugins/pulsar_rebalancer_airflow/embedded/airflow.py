@@ -1,0 +1,167 @@
+"""Airflow standalone as a child process, and its REST API as a client sees it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import httpx
+
+from pulsar_rebalancer_airflow.embedded.errors import EmbeddedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pulsar_rebalancer_airflow.embedded.home import Home
+    from pulsar_rebalancer_airflow.embedded.processes import Processes
+
+_START_SECONDS = 300
+_ENDED = {"success", "failed", "skipped", "upstream_failed", "removed"}
+
+
+class Airflow:
+    """An Airflow standalone below a home folder, started once and asked over its REST API."""
+
+    def __init__(self, home: Home, processes: Processes) -> None:
+        self.home = home
+        self._processes = processes
+        self._client = httpx.Client(base_url=home.url, timeout=30)
+
+    def start(self, progress: Callable[[str], None] = lambda _: None) -> None:
+        """Start it and wait until scheduler, DAG processor and API server say they are healthy.
+
+        Raises:
+            EmbeddedError: when it ends, or is not healthy within five minutes.
+        """
+        command = [str(Path(sys.executable).parent / "airflow"), "standalone"]
+        self._processes.start("airflow", command, self.home.environment(), self.home.folder / "logs" / "standalone.log")
+        limit = time.monotonic() + _START_SECONDS
+        while time.monotonic() < limit:
+            self._processes.check()
+            if self._healthy():
+                self._log_in()
+                return
+            progress("waiting for Airflow")
+            time.sleep(0.5)
+        raise EmbeddedError(f"Airflow was not healthy within {_START_SECONDS} s; see {self.home.folder / 'logs'}")
+
+    def _healthy(self) -> bool:
+        try:
+            health = self._client.get("/api/v2/monitor/health").json()
+        except (httpx.HTTPError, ValueError):
+            return False
+        parts = ("metadatabase", "scheduler", "dag_processor")
+        return self.home.passwords.exists() and all(health[part]["status"] == "healthy" for part in parts)
+
+    @property
+    def password(self) -> str:
+        """The generated password of the user `admin`."""
+        return str(json.loads(self.home.passwords.read_text(encoding="utf-8"))["admin"])
+
+    def _log_in(self) -> None:
+        answer = self._client.post("/auth/token", json={"username": "admin", "password": self.password})
+        answer.raise_for_status()
+        self._client.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
+
+    def get(self, path: str, **query: Any) -> Any:
+        """JSON of a GET below `/api/v2`; None when there is nothing (404)."""
+        return self._request("GET", path, params=query)
+
+    def post(self, path: str, document: Any) -> Any:
+        """JSON answer to a POST below `/api/v2`."""
+        return self._request("POST", path, json=document)
+
+    def patch(self, path: str, document: Any) -> Any:
+        """JSON answer to a PATCH below `/api/v2`."""
+        return self._request("PATCH", path, json=document)
+
+    def _request(self, method: str, path: str, **options: Any) -> Any:
+        answer = self._client.request(method, f"/api/v2{path}", **options)
+        if answer.status_code == httpx.codes.UNAUTHORIZED:
+            self._log_in()
+            answer = self._client.request(method, f"/api/v2{path}", **options)
+        if answer.status_code == httpx.codes.NOT_FOUND and method == "GET":
+            return None
+        if answer.is_error:
+            raise EmbeddedError(f"Airflow answered {answer.status_code} to {method} {path}: {answer.text[:500]}")
+        return answer.json() if answer.content else None
+
+    def wait_for_dag(self, dag_id: str) -> None:
+        """Wait until the DAG processor has brought a DAG in.
+
+        Raises:
+            EmbeddedError: on an import error, or when it does not come within five minutes.
+        """
+        limit = time.monotonic() + _START_SECONDS
+        while time.monotonic() < limit:
+            self._processes.check()
+            if self.get(f"/dags/{dag_id}") is not None:
+                return
+            errors = self.get("/importErrors")
+            if errors and errors["import_errors"]:
+                raise EmbeddedError(
+                    f"a DAG file cannot be imported: {errors['import_errors'][0]['stack_trace'][-800:]}"
+                )
+            time.sleep(0.5)
+        raise EmbeddedError(f"DAG {dag_id} did not appear within {_START_SECONDS} s")
+
+    def trigger(self, dag_id: str, conf: dict[str, Any] | None = None) -> str:
+        """Start a manual run; returns its run id."""
+        return str(self.post(f"/dags/{dag_id}/dagRuns", {"logical_date": None, "conf": conf or {}})["dag_run_id"])
+
+    def run(self, dag_id: str, run_id: str) -> dict[str, Any]:
+        """A DAG run."""
+        found: dict[str, Any] = self.get(f"/dags/{dag_id}/dagRuns/{quote(run_id, safe='')}")
+        return found
+
+    def runs(self, dag_id: str) -> list[dict[str, Any]]:
+        """The latest hundred runs of a DAG, oldest first."""
+        found: list[dict[str, Any]] = self.get(f"/dags/{dag_id}/dagRuns", order_by="-run_after", limit=100)["dag_runs"]
+        return found[::-1]
+
+    def tasks(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
+        """The task instances of a run."""
+        path = f"/dags/{dag_id}/dagRuns/{quote(run_id, safe='')}/taskInstances"
+        found: list[dict[str, Any]] = self.get(path, limit=200)["task_instances"]
+        return found
+
+    def xcom(self, dag_id: str, run_id: str, task_id: str, key: str = "return_value") -> Any:
+        """An XCom value, or None."""
+        path = f"/dags/{dag_id}/dagRuns/{quote(run_id, safe='')}/taskInstances/{task_id}/xcomEntries/{key}"
+        found = self.get(path)
+        return None if found is None else found["value"]
+
+    def wait(self, dag_id: str, run_id: str, *, seconds: float = 600) -> dict[str, Any]:
+        """Wait until a run has ended.
+
+        Raises:
+            EmbeddedError: when it does not end in time.
+        """
+        limit = time.monotonic() + seconds
+        while time.monotonic() < limit:
+            self._processes.check()
+            found = self.run(dag_id, run_id)
+            if found["state"] in ("success", "failed"):
+                return found
+            time.sleep(0.3)
+        states = {task["task_id"]: task["state"] for task in self.tasks(dag_id, run_id)}
+        raise EmbeddedError(f"run {run_id} did not end within {seconds:g} s; its tasks: {states}")
+
+    def ended_runs(self, dag_id: str) -> Iterator[dict[str, Any]]:
+        """Every run of a DAG once, when it and all its tasks have ended; never stops by itself."""
+        seen: set[str] = set()
+        while True:
+            self._processes.check()
+            for run in self.runs(dag_id):
+                run_id = run["dag_run_id"]
+                if run["state"] in ("success", "failed") and run_id not in seen and self._settled(dag_id, run_id):
+                    seen.add(run_id)
+                    yield run
+            time.sleep(0.5)
+
+    def _settled(self, dag_id: str, run_id: str) -> bool:
+        return all(task["state"] in _ENDED for task in self.tasks(dag_id, run_id))

@@ -1,0 +1,115 @@
+"""One folder with everything an embedded Airflow needs: its settings, connections, clusters file, database and logs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+SOURCE = Path(__file__).resolve().parents[3]
+"""The source tree: the embedded default runs from it."""
+
+_LOCAL_SETTINGS = '''"""Tasks are forks of the scheduler: what it has loaded, they need not load again."""
+
+import sys
+
+if len(sys.argv) > 1 and sys.argv[1] == "scheduler":
+    import great_expectations  # noqa: F401
+'''
+
+
+@dataclass(frozen=True)
+class Home:
+    """The folder and what is in it.
+
+    Attributes:
+        folder: AIRFLOW_HOME and all else below it.
+        clusters: the clusters file's mapping of names to settings.
+        connections: Airflow connections by id, as JSON documents; they reach Airflow through the environment alone.
+        port: where the UI listens on loopback.
+        spark_archive: class-data archive that halves Spark's start, if there is one.
+    """
+
+    folder: Path
+    clusters: dict[str, dict[str, Any]]
+    connections: dict[str, dict[str, Any]]
+    port: int = field(default_factory=lambda: free_port())
+    spark_archive: Path | None = None
+
+    @property
+    def storage(self) -> Path:
+        """Root of the runs and the state."""
+        return self.folder / "storage"
+
+    @property
+    def url(self) -> str:
+        """Where the UI and its API are."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def passwords(self) -> Path:
+        """The file into which Airflow writes the generated password of `admin`."""
+        return self.folder / "simple_auth_manager_passwords.json.generated"
+
+    def prepare(self, *, keep: bool) -> None:
+        """Make the folder.
+
+        Args:
+            keep: keep database, runs and state of an earlier start.
+        """
+        if not keep and self.folder.exists():
+            shutil.rmtree(self.folder)
+        (self.folder / "config").mkdir(parents=True, exist_ok=True, mode=0o700)
+        (self.folder / "config" / "airflow_local_settings.py").write_text(_LOCAL_SETTINGS, encoding="utf-8")
+        self.clusters_file.write_text(yaml.safe_dump({"clusters": self.clusters}), encoding="utf-8")
+
+    @property
+    def clusters_file(self) -> Path:
+        """The clusters file."""
+        return self.folder / "config" / "pulsar_clusters.yaml"
+
+    def environment(self) -> dict[str, str]:
+        """Environment of every Airflow process: the tuned settings, the connections and the paths.
+
+        `PATH` begins with this interpreter's folder, because `spark-submit` runs the first `python3` it finds there.
+        """
+        tuned = {
+            "AIRFLOW_HOME": str(self.folder),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(SOURCE / "dags"),
+            "AIRFLOW__CORE__PLUGINS_FOLDER": str(self.folder / "plugins"),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+            "AIRFLOW__CORE__PARALLELISM": "4",
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin",
+            "AIRFLOW__API__HOST": "127.0.0.1",
+            "AIRFLOW__API__PORT": str(self.port),
+            "AIRFLOW__API__BASE_URL": self.url,
+            "AIRFLOW__API__WORKERS": "1",
+            "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.1",
+            "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "600",
+            "AIRFLOW__STATE_STORE__MAX_VALUE_STORAGE_BYTES": str(16 * 1024 * 1024),
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.folder / 'airflow.db'}",
+            "PULSAR_REBALANCER_CLUSTERS": str(self.clusters_file),
+            "PULSAR_REBALANCER_STORAGE": str(self.storage),
+        }
+        if self.spark_archive is not None:
+            tuned["PULSAR_REBALANCER_SPARK_ARCHIVE"] = str(self.spark_archive)
+        connections = {f"AIRFLOW_CONN_{name.upper()}": json.dumps(value) for name, value in self.connections.items()}
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "SPARK_"))}
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+        return inherited | tuned | connections | {"PATH": path, "PYTHONUNBUFFERED": "1"}
+
+
+def free_port() -> int:
+    """A free port on loopback."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

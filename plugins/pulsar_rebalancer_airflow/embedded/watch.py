@@ -1,0 +1,94 @@
+"""One line per run for the terminal, and the judgement whether the cluster is balanced."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.plan import Summary
+from pulsar_rebalancer.reasons import REASONS, Effect
+from pulsar_rebalancer.run import Validation
+from pulsar_rebalancer.storage import Folder
+from pulsar_rebalancer_airflow.outcome import Outcome
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer_airflow.embedded.airflow import Airflow
+
+
+@dataclass(frozen=True)
+class RunLine:
+    """What is shown of one run.
+
+    Attributes:
+        text: the line.
+        balanced: the range of scores is below the low threshold, and nothing was to be moved.
+        failed: why the run failed; empty when it did not.
+    """
+
+    text: str
+    balanced: bool = False
+    failed: str = ""
+
+
+def describe(airflow: Airflow, dag_id: str, run: dict[str, Any], number: int) -> RunLine:
+    """The line of an ended run.
+
+    Args:
+        airflow: where it ran.
+        dag_id: its DAG.
+        run: the run as the API gives it.
+        number: counts the runs shown.
+    """
+    begun, ended = (datetime.fromisoformat(run[name]) for name in ("start_date", "end_date"))
+    head = f"{begun.astimezone():%H:%M:%S}  run {number:<3}"
+    seconds = f"{(ended - begun).total_seconds():.1f} s"
+    uri = airflow.xcom(dag_id, run["dag_run_id"], "collect")
+    if run["state"] == "failed":
+        reason = _failure(airflow, dag_id, run["dag_run_id"], uri)
+        return RunLine(f"{head} FAILED  {reason}  {seconds}", failed=reason)
+    try:
+        summary, outcome = Summary.read(Folder(uri)), Outcome.read(Folder(uri))
+    except (SnapshotError, AttributeError):
+        return RunLine(f"{head} ended without a plan  {seconds}")
+    balanced = summary.score_range < summary.resolved.settings.low_threshold and summary.bundles_taken == 0
+    return RunLine(f"{head} {_scores(summary)}  {_hits(summary)}  {_verdict(summary, outcome)}  {seconds}", balanced)
+
+
+def _scores(summary: Summary) -> str:
+    if summary.score_min is None or summary.score_max is None:
+        return "no broker could be judged"
+    return f"range {summary.score_range:4.1f} ({summary.score_min:.1f} to {summary.score_max:.1f} %)"
+
+
+def _hits(summary: Summary) -> str:
+    settings = summary.resolved.settings
+    low, high = summary.hits
+    hits = f"pairs over {summary.pairs_over} of {summary.pairs}"
+    if summary.pairs_over:
+        hits += f", hits {low}/{settings.hit_count_low} low {high}/{settings.hit_count_high} high"
+    return hits
+
+
+def _verdict(summary: Summary, outcome: Outcome) -> str:
+    if outcome.moves:
+        verified = sum(move.ok for move in outcome.moves)
+        others = {reason: count for reason, count in outcome.counts.items() if reason not in ("moved", "already_there")}
+        named = "".join(f", {count} {reason}" for reason, count in others.items())
+        return f"fired: {verified} of {len(outcome.moves)} bundles moved and verified{named}"
+    if summary.bundles_taken:
+        return f"would move {summary.bundles_taken} bundles: gate closed ({outcome.verdict})"
+    if not summary.pairs_over:
+        return "balanced: nothing to do"
+    return "fired, nothing to move" if summary.pairs_fired else "waiting for more hits"
+
+
+def _failure(airflow: Airflow, dag_id: str, run_id: str, uri: str | None) -> str:
+    tasks = [task["task_id"] for task in airflow.tasks(dag_id, run_id) if task["state"] == "failed"]
+    where = ", ".join(tasks) or "the run"
+    if uri and (Folder(uri) / "validation.json").exists():
+        blocks = Validation.read(Folder(uri)).reasons(Effect.BLOCK)
+        if blocks:
+            return f"{where}: " + " ".join(f"{code}: {REASONS[code].meaning} {REASONS[code].action}" for code in blocks)
+    return f"{where} failed; see its log in the UI"

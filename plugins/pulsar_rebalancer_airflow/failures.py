@@ -1,0 +1,38 @@
+"""How errors of the domain end a task: with the reason and what to do, and without a retry that cannot help."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from airflow.sdk.exceptions import AirflowFailException
+
+from pulsar_rebalancer.errors import RebalancerError
+from pulsar_rebalancer.reasons import REASONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PASSING = frozenset({"unreachable", "timeout", "server_error", "bad_answer", "redirect_loop"})
+"""Reasons that may be gone a moment later: the task is tried again."""
+
+
+def sentence(error: RebalancerError) -> str:
+    """The error with its reason code and what to do about it."""
+    action = REASONS[error.reason].action if error.reason in REASONS else ""
+    return f"{error} {action}".strip() if action not in error.message else str(error)
+
+
+@contextmanager
+def final_unless_passing() -> Iterator[None]:
+    """Turn an error of the domain into a failure without retry, unless its reason is a passing one.
+
+    Raises:
+        AirflowFailException: instead of a `RebalancerError` that a retry cannot mend.
+    """
+    try:
+        yield
+    except RebalancerError as error:
+        if error.reason in PASSING:
+            raise
+        raise AirflowFailException(sentence(error)) from error

@@ -1,0 +1,87 @@
+"""Collect: the snapshot of a cluster, the effective settings and the state as it was."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowSkipException
+
+from pulsar_rebalancer.admin import PulsarAdmin
+from pulsar_rebalancer.collect import collect, save
+from pulsar_rebalancer.settings import Mode, RunParams, parse_params, resolve
+from pulsar_rebalancer.storage import ClusterStorage
+from pulsar_rebalancer_airflow.failures import final_unless_passing
+from pulsar_rebalancer_airflow.hook import PulsarAdminHook
+from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow.sdk import Context
+
+    from pulsar_rebalancer.clusters import ClusterEntry
+    from pulsar_rebalancer.collect import Collected
+
+
+class CollectOperator(BaseOperator):
+    """Write a run's input below the storage root; its address is the XCom of the task.
+
+    A retry takes a new snapshot into a new folder: what an earlier attempt wrote is never looked at again. Nothing is
+    asked of the brokers before the run's parameters and the stored state have been found in order.
+
+    Args:
+        entry: the cluster's entry in the clusters file.
+        root: storage root.
+    """
+
+    template_fields: Sequence[str] = ("root",)
+
+    def __init__(self, *, entry: ClusterEntry, root: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs, inlets=[state_asset(entry.name)])
+        self.entry = entry
+        self.root = root
+
+    def execute(self, context: Context) -> str:
+        """Collect one snapshot.
+
+        Returns:
+            Address of the run's folder.
+
+        Raises:
+            AirflowSkipException: the mode is `off`.
+            AirflowFailException: parameters, connection or state are wrong, or the brokers refuse the credentials.
+            AdminError: no broker answered; tried again.
+        """
+        with final_unless_passing():
+            params = parse_params(context["params"])
+            # Thresholds need the live brokers' settings to be judged; the mode does not, and may refuse the run now.
+            asked = resolve({"mode": self.entry.settings.mode}, {}, RunParams(mode=params.mode))
+            if asked.settings.mode is Mode.OFF:
+                raise AirflowSkipException(f"cluster {self.entry.name}: mode is off, nothing was asked of the brokers")
+            storage = ClusterStorage(self.root, self.entry.name)
+            store = StateStore.of(context, self.entry.name)
+            decision, moves = store.decision_or_lost(storage), store.moves()
+            now = datetime.now(UTC)
+            collected = asyncio.run(self._collect(context, params, now))
+            run = storage.new_run(now)
+            save(collected, run)
+            state = {"decision": decision.model_dump(mode="json"), "moves": moves.model_dump(mode="json")}
+            (run / "input" / "state.json").write_json(state)
+        self.log.info("Collected %s", run.uri)
+        return run.uri
+
+    async def _collect(self, context: Context, params: RunParams, now: datetime) -> Collected:
+        connection = PulsarAdminHook(self.entry.settings.connection).get_connection_settings()
+        dag_run = context["dag_run"]
+        async with PulsarAdmin(connection) as admin:
+            return await collect(
+                admin,
+                self.entry,
+                params,
+                now=now,
+                airflow_run_id=dag_run.run_id,
+                requested_by=(dag_run.triggering_user_name or "") if dag_run.run_type == "manual" else "",
+            )

@@ -1,0 +1,111 @@
+"""Decide: one Spark application, files in, files out."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from airflow.sdk import Context
+
+ARCHIVE_VARIABLE = "PULSAR_REBALANCER_SPARK_ARCHIVE"
+"""Environment variable with the path of a class-data archive, which halves the start of Spark."""
+
+_APPLICATION_PACKAGE = "pulsar_rebalancer_spark"
+_JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+CONF = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.session.timeZone": "UTC",
+}
+"""Small data, once a minute: start-up decides how long it takes."""
+
+
+def application() -> str:
+    """Path of the Spark application, found without loading it."""
+    spec = find_spec(_APPLICATION_PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        raise ModuleNotFoundError(f"{_APPLICATION_PACKAGE} is not installed beside {__name__}")
+    return str(Path(next(iter(spec.submodule_search_locations))) / "rebalance.py")
+
+
+def source_roots() -> list[str]:
+    """Folders that the driver needs on PYTHONPATH: those of a source tree; none when the wheel is installed."""
+    installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    roots = []
+    for package in ("pulsar_rebalancer", _APPLICATION_PACKAGE):
+        spec = find_spec(package)
+        if spec is not None and spec.submodule_search_locations:
+            roots.append(str(Path(next(iter(spec.submodule_search_locations))).parent))
+    return [root for root in roots if root not in installed]
+
+
+@contextmanager
+def driver_environment() -> Iterator[None]:
+    """The environment in which `spark-submit` finds this interpreter and its packages.
+
+    `spark-submit` runs the first `python3` on PATH to find its own home, so this interpreter's folder must come first.
+    The process's environment is set and not the operator's `env_vars`, which would reach drivers on other machines.
+    """
+    paths = [*source_roots(), *filter(None, [os.environ.get("PYTHONPATH")])]
+    wanted = {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+    if paths:
+        wanted["PYTHONPATH"] = os.pathsep.join(paths)
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+class DecideOperator(SparkSubmitOperator):
+    """Submit the application that scores, pairs, counts hits and picks bundles.
+
+    A retry decides again from the same input and writes the same plan over what an earlier attempt left.
+
+    Args:
+        root: storage root.
+        run: address of the run's folder.
+        conn_id: Airflow connection of type `spark`; names the master.
+    """
+
+    def __init__(self, *, root: str, run: Any, conn_id: str, **kwargs: Any) -> None:
+        super().__init__(
+            application=application(),
+            application_args=["--root", root, "--run", run],
+            conn_id=conn_id,
+            conf=CONF | {"spark.driver.extraJavaOptions": _JAVA_OPTIONS},
+            name="pulsar-rebalancer",
+            **kwargs,
+        )
+
+    def execute(self, context: Context) -> None:
+        """Submit and wait.
+
+        Raises:
+            AirflowException: the application failed; the last lines of its output are in the message. Tried again.
+        """
+        # Read here and not at parse time: the worker's disk counts.
+        archive = os.environ.get(ARCHIVE_VARIABLE, "")
+        if archive and Path(archive).is_file():
+            options = f"{_JAVA_OPTIONS} -XX:SharedArchiveFile={archive} -Xshare:auto"
+            self.conf = {**(self.conf or {}), "spark.driver.extraJavaOptions": options}
+        with driver_environment():
+            super().execute(context)

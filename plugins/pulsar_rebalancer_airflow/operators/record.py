@@ -1,0 +1,66 @@
+"""Record: the new state is committed exactly once, before the gate and whatever the gate will say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from pulsar_rebalancer.plan import Summary, read_state, verify
+from pulsar_rebalancer.state import commit
+from pulsar_rebalancer.storage import ClusterStorage, Folder
+from pulsar_rebalancer_airflow.copies import keep_copy
+from pulsar_rebalancer_airflow.failures import final_unless_passing
+from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow.sdk import Context
+
+
+class RecordOperator(BaseOperator):
+    """Store the state that a plan derived; its sequence number is the XCom of the task.
+
+    A retry stores nothing twice: a plan whose id is in the store is left as it is. A plan that was made for an earlier
+    state is refused, without a retry. The copy beside the runs is written after the store, and again by a retry.
+
+    Args:
+        cluster: name in the clusters file.
+        root: storage root.
+        run: address of the run's folder.
+    """
+
+    template_fields: Sequence[str] = ("root", "run")
+
+    def __init__(self, *, cluster: str, root: str, run: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs, inlets=[state_asset(cluster)])
+        self.cluster = cluster
+        self.root = root
+        self.run = run
+
+    def execute(self, context: Context) -> int:
+        """Commit.
+
+        Returns:
+            The sequence number that the store now has.
+
+        Raises:
+            AirflowFailException: `stale_plan`, `plan_changed`, or the plan or the stored state cannot be read.
+        """
+        storage = ClusterStorage(self.root, self.cluster)
+        with final_unless_passing():
+            run = Folder(self.run)
+            summary = Summary.read(run)
+            verify(run, summary)
+            store = StateStore.of(context, self.cluster)
+            stored = store.decision()
+            document = commit(stored, read_state(run))
+            if document is None:
+                self.log.info("Plan %s is recorded already, as number %d", stored.plan_id, stored.seq)
+                document = stored
+            else:
+                store.put_decision(document)
+                self.log.info("Recorded plan %s as number %d (%s)", document.plan_id, document.seq, summary.counting)
+            keep_copy(storage, document)
+        return document.seq

@@ -1,0 +1,62 @@
+"""What Airflow asks of a provider: connection types are registered here and nowhere else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+HOOK = "pulsar_rebalancer_airflow.hook.PulsarAdminHook"
+
+
+def get_provider_info() -> dict[str, Any]:
+    """The connection type `pulsar_admin` with its form; the entry point `apache_airflow_provider` names this."""
+    return {
+        "package-name": "pulsar-rebalancer",
+        "name": "Pulsar rebalancer",
+        "description": "Load rebalancing of Apache Pulsar clusters from the outside.",
+        "integrations": [{"integration-name": "Apache Pulsar", "external-doc-url": "https://pulsar.apache.org/"}],
+        "hooks": [{"integration-name": "Apache Pulsar", "python-modules": ["pulsar_rebalancer_airflow.hook"]}],
+        "connection-types": [
+            {
+                "hook-class-name": HOOK,
+                "hook-name": "Apache Pulsar admin",
+                "connection-type": "pulsar_admin",
+                "ui-field-behaviour": {
+                    "hidden-fields": ["login", "extra"],
+                    "relabeling": {"schema": "Scheme", "password": "Token"},
+                    "placeholders": {
+                        "host": "broker-0.example.com, or several separated by commas",
+                        "port": "8080, with https 8443",
+                        "schema": "http or https",
+                        "password": "JSON web token of a super-user",
+                    },
+                },
+                "conn-fields": {
+                    "ca_file": _text("CA file", "PEM file of the only certificate authority to trust"),
+                    "client_cert": _text("Client certificate", "PEM file"),
+                    "client_key": _text("Client key", "PEM file; empty when the certificate's file holds the key"),
+                    "read_only": {
+                        "label": "Read-only",
+                        "description": "Refuse every request that is not a GET, before it is sent",
+                        "schema": {"type": ["boolean", "null"], "default": False},
+                    },
+                    "address_map": _text(
+                        "Address map",
+                        'JSON: brokerId to the URL it is reached at, {"broker-0:8080": "http://127.0.0.1:18080"}',
+                    ),
+                    "address_template": _text(
+                        "Address template",
+                        "URL with {host} and {port} of the brokerId, for brokers that are not in the map",
+                    ),
+                    "timeout_seconds": {
+                        "label": "Time-out",
+                        "description": "Seconds until an answer must be complete",
+                        "schema": {"type": ["number", "null"], "exclusiveMinimum": 0},
+                    },
+                },
+            }
+        ],
+    }
+
+
+def _text(label: str, description: str) -> dict[str, Any]:
+    return {"label": label, "description": description, "schema": {"type": ["string", "null"]}}

@@ -1,0 +1,110 @@
+"""Typed access to what a cluster keeps between runs: two documents in Airflow's asset state store.
+
+The asset is an inlet of every task that touches the state: an outlet would write an asset event every interval, and
+Airflow deletes the state of an asset that is an outlet alone soon after its DAG file is gone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from airflow.sdk import Asset, AssetAlias
+
+from pulsar_rebalancer.errors import StateError
+from pulsar_rebalancer.state import DecisionState, MovesState, parse_decision, parse_moves
+from pulsar_rebalancer_airflow.copies import committed_sequences
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from pulsar_rebalancer.storage import ClusterStorage
+
+DECISION, MOVES = "decision", "moves"
+"""Keys of the two documents; each has one writer."""
+
+
+class Accessor(Protocol):
+    """What is used of Airflow's accessor of one asset's state."""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The stored value, or the default."""
+        ...
+
+    def set(self, key: str, value: Any) -> None:
+        """Write or overwrite the value."""
+        ...
+
+
+def state_asset(cluster: str) -> Asset:
+    """The asset that carries a cluster's state; renaming it would lose the state."""
+    return Asset(name=f"pulsar_rebalancer/{cluster}/state", uri=f"x-pulsar-rebalancer://{cluster}/state")
+
+
+def moves_asset(cluster: str) -> Asset:
+    """The asset that has an event whenever a run moved something: other DAGs can be scheduled on it."""
+    return Asset(name=f"pulsar_rebalancer/{cluster}/moves", uri=f"x-pulsar-rebalancer://{cluster}/moves")
+
+
+def moves_alias(cluster: str) -> AssetAlias:
+    """The outlet of report: an alias has an event only when one is added, an asset has one in every run."""
+    return AssetAlias(name=f"pulsar_rebalancer/{cluster}/moved")
+
+
+class StateStore:
+    """The two documents of one cluster.
+
+    Args:
+        accessor: of the cluster's state asset.
+    """
+
+    def __init__(self, accessor: Accessor) -> None:
+        self._accessor = accessor
+
+    @classmethod
+    def of(cls, context: Context, cluster: str) -> StateStore:
+        """The store of a cluster whose state asset is an inlet of the running task."""
+        return cls(context["asset_state_store"][state_asset(cluster)])
+
+    def raw(self, key: str) -> Any:
+        """A document as it is stored; None when there is none."""
+        return self._accessor.get(key)
+
+    def decision(self) -> DecisionState:
+        """The `decision` document; the initial one when nothing is stored.
+
+        Raises:
+            StateError: `state_version`.
+        """
+        return parse_decision(self.raw(DECISION))
+
+    def decision_or_lost(self, storage: ClusterStorage) -> DecisionState:
+        """The `decision` document; an empty store is fine only before the first run.
+
+        Raises:
+            StateError: `state_version`, or `state_lost` when the store is empty beside copies of committed states.
+        """
+        document = self.raw(DECISION)
+        copies = committed_sequences(storage)
+        if document is None and copies:
+            raise StateError(
+                "state_lost",
+                f"the state store has no state of {storage.cluster}, but {storage.state.uri} holds copies up to "
+                f"sequence number {copies[-1]}: run pulsar_state__{storage.cluster} with the action restore or reset",
+            )
+        return parse_decision(document)
+
+    def put_decision(self, state: DecisionState) -> None:
+        """Store the `decision` document, in one write."""
+        self._accessor.set(DECISION, state.model_dump(mode="json"))
+
+    def moves(self) -> MovesState:
+        """The `moves` document; the initial one when nothing is stored.
+
+        Raises:
+            StateError: `state_version`.
+        """
+        return parse_moves(self.raw(MOVES))
+
+    def put_moves(self, state: MovesState) -> None:
+        """Store the `moves` document, in one write."""
+        self._accessor.set(MOVES, state.model_dump(mode="json"))

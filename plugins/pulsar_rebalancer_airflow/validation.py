@@ -1,0 +1,222 @@
+"""Run the suites of `expectations/` on a sample and say what each miss means.
+
+Great Expectations and pandas are imported inside functions: at module level they would cost every DAG parse seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pulsar_rebalancer import snapshot
+from pulsar_rebalancer.reasons import Effect
+from pulsar_rebalancer.run import Finding, RunRequest, Validation
+from pulsar_rebalancer.snapshot import RESOURCES, TRAFFIC
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    import pandas as pd
+
+    from pulsar_rebalancer.settings import Settings
+    from pulsar_rebalancer.storage import Folder
+
+log = logging.getLogger(__name__)
+
+KEYS = {"cluster": ["cluster"], "brokers": ["broker"], "bundles": ["bundle"]}
+"""The column that names the subject of a miss, by table."""
+
+SLACK_SECONDS = 60.0
+"""How much later than the brokers' longest interval a report may be written."""
+
+NOT_COUNTED = frozenset({"just_started", "broker_reserved"})
+"""Reasons that leave a broker out in a healthy cluster: they do not count against `max_quarantined_brokers`."""
+
+_DETAIL_CHARS = 300
+_SHOWN_ROWS = 20
+
+
+def validate(run: Folder, suites: Path | None = None) -> Validation:
+    """Judge the sample of a run; write `validation.json` and the results of every suite below `validation/`.
+
+    Args:
+        run: the run's folder, with its input.
+        suites: folder of `cluster.json`, `brokers.json` and `bundles.json`; those of the package by default.
+
+    Raises:
+        SnapshotError: a table is missing, damaged, or of another version.
+    """
+    settings = RunRequest.read(run).resolved.settings
+    frames = judged_frames(run)
+    findings: list[Finding] = []
+    for name, frame in frames.items():
+        try:
+            results = _run_suite(name, frame, suites or suites_folder(), parameters(settings))
+        except Exception as error:  # whatever fails here, nothing may pass unjudged
+            log.exception("the suite of table %s could not be run", name)
+            findings.append(_suite_failed(name, f"{type(error).__name__}: {error}"))
+            continue
+        (run / "validation" / f"{name}.json").write_json(_storable(results))
+        findings += _merged(_misses(name, results))
+    findings = _one_quarantine_each(findings)
+    findings += _enough_brokers(findings, list(frames["brokers"]["broker"]), settings)
+    validation = Validation(findings=tuple(findings))
+    validation.write(run)
+    return validation
+
+
+def suites_folder() -> Path:
+    """Where the suites are: beside this module in a wheel, at the top of the source tree else."""
+    packaged = Path(__file__).parent / "expectations"
+    return packaged if packaged.is_dir() else Path(__file__).parents[2] / "expectations"
+
+
+def parameters(settings: Settings) -> dict[str, float]:
+    """What the suites know as `$PARAMETER`.
+
+    `report_age_limit_seconds`: brokers write their report after loadBalancerReportUpdateMaxIntervalMinutes at the
+    latest (ModularLoadManagerImpl.needBrokerDataUpdate), checked every few seconds.
+    """
+    return {"report_age_limit_seconds": settings.report_max_interval_minutes * 60 + SLACK_SECONDS}
+
+
+def judged_frames(run: Folder) -> dict[str, pd.DataFrame]:
+    """The three tables with the columns that one table alone cannot tell.
+
+    `brokers` gets `<resource>_percent` (usage of limit, null without a limit) and `<traffic>_unaccounted_percent`
+    (how far the sum over the broker's bundles is from its own figure; null when a bundle's figure is unsound, which
+    the bundles' suite names, and 0 below one unit).
+    """
+    frames = {name: snapshot.read(run, name).to_pandas() for name in snapshot.INPUT}
+    brokers, bundles = frames["brokers"], frames["bundles"]
+    for resource in RESOURCES:
+        limit = brokers[f"{resource}_limit"]
+        brokers[f"{resource}_percent"] = (brokers[f"{resource}_usage"] / limit * 100).where(limit > 0)
+    unsound = set(bundles.loc[~(bundles[list(TRAFFIC)] >= 0).all(axis=1), "broker"])
+    sums = bundles.groupby("broker")[list(TRAFFIC)].sum()
+    for name in TRAFFIC:
+        own, summed = brokers[name], brokers["broker"].map(sums[name]).fillna(0.0)
+        apart = (own - summed).abs()
+        percent = (apart / own.where(own > summed, summed) * 100).where(apart > 1, 0.0)
+        brokers[f"{name}_unaccounted_percent"] = percent.where((own >= 0) & ~brokers["broker"].isin(unsound))
+    return frames
+
+
+def _run_suite(name: str, frame: pd.DataFrame, folder: Path, values: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Results as JSON, in the order of the suite."""
+    import great_expectations as gx
+
+    suite = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+    for position, expectation in enumerate(suite["expectations"]):
+        expectation["meta"]["position"] = position
+    detail = {column for expectation in suite["expectations"] for column in expectation["meta"].get("detail", ())}
+    context = gx.get_context(mode="ephemeral")
+    context.enable_analytics(False)
+    context.variables.progress_bars = {"globally": False}
+    batch = context.data_sources.add_pandas("run").add_dataframe_asset(name).add_batch_definition_whole_dataframe(name)
+    definition = gx.ValidationDefinition(name=name, data=batch, suite=context.suites.add(gx.ExpectationSuite(**suite)))
+    outcome = context.validation_definitions.add(definition).run(
+        batch_parameters={"dataframe": frame},
+        expectation_parameters=dict(values),
+        result_format={
+            "result_format": "COMPLETE",
+            "unexpected_index_column_names": [*KEYS[name], *sorted(detail)],
+        },
+    )
+    results: list[dict[str, Any]] = outcome.to_json_dict()["results"]
+    if len(results) != len(suite["expectations"]):
+        raise ValueError(f"{len(suite['expectations'])} expectations gave {len(results)} results")
+    return sorted(results, key=lambda result: int(result["expectation_config"]["meta"]["position"]))
+
+
+def _misses(table: str, results: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
+    key = KEYS[table][0]
+    for result in results:
+        if result["success"]:
+            continue
+        config, found = result["expectation_config"], result["result"]
+        meta, column = config["meta"], config["kwargs"].get("column", "rows")
+        problem = _exception(result.get("exception_info"))
+        if problem:
+            yield _suite_failed(table, f"{config['type']}({column}): {problem}")
+            continue
+        reason, effect = meta["reason"], Effect(meta["effect"])
+        rows = found.get("unexpected_index_list")
+        if not rows:
+            yield Finding(reason=reason, effect=effect, detail=_shown(column, found.get("observed_value")))
+            continue
+        for row in rows:
+            shown = ", ".join(_shown(name, row.get(name)) for name in meta.get("detail", [column]))
+            subject = "" if table == "cluster" else str(row[key])
+            yield Finding(reason=reason, effect=effect, subject=subject, detail=shown)
+
+
+def _exception(info: Any) -> str:
+    """The message of what was raised while an expectation was evaluated; empty when nothing was."""
+    for entry in [info, *info.values()] if isinstance(info, dict) else ():
+        if isinstance(entry, dict) and entry.get("raised_exception") is True:
+            return str(entry.get("exception_message") or "raised an exception").splitlines()[0]
+    return ""
+
+
+def _suite_failed(table: str, detail: str) -> Finding:
+    return Finding(reason="suite_failed", effect=Effect.BLOCK, detail=f"{table}: {detail}"[:_DETAIL_CHARS])
+
+
+def _shown(column: str, value: Any) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return f"{column} missing"
+    return f"{column} {value:g}" if isinstance(value, float) else f"{column} {str(value)[:120]}"
+
+
+def _merged(misses: Iterable[Finding]) -> list[Finding]:
+    """One finding per reason and subject, with everything that was seen."""
+    seen: dict[tuple[str, str], tuple[Finding, dict[str, None]]] = {}
+    for miss in misses:
+        seen.setdefault((miss.reason, miss.subject), (miss, {}))[1][miss.detail] = None
+    return [first.model_copy(update={"detail": ", ".join(details)[:_DETAIL_CHARS]}) for first, details in seen.values()]
+
+
+def _one_quarantine_each(findings: Iterable[Finding]) -> list[Finding]:
+    """Leave a broker or bundle out once, for the first reason in the order of its suite."""
+    kept: list[Finding] = []
+    left_out: set[str] = set()
+    for finding in findings:
+        if finding.effect is Effect.QUARANTINE:
+            if finding.subject in left_out:
+                continue
+            left_out.add(finding.subject)
+        kept.append(finding)
+    return kept
+
+
+def _enough_brokers(findings: Iterable[Finding], brokers: list[str], settings: Settings) -> list[Finding]:
+    """Whether what is left can be judged: the result of all other expectations."""
+    reasons = {f.subject: f.reason for f in findings if f.effect is Effect.QUARANTINE}
+    taking_part = set(brokers) - set(settings.excluded_brokers)
+    judged = taking_part - set(reasons)
+    counted = [broker for broker in sorted(taking_part & set(reasons)) if reasons[broker] not in NOT_COUNTED]
+    found = []
+    if len(counted) > settings.max_quarantined_brokers:
+        detail = f"{len(counted)} left out, {settings.max_quarantined_brokers} allowed"
+        found.append(Finding(reason="too_many_quarantined", effect=Effect.BLOCK, detail=detail))
+    if len(judged) < 2:
+        detail = f"{len(judged)} of {len(brokers)}"
+        found.append(Finding(reason="too_few_brokers", effect=Effect.BLOCK, detail=detail))
+    return found
+
+
+def _storable(value: Any) -> Any:
+    """JSON without NaN and infinities, lists of rows cut short."""
+    if isinstance(value, dict):
+        return {key: _storable(entry[:_SHOWN_ROWS] if _is_rows(key, entry) else entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_storable(entry) for entry in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _is_rows(key: str, entry: Any) -> bool:
+    return isinstance(entry, list) and "unexpected" in key

@@ -1,0 +1,75 @@
+"""What an operator sees of Airflow while it runs: params, XComs, and the state of one cluster's asset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from pulsar_rebalancer_airflow.state_store import state_asset
+
+if TYPE_CHECKING:
+    from airflow.sdk import Asset, Context
+
+
+@dataclass
+class MemoryState:
+    """One asset's state; every write is noted."""
+
+    documents: dict[str, Any] = field(default_factory=dict)
+    writes: list[str] = field(default_factory=list)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self.documents.get(key, default)
+
+    def set(self, key: str, value: Any) -> None:
+        self.documents[key] = value
+        self.writes.append(key)
+
+
+@dataclass
+class Accessors:
+    cluster: str
+    state: Any
+
+    def __getitem__(self, asset: Asset) -> Any:
+        if asset.name != state_asset(self.cluster).name:
+            raise KeyError(asset.name)
+        return self.state
+
+
+@dataclass
+class TaskInstance:
+    xcoms: dict[tuple[str, str], Any] = field(default_factory=dict)
+    pushed: dict[str, Any] = field(default_factory=dict)
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        self.pushed[key] = value
+
+    def xcom_pull(self, *, task_ids: str, key: str) -> Any:
+        return self.xcoms.get((task_ids, key))
+
+
+class OutletEvents(dict[str, Any]):
+    def __getitem__(self, alias: Any) -> Any:
+        events = self.setdefault(alias.name, [])
+        return SimpleNamespace(add=lambda asset, extra=None: events.append((asset.name, extra)))
+
+
+def context(
+    cluster: str,
+    state: Any,
+    *,
+    params: dict[str, Any] | None = None,
+    xcoms: dict[tuple[str, str], Any] | None = None,
+    run_type: str = "manual",
+    user: str | None = "ada",
+) -> Context:
+    made: Any = {
+        "asset_state_store": Accessors(cluster, state),
+        "params": params or {},
+        "ti": TaskInstance(xcoms or {}),
+        "dag_run": SimpleNamespace(run_id=f"{run_type}__1", run_type=run_type, triggering_user_name=user),
+        "outlet_events": OutletEvents(),
+    }
+    return made  # type: ignore[no-any-return]

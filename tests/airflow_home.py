@@ -1,0 +1,35 @@
+"""A fresh AIRFLOW_HOME for the whole test session; to be imported before anything of Airflow is."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parents[1]
+HOME = Path(tempfile.mkdtemp(prefix="pulsar-rebalancer-airflow-"))
+_owner = os.getpid()
+
+
+def _remove() -> None:
+    if os.getpid() == _owner:  # tasks may be forks of this process
+        shutil.rmtree(HOME, ignore_errors=True)
+
+
+if "airflow" in sys.modules:
+    raise RuntimeError("Airflow was imported before its home was set")
+atexit.register(_remove)
+(HOME / "dags").mkdir()
+for name in [name for name in os.environ if name.startswith(("AIRFLOW", "PULSAR_REBALANCER_"))]:
+    del os.environ[name]
+os.environ.update(
+    AIRFLOW_HOME=str(HOME),
+    AIRFLOW__CORE__LOAD_EXAMPLES="False",
+    AIRFLOW__CORE__UNIT_TEST_MODE="True",
+    AIRFLOW__CORE__DAGS_FOLDER=str(HOME / "dags"),
+    AIRFLOW__DATABASE__SQL_ALCHEMY_CONN=f"sqlite:///{HOME / 'airflow.db'}",
+    AIRFLOW__LOGGING__LOGGING_LEVEL="WARNING",
+)

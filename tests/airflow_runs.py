@@ -1,0 +1,97 @@
+"""Runs as collect and decide leave them, for the tasks that follow."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from pulsar_rebalancer.plan import Summary, plan_hash
+from pulsar_rebalancer.run import RunRequest, Validation
+from pulsar_rebalancer.settings import Resolved, Settings
+from pulsar_rebalancer.snapshot import DECISIONS, MOVES, table
+from pulsar_rebalancer.state import DecisionState, HitCount
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pulsar_rebalancer.storage import ClusterStorage, Folder
+
+CLUSTER = "east"
+
+
+def bundle(number: int) -> str:
+    return f"load/test/0x{number * 0x10000000:08x}_0x{(number + 1) * 0x10000000:08x}"
+
+
+def move_row(number: int, source: str, destination: str, wave: int = 0) -> dict[str, Any]:
+    return {
+        "cluster": CLUSTER,
+        "pair": 0,
+        "source": source,
+        "destination": destination,
+        "bundle": bundle(number),
+        "rank": number,
+        "measure": "msg_throughput",
+        "traffic": 1000.0 - number,
+        "msg_rate": 1.0,
+        "msg_throughput": 1000.0 - number,
+        "taken": True,
+        "reason": "taken",
+        "wave": wave,
+    }
+
+
+def make_run(
+    storage: ClusterStorage,
+    moves: Sequence[Mapping[str, Any]] = (),
+    *,
+    base_seq: int = 0,
+    hits: Mapping[str, tuple[int, int]] | None = None,
+    means: str = "",
+    age: timedelta = timedelta(0),
+    validation: Validation | None = None,
+    **settings: Any,
+) -> Folder:
+    """A run with its request, its validation and its plan, without a snapshot."""
+    now = datetime.now(UTC) - age
+    run = storage.new_run(now)
+    effective = Settings.model_validate({"mode": "auto", "connection": "pulsar_test"} | settings)
+    resolved = Resolved(settings=effective, origins={})
+    RunRequest(cluster=CLUSTER, airflow_run_id="manual__1", resolved=resolved, collected_at=now).write(run)
+    (validation or Validation()).write(run)
+    state = DecisionState(
+        seq=base_seq + 1,
+        plan_id=run.name,
+        counted_at=now,
+        strategy="AvgShedder",
+        hits={broker: HitCount(*count) for broker, count in (hits or {}).items()},
+        means=means,
+    )
+    (run / "plan" / "decisions.parquet").write_table(table([], DECISIONS))
+    (run / "plan" / "moves.parquet").write_table(table(moves, MOVES))
+    document = state.model_dump(mode="json")
+    (run / "plan" / "state.json").write_json(document)
+    Summary(
+        plan_id=run.name,
+        cluster=CLUSTER,
+        airflow_run_id="manual__1",
+        base_seq=base_seq,
+        hash=plan_hash([], table(moves, MOVES).to_pylist(), document),
+        collected_at=now,
+        counting="counted",
+        score_min=10.0,
+        score_max=70.0,
+        score_mean=40.0,
+        brokers=3,
+        pairs=1,
+        pairs_over=1,
+        pairs_fired=int(bool(moves)),
+        hits=(0, 8),
+        bundles_taken=len(moves),
+        bundles_passed_over={},
+        waves=len({row["wave"] for row in moves}),
+        predicted_min=None,
+        predicted_max=None,
+        resolved=resolved,
+    ).write(run)
+    return run

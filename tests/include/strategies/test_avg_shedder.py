@@ -1,0 +1,267 @@
+"""The specification against Pulsar's own answers, its upstream test cases, and the rules that are ours."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+from tests.vectors import histories
+
+from pulsar_rebalancer.plan import MAX_WAVES
+from pulsar_rebalancer.settings import Settings
+from pulsar_rebalancer.snapshot import DECISIONS, MOVES
+from pulsar_rebalancer.state import Counting, HitCount
+from pulsar_rebalancer.strategies.avg_shedder import shed
+from pulsar_rebalancer.strategies.outcome import hits_after, predict
+from pulsar_rebalancer.strategies.scoring import percent, score
+
+HISTORIES = histories.read("AvgShedder")
+
+
+def broker(name, cpu, rate=0.0, throughput=0.0, left_out=None):
+    return {
+        "broker": name,
+        "cpu_usage": cpu,
+        "cpu_limit": 100.0,
+        "msg_rate_in": rate,
+        "msg_throughput_in": throughput,
+        "left_out": left_out,
+    }
+
+
+def bundle(owner, name, rate, throughput=0.0, reason=None):
+    return {"broker": owner, "bundle": name, "msg_rate": rate, "msg_throughput": throughput, "reason": reason}
+
+
+def bundles(owner, count=11, rate=900.0, namespace="public/default"):
+    return [bundle(owner, f"{namespace}/0x{n:08x}_0x{n + 1:08x}", rate) for n in range(count)]
+
+
+def taken(result):
+    return [(move["bundle"], move["destination"]) for move in result.moves if move["taken"]]
+
+
+SPREAD = [broker("b1", 80, 20000), broker("b2", 30, 2000), broker("b3", 50, 10000)]
+
+
+@pytest.mark.parametrize("history", HISTORIES, ids=lambda history: f"{history.edge}-{history.name}")
+def test_decides_as_pulsars_own_class(history):
+    hits: dict[str, HitCount] = {}
+    for step in history.steps:
+        result = shed(history.name, step.brokers, step.bundles, hits, history.settings)
+        unload: dict[str, list[str]] = {}
+        for move in result.moves:
+            if move["taken"]:
+                unload.setdefault(move["source"], []).append(move["bundle"])
+        assert unload == step.expected["unload"]
+        assert dict(taken(result)) == step.expected["dest"]
+        assert {name: hit.high for name, hit in result.hits.items() if hit.high} == step.expected["high"]
+        assert {name: hit.low for name, hit in result.hits.items() if hit.low} == step.expected["low"]
+        if "score" in step.expected:
+            assert {row["broker"]: score(row, history.settings) for row in step.brokers} == step.expected["score"]
+        hits = result.hits
+
+
+class TestUpstreamCases:
+    """The cases of Pulsar's AvgShedderTest; maxUnloadPercentage 0.5."""
+
+    def test_two_hits_in_the_high_band_fire(self):
+        first = shed("c", SPREAD, bundles("b1"), {}, Settings())
+        second = shed("c", SPREAD, bundles("b1"), first.hits, Settings())
+        assert taken(first) == []
+        assert len(taken(second)) == 10
+        assert {destination for _, destination in taken(second)} == {"b2"}
+
+    def test_six_hits_in_the_low_band_fire(self):
+        brokers = [broker("b1", 60, 20000), broker("b2", 40, 2000), broker("b3", 50, 10000)]
+        settings = Settings(low_threshold=20, hit_count_low=6)
+        hits, counts = {}, []
+        for _ in range(6):
+            result = shed("c", brokers, bundles("b1"), hits, settings)
+            hits = result.hits
+            counts.append(len(taken(result)))
+        assert counts == [0, 0, 0, 0, 0, 10]
+
+    def test_several_pairs_fire_in_one_run(self):
+        held = bundles("b1", namespace="t/one") + bundles("b3", namespace="t/three")
+        first = shed("c", TWO_PAIRS, held, {}, Settings())
+        second = shed("c", TWO_PAIRS, held, first.hits, Settings())
+        assert taken(first) == []
+        planned = [(move["source"], move["destination"]) for move in second.moves if move["taken"]]
+        assert planned == [("b1", "b2")] * 10 + [("b3", "b4")] * 10
+
+
+def test_percent_has_the_rounding_of_32_bit_floats():
+    assert percent(30, 100) == 30.000001907348633
+    assert percent(999, 1000) == 99.9000015258789
+    assert percent(40, 100) == 40.0
+    assert percent(150, 100) == 150.0
+    assert percent(-1, -1) == percent(None, None) == percent(5, 0) == 0.0
+
+
+def test_rows_are_those_of_the_tables():
+    result = shed("c", [*SPREAD, broker("b4", 99, left_out="broker_excluded")], bundles("b1"), {}, _eager())
+    assert all(set(row) == set(DECISIONS.names) for row in result.decisions)
+    assert all(set(row) == set(MOVES.names) for row in result.moves)
+
+
+def test_names_break_ties_whatever_the_order_of_the_rows():
+    brokers = [broker(f"b{n}", 80 if n < 3 else 10, 20000 if n < 3 else 0) for n in range(6)]
+    held = [row for n in range(3) for row in bundles(f"b{n}", namespace=f"t/n{n}")]
+    results = []
+    for seed in range(5):
+        mixed_brokers, mixed_bundles = list(brokers), list(held)
+        random.Random(seed).shuffle(mixed_brokers)
+        random.Random(seed + 9).shuffle(mixed_bundles)
+        results.append(shed("c", mixed_brokers, mixed_bundles, {}, _eager()))
+    assert all(result == results[0] for result in results)
+    assert results[0].decisions[0]["source"] == "b2"
+    assert results[0].decisions[0]["destination"] == "b3"
+    assert [move["bundle"] for move in results[0].moves if move["pair"] == 0] == [row["bundle"] for row in held[22:]]
+
+
+def test_a_preset_reason_keeps_a_bundle_out_of_the_walk():
+    held = [
+        bundle("b1", "t/n/0x0_0x1", 8000, reason="recently_unloaded"),
+        bundle("b1", "sla-monitor/b1:8080/0x0_0x1", 7000),
+        bundle("b1", "t/n/0x1_0x2", 6000),
+        bundle("b1", "t/n/0x2_0x3", 5000),
+        bundle("b1", "t/n/0x3_0x4", 3000),
+        bundle("b1", "t/n/0x4_0x5", 0),
+    ]
+    result = shed("c", SPREAD, held, {}, _eager())
+    assert [(move["rank"], move["reason"]) for move in result.moves] == [
+        (0, "recently_unloaded"),
+        (1, "system_namespace"),
+        (2, "taken"),
+        (3, "over_remaining"),
+        (4, "taken"),
+        (5, "no_traffic"),
+    ]
+    assert result.decisions[0]["traffic_taken"] == 9000
+    assert result.decisions[0]["bundles_taken"] == 2
+
+
+def test_a_fired_pair_below_both_minima_loses_its_hits_all_the_same():
+    brokers = [broker("b1", 80, 1000), broker("b2", 30, 0)]
+    first = shed("c", brokers, [], {}, Settings())
+    second = shed("c", brokers, [], first.hits, Settings())
+    assert first.decisions[0]["reason"] == "hits_high"
+    assert second.decisions[0]["reason"] == "below_minimum"
+    assert second.decisions[0]["high_hits"] == 2
+    assert second.hits == {}
+
+
+def test_a_fired_pair_without_a_fitting_bundle_says_so():
+    result = shed("c", SPREAD, [bundle("b1", "t/n/0x0_0x1", 1e9)], {}, _eager())
+    assert [row["reason"] for row in result.decisions] == ["no_fitting_bundle", "middle"]
+
+
+def test_throughput_decides_when_message_rates_are_close():
+    brokers = [broker("b1", 80, 0, 9e6), broker("b2", 30, 0, 1e6)]
+    held = [bundle("b1", "t/n/0x0_0x1", 5, 3e6), bundle("b1", "t/n/0x1_0x2", 9, 2e6)]
+    result = shed("c", brokers, held, {}, _eager())
+    assert result.decisions[0]["measure"] == "msg_throughput"
+    assert [move["taken"] for move in result.moves] == [True, False]
+
+
+class TestBrokersLeftOut:
+    def test_are_neither_source_nor_destination_and_their_counts_freeze(self):
+        brokers = [*SPREAD, broker("b4", 99, 90000, left_out="broker_quarantined")]
+        result = shed(
+            "c", brokers, bundles("b4"), {"b4": HitCount(1, 5)}, Settings(low_threshold=90, high_threshold=95)
+        )
+        assert [row["reason"] for row in result.decisions] == ["below_low", "middle", "broker_quarantined"]
+        assert result.decisions[-1]["source"] == "b4"
+        assert result.decisions[-1]["pair"] is None
+        assert result.hits == {"b4": HitCount(1, 5)}
+        assert hits_after(result.decisions) == result.hits
+
+
+HITS = {"b1": HitCount(1, 1), "b3": HitCount(0, 4), "gone": HitCount(0, 2)}
+
+
+class TestCounting:
+    def run(self, reason, *, clear=False, force=None, settings=None):
+        rule = Counting(counts=False, reason=reason, clear=clear)
+        settings = settings or Settings()
+        return shed("c", SPREAD, bundles("b1"), HITS, settings, counting=rule, force_threshold=force)
+
+    def test_too_soon_fires_nothing_and_counts_nothing(self):
+        result = self.run("too_soon", settings=_eager())
+        assert result.decisions[0]["reason"] == "too_soon"
+        assert result.moves == []
+        assert result.hits == HITS
+
+    def test_other_thresholds_may_fire_but_only_reset_what_fired(self):
+        result = self.run("other_thresholds", settings=Settings(high_threshold=20))
+        assert result.decisions[0]["fired"]
+        assert len(taken(result)) == 10
+        assert result.hits == {"b3": HitCount(0, 4), "gone": HitCount(0, 2)}
+
+    def test_other_thresholds_that_do_not_fire_change_nothing(self):
+        result = self.run("other_thresholds", settings=Settings(low_threshold=60, high_threshold=70))
+        assert result.decisions[0]["reason"] == "below_low"
+        assert result.hits == HITS
+
+    def test_a_forced_run_fires_without_hits(self):
+        result = self.run("forced", force=45.0)
+        assert len(taken(result)) == 10
+        assert result.hits == {"b3": HitCount(0, 4), "gone": HitCount(0, 2)}
+
+    def test_a_forced_run_keeps_to_its_threshold(self):
+        result = self.run("forced", force=55.0)
+        assert result.decisions[0]["reason"] == "below_force"
+        assert result.hits == HITS
+
+    def test_cleared_counts_are_gone_before_the_sample_counts(self):
+        rule = Counting(counts=True, reason="gap", clear=True)
+        result = shed("c", SPREAD, bundles("b1"), HITS, Settings(), counting=rule)
+        assert taken(result) == []
+        assert result.hits == {"b1": HitCount(1, 1), "b2": HitCount(1, 1)}
+
+
+TWO_PAIRS = [broker("b1", 80, 20000), broker("b2", 30, 2000), broker("b3", 75, 20000), broker("b4", 35, 2000)]
+
+
+class TestCaps:
+    def run(self, **caps):
+        held = bundles("b1", namespace="t/one") + bundles("b3", namespace="t/three")
+        return shed("c", TWO_PAIRS, held, {}, _eager(**caps))
+
+    def test_per_broker_and_per_run(self):
+        result = self.run(max_bundles_per_broker=3, max_bundles_per_run=4)
+        reasons = Counter((move["pair"], move["reason"]) for move in result.moves)
+        assert reasons == {
+            (0, "taken"): 3,
+            (0, "cap_broker"): 7,
+            (0, "over_remaining"): 1,
+            (1, "taken"): 1,
+            (1, "cap_run"): 2,
+            (1, "cap_broker"): 7,
+            (1, "over_remaining"): 1,
+        }
+        assert [row["bundles_taken"] for row in result.decisions] == [3, 1]
+        assert result.hits == {}
+
+    def test_the_same_range_moves_in_different_waves(self):
+        result = self.run()
+        assert [move["wave"] for move in result.moves if move["pair"] == 0] == [0] * 10 + [None]
+        assert [move["wave"] for move in result.moves if move["pair"] == 1] == [1] * 10 + [None]
+
+    def test_more_equal_ranges_than_waves_wait_for_another_run(self):
+        held = [bundle("b1", f"t/n{n:02}/0x0_0x1", 100.0) for n in range(MAX_WAVES + 3)]
+        result = shed("c", TWO_PAIRS, held, {}, _eager())
+        assert [move["wave"] for move in result.moves] == [*range(MAX_WAVES), None, None, None]
+        assert [move["reason"] for move in result.moves][-3:] == ["cap_waves"] * 3
+
+
+def test_scores_follow_the_traffic_that_leaves():
+    result = shed("c", SPREAD, bundles("b1"), {}, _eager())
+    # 9000 of 20000 msg/s leave b1 and take 45 % of its 80 points along.
+    assert predict(result.decisions, {"b1": 20000.0}) == pytest.approx((44, 66), abs=1e-4)
+
+
+def _eager(**values):
+    return Settings(hit_count_low=1, hit_count_high=1, **values)

@@ -1,0 +1,59 @@
+import pytest
+
+from pulsar_rebalancer.clusters import load_clusters
+from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.settings import Mode
+
+
+def write(tmp_path, text):
+    path = tmp_path / "clusters.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_defaults_are_merged_under_either_name(tmp_path):
+    path = write(
+        tmp_path,
+        """
+        defaults: {minUnloadMessage: 10, mode: auto}
+        clusters:
+          east: {min_unload_message: 20}
+          west:
+        """,
+    )
+    east, west = load_clusters(path)
+    assert (east.name, east.settings.min_unload_message, east.settings.mode) == ("east", 20, Mode.AUTO)
+    assert (west.name, west.settings.min_unload_message) == ("west", 10)
+    assert east.given == {"min_unload_message": 20, "mode": "auto"}
+
+
+def test_a_broken_entry_says_so_and_the_others_live(tmp_path):
+    path = write(
+        tmp_path,
+        """
+        clusters:
+          good: {mode: auto}
+          typo: {moed: auto}
+          list: [1]
+          "../evil": {}
+        """,
+    )
+    good, typo, listed, evil = load_clusters(path)
+    assert not good.error
+    assert "moed" in typo.error
+    assert typo.settings.mode is Mode.OBSERVE
+    assert "mapping" in listed.error
+    assert "no cluster name" in evil.error
+    assert "/" not in evil.name
+    assert "." not in evil.name
+
+
+@pytest.mark.parametrize("text", ["clusters: [", "- a", "cluster: {}", "clusters: 1"])
+def test_a_file_that_cannot_be_read_is_refused(tmp_path, text):
+    with pytest.raises(SettingsError, match=r"clusters\.yaml"):
+        load_clusters(write(tmp_path, text))
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(SettingsError, match=r"absent\.yaml"):
+        load_clusters(tmp_path / "absent.yaml")

@@ -1,0 +1,152 @@
+import pytest
+
+from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.settings import (
+    FIELD_OF_PULSAR_NAME,
+    Mode,
+    Origin,
+    Settings,
+    disagreements,
+    from_brokers,
+    parse_params,
+    resolve,
+    validate,
+)
+
+# Read back from Pulsar's ServiceConfiguration; maxUnloadPercentage as of 5.0.
+DEFAULTS_OF_PULSAR = {
+    "loadBalancerAvgShedderLowThreshold": 15,
+    "loadBalancerAvgShedderHighThreshold": 40,
+    "loadBalancerAvgShedderHitCountLowThreshold": 8,
+    "loadBalancerAvgShedderHitCountHighThreshold": 2,
+    "minUnloadMessage": 1000,
+    "minUnloadMessageThroughput": 1048576,
+    "maxUnloadPercentage": 0.5,
+    "loadBalancerCPUResourceWeight": 1.0,
+    "loadBalancerDirectMemoryResourceWeight": 0.0,
+    "loadBalancerBandwidthInResourceWeight": 1.0,
+    "loadBalancerBandwidthOutResourceWeight": 1.0,
+    "loadBalancerSheddingExcludedNamespaces": (),
+    "loadBalancerSheddingGracePeriodMinutes": 30,
+    "loadBalancerReportUpdateMaxIntervalMinutes": 15,
+    "loadBalancerHostUsageCheckIntervalMinutes": 1,
+}
+
+
+def test_defaults_are_those_of_pulsar():
+    settings = Settings()
+    assert {name: getattr(settings, field) for name, field in FIELD_OF_PULSAR_NAME.items()} == DEFAULTS_OF_PULSAR
+
+
+def test_default_mode_moves_nothing():
+    assert Settings().mode is Mode.OBSERVE
+
+
+@pytest.mark.parametrize(
+    ("given", "reason", "named"),
+    [
+        ({"low_treshold": 10}, "wrong_setting", "low_treshold"),
+        ({"low_threshold": "much"}, "wrong_setting", "low_threshold"),
+        ({"low_threshold": -1}, "wrong_setting", "low_threshold"),
+        ({"hit_count_low": 0}, "wrong_setting", "hit_count_low"),
+        ({"loadBalancerAvgShedderHitCountHighThreshold": 0}, "wrong_setting", "HitCountHighThreshold"),
+        ({"max_unload_percentage": 1.5}, "wrong_setting", "max_unload_percentage"),
+        ({"cpu_weight": float("nan")}, "wrong_setting", "cpu_weight"),
+        ({"mode": "approve"}, "wrong_setting", "mode"),
+        ({"strategy": "RoundRobin"}, "wrong_setting", "strategy"),
+        ({"excluded_namespaces": ["public"]}, "wrong_setting", "excluded_namespaces"),
+        ({"pause": {"until": "2026-01-01T00:00:00", "reason": "x"}}, "wrong_setting", "pause"),
+        ({"pause": {"until": "2026-01-01T00:00:00Z"}}, "wrong_setting", "reason"),
+        ({"low_threshold": 50, "high_threshold": 40}, "contradiction", "low_threshold"),
+    ],
+)
+def test_wrong_values_are_refused_with_the_keys_name(given, reason, named):
+    with pytest.raises(SettingsError, match=named) as refused:
+        validate(given, where="clusters.yaml: east")
+    assert refused.value.reason == reason
+    assert "clusters.yaml: east" in str(refused.value)
+
+
+def test_every_broker_value_is_a_string():
+    found = from_brokers(
+        {
+            "loadBalancerAvgShedderLowThreshold": "20",
+            "loadBalancerSheddingExcludedNamespaces": "[tenant/a, tenant/b]",
+            "maxUnloadPercentage": "Optional[0.2]",
+            "minUnloadMessage": "null",
+            "somethingElse": "1",
+        }
+    )
+    settings = resolve({}, found).settings
+    assert (settings.low_threshold, settings.max_unload_percentage, settings.min_unload_message) == (20, 0.2, 1000)
+    assert settings.excluded_namespaces == ("tenant/a", "tenant/b")
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "effective"), [("1.0", "0.5", 0.5), ("0.7", "0.5", 0.7), ("1.0", "1.0", 1.0), (None, "0.5", 0.5)]
+)
+def test_misspelt_weight_wins_only_while_the_new_key_has_its_default(new, old, effective):
+    runtime = {"loadBalancerBandwithInResourceWeight": old}
+    if new is not None:
+        runtime["loadBalancerBandwidthInResourceWeight"] = new
+    assert resolve({}, from_brokers(runtime)).settings.bandwidth_in_weight == effective
+
+
+def test_later_sources_win_and_each_origin_is_kept():
+    brokers = {"low_threshold": "10", "hit_count_low": "4", "hit_count_high": "3"}
+    file = {"loadBalancerAvgShedderHitCountLowThreshold": 5, "mode": "auto", "hit_count_high": 4}
+    resolved = resolve(file, brokers, parse_params({"hit_count_high": 6}))
+    settings = resolved.settings
+    assert (settings.low_threshold, settings.hit_count_low, settings.hit_count_high) == (10, 5, 6)
+    assert {name: resolved.origins[name] for name in ("high_threshold", "low_threshold", "hit_count_low")} == {
+        "high_threshold": Origin.DEFAULT,
+        "low_threshold": Origin.BROKERS,
+        "hit_count_low": Origin.FILE,
+    }
+    assert resolved.origins["hit_count_high"] is Origin.PARAMS
+
+
+def test_a_run_lowers_the_mode_and_never_raises_it():
+    assert resolve({"mode": "auto"}, {}, parse_params({"mode": "observe"})).settings.mode is Mode.OBSERVE
+    with pytest.raises(SettingsError, match="mode"):
+        resolve({"mode": "observe"}, {}, parse_params({"mode": "auto"}))
+
+
+def test_a_run_adds_to_what_is_left_out():
+    params = parse_params({"excluded_brokers": ["b2"], "excluded_namespaces": ["t/n"]})
+    settings = resolve({"excluded_brokers": ["b1"]}, {"excluded_namespaces": "t/m"}, params).settings
+    assert settings.excluded_brokers == ("b1", "b2")
+    assert settings.excluded_namespaces == ("t/m", "t/n")
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"force_threshold": 10}, "force"),
+        ({"low_threshold": 30, "high_threshold": 20}, "low_threshold"),
+        ({"hit_count_low": 0}, "hit_count_low"),
+        ({"treshold": 1}, "treshold"),
+    ],
+)
+def test_wrong_parameters_are_refused(given, named):
+    with pytest.raises(SettingsError, match=named):
+        parse_params(given)
+
+
+def test_a_contradiction_with_the_brokers_is_found_when_resolved():
+    with pytest.raises(SettingsError, match="low_threshold 30 is above high_threshold 25") as refused:
+        resolve({}, {"high_threshold": "25"}, parse_params({"low_threshold": 30}))
+    assert refused.value.reason == "contradiction"
+
+
+def test_empty_form_fields_change_nothing():
+    params = parse_params({"force": "", "force_threshold": None, "mode": None, "excluded_brokers": []})
+    assert resolve({"mode": "auto"}, {}, params) == resolve({"mode": "auto"}, {})
+    assert not params.changes_thresholds
+    assert parse_params({"max_unload_percentage": 0.3}).changes_thresholds
+
+
+def test_brokers_that_disagree_are_named_by_setting():
+    same = {"minUnloadMessage": "1", "unrelated": "a"}
+    assert disagreements([same, same | {"unrelated": "b"}]) == ()
+    assert disagreements([same, same | {"minUnloadMessage": "2"}]) == ("minUnloadMessage",)
