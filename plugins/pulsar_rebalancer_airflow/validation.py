@@ -84,24 +84,31 @@ def parameters(settings: Settings) -> dict[str, float]:
 
 
 def judged_frames(run: Folder) -> dict[str, pd.DataFrame]:
-    """The three tables with the columns that one table alone cannot tell.
+    """The three tables as the suites see them.
 
-    `brokers` gets `<resource>_percent` (usage of limit, null without a limit) and `<traffic>_unaccounted_percent`
-    (how far the sum over the broker's bundles is from its own figure; null when a bundle's figure is unsound, which
-    the bundles' suite names, and 0 below one unit).
+    Infinite figures are null. In `brokers` a resource that is not measured (usage and limit of -1) is 0 of 0, as it
+    scores, and there are two kinds of columns more: `<resource>_percent`, usage of limit, null without a limit; and
+    `unaccounted_percent`, how far the sum over the broker's bundles is from its own figure in the worst of the four
+    traffic figures: 0 when it is at most one unit, null when a figure is unsound, which is named for itself.
     """
     frames = {name: snapshot.read(run, name).to_pandas() for name in snapshot.INPUT}
     brokers, bundles = frames["brokers"], frames["bundles"]
+    traffic = list(TRAFFIC)
+    for frame in (brokers, bundles):
+        figures = frame.select_dtypes("float").columns
+        frame[figures] = frame[figures].replace([math.inf, -math.inf], math.nan)
     for resource in RESOURCES:
-        limit = brokers[f"{resource}_limit"]
-        brokers[f"{resource}_percent"] = (brokers[f"{resource}_usage"] / limit * 100).where(limit > 0)
-    unsound = set(bundles.loc[~(bundles[list(TRAFFIC)] >= 0).all(axis=1), "broker"])
-    sums = bundles.groupby("broker")[list(TRAFFIC)].sum()
-    for name in TRAFFIC:
-        own, summed = brokers[name], brokers["broker"].map(sums[name]).fillna(0.0)
-        apart = (own - summed).abs()
-        percent = (apart / own.where(own > summed, summed) * 100).where(apart > 1, 0.0)
-        brokers[f"{name}_unaccounted_percent"] = percent.where((own >= 0) & ~brokers["broker"].isin(unsound))
+        pair = [f"{resource}_usage", f"{resource}_limit"]
+        brokers.loc[(brokers[pair] == -1).all(axis=1), pair] = 0.0
+        usage, limit = brokers[pair[0]], brokers[pair[1]]
+        brokers[f"{resource}_percent"] = (usage / limit * 100).where(limit > 0)
+    own = brokers.set_index("broker")[traffic]
+    sums = bundles.groupby("broker")[traffic].sum().reindex(own.index, fill_value=0.0)
+    apart = (own - sums).abs()
+    percent = (apart / own.where(own > sums, sums) * 100).where(apart > 1, 0.0).max(axis=1)
+    unsound = bundles.loc[~(bundles[traffic] >= 0).all(axis=1), "broker"]
+    sound = (own >= 0).all(axis=1) & ~own.index.isin(unsound)
+    brokers["unaccounted_percent"] = percent.where(sound).to_numpy()
     return frames
 
 
@@ -117,9 +124,8 @@ def _run_suite(name: str, frame: pd.DataFrame, folder: Path, values: Mapping[str
     context.enable_analytics(False)
     context.variables.progress_bars = {"globally": False}
     batch = context.data_sources.add_pandas("run").add_dataframe_asset(name).add_batch_definition_whole_dataframe(name)
-    definition = gx.ValidationDefinition(name=name, data=batch, suite=context.suites.add(gx.ExpectationSuite(**suite)))
-    outcome = context.validation_definitions.add(definition).run(
-        batch_parameters={"dataframe": frame},
+    outcome = batch.get_batch({"dataframe": frame}).validate(
+        gx.ExpectationSuite(**suite),
         expectation_parameters=dict(values),
         result_format={
             "result_format": "COMPLETE",

@@ -27,7 +27,7 @@ ON_A, ON_B = 10, 6
 IDLE = 9  # a bundle of A without producers: no topic is loaded
 SESSION = 60.0  # longer than any broker's metadata session
 RECONNECT = 5.0  # longer than clients wait until they look a lost topic up
-SHORT, LONG = 0.3, 30.0  # time-outs, seconds: one that runs out, one that must not matter
+SHORT, LONG = 1.0, 30.0  # time-outs, seconds: one that runs out, one that must not matter
 
 
 class Watched(PulsarAdmin):
@@ -333,7 +333,7 @@ def test_an_unload_whose_answer_is_lost_is_judged_by_ownership(scene):
 @pytest.mark.parametrize(("times", "expected"), [(1, ("moved", 2)), (None, ("timeout", 2))])
 def test_an_unload_that_was_never_carried_out_is_tried_again(scene, times, expected):
     scene.cluster.faults.add("silent", path="/unload", times=times)
-    outcome = scene.run_one(retries=1, timeout=SHORT, unload_timeout_s=SHORT)
+    outcome = scene.run_one(retries=1, timeout=SHORT, unload_timeout_s=SHORT, connect_timeout_s=SHORT)
     assert (outcome.reason, outcome.attempts) == expected
     assert outcome.owner == (scene.b if outcome.ok else scene.a) == scene.cluster.owner(scene.bundles[0])
     assert bool(outcome.error) is not outcome.ok

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.simulation.auth import Auth, new_token, write_token
 from pulsar_rebalancer.simulation.clock import RealClock
@@ -18,6 +19,9 @@ from pulsar_rebalancer.simulation.placement import PlacementStrategy
 from pulsar_rebalancer.simulation.sampling import Timing
 from pulsar_rebalancer.simulation.scenario import spec
 from pulsar_rebalancer.simulation.serve import BrokerServer
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.simulation.spec import ClusterSpec
 
 TOKEN_VARIABLE = "PULSAR_SIMULATION_TOKEN"
 
@@ -72,6 +76,24 @@ Kinds of faults:
     return parser
 
 
+def _shape(given: argparse.Namespace) -> ClusterSpec:
+    shape = spec(
+        brokers=given.brokers,
+        bundles=given.bundles,
+        seed=given.seed,
+        noise=QUIET if given.quiet else Noise(),
+        timing=Timing(
+            stats_period=given.stats_period,
+            host_check_period=given.host_check_period,
+            session_timeout=given.session_timeout,
+        ),
+    )
+    shape.name, shape.version = given.name, given.version
+    shape.placement, shape.affinity_by_range = given.placement, given.affinity_by_range
+    shape.tls = given.ssl_certfile is not None
+    return shape
+
+
 def _token(path: Path) -> str:
     if path.exists():
         return path.read_text().strip()
@@ -85,27 +107,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser = _parser()
     given = parser.parse_args(arguments)
     try:
-        shape = spec(
-            brokers=given.brokers,
-            bundles=given.bundles,
-            seed=given.seed,
-            noise=QUIET if given.quiet else Noise(),
-            timing=Timing(
-                stats_period=given.stats_period,
-                host_check_period=given.host_check_period,
-                session_timeout=given.session_timeout,
-            ),
-        )
+        cluster = Cluster(_shape(given), RealClock())
     except ValueError as error:
         parser.error(str(error))
-    shape.name, shape.version = given.name, given.version
-    shape.placement, shape.affinity_by_range = given.placement, given.affinity_by_range
-    shape.tls = given.ssl_certfile is not None
     token, user_token = _token(given.token_file), ""
+    if not token:
+        parser.error(f"--token-file {given.token_file}: the file is empty")
     if given.user_token_file:
         user_token = new_token()
         write_token(given.user_token_file, user_token)
-    cluster = Cluster(shape, RealClock())
     try:
         server = BrokerServer(
             cluster,
@@ -116,8 +126,8 @@ def main(arguments: list[str] | None = None) -> int:
             ssl_keyfile=given.ssl_keyfile,
             on_ready=lambda: _say_ready(cluster, server, given.ready_file),
         )
-    except OSError as error:
-        parser.error(f"--port {given.port}: {error.strerror}")
+    except (OSError, OverflowError) as error:
+        parser.error(f"--port {given.port}: {error}")
     # Uvicorn stops on these and raises them again afterwards: by then there is nothing left to do.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
@@ -136,12 +146,12 @@ def _say_ready(cluster: Cluster, server: BrokerServer, ready_file: Path | None) 
         "brokers": [broker.broker_id for broker in cluster.membership.brokers],
         "pid": os.getpid(),
     }
-    print(json.dumps(ready), flush=True)
     if ready_file:
         ready_file.parent.mkdir(parents=True, exist_ok=True)
         part = ready_file.with_name(f"{ready_file.name}.part")
         part.write_text(json.dumps(ready))
         part.replace(ready_file)
+    print(json.dumps(ready), flush=True)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
@@ -17,7 +19,10 @@ if TYPE_CHECKING:
 
 
 class ControlApi:
-    """Handlers; they answer on every broker that lives, whatever other faults it has."""
+    """Handlers; they answer on every broker that lives, whatever other faults it has.
+
+    What may open or close sockets runs in a thread, which waits until that is done: the answer comes afterwards.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -41,15 +46,21 @@ class ControlApi:
     async def add_fault(self, request: Request) -> Response:
         """Body: the attributes of `faults.Fault`, `kind` is required."""
         body = await self._body(request)
+        if body.get("broker") is not None:
+            self._cluster.membership.find(body["broker"])
+        if body.get("bundle") is not None:
+            self._cluster.topology.index(str(body["bundle"]))
         try:
-            fault = self._cluster.faults.add(body.pop("kind", ""), body.pop("broker", None), **body)
+            add = partial(self._cluster.faults.add, body.pop("kind", ""), **body)
+            fault = await run_in_threadpool(add)
         except (TypeError, ValueError) as error:
             raise refusal(412, str(error)) from error
         return JSONResponse(asdict(fault))
 
     async def clear_faults(self, request: Request) -> Response:
         """Query: `kind`, `broker`; none clears all."""
-        self._cluster.faults.clear(request.query_params.get("kind"), request.query_params.get("broker"))
+        query = request.query_params
+        await run_in_threadpool(self._cluster.faults.clear, query.get("kind"), query.get("broker"))
         return Response(status_code=204)
 
     async def load(self, request: Request) -> Response:
@@ -76,7 +87,7 @@ class ControlApi:
         action = actions.get(request.path_params["action"])
         if action is None:
             raise refusal(404, f"No such action: {request.path_params['action']}; there are {', '.join(actions)}")
-        action(request.path_params["broker"])
+        await run_in_threadpool(action, request.path_params["broker"])
         return Response(status_code=204)
 
     async def _body(self, request: Request) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from types import NoneType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -120,6 +121,23 @@ class Fault:
     times: int | None = None
     target: str = ""
     values: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuses what is of a wrong type: faults come over HTTP too.
+
+        Raises:
+            TypeError: names the attribute.
+        """
+        expected: dict[str, type | tuple[type, ...]] = {
+            **dict.fromkeys(("broker", "bundle", "path"), (str, NoneType)),
+            "amount": (int, float),
+            "times": (int, NoneType),
+            "target": str,
+            "values": dict,
+        }
+        for name, types in expected.items():
+            if not isinstance(getattr(self, name), types):
+                raise TypeError(f"{name} of a fault cannot be {getattr(self, name)!r}")
 
     @property
     def size(self) -> float:

@@ -62,14 +62,14 @@ class Brokers:
         auth: who may ask.
 
     Attributes:
-        reset: resets the connection of a client address; the server sets it.
+        reset: resets the connection between a client's port and a broker's; the server sets it.
     """
 
     def __init__(self, cluster: Cluster, auth: Auth) -> None:
         self._cluster = cluster
         self._auth = auth
         self._router = Router([*ControlApi(cluster).routes(), *AdminApi(cluster).routes()])
-        self.reset: Callable[[tuple[str, int]], None] = lambda client: None
+        self.reset: Callable[[int, int], None] = lambda client_port, broker_port: None
         self.ports: dict[int, int] = {}
         """Local port -> index of the broker."""
 
@@ -79,15 +79,20 @@ class Brokers:
             raise RuntimeError(f"brokers speak HTTP, not {scope['type']}")
         index = self.ports[scope["server"][1]]
         broker = self._cluster.membership.brokers[index]
+        self._cluster.refresh()
         scope.setdefault("state", {})["broker"] = broker
         request = Request(scope, receive)
         if not self._cluster.accepts(index):
-            self.reset(scope["client"])
+            await self._cut(request)
             return
         if not scope["path"].startswith(_CONTROL) and await self._hangs(request, broker):
             return
         answer: ASGIApp = self._refusal(request) or self._misbehaviour(request, broker) or self._router
         await self._answer(answer, scope, receive, send)
+
+    async def _cut(self, request: Request) -> None:
+        self.reset(request.scope["client"][1], request.scope["server"][1])
+        await _gone(request)
 
     async def _answer(self, answer: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -103,14 +108,13 @@ class Brokers:
         """Transport faults: True if there is nothing more to answer."""
         faults, where = self._cluster.faults, {"broker": broker.broker_id, "path": request.scope["path"]}
         if faults.take(FaultKind.RESET, **where):
-            self.reset(request.scope["client"])
+            await self._cut(request)
             return True
         slow = faults.take(FaultKind.SLOW, **where)
         if slow:
             await asyncio.sleep(slow.size)
         if faults.take(FaultKind.SILENT, **where):
-            while not await request.is_disconnected():
-                await asyncio.sleep(0.05)
+            await _gone(request)
             return True
         return False
 
@@ -164,6 +168,12 @@ class Brokers:
     def _half(self, _fault: Fault, _request: Request, broker: Broker) -> Response:
         whole = self._cluster.load_report_json(broker.index)
         return Response(whole[: len(whole) // 2], media_type=_JSON)
+
+
+async def _gone(request: Request) -> None:
+    """Waits until the client has left or was thrown out: an answer is not expected any more."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _huge(size: int) -> AsyncIterator[bytes]:

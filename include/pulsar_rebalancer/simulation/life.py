@@ -111,6 +111,10 @@ class Life:
     # time
 
     @up_to_date
+    def refresh(self) -> None:
+        """Lets everything happen that was due until now."""
+
+    @up_to_date
     def advance(self, seconds: float) -> None:
         """Lets `seconds` pass, with all samples, reconnects and ended sessions on the way."""
         self.clock.advance(seconds)

@@ -33,6 +33,9 @@ class Reporter:
         samples: what was measured.
         producers: per bundle.
         consumers: per bundle.
+
+    Raises:
+        ValueError: the version does not start with two numbers.
     """
 
     def __init__(
@@ -48,17 +51,16 @@ class Reporter:
     ) -> None:
         self.version = version
         self.scheme = "https" if tls else "http"
-        self._cluster = cluster
         self._topology = topology
         self._samples = samples
         self._producers = producers
         self._consumers = consumers
+        major, minor = (int(part) for part in version.split(".")[:2])
+        self._heartbeat_prefix = f"pulsar/{cluster}/" if (major, minor) < (4, 1) else "pulsar/"
 
     def heartbeat(self, broker: Broker) -> str:
         """The bundle of the broker's health check."""
-        parts = [int(part) for part in self.version.split(".")[:2]]
-        middle = f"{self._cluster}/" if parts < [4, 1] else ""
-        return f"pulsar/{middle}{broker.broker_id}/0x00000000_0xffffffff"
+        return f"{self._heartbeat_prefix}{broker.broker_id}/0x00000000_0xffffffff"
 
     def bundle_stats(self, bundle: int) -> Json:
         """NamespaceBundleStats of one bundle."""

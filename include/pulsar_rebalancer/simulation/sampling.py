@@ -43,6 +43,16 @@ class Timing:
     reconnect_delay: float = 0.1
     session_timeout: float = 8.0
 
+    def __post_init__(self) -> None:
+        """Refuses periods in which time would stand still.
+
+        Raises:
+            ValueError: names the period.
+        """
+        for name in ("stats_period", "host_check_period", "report_max_interval"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be more than 0 seconds, got {getattr(self, name)}")
+
 
 class Samples:
     """The last samples of every broker, one array entry per broker or per bundle."""

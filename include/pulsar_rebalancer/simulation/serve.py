@@ -39,6 +39,7 @@ class BrokerServer(uvicorn.Server):
 
     Raises:
         OSError: a port is taken.
+        OverflowError: the ports go beyond 65535.
     """
 
     def __init__(
@@ -70,9 +71,9 @@ class BrokerServer(uvicorn.Server):
         self._host = host
         self._on_ready = on_ready
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._opening = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
-        count = len(cluster.membership.brokers)
-        self.sockets = [_bind(host, port + i if port else 0) for i in range(count)]
+        self.sockets = _bind_all(host, port, len(cluster.membership.brokers))
         self._ports = [sock.getsockname()[1] for sock in self.sockets]
         cluster.rename([f"{host}:{number}" for number in self._ports])
         scheme = "https" if cluster.spec.tls else "http"
@@ -112,14 +113,15 @@ class BrokerServer(uvicorn.Server):
             asyncio.run_coroutine_threadsafe(self._open_and_close(), loop).result(_START_TIMEOUT)
 
     async def _open_and_close(self) -> None:
-        for i, port in enumerate(self._ports):
-            accepts, listens = self._cluster.accepts(i), self.servers[i].is_serving()
-            if accepts and not listens:
-                await self._open(i)
-            elif listens and not accepts:
-                self.servers[i].close()
-                for connection in self._connections("sockname", port):
-                    connection.abort()
+        async with self._opening:
+            for i, port in enumerate(self._ports):
+                accepts, listens = self._cluster.accepts(i), self.servers[i].is_serving()
+                if accepts and not listens:
+                    await self._open(i)
+                elif listens and not accepts:
+                    self.servers[i].close()
+                    for connection in self._connections(port):
+                        connection.abort()
 
     async def _open(self, index: int) -> None:
         servers = self.servers
@@ -128,15 +130,27 @@ class BrokerServer(uvicorn.Server):
         servers[index] = self.servers[0]
         self.servers = servers
 
-    def _reset(self, client: tuple[str, int]) -> None:
-        for transport in self._connections("peername", client[1]):
+    def _reset(self, client_port: int, broker_port: int) -> None:
+        for transport in self._connections(broker_port, client_port):
             sock = transport.get_extra_info("socket")
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOTHING)
             transport.abort()
 
-    def _connections(self, side: str, port: int) -> list[Any]:
+    def _connections(self, broker_port: int, client_port: int | None = None) -> list[Any]:
         transports = [connection.transport for connection in self.server_state.connections]
-        return [t for t in transports if (t.get_extra_info(side) or ("", 0))[1] == port]
+        return [
+            transport
+            for transport in transports
+            if transport.get_extra_info("sockname")[1] == broker_port
+            and client_port in (None, transport.get_extra_info("peername")[1])
+        ]
+
+
+def _bind_all(host: str, port: int, count: int) -> list[socket.socket]:
+    with contextlib.ExitStack() as bound:
+        sockets = [bound.enter_context(_bind(host, port + i if port else 0)) for i in range(count)]
+        bound.pop_all()  # all or none
+    return sockets
 
 
 def _bind(host: str, port: int) -> socket.socket:
@@ -145,7 +159,7 @@ def _bind(host: str, port: int) -> socket.socket:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((host, port))
-    except OSError:
+    except (OSError, OverflowError):
         sock.close()
         raise
     return sock

@@ -31,7 +31,7 @@ def update(bundles: Iterable[Mapping[str, Any]], previous: Iterable[Mapping[str,
     for row in bundles:
         entry = seen.setdefault(row["bundle"], {"cluster": row["cluster"], "bundle": row["bundle"]})
         for name in TRAFFIC:
-            entry[name] = max(entry.get(name, 0.0), row[name])
+            entry[name] = max(entry.get(name, 0.0), row[name] or 0.0)
     known = {row["bundle"]: row for row in previous}
     return [_mean(seen[name], known.get(name)) for name in sorted(seen)]
 

@@ -21,7 +21,7 @@ def reports(cluster: Cluster) -> dict[str, dict[str, Any]]:
 
 def score(report: dict[str, Any]) -> float:
     parts = ("cpu", "bandwidthIn", "bandwidthOut")
-    return max(100 * report[part]["usage"] / report[part]["limit"] for part in parts)
+    return max(float(100 * report[part]["usage"] / report[part]["limit"]) for part in parts)
 
 
 def hot_and_empty(cluster: Cluster) -> tuple[str, str]:

@@ -80,13 +80,13 @@ def test_a_killed_broker_refuses_until_it_is_started(served: Running, http: http
     broker = ids(served)[2]
     killed = http.post(f"{served.urls[0]}/simulation/brokers/{broker}/kill")
     assert killed.status_code == 204
-    with pytest.raises(httpx.TransportError):
+    with pytest.raises(httpx.ConnectError):
         http.get(f"{served.urls[2]}{BROKERS}")
     redirect = http.get(f"{served.urls[0]}/admin/v2/brokers/simulated/{broker}/ownedNamespaces")
     assert redirect.headers["location"].startswith(served.urls[2])
     served.cluster.advance(10)
     assert broker not in http.get(f"{served.urls[0]}{BROKERS}").json()
-    served.cluster.start_broker(broker)
+    assert http.post(f"{served.urls[0]}/simulation/brokers/{broker}/start").status_code == 204
     assert broker in http.get(f"{served.urls[2]}{BROKERS}").json()
     owned = http.get(f"{served.urls[2]}/admin/v2/brokers/simulated/{broker}/ownedNamespaces").json()
     assert list(owned) == [f"pulsar/{broker}/0x00000000_0xffffffff"]
@@ -265,6 +265,7 @@ def test_faults_are_switched_over_http_and_never_hide_the_switch(served: Running
     [
         ("faults", {"kind": "nonsense"}),
         ("faults", {"kind": "slow", "colour": "red"}),
+        ("faults", {"kind": "slow", "amount": "long"}),
         ("load", {"factor": -1}),
         ("load", {"factor": "much"}),
         ("load", [1]),
@@ -274,6 +275,13 @@ def test_wrong_control_calls_are_refused(served: Running, http: httpx.Client, pa
     answer = http.post(f"{served.urls[0]}/simulation/{path}", content=json.dumps(body))
     assert answer.status_code == 412
     assert answer.json()["reason"]
+
+
+def test_faults_of_unknown_brokers_and_bundles_are_refused(served: Running, http: httpx.Client) -> None:
+    for fault in ({"broker": "127.0.0.1:1"}, {"bundle": "acme/none/0x00000000_0xffffffff"}):
+        answer = http.post(f"{served.urls[0]}/simulation/faults", json={"kind": "two_owners", **fault})
+        assert answer.status_code == 404
+    assert served.cluster.faults.all() == []
 
 
 def test_load_is_changed_over_http(served: Running, http: httpx.Client) -> None:

@@ -7,6 +7,8 @@ import ipaddress
 import json
 import os
 import signal
+import socket
+import ssl
 import stat
 import subprocess
 import sys
@@ -88,7 +90,14 @@ def test_help_documents_every_fault(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
-    [([], "--token-file"), (["--brokers", "1"], "needs 2 brokers"), (["--placement", "x"], "--placement")],
+    [
+        ([], "--token-file"),
+        (["--brokers", "1"], "needs 2 brokers"),
+        (["--placement", "x"], "--placement"),
+        (["--stats-period", "0"], "stats_period must be more than 0"),
+        (["--version", "new"], "new"),
+        (["--port", "65534"], "--port 65534"),
+    ],
 )
 def test_wrong_arguments_are_named(
     arguments: list[str], complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -100,13 +109,31 @@ def test_wrong_arguments_are_named(
     assert complaint in capsys.readouterr().err
 
 
+def test_a_token_is_taken_from_the_file_else_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(command.TOKEN_VARIABLE, "from-environment")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        for name in ("new", "old", "empty"):
+            file = tmp_path / name
+            if name != "new":
+                file.write_text({"old": "kept\n", "empty": ""}[name])
+            with pytest.raises(SystemExit):  # stops here: the port is taken
+                command.main(["--token-file", str(file), "--port", port])
+    assert (tmp_path / "new").read_text() == "from-environment"
+    assert (tmp_path / "old").read_text() == "kept\n"
+    said = capsys.readouterr().err
+    assert "the file is empty" in said
+    assert f"--port {port}" in said
+    assert "from-environment" not in said
+
+
 def test_https(tmp_path: Path) -> None:
     certificate, key = _certificate(tmp_path)
     shape = spec(brokers=2, bundles=8)
     shape.tls = True
     with running(Cluster(shape), ssl_certfile=certificate, ssl_keyfile=key) as served:
-        import ssl
-
         trust = ssl.create_default_context(cafile=str(certificate))
         with httpx.Client(headers=served.headers, verify=trust, timeout=30) as client:
             report = client.get(f"{served.urls[0]}/admin/v2/broker-stats/load-report").json()

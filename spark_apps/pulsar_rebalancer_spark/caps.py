@@ -1,0 +1,49 @@
+"""Caps on a plan and its waves (see `strategies.caps`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from pulsar_rebalancer.plan import MAX_WAVES
+from pulsar_rebalancer.snapshot import MOVES
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+def apply(moves: DataFrame) -> DataFrame:
+    """Moves after the caps, each taken one with its wave.
+
+    Args:
+        moves: as `selection.select` gives them.
+
+    Returns:
+        The moves table.
+    """
+    of_pair = Window.partitionBy("cluster", "pair").orderBy("rank")
+    of_run = Window.partitionBy("cluster").orderBy("pair", "rank")
+    of_range = Window.partitionBy("cluster", "range").orderBy("pair", "rank")
+    capped = _cap(moves, _count(of_pair) > F.col("rules.max_bundles_per_broker"), "cap_broker")
+    capped = _cap(capped, _count(of_run) > F.col("rules.max_bundles_per_run"), "cap_run")
+    capped = capped.withColumn("range", F.substring_index("bundle", "/", -1))
+    capped = capped.withColumn("wave", _count(of_range) - 1)
+    capped = _cap(capped, F.col("wave") >= MAX_WAVES, "cap_waves")
+    return capped.withColumn("wave", F.when(F.col("taken"), F.col("wave"))).select(*MOVES.names)
+
+
+def _count(window: object) -> Column:
+    """The how-manieth taken bundle this one is."""
+    return F.sum(F.col("taken").cast("bigint")).over(window)  # type: ignore[arg-type]
+
+
+def _cap(moves: DataFrame, over: Column, reason: str) -> DataFrame:
+    bites = F.col("taken") & F.coalesce(over, F.lit(False))
+    return moves.withColumn("bites", bites).withColumns(
+        {
+            "reason": F.when(F.col("bites"), reason).otherwise(F.col("reason")),
+            "taken": F.col("taken") & ~F.col("bites"),
+        }
+    )

@@ -1,0 +1,127 @@
+"""Hits of the pairs, which of them fire and how much they move (see `strategies.avg_shedder`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from pulsar_rebalancer.snapshot import DECISIONS
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_COUNTS = [(side, band) for side in ("source", "destination") for band in ("high", "low")]
+
+
+def decide(pairs: DataFrame) -> DataFrame:
+    """Count the sample, say who fires, and how much it moves.
+
+    Args:
+        pairs: as `pairing.pairs` gives them.
+
+    Returns:
+        The decisions table without what selection adds, and `source_traffic` (msg/s or bytes/s, in the pair's measure)
+        and `rules`.
+    """
+    counted = _with_judgement(pairs.withColumns(_gap()))
+    fired = counted.withColumn("fired", _fired())
+    return fired.withColumns(_amount()).select(
+        *(_column(name) for name in DECISIONS.names),
+        F.when(F.col("measure") == "msg_rate", F.col("source.msg_rate"))
+        .otherwise(F.col("source.msg_throughput"))
+        .alias("source_traffic"),
+        "rules",
+    )
+
+
+def _gap() -> dict[str, Column]:
+    gap = F.col("source.score") - F.col("destination.score")
+    return {
+        "gap": gap,
+        "middle": F.col("source.broker") == F.col("destination.broker"),
+        "over_low": gap >= F.col("rules.low_threshold"),
+        "over_high": gap >= F.col("rules.high_threshold"),
+        "judging": F.col("rules.counts") | (F.col("rules.counting") == "other_thresholds"),
+    }
+
+
+def _with_judgement(pairs: DataFrame) -> DataFrame:
+    """Counts with this sample: a gap in the high band is a low hit as well; a middle broker counts for both sides."""
+    step = F.when(F.col("middle"), 2).otherwise(1)
+    over = {"high": F.col("over_low") & F.col("over_high"), "low": F.col("over_low")}
+    judged = {
+        f"{side}_{band}_judged": F.when(~F.col("judging"), F.col(f"{side}.{band}"))
+        .when(over[band], F.col(f"{side}.{band}") + step)
+        .otherwise(F.lit(0))
+        for side, band in _COUNTS
+    }
+    larger = {
+        f"{band}_hits": F.greatest(*(f"{side}_{band}_judged" for side in ("source", "destination")))
+        for band in ("high", "low")
+    }
+    return pairs.withColumns(judged).withColumns(larger)
+
+
+def _fired() -> Column:
+    ready = (F.col("high_hits") >= F.col("rules.hit_count_high")) | (F.col("low_hits") >= F.col("rules.hit_count_low"))
+    forced = F.col("rules.force_threshold")
+    fires = F.when(forced.isNotNull(), (F.col("gap") >= forced) & ~F.col("middle")).otherwise(
+        F.col("judging") & F.col("over_low") & ready
+    )
+    return F.isnull("left_out") & fires
+
+
+def _amount() -> dict[str, Column]:
+    """By message rate, else by throughput; nothing when neither differs by more than its minimum."""
+    wanted = {
+        measure: (F.col(f"source.{measure}") - F.col(f"destination.{measure}")) * F.col("rules.max_unload_percentage")
+        for measure in ("msg_rate", "msg_throughput")
+    }
+    by_rate = F.col("fired") & (wanted["msg_rate"] > F.col("rules.min_unload_message"))
+    by_throughput = F.col("fired") & (wanted["msg_throughput"] > F.col("rules.min_unload_throughput"))
+    return {
+        "measure": F.when(by_rate, "msg_rate").when(by_throughput, "msg_throughput"),
+        "target": F.when(by_rate, wanted["msg_rate"]).when(by_throughput, wanted["msg_throughput"]),
+    }
+
+
+def _reason() -> Column:
+    return (
+        F.when(F.col("left_out").isNotNull(), F.col("left_out"))
+        .when(F.col("middle"), "middle")
+        .when(F.col("fired") & F.col("measure").isNull(), "below_minimum")
+        .when(F.col("fired"), "fired")
+        .when(~F.col("over_low"), "below_low")
+        .when(F.col("rules.counting") == "forced", "below_force")
+        .when(F.col("rules.counting") == "too_soon", "too_soon")
+        .when(F.col("over_high"), "hits_high")
+        .otherwise("hits_low")
+    )
+
+
+def _counts() -> dict[str, Column]:
+    """Counts before and after: they start anew with the firing, whether or not a bundle is found."""
+    columns: dict[str, Column] = {}
+    for side, band in _COUNTS:
+        before = F.col(f"{side}.{band}")
+        judged = F.when(F.col("rules.counts"), F.col(f"{side}_{band}_judged")).otherwise(before)
+        after = F.when(F.col("left_out").isNotNull(), before).when(F.col("fired"), 0).otherwise(judged)
+        columns |= {f"{side}_{band}_before": before, f"{side}_{band}": after}
+    return columns
+
+
+def _column(name: str) -> Column:
+    """One column of the decisions table; a broker left out has its name, counts and reason alone."""
+    alone = {"source": F.col("source.broker"), "cluster": F.col("cluster"), "fired": F.col("fired")}
+    alone |= {"reason": _reason(), "bundles_taken": F.lit(0), "traffic_taken": F.lit(0.0)}
+    alone |= {key: column for key, column in _counts().items() if key.startswith("source")}
+    if name in alone:
+        return alone[name].alias(name)
+    of_pair = {
+        "destination": F.col("destination.broker"),
+        "source_score": F.col("source.score"),
+        "destination_score": F.col("destination.score"),
+        **_counts(),
+    }
+    return F.when(F.isnull("left_out"), of_pair.get(name, F.col(name))).alias(name)

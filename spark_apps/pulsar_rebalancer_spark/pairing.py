@@ -1,0 +1,37 @@
+"""Brokers paired from the outside in: the hottest with the coldest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def pairs(loads: DataFrame) -> DataFrame:
+    """Pairs of each cluster; brokers left out stand alone.
+
+    Brokers are ordered by score and name. The middle one of an odd number is its own partner.
+
+    Args:
+        loads: brokers as `scoring.loads` gives them.
+
+    Returns:
+        cluster, left_out, pair (0 is the outermost; arbitrary for brokers left out), source, destination (structs of
+        broker, score, msg_rate, msg_throughput, high, low), rules.
+    """
+    group = Window.partitionBy("cluster", F.isnull("left_out"))
+    ordered = group.orderBy("score", "broker")
+    position = (F.row_number().over(ordered) - 1).alias("position")
+    member = F.struct("position", "broker", "score", "msg_rate", "msg_throughput", "high", "low")
+    from_outside = F.least(F.col("position"), F.col("size") - 1 - F.col("position"))
+    return (
+        loads.select("*", position, F.count(F.lit(1)).over(group).alias("size"))
+        .withColumn("pair", F.when(F.isnull("left_out"), from_outside).otherwise(F.col("position")).cast("bigint"))
+        .groupBy("cluster", "left_out", "pair")
+        # The position comes first in the struct, so the larger struct is the hotter broker.
+        .agg(F.max(member).alias("source"), F.min(member).alias("destination"), F.first("rules").alias("rules"))
+    )

@@ -1,0 +1,91 @@
+"""The walk over a fired source's bundles, the busiest first (see `strategies.avg_shedder.select`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from pulsar_rebalancer_spark.candidates import is_heartbeat
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_PAIR = ("cluster", "pair", "source", "destination", "measure", "target", "rules")
+
+
+def select(decisions: DataFrame, bundles: DataFrame) -> DataFrame:
+    """Every bundle of a fired source, taken or passed over.
+
+    Args:
+        decisions: as `hit_counting.decide` gives them.
+        bundles: cluster, broker, bundle, msg_rate, msg_throughput, reason (why it must stay, or null).
+
+    Returns:
+        The moves table without `wave`, and `rules`.
+    """
+    firing = decisions.where(F.col("measure").isNotNull()).select(*_PAIR)
+    held = bundles.withColumnRenamed("broker", "source")
+    return (
+        held.join(F.broadcast(firing), on=["cluster", "source"], how="inner")
+        .groupBy("cluster", "pair")
+        .agg(
+            *(F.first(name).alias(name) for name in _PAIR if name not in ("cluster", "pair")),
+            F.sort_array(F.collect_list(_candidate())).alias("walk"),
+        )
+        .withColumn("reasons", F.aggregate("walk", _start(), _step, lambda state: state["reasons"]))
+        .select(*_PAIR, F.posexplode(F.arrays_zip("walk", "reasons")).alias("rank", "bundle"))
+        .select(*_moves_columns())
+    )
+
+
+def _candidate() -> Column:
+    """A bundle in the order of the walk: traffic descending, then name."""
+    traffic = F.when(F.col("measure") == "msg_rate", F.col("msg_rate")).otherwise(F.col("msg_throughput"))
+    return F.struct(
+        (F.lit(0.0) - traffic).alias("order"),
+        "bundle",
+        traffic.alias("traffic"),
+        "msg_rate",
+        "msg_throughput",
+        F.when(is_heartbeat(), "system_namespace").otherwise(F.col("reason")).alias("reason"),
+    )
+
+
+def _start() -> Column:
+    return F.struct(F.col("target").alias("remaining"), F.expr("cast(array() as array<string>)").alias("reasons"))
+
+
+def _step(state: Column, bundle: Column) -> Column:
+    """One bundle of the walk: taken when it fits into what remains."""
+    carried, remaining = bundle["traffic"], state["remaining"]
+    reason = (
+        F.when(bundle["reason"].isNotNull(), bundle["reason"])
+        .when(carried <= 0, F.lit("no_traffic"))
+        .when(carried > remaining, F.lit("over_remaining"))
+        .otherwise(F.lit("taken"))
+    )
+    takes = bundle["reason"].isNull() & (carried > 0) & (carried <= remaining)
+    return F.struct(
+        F.when(takes, remaining - carried).otherwise(remaining).alias("remaining"),
+        F.concat(state["reasons"], F.array(reason)).alias("reasons"),
+    )
+
+
+def _moves_columns() -> list[Column]:
+    walk = F.col("bundle.walk")
+    return [
+        F.col("cluster"),
+        F.col("pair"),
+        F.col("source"),
+        F.col("destination"),
+        walk["bundle"].alias("bundle"),
+        F.col("rank").cast("bigint").alias("rank"),
+        F.col("measure"),
+        walk["traffic"].alias("traffic"),
+        walk["msg_rate"].alias("msg_rate"),
+        walk["msg_throughput"].alias("msg_throughput"),
+        (F.col("bundle.reasons") == "taken").alias("taken"),
+        F.col("bundle.reasons").alias("reason"),
+        F.col("rules"),
+    ]

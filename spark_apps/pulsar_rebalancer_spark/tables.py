@@ -1,0 +1,56 @@
+"""Tables as Spark sees them: files by their declared columns, small rows of the driver as literals.
+
+Nothing here infers a schema or starts a Python worker: both cost seconds in a run of seconds.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import types as T
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pulsar_rebalancer.storage import Folder
+
+_TYPES: dict[pa.DataType, T.DataType] = {
+    pa.string(): T.StringType(),
+    pa.int64(): T.LongType(),
+    pa.float64(): T.DoubleType(),
+    pa.bool_(): T.BooleanType(),
+    pa.timestamp("us", tz="UTC"): T.TimestampType(),
+}
+
+HITS = "cluster string, broker string, high bigint, low bigint"
+"""Hit counts by broker; a missing row is zero."""
+
+REASONS = "cluster string, subject string, reason string"
+"""Brokers or bundles that are passed over, and why."""
+
+
+def spark_schema(schema: pa.Schema) -> T.StructType:
+    """The columns of a table of `pulsar_rebalancer.snapshot`, for Spark."""
+    return T.StructType([T.StructField(field.name, _TYPES[field.type]) for field in schema])
+
+
+def read(spark: SparkSession, files: Sequence[Folder], schema: pa.Schema) -> DataFrame:
+    """Parquet files of the same table, one or many clusters."""
+    return spark.read.schema(spark_schema(schema)).parquet(*(file.for_spark for file in files))
+
+
+def literal(spark: SparkSession, rows: Iterable[Mapping[str, Any]], columns: str) -> DataFrame:
+    """Rows that the driver holds, as one literal of the query.
+
+    Args:
+        spark: the session.
+        rows: small: settings, hit counts, reasons.
+        columns: column names with SQL types.
+    """
+    fields = ", ".join(f"{name}: {kind}" for name, kind in (column.split(" ", 1) for column in columns.split(", ")))
+    query = f"SELECT inline(from_json(:rows, 'array<struct<{fields}>>'))"
+    return spark.sql(query, args={"rows": json.dumps([dict(row) for row in rows])})

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pulsar_rebalancer.reasons import Effect
+from pulsar_rebalancer.run import Finding, Validation
+from pulsar_rebalancer_airflow.operators import GateOperator, RecordOperator
+from tests.airflow_context import context
+from tests.airflow_runs import CLUSTER, make_run, move_row
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.storage import ClusterStorage, Folder
+    from tests.airflow_context import MemoryState
+
+MOVES = [move_row(1, "a:1", "b:1"), move_row(2, "a:1", "b:1", wave=2), move_row(3, "a:1", "c:1")]
+HOLD = Validation(findings=(Finding(reason="builtin_shedding_on", effect=Effect.HOLD),))
+NOTICE = Validation(findings=(Finding(reason="even_distribution_on", effect=Effect.WARN),))
+TOMORROW = datetime.now(UTC) + timedelta(days=1)
+YESTERDAY = datetime.now(UTC) - timedelta(days=1)
+
+
+@pytest.fixture(autouse=True)
+def connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_PULSAR_TEST", '{"conn_type": "pulsar_admin", "host": "nowhere"}')
+
+
+def ask(run: Folder, state: MemoryState) -> tuple[list[int], str]:
+    given: Any = context(CLUSTER, state)
+    waves = GateOperator(task_id="gate", cluster=CLUSTER, run=run.uri).execute(given)
+    return waves, given["ti"].pushed["reason"]
+
+
+def record(storage: ClusterStorage, run: Folder, state: MemoryState) -> None:
+    RecordOperator(task_id="record", cluster=CLUSTER, root=storage.root, run=run.uri).execute(context(CLUSTER, state))
+
+
+@pytest.mark.parametrize("given", [{}, {"validation": NOTICE}, {"pause": {"until": YESTERDAY, "reason": "over"}}])
+def test_opens_for_the_recorded_plan(storage: ClusterStorage, state: MemoryState, given: dict[str, Any]) -> None:
+    run = make_run(storage, MOVES, **given)
+    record(storage, run, state)
+
+    assert ask(run, state) == ([0, 2], "open")
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"mode": "observe"}, "observe"),
+        ({"pause": {"until": TOMORROW, "reason": "migration"}}, "paused"),
+        ({"validation": HOLD}, "on_hold"),
+        ({"age": timedelta(seconds=200)}, "plan_too_old"),
+    ],
+)
+def test_closes_with_a_reason(storage: ClusterStorage, state: MemoryState, given: dict[str, Any], reason: str) -> None:
+    run = make_run(storage, MOVES, **given)
+    record(storage, run, state)
+
+    assert ask(run, state) == ([], reason)
+
+
+def test_closes_when_there_is_nothing_to_do(storage: ClusterStorage, state: MemoryState) -> None:
+    run = make_run(storage)
+    record(storage, run, state)
+
+    assert ask(run, state) == ([], "nothing_to_do")
+
+
+def test_closes_for_another_plan_than_the_recorded_one(storage: ClusterStorage, state: MemoryState) -> None:
+    run = make_run(storage, MOVES)
+    assert ask(run, state) == ([], "not_recorded")
+
+    record(storage, run, state)
+    record(storage, make_run(storage, MOVES, base_seq=1), state)
+
+    assert ask(run, state) == ([], "not_recorded")
+
+
+def test_closes_for_a_plan_that_was_altered(storage: ClusterStorage, state: MemoryState) -> None:
+    run = make_run(storage, MOVES)
+    record(storage, run, state)
+    other = make_run(storage, [move_row(1, "a:1", "somewhere:1")])
+    (run / "plan" / "moves.parquet").write_bytes((other / "plan" / "moves.parquet").read_bytes())
+
+    assert ask(run, state) == ([], "plan_changed")
+
+
+def test_closes_for_a_read_only_connection(
+    storage: ClusterStorage, state: MemoryState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_PULSAR_TEST", '{"conn_type": "pulsar_admin", "host": "x", "extra": {"read_only": true}}'
+    )
+    run = make_run(storage, MOVES)
+    record(storage, run, state)
+
+    assert ask(run, state) == ([], "read_only")

@@ -1,0 +1,244 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from pulsar_rebalancer_airflow.operators import UnloadWaveOperator
+from pulsar_rebalancer_airflow.operators.unload import UnfinishedWaveError
+from pulsar_rebalancer_airflow.state_store import DECISION, MOVES
+from pulsar_rebalancer_airflow.wave_history import read_outcomes
+from tests.airflow_context import context
+from tests.airflow_runs import CLUSTER, make_run, move_row
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.simulation.cluster import Cluster
+    from pulsar_rebalancer.simulation.serve import Running
+    from pulsar_rebalancer.storage import ClusterStorage, Folder
+    from tests.airflow_context import MemoryState
+
+ALONE = Path(__file__).with_name("unload_alone.py")
+
+
+def loaded_moves(cluster: Cluster, count: int, wave: int = 0) -> list[dict[str, Any]]:
+    """Moves of bundles with traffic, each from its owner to another broker, no hash range twice."""
+    report = {b: cluster.load_report(b)["lastStats"] for b in cluster.active_brokers()}
+    brokers = sorted(report)
+    rows: list[dict[str, Any]] = []
+    ranges: set[str] = set()
+    for number, source in enumerate(brokers):
+        for name, stats in report[source].items():
+            hash_range = name.rpartition("/")[2]
+            if stats["topics"] and hash_range not in ranges and not name.startswith("pulsar/"):
+                ranges.add(hash_range)
+                destination = brokers[(number + 1) % len(brokers)]
+                rows.append(move_row(len(rows), source, destination, wave) | {"bundle": name})
+    return rows[:count]
+
+
+def recorded(state: MemoryState, run: Folder) -> None:
+    document = (run / "plan" / "state.json").read_json()
+    state.set(DECISION, document)
+    state.writes.clear()
+
+
+def unload(run: Folder, state: Any, wave: int = 0) -> dict[str, int]:
+    operator = UnloadWaveOperator(task_id="unload", cluster=CLUSTER, run=run.uri, wave=wave)
+    return operator.execute(context(CLUSTER, state))
+
+
+def test_moves_its_wave_alone_and_verifies(served: Running, storage: ClusterStorage, state: MemoryState) -> None:
+    moves = loaded_moves(served.cluster, 6)
+    later = moves.pop() | {"wave": 1}
+    run = make_run(storage, [*moves, later])
+    recorded(state, run)
+
+    assert unload(run, state) == {"moved": 5}
+
+    assert all(served.cluster.owner(move["bundle"]) == move["destination"] for move in moves)
+    assert served.cluster.owner(later["bundle"]) == later["source"]
+    history = state.documents[MOVES]["unloads"]
+    assert {bundle: unload["outcome"] for bundle, unload in history.items()} == {m["bundle"]: "moved" for m in moves}
+    assert {outcome.attempts for outcome in read_outcomes(run).values()} == {1}
+
+
+def test_plans_are_stored_before_the_first_unload(
+    served: Running, storage: ClusterStorage, state: MemoryState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moves = loaded_moves(served.cluster, 3)
+    run = make_run(storage, moves)
+    recorded(state, run)
+    seen: list[dict[str, str]] = []
+    real = served.cluster.unload_at
+
+    def note(*args: Any, **kwargs: Any) -> Any:
+        seen.append({b: u["outcome"] for b, u in state.documents[MOVES]["unloads"].items()})
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(served.cluster, "unload_at", note)
+    unload(run, state)
+
+    assert seen[0] == {move["bundle"]: "" for move in moves}
+
+
+def test_a_second_attempt_unloads_nothing_again(
+    served: Running, storage: ClusterStorage, state: MemoryState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(storage, loaded_moves(served.cluster, 3))
+    recorded(state, run)
+    unload(run, state)
+    monkeypatch.setattr(served.cluster, "unload_at", lambda *_, **__: pytest.fail("unloaded again"))
+
+    assert unload(run, state) == {"moved": 3}
+
+
+def test_another_plan_in_the_store_stops_it(served: Running, storage: ClusterStorage, state: MemoryState) -> None:
+    moves = loaded_moves(served.cluster, 2)
+    run = make_run(storage, moves)
+    recorded(state, make_run(storage, moves))
+
+    with pytest.raises(AirflowFailException, match="not_recorded"):
+        unload(run, state)
+
+    assert not state.writes
+    assert all(served.cluster.owner(move["bundle"]) == move["source"] for move in moves)
+
+
+def test_a_wave_of_a_run_long_gone_is_refused(served: Running, storage: ClusterStorage, state: MemoryState) -> None:
+    run = make_run(storage, loaded_moves(served.cluster, 1), age=timedelta(hours=2))
+    recorded(state, run)
+
+    with pytest.raises(AirflowFailException, match="plan_too_old"):
+        unload(run, state)
+
+
+def test_a_read_only_connection_stops_it(
+    served: Running, storage: ClusterStorage, state: MemoryState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = json.loads(os.environ["AIRFLOW_CONN_PULSAR_TEST"])
+    monkeypatch.setenv("AIRFLOW_CONN_PULSAR_TEST", json.dumps(document | {"extra": {"read_only": True}}))
+    run = make_run(storage, loaded_moves(served.cluster, 1))
+    recorded(state, run)
+
+    with pytest.raises(AirflowFailException, match="read_only"):
+        unload(run, state)
+
+    assert not state.writes
+
+
+def test_what_moved_on_is_an_outcome_and_no_failure(
+    served: Running, storage: ClusterStorage, state: MemoryState
+) -> None:
+    moves = loaded_moves(served.cluster, 2)
+    third = next(
+        b for b in served.cluster.active_brokers() if b not in (moves[0]["source"], moves[0]["destination"])
+    )
+    run = make_run(storage, [moves[0] | {"source": third}, moves[1]])
+    recorded(state, run)
+
+    assert unload(run, state) == {"owner_changed": 1, "moved": 1}
+
+
+def test_brokers_that_fail_are_tried_again_and_the_rest_is_not(
+    served: Running, storage: ClusterStorage, state: MemoryState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moves = loaded_moves(served.cluster, 3)
+    run = make_run(storage, moves)
+    recorded(state, run)
+    served.cluster.faults.add("error_500", moves[0]["destination"], path="/ownedNamespaces")
+
+    with pytest.raises(UnfinishedWaveError, match="server_error"):
+        unload(run, state)
+    reached = {b for b, outcome in read_outcomes(run).items() if outcome.ok}
+    served.cluster.faults.clear()
+    unloaded: list[str] = []
+    real = served.cluster.unload_at
+    monkeypatch.setattr(
+        served.cluster,
+        "unload_at",
+        lambda at, namespace, hash_range, *rest: (
+            unloaded.append(f"{namespace}/{hash_range}"),
+            real(at, namespace, hash_range, *rest),
+        )[1],
+    )
+
+    assert unload(run, state) == {"moved": 3}
+    assert not reached & set(unloaded)
+
+
+def test_refused_credentials_are_not_tried_again(served: Running, storage: ClusterStorage, state: MemoryState) -> None:
+    run = make_run(storage, loaded_moves(served.cluster, 1))
+    recorded(state, run)
+    served.cluster.faults.add("unauthorized", path="")
+
+    with pytest.raises(AirflowFailException, match="unauthorized"):
+        unload(run, state)
+
+
+def test_killed_in_the_middle_it_resumes(
+    served: Running, storage: ClusterStorage, state: MemoryState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process is killed while its second unload is under way; the store holds what it had written by then."""
+    moves = loaded_moves(served.cluster, 4)
+    run = make_run(storage, moves, unload_concurrency=1)
+    recorded(state, run)
+    file = tmp_path / "store.json"
+    file.write_text(json.dumps(state.documents))
+    unloaded: list[str] = []
+    real = served.cluster.unload_at
+    killing = True
+
+    def watch(at: int, namespace: str, hash_range: str, destination: str | None = None) -> Any:
+        hop = real(at, namespace, hash_range, destination)
+        if hop is None:  # the owner itself: the bundle is unloaded now
+            unloaded.append(f"{namespace}/{hash_range}")
+            if killing and len(unloaded) == 2:
+                os.kill(child.pid, signal.SIGKILL)
+                child.wait()
+        return hop
+
+    monkeypatch.setattr(served.cluster, "unload_at", watch)
+    child = subprocess.Popen([sys.executable, str(ALONE), str(file), run.uri], env=os.environ | {"PYTHONPATH": paths()})
+    child.wait(120)
+    killing = False
+    assert child.returncode == -signal.SIGKILL
+    state.documents = json.loads(file.read_text())
+    assert set(state.documents[MOVES]["unloads"]) == {move["bundle"] for move in moves}
+    # The bundle that was unloaded and not placed: nobody owns it until it is looked up.
+    assert [m["bundle"] for m in moves if served.cluster.owner(m["bundle"]) is None] == unloaded[1:2]
+
+    counts = unload(run, state)
+
+    assert counts == {"moved": 4}
+    assert all(served.cluster.owner(move["bundle"]) == move["destination"] for move in moves)
+    assert unloaded.count(unloaded[0]) == 1
+
+
+def paths() -> str:
+    root = Path(__file__).parents[2]
+    return os.pathsep.join(str(root / part) for part in ("include", "plugins", "spark_apps", "."))
+
+
+def test_details_are_on_disk_while_the_wave_goes_on(
+    served: Running, storage: ClusterStorage, state: MemoryState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """History and details are written at most once a second, and always at the end."""
+    moves = loaded_moves(served.cluster, 5)
+    run = make_run(storage, moves, unload_concurrency=1)
+    recorded(state, run)
+    clock = iter(range(0, 10_000))
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(clock)))
+
+    unload(run, state)
+
+    # Planned, once per outcome with a clock that leaps, and at the end.
+    assert state.writes.count(MOVES) == 1 + len(moves) + 1

@@ -1,0 +1,52 @@
+"""The transforms against Pulsar's own answers: every history is a cluster, all clusters run at once."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from pulsar_rebalancer.strategies.scoring import score
+from tests.spark_apps.clusters import Cluster, shed_on_spark
+from tests.vectors import histories
+
+
+def test_decides_as_pulsars_own_class(spark, tmp_path):
+    unfinished = histories.read("AvgShedder")
+    hits = {history.name: {} for history in unfinished}
+    checked = 0
+    for number in count():
+        unfinished = [history for history in unfinished if len(history.steps) > number]
+        if not unfinished:
+            break
+        clusters = [
+            Cluster(h.name, h.settings, h.steps[number].brokers, h.steps[number].bundles, hits[h.name])
+            for h in unfinished
+        ]
+        answers = shed_on_spark(spark, tmp_path, clusters)
+        for history in unfinished:
+            answer, step = answers[history.name], history.steps[number]
+            compare(f"{history.name} step {number}", answer, step, history.settings)
+            hits[history.name] = _with_the_departed(history, step, hits[history.name], answer)
+            assert {n: hit.high for n, hit in hits[history.name].items() if hit.high} == step.expected["high"]
+            assert {n: hit.low for n, hit in hits[history.name].items() if hit.low} == step.expected["low"]
+            checked += 1
+    assert checked == 199
+
+
+def compare(where, answer, step, settings):
+    unload, scores = {}, {}
+    for move in answer.moves:
+        if move["taken"]:
+            unload.setdefault(move["source"], []).append(move["bundle"])
+    assert unload == step.expected["unload"], where
+    assert {m["bundle"]: m["destination"] for m in answer.moves if m["taken"]} == step.expected["dest"], where
+    for row in answer.decisions:
+        scores |= {row["source"]: row["source_score"], row["destination"]: row["destination_score"]}
+    expected = step.expected.get("score") or {row["broker"]: score(row, settings) for row in step.brokers}
+    assert scores == expected, where
+
+
+def _with_the_departed(history, step, before, answer):
+    """Pulsar keeps the counts of brokers that are gone until no pair is above the low threshold."""
+    listed = {row["broker"] for row in step.brokers}
+    over = any(row["gap"] >= history.settings.low_threshold for row in answer.decisions)
+    return {**({n: h for n, h in before.items() if n not in listed} if over else {}), **answer.hits}
