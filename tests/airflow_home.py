@@ -23,7 +23,7 @@ if "airflow" in sys.modules:
     raise RuntimeError("Airflow was imported before its home was set")
 atexit.register(_remove)
 (HOME / "dags").mkdir()
-for name in [name for name in os.environ if name.startswith(("AIRFLOW_", "PULSAR_REBALANCER_")) and not name.startswith("AIRFLOW_CONN_")]:
+for name in [name for name in os.environ if name.startswith(("AIRFLOW", "PULSAR_REBALANCER_"))]:
     del os.environ[name]
 os.environ.update(
     AIRFLOW_HOME=str(HOME),

@@ -91,9 +91,12 @@ def figure(value: object) -> float | None:
     """A number as float, NaN and infinities included; None for anything else (texts and truth values too)."""
     if type(value) is float:
         return value
-    if type(value) is int:
-        return float(value) if -_INT64 <= value < _INT64 else math.copysign(math.inf, value)
-    return None
+    if type(value) is not int:
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def count(value: object) -> int | None:

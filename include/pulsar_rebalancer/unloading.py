@@ -69,7 +69,7 @@ class MoveOutcome(BaseModel):
         destination: brokerId that the plan gave it to.
         owner: brokerId read back at the end; empty when nobody owned it or nobody could tell.
         reason: reason code.
-        attempts: unloads sent; 0 when the bundle was left alone.
+        attempts: unloads tried; 0 when the bundle was left alone.
         seconds: from the first read to the outcome.
         error: what a broker or the connection said, when that decided; never a secret.
     """

@@ -27,7 +27,7 @@ def decide(pairs: DataFrame) -> DataFrame:
     counted = _with_judgement(pairs.withColumns(_gap()))
     fired = counted.withColumn("fired", _fired())
     return fired.withColumns(_amount()).select(
-        *(_column(name) for name in DECISIONS.names),
+        *_columns(),
         F.when(F.col("measure") == "msg_rate", F.col("source.msg_rate"))
         .otherwise(F.col("source.msg_throughput"))
         .alias("source_traffic"),
@@ -111,17 +111,25 @@ def _counts() -> dict[str, Column]:
     return columns
 
 
-def _column(name: str) -> Column:
-    """One column of the decisions table; a broker left out has its name, counts and reason alone."""
-    alone = {"source": F.col("source.broker"), "cluster": F.col("cluster"), "fired": F.col("fired")}
-    alone |= {"reason": _reason(), "bundles_taken": F.lit(0), "traffic_taken": F.lit(0.0)}
-    alone |= {key: column for key, column in _counts().items() if key.startswith("source")}
-    if name in alone:
-        return alone[name].alias(name)
+def _columns() -> list[Column]:
+    """The decisions table; a broker left out has its name, counts and reason alone."""
+    alone = {
+        "cluster": F.col("cluster"),
+        "source": F.col("source.broker"),
+        "fired": F.col("fired"),
+        "reason": _reason(),
+        "bundles_taken": F.lit(0).cast("bigint"),
+        "traffic_taken": F.lit(0.0),
+    }
     of_pair = {
         "destination": F.col("destination.broker"),
         "source_score": F.col("source.score"),
         "destination_score": F.col("destination.score"),
-        **_counts(),
     }
-    return F.when(F.isnull("left_out"), of_pair.get(name, F.col(name))).alias(name)
+    for name, column in _counts().items():
+        (alone if name.startswith("source") else of_pair)[name] = column
+    is_pair = F.isnull("left_out")
+    return [
+        alone[name].alias(name) if name in alone else F.when(is_pair, of_pair.get(name, F.col(name))).alias(name)
+        for name in DECISIONS.names
+    ]

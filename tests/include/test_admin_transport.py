@@ -427,6 +427,21 @@ async def test_concurrency_is_bounded() -> None:
     assert 1 < most <= 4
 
 
+async def test_waiting_for_a_turn_is_not_a_slow_answer() -> None:
+    async def report(_: Request) -> Response:
+        await asyncio.sleep(0.2)
+        return JSONResponse({})
+
+    with brokers(1) as (broker,):
+        broker.on("GET", REPORT, report)
+        names = [f"b{i}.pulsar:8080" for i in range(10)]
+        addresses = dict.fromkeys(names, broker.url)
+        options = {"concurrency": 1, "connect_timeout_s": 1, "read_timeout_s": 0.5}
+        async with connect(broker, address_map=addresses, **options) as admin:
+            reports = await admin.load_reports(names)  # 2 s in all, more than one request may take
+    assert reports == {name: {} for name in names}
+
+
 # TLS
 
 

@@ -5,14 +5,15 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
+from pulsar_rebalancer_airflow import wave_history
 from pulsar_rebalancer_airflow.operators import UnloadWaveOperator
 from pulsar_rebalancer_airflow.operators.unload import UnfinishedWaveError
 from pulsar_rebalancer_airflow.state_store import DECISION, MOVES
@@ -139,9 +140,7 @@ def test_what_moved_on_is_an_outcome_and_no_failure(
     served: Running, storage: ClusterStorage, state: MemoryState
 ) -> None:
     moves = loaded_moves(served.cluster, 2)
-    third = next(
-        b for b in served.cluster.active_brokers() if b not in (moves[0]["source"], moves[0]["destination"])
-    )
+    third = next(b for b in served.cluster.active_brokers() if b not in (moves[0]["source"], moves[0]["destination"]))
     run = make_run(storage, [moves[0] | {"source": third}, moves[1]])
     recorded(state, run)
 
@@ -235,8 +234,8 @@ def test_details_are_on_disk_while_the_wave_goes_on(
     moves = loaded_moves(served.cluster, 5)
     run = make_run(storage, moves, unload_concurrency=1)
     recorded(state, run)
-    clock = iter(range(0, 10_000))
-    monkeypatch.setattr(time, "monotonic", lambda: float(next(clock)))
+    clock = iter(range(100, 10_000))
+    monkeypatch.setattr(wave_history, "time", SimpleNamespace(monotonic=lambda: next(clock)))
 
     unload(run, state)
 

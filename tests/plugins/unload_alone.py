@@ -1,11 +1,11 @@
-"""A wave in a process of its own, to be killed: `unload_alone.py STORE RUN`, with the state in a JSON file."""
+"""A wave in a process of its own, to be killed: `unload_alone.py STORE RUN`, with the state in a JSON file.
+
+It inherits the AIRFLOW_HOME of the tests.
+"""
 
 from __future__ import annotations
 
-import tests.airflow_home  # noqa: F401  isort: skip
-
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -31,4 +31,3 @@ class FileState:
 if __name__ == "__main__":
     operator = UnloadWaveOperator(task_id="unload", cluster=CLUSTER, run=sys.argv[2], wave=0)
     operator.execute(context(CLUSTER, FileState(Path(sys.argv[1]))))
-    os._exit(0)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import signal
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.pulsar.admin import Admin, topics_in_bundles
+from tests.pulsar.events import await_that
 from tests.pulsar.java import CLUSTER_NAME
 from tests.pulsar.load import Load, LoadError
 from tests.pulsar.processes import ProcessError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.pulsar.cluster import PulsarCluster
@@ -40,15 +40,6 @@ def admin(cluster: PulsarCluster) -> Iterator[Admin]:
 def topics(admin: Admin) -> dict[str, list[str]]:
     """Two topics in each bundle of a new namespace."""
     return topics_in_bundles(NAMESPACE, admin.create_namespace(NAMESPACE, BUNDLES), 2)
-
-
-def await_that(condition: Callable[[], bool]) -> None:
-    """Poll for an event; the limit only ends a test that would never end."""
-    deadline = time.monotonic() + 600
-    while not condition():
-        if time.monotonic() > deadline:
-            pytest.fail("waited ten minutes in vain")
-        time.sleep(0.2)
 
 
 @pytest.mark.parametrize("broker", [0, 1, 2])

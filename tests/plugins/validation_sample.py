@@ -19,8 +19,6 @@ BROKERS = tuple(f"broker-{i}.example:8080" for i in range(3))
 Rows = list[dict[str, Any]]
 
 
-
-
 class Sample:
     """The three tables as rows, each a healthy one until changed."""
 

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import pytest
+
+from pulsar_rebalancer_airflow.operators import DecideOperator
+from pulsar_rebalancer_airflow.operators.decide import ARCHIVE_VARIABLE, application
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SUBMIT = "airflow.providers.apache.spark.hooks.spark_submit.subprocess.Popen"
+
+
+@pytest.fixture
+def submitted(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """What `spark-submit` would be started with, and in which environment."""
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", '{"conn_type": "spark", "host": "local[2]"}')
+    seen: dict[str, Any] = {}
+
+    def start(command: list[str], **_: Any) -> Any:
+        seen.update(command=command, path=os.environ["PATH"], python=os.environ.get("PYTHONPATH", ""))
+        return mock.Mock(stdout=iter(()), wait=mock.Mock(return_value=0))
+
+    with mock.patch(SUBMIT, side_effect=start):
+        yield seen
+
+
+def decide() -> None:
+    operator = DecideOperator(task_id="decide", root="/root-of-runs", run="/root-of-runs/run", conn_id="spark_test")
+    operator.execute(mock.MagicMock())
+
+
+def test_submits_the_application_to_the_connections_master(submitted: dict[str, Any]) -> None:
+    decide()
+
+    command = submitted["command"]
+    assert command[:3] == ["spark-submit", "--master", "local[2]"]
+    assert command[-5:] == [application(), "--root", "/root-of-runs", "--run", "/root-of-runs/run"]
+    assert "spark.ui.enabled=false" in command
+    options = next(part for part in command if part.startswith("spark.driver.extraJavaOptions="))
+    assert "-XX:+UseSerialGC" in options
+    assert "SharedArchiveFile" not in options
+
+
+def test_the_driver_runs_under_this_interpreter(submitted: dict[str, Any]) -> None:
+    before = os.environ["PATH"]
+
+    decide()
+
+    assert submitted["path"].split(os.pathsep)[0] == str(Path(sys.executable).parent)
+    roots = [Path(part).name for part in submitted["python"].split(os.pathsep)]
+    assert {"include", "spark_apps"} <= set(roots)
+    assert os.environ["PATH"] == before
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_the_archive_is_used_if_the_worker_has_it(
+    submitted: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, exists: bool
+) -> None:
+    archive = tmp_path / "spark.jsa"
+    if exists:
+        archive.write_bytes(b"")
+    monkeypatch.setenv(ARCHIVE_VARIABLE, str(archive))
+
+    decide()
+
+    assert (f"-XX:SharedArchiveFile={archive}" in " ".join(submitted["command"])) is exists
+
+
+def test_the_application_is_where_the_operator_looks() -> None:
+    assert Path(application()).is_file()
+    assert "pulsar_rebalancer_spark.rebalance" not in sys.modules

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pulsar_rebalancer.reasons import Effect
+from pulsar_rebalancer.run import Finding, Validation
+from pulsar_rebalancer.state import MovesState, Unload
+from pulsar_rebalancer.unloading import MoveOutcome
+from pulsar_rebalancer_airflow.operators import ReportOperator
+from pulsar_rebalancer_airflow.outcome import Outcome
+from pulsar_rebalancer_airflow.state_store import MOVES, StateStore, moves_alias, moves_asset
+from pulsar_rebalancer_airflow.wave_history import WaveHistory
+from tests.airflow_context import context
+from tests.airflow_runs import CLUSTER, bundle, make_run, move_row
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.plan import Move
+    from pulsar_rebalancer.storage import ClusterStorage, Folder
+    from tests.airflow_context import MemoryState
+
+NOW = datetime.now(UTC)
+
+
+def carried_out(run: Folder, state: MemoryState, wave: int, reasons: dict[int, str]) -> None:
+    """A wave with these outcomes; an empty reason is a bundle that was under way when the task was killed."""
+    history = WaveHistory(StateStore(state), run, run.name, wave)
+    from pulsar_rebalancer.plan import read_moves
+
+    planned: list[Move] = [m for m in read_moves(run) if m.bundle in {bundle(number) for number in reasons}]
+    history.plan(planned, NOW)
+    by_bundle = {bundle(number): reason for number, reason in reasons.items() if reason}
+    for move in planned:
+        if move.bundle in by_bundle:
+            reason = by_bundle[move.bundle]
+            history.add(
+                MoveOutcome(
+                    bundle=move.bundle,
+                    source=move.source,
+                    destination=move.destination,
+                    reason=reason,
+                    attempts=int(reason in ("moved", "astray", "unowned")),
+                ),
+                NOW,
+            )
+    history.write()
+
+
+def report(run: Folder | None, state: MemoryState, gate: str | None = "open") -> tuple[dict[str, int], Any]:
+    xcoms = {("gate", "reason"): gate} if gate else {}
+    given: Any = context(CLUSTER, state, xcoms=xcoms)
+    operator = ReportOperator(task_id="report", cluster=CLUSTER, run=run.uri if run else None, gate="gate")
+    return operator.execute(given), given["outlet_events"].get(moves_alias(CLUSTER).name, [])
+
+
+def test_says_what_became_of_every_move(
+    storage: ClusterStorage, state: MemoryState, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = make_run(storage, [move_row(n, "a:1", "b:1", wave=n // 3) for n in range(6)])
+    carried_out(run, state, 0, {0: "moved", 1: "astray", 2: "no_topic"})
+    carried_out(run, state, 1, {3: "moved", 4: ""})  # killed with bundle 4 under way, 5 never begun
+
+    with caplog.at_level("INFO"):
+        counts, events = report(run, state)
+
+    assert counts == {"moved": 2, "astray": 1, "no_topic": 1, "interrupted": 1, "not_attempted": 1}
+    outcome = Outcome.read(run)
+    assert outcome.verdict == "open"
+    assert [m.reason for m in outcome.moves] == [
+        "moved",
+        "astray",
+        "no_topic",
+        "moved",
+        "interrupted",
+        "not_attempted",
+    ]
+    assert events == [
+        (moves_asset(CLUSTER).name, {"cluster": CLUSTER, "plan_id": run.name, "run": run.uri, "moved": 3})
+    ]
+    assert "10.0 to 70.0 % (range 60.0) over 3 brokers" in caplog.text
+    assert "2 of 6 verified on their planned broker" in caplog.text
+
+
+def test_bundles_left_alone_are_not_recently_unloaded(storage: ClusterStorage, state: MemoryState) -> None:
+    run = make_run(storage, [move_row(n, "a:1", "b:1") for n in range(4)])
+    carried_out(run, state, 0, {0: "moved", 1: "owner_changed", 2: "", 3: "unowned"})
+
+    report(run, state)
+
+    history = StateStore(state).moves().unloads
+    assert {b: u.outcome for b, u in history.items()} == {
+        bundle(0): "moved",
+        bundle(2): "interrupted",
+        bundle(3): "unowned",
+    }
+
+
+def test_forgets_unloads_older_than_the_grace_period(storage: ClusterStorage, state: MemoryState) -> None:
+    def unloaded(minutes: float) -> Unload:
+        return Unload(
+            at=NOW - timedelta(minutes=minutes), plan_id="p", source="a:1", destination="b:1", outcome="moved"
+        )
+
+    StateStore(state).put_moves(MovesState(unloads={bundle(8): unloaded(31), bundle(9): unloaded(29)}))
+
+    report(make_run(storage), state, gate="nothing_to_do")
+
+    assert set(state.documents[MOVES]["unloads"]) == {bundle(9)}
+
+
+def test_no_event_and_no_write_when_nothing_moved(storage: ClusterStorage, state: MemoryState) -> None:
+    run = make_run(storage, [move_row(0, "a:1", "b:1")], mode="observe")
+
+    counts, events = report(run, state, gate="observe")
+
+    assert (counts, events, state.writes) == ({}, [], [])
+    assert Outcome.read(run).verdict == "observe"
+
+
+@pytest.mark.parametrize(("blocked", "verdict"), [(True, "blocked"), (False, "unfinished")])
+def test_runs_that_stopped_early(storage: ClusterStorage, state: MemoryState, blocked: bool, verdict: str) -> None:
+    finding = Finding(reason="too_few_brokers", effect=Effect.BLOCK)
+    run = make_run(storage, validation=Validation(findings=(finding,) if blocked else ()))
+    (run / "plan").delete()
+
+    report(run, state, gate=None)
+
+    assert Outcome.read(run).verdict == verdict
+
+
+def test_nothing_was_collected(state: MemoryState) -> None:
+    assert report(None, state, gate=None) == ({}, [])
+
+
+def test_a_retry_writes_the_same_again(storage: ClusterStorage, state: MemoryState) -> None:
+    run = make_run(storage, [move_row(n, "a:1", "b:1") for n in range(2)])
+    carried_out(run, state, 0, {0: "moved", 1: ""})
+    first, _ = report(run, state)
+    document = dict(state.documents)
+
+    second, _ = report(run, state)
+
+    assert (second, state.documents) == (first, document)

@@ -1,0 +1,335 @@
+"""Each problem of a sample gives exactly its finding; a healthy sample gives none."""
+
+import json
+import math
+import shutil
+
+import pytest
+from validation_sample import BROKERS, Sample
+
+from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.reasons import REASONS, Effect
+from pulsar_rebalancer.run import Finding, Validation
+from pulsar_rebalancer.snapshot import RESOURCES, TRAFFIC
+from pulsar_rebalancer_airflow.validation import suites_folder, validate
+
+FIRST, SECOND, THIRD = BROKERS
+NAN, INF = math.nan, math.inf
+
+
+def findings_of(sample, tmp_path):
+    return validate(sample.write(tmp_path)).findings
+
+
+def spoiled_cluster(**changes):
+    sample = Sample()
+    sample.cluster[0] |= changes
+    return sample
+
+
+def spoiled_broker(**changes):
+    sample = Sample()
+    sample.brokers[0] |= changes
+    return sample
+
+
+def spoiled_bundle(**changes):
+    sample = Sample()
+    sample.bundles[0] |= changes
+    return sample
+
+
+def test_a_healthy_sample_has_no_findings(tmp_path):
+    run = Sample().write(tmp_path)
+    assert validate(run) == Validation()
+    assert Validation.read(run) == Validation()
+
+
+CLUSTER = [
+    ({"builtin_shedding": True}, "builtin_shedding_on", "builtin_shedding True"),
+    ({"builtin_shedding": None}, "builtin_shedding_on", "builtin_shedding missing"),
+    ({"even_distribution": True}, "even_distribution_on", "even_distribution True"),
+    ({"even_distribution": None}, "even_distribution_on", "even_distribution missing"),
+    (
+        {"settings_in_disagreement": "loadBalancerAvgShedderLowThreshold"},
+        "brokers_disagree",
+        "settings_in_disagreement loadBalancerAvgShedderLowThreshold",
+    ),
+    (
+        {"policies_readable": False, "policies_problem": "isolation policy 'p': namespaces: '('"},
+        "policy_unreadable",
+        "policies_problem isolation policy 'p': namespaces: '('",
+    ),
+    ({"policies_readable": None}, "policy_unreadable", "policies_readable missing"),
+]
+
+
+@pytest.mark.parametrize(("changes", "reason", "detail"), CLUSTER)
+def test_a_problem_of_the_cluster(changes, reason, detail, tmp_path):
+    expected = Finding(reason=reason, effect=REASONS[reason].effect, detail=detail)
+    assert findings_of(spoiled_cluster(**changes), tmp_path) == (expected,)
+
+
+NO_REPORT = dict.fromkeys(
+    [
+        "report_age_seconds",
+        "host_samples",
+        *TRAFFIC,
+        *(f"{r}_{part}" for r in RESOURCES for part in ("usage", "limit")),
+    ]
+)
+AN_HOUR_AHEAD = {"report_age_seconds": -3600.0, "host_samples": -60.0}
+
+BROKER = [
+    (NO_REPORT | {"error": "timeout"}, "report_missing", "error timeout"),
+    (AN_HOUR_AHEAD, "clock_ahead", "report_age_seconds -3600"),
+    ({"report_age_seconds": 961.0}, "report_stale", "report_age_seconds 961"),
+    ({"report_age_seconds": None}, "not_a_number", "report_age_seconds missing"),
+    ({"host_samples": NAN}, "not_a_number", "host_samples missing"),
+    ({"cpu_usage": None, "cpu_limit": NAN}, "not_a_number", "cpu_usage missing, cpu_limit missing"),
+    ({"memory_usage": INF}, "not_a_number", "memory_usage missing"),
+    ({"bandwidth_in_limit": -INF}, "not_a_number", "bandwidth_in_limit missing"),
+    ({"direct_memory_usage": -0.5}, "negative_figure", "direct_memory_usage -0.5"),
+    ({"bandwidth_out_usage": -1.0}, "negative_figure", "bandwidth_out_usage -1"),
+    ({"cpu_limit": -1.0}, "negative_figure", "cpu_limit -1"),
+    ({"msg_throughput_out": -7.0}, "negative_figure", "msg_throughput_out -7"),
+    ({"host_samples": 1.0}, "just_started", "host_samples 1"),
+    ({"reserved_by": "vip"}, "broker_reserved", "reserved_by vip"),
+    ({"cpu_usage": 301.0}, "over_limit", "cpu_percent 150.5"),
+    ({"bandwidth_in_limit": 0.0}, "zero_limit", "bandwidth_in_limit 0"),
+    ({"bandwidth_in_usage": -1.0, "bandwidth_in_limit": -1.0}, "zero_limit", "bandwidth_in_limit 0"),
+    ({"msg_rate_in": 2021.0}, "sums_disagree", "unaccounted_percent 1.03909"),
+    ({"listings": 2}, "listed_twice", "listings 2"),
+    *(
+        ({name: value}, "not_a_number", f"{name} missing")
+        for name in (*TRAFFIC, *(f"{r}_{part}" for r in RESOURCES for part in ("usage", "limit")))
+        for value in (None, NAN)
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "reason", "detail"), BROKER)
+def test_a_problem_of_a_broker(changes, reason, detail, tmp_path):
+    expected = Finding(reason=reason, effect=REASONS[reason].effect, subject=FIRST, detail=detail)
+    assert findings_of(spoiled_broker(**changes), tmp_path) == (expected,)
+
+
+HEALTHY = [
+    {"report_age_seconds": 959.0},
+    {"report_age_seconds": -59.0},
+    {"host_samples": 2.0},
+    {"cpu_usage": 299.0},
+    {"cpu_usage": 0.0},
+    {"msg_rate_in": 2019.0},
+    {"topics": None, "producers": None, "version": None},
+]
+
+
+@pytest.mark.parametrize("changes", HEALTHY)
+def test_what_is_just_within_bounds_is_healthy(changes, tmp_path):
+    assert findings_of(spoiled_broker(**changes), tmp_path) == ()
+
+
+def test_small_traffic_may_be_off_by_a_unit(tmp_path):
+    sample = Sample()
+    for row in sample.bundles[:2]:
+        row |= dict.fromkeys(TRAFFIC, 0.0)
+    sample.brokers[0] |= dict.fromkeys(TRAFFIC, 0.9)
+    assert findings_of(sample, tmp_path) == ()
+
+
+def test_the_age_limit_follows_the_brokers_own_interval(tmp_path):
+    sample = spoiled_broker(report_age_seconds=130.0)
+    sample.settings = {"report_max_interval_minutes": 1}
+    assert [f.reason for f in findings_of(sample, tmp_path)] == ["report_stale"]
+
+
+BUNDLE = "acme/shop/0x00000000_0x10000000"
+BUNDLES = [
+    ({"bundle": "acme/shop"}, "acme/shop", "bad_bundle_name", "bundle acme/shop"),
+    ({"bundle": "acme/shop/0x0_0x1"}, "acme/shop/0x0_0x1", "bad_bundle_name", "bundle acme/shop/0x0_0x1"),
+    ({"msg_rate_in": None}, BUNDLE, "not_a_number", "msg_rate_in missing"),
+    ({"msg_rate_out": NAN}, BUNDLE, "not_a_number", "msg_rate_out missing"),
+    ({"msg_throughput_in": INF}, BUNDLE, "not_a_number", "msg_throughput_in missing"),
+    ({"msg_throughput_out": -0.1}, BUNDLE, "negative_figure", "msg_throughput_out -0.1"),
+]
+
+
+@pytest.mark.parametrize(("changes", "subject", "reason", "detail"), BUNDLES)
+def test_a_problem_of_a_bundle(changes, subject, reason, detail, tmp_path):
+    expected = Finding(reason=reason, effect=Effect.QUARANTINE, subject=subject, detail=detail)
+    assert findings_of(spoiled_bundle(**changes), tmp_path) == (expected,)
+
+
+def test_a_bundle_without_any_name(tmp_path):
+    found = findings_of(spoiled_bundle(bundle=None), tmp_path)
+    assert [(f.reason, f.effect) for f in found] == [("bad_bundle_name", Effect.QUARANTINE)]
+
+
+def test_a_bundle_with_two_owners_is_named_once_with_both(tmp_path):
+    sample = Sample()
+    sample.bundles[0]["owners"] = 2
+    sample.bundles.append({**sample.bundles[0], "broker": SECOND})
+    sample.brokers[1] |= dict.fromkeys(TRAFFIC, 3000.0)
+    expected = Finding(
+        reason="two_owners",
+        effect=Effect.QUARANTINE,
+        subject=BUNDLE,
+        detail=f"broker {FIRST}, broker {SECOND}",
+    )
+    assert findings_of(sample, tmp_path) == (expected,)
+
+
+def test_heartbeat_bundles_of_old_and_new_brokers_are_sound(tmp_path):
+    sample = Sample()
+    for name in ("pulsar/east/b-1:8080", "pulsar/b-1:8080"):
+        sample.bundles.append(
+            {**sample.bundles[0], **dict.fromkeys(TRAFFIC, 0.0), "bundle": f"{name}/0x00000000_0xffffffff"}
+        )
+    assert findings_of(sample, tmp_path) == ()
+
+
+def test_a_broker_is_left_out_once_for_the_first_reason(tmp_path):
+    found = findings_of(spoiled_broker(report_age_seconds=9000.0, cpu_usage=None, host_samples=0.0), tmp_path)
+    assert [(f.reason, f.subject) for f in found] == [("report_stale", FIRST)]
+
+
+def test_a_cluster_without_bundles_is_sound(tmp_path):
+    sample = Sample()
+    sample.bundles = []
+    for row in sample.brokers:
+        row |= dict.fromkeys(TRAFFIC, 0.0)
+    assert findings_of(sample, tmp_path) == ()
+
+
+def blocks(findings):
+    return [(f.reason, f.detail) for f in findings if f.effect is Effect.BLOCK]
+
+
+def test_one_broker_cannot_be_balanced(tmp_path):
+    sample = Sample()
+    del sample.brokers[1:], sample.bundles[2:]
+    assert blocks(findings_of(sample, tmp_path)) == [("too_few_brokers", "1 of 1")]
+
+
+def test_no_broker_at_all(tmp_path):
+    sample = Sample()
+    sample.brokers, sample.bundles = [], []
+    assert blocks(findings_of(sample, tmp_path)) == [("too_few_brokers", "0 of 0")]
+
+
+def test_too_few_are_left_after_quarantine(tmp_path):
+    sample = Sample()
+    for row in sample.brokers[:2]:
+        row["report_age_seconds"] = 9000.0
+    assert blocks(findings_of(sample, tmp_path)) == [("too_few_brokers", "1 of 3")]
+
+
+def test_excluded_brokers_are_not_judged(tmp_path):
+    sample = Sample()
+    sample.settings = {"excluded_brokers": [FIRST, SECOND]}
+    assert blocks(findings_of(sample, tmp_path)) == [("too_few_brokers", "1 of 3")]
+
+
+def many(reason_columns, count=4, **settings):
+    """Eight brokers, the first of which have a problem."""
+    sample = Sample()
+    template = sample.brokers[0]
+    sample.bundles = []
+    sample.brokers = [
+        {**template, **dict.fromkeys(TRAFFIC, 0.0), "broker": f"b-{i}:8080"} | (reason_columns if i < count else {})
+        for i in range(8)
+    ]
+    sample.settings = settings
+    return sample
+
+
+def test_too_many_left_out_block(tmp_path):
+    assert blocks(findings_of(many({"cpu_usage": None}), tmp_path)) == [
+        ("too_many_quarantined", "4 left out, 2 allowed")
+    ]
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        many({"cpu_usage": None}, max_quarantined_brokers=4),
+        many({"host_samples": 0.0}),
+        many({"reserved_by": "vip"}),
+        many({"cpu_usage": None}, excluded_brokers=["b-0:8080", "b-1:8080"]),
+    ],
+    ids=["allowed", "just_started", "reserved", "excluded"],
+)
+def test_what_does_not_count_as_too_many(sample, tmp_path):
+    found = findings_of(sample, tmp_path)
+    assert len([f for f in found if f.effect is Effect.QUARANTINE]) == 4
+    assert blocks(found) == []
+
+
+def with_suites(tmp_path, name, change):
+    """A copy of the suites with one of them changed."""
+    folder = tmp_path / "suites"
+    shutil.copytree(suites_folder(), folder)
+    path = folder / f"{name}.json"
+    suite = json.loads(path.read_text())
+    change(suite)
+    path.write_text(json.dumps(suite))
+    return folder
+
+
+def test_an_expectation_that_cannot_be_evaluated_blocks(tmp_path):
+    def rename(suite):
+        suite["expectations"][0]["kwargs"]["column"] = "nowhere"
+
+    found = validate(Sample().write(tmp_path), with_suites(tmp_path, "bundles", rename)).findings
+    assert [(f.reason, f.effect) for f in found] == [("suite_failed", Effect.BLOCK)]
+    assert "nowhere" in found[0].detail
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda suite: suite["expectations"].append({"type": "expect_no_such_thing", "kwargs": {}, "meta": {}}),
+        lambda suite: suite["expectations"][2]["kwargs"].update(max_value={"$PARAMETER": "no_such_parameter"}),
+        lambda suite: suite["expectations"][0].pop("meta"),
+        lambda suite: suite.pop("expectations"),
+    ],
+    ids=["unknown type", "unknown parameter", "no meta", "no expectations"],
+)
+def test_a_suite_that_cannot_be_run_blocks(change, tmp_path):
+    found = validate(Sample().write(tmp_path), with_suites(tmp_path, "brokers", change)).findings
+    assert [(f.reason, f.effect) for f in found] == [("suite_failed", Effect.BLOCK)]
+    assert found[0].detail.startswith("brokers: ")
+
+
+def test_a_cluster_table_with_another_number_of_rows_blocks(tmp_path):
+    sample = Sample()
+    sample.cluster = []
+    assert [(f.reason, f.detail) for f in findings_of(sample, tmp_path)] == [("file_damaged", "rows 0")]
+
+
+def test_a_missing_table_is_an_error(tmp_path):
+    run = Sample().write(tmp_path)
+    (run / "input" / "bundles.parquet").delete()
+    with pytest.raises(SnapshotError) as missing:
+        validate(run)
+    assert missing.value.reason == "file_missing"
+
+
+def test_results_are_kept_beside_the_run_and_nothing_elsewhere(tmp_path, monkeypatch):
+    home, work = tmp_path / "home", tmp_path / "work"
+    home.mkdir()
+    work.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(work)
+    sample = spoiled_broker(cpu_usage=None)
+    sample.bundles = [{**row, "msg_rate_in": NAN} for row in sample.bundles for _ in range(10)]
+    run = sample.write(tmp_path)
+    validate(run)
+    assert (run / "validation").names() == ["brokers.json", "bundles.json", "cluster.json"]
+    results = (run / "validation" / "bundles.json").read_json()
+    misses = [result for result in results if not result["success"]]
+    assert len(misses) == 1
+    assert misses[0]["result"]["unexpected_count"] == 60
+    assert len(misses[0]["result"]["unexpected_index_list"]) == 20
+    assert [*home.rglob("*"), *work.rglob("*")] == []

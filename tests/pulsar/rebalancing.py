@@ -1,0 +1,90 @@
+"""The product under test beside a real cluster: Airflow standalone, its DAG, and what its runs left behind."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from tests.pulsar.admin import Admin, topics_in_bundles
+
+from pulsar_rebalancer.plan import Summary, read_moves
+from pulsar_rebalancer.storage import Folder
+from pulsar_rebalancer_airflow.embedded.airflow import Airflow
+from pulsar_rebalancer_airflow.embedded.home import Home
+from pulsar_rebalancer_airflow.embedded.processes import Processes
+from pulsar_rebalancer_airflow.outcome import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.pulsar.cluster import PulsarCluster
+
+    from pulsar_rebalancer.plan import Move
+
+DAG_ID = "pulsar_rebalance__real"
+
+
+class Run:
+    """What one ended DAG run left behind."""
+
+    def __init__(self, airflow: Airflow, run: dict[str, Any]) -> None:
+        self.state: str = run["state"]
+        self.tasks = {task["task_id"]: task["state"] for task in airflow.tasks(DAG_ID, run["dag_run_id"])}
+        uri = airflow.xcom(DAG_ID, run["dag_run_id"], "collect")
+        self.folder = Folder(uri) if uri else None
+
+    @property
+    def summary(self) -> Summary:
+        assert self.folder is not None, self.tasks
+        return Summary.read(self.folder)
+
+    @property
+    def outcome(self) -> Outcome:
+        assert self.folder is not None, self.tasks
+        return Outcome.read(self.folder)
+
+    @property
+    def moves(self) -> list[Move]:
+        assert self.folder is not None, self.tasks
+        return read_moves(self.folder)
+
+
+@contextmanager
+def rebalancer(cluster: PulsarCluster, folder: Path, settings: dict[str, Any]) -> Iterator[Airflow]:
+    """Airflow standalone with the DAG of the cluster, started and logged in.
+
+    Args:
+        cluster: a started cluster.
+        folder: where all files go.
+        settings: the cluster's entry in the clusters file.
+    """
+    url = urlsplit(cluster.web_url(0))
+    connection: dict[str, Any] = {"conn_type": "pulsar_admin", "schema": url.scheme, "host": url.hostname}
+    connection |= {"port": url.port, "password": cluster.admin_token or ""}
+    if cluster.ca_file:
+        connection["extra"] = {"ca_file": str(cluster.ca_file)}
+    home = Home(
+        folder=folder,
+        clusters={"real": settings | {"connection": "pulsar_admin_real"}},
+        connections={"pulsar_admin_real": connection, "spark_default": {"conn_type": "spark", "host": "local[2]"}},
+    )
+    home.prepare(keep=False)
+    with Processes() as processes:
+        airflow = Airflow(home, processes)
+        airflow.start()
+        airflow.wait_for_dag(DAG_ID)
+        yield airflow
+
+
+def load_broker_zero(admin: Admin, namespaces: list[str], bundles: int) -> dict[str, str]:
+    """New namespaces whose bundles are all on broker 0; a topic of each bundle by the bundle's full name."""
+    found = {}
+    for namespace in namespaces:
+        ranges = admin.create_namespace(namespace, bundles)
+        for bundle_range, (topic,) in topics_in_bundles(namespace, ranges, 1).items():
+            admin.look_up(topic)
+            admin.move(namespace, bundle_range, topic, 0)
+            found[f"{namespace}/{bundle_range}"] = topic
+    return found

@@ -1,0 +1,158 @@
+"""The DAG, run by Airflow, balances real brokers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.pulsar.admin import Admin
+from tests.pulsar.events import await_that
+from tests.pulsar.load import Load
+from tests.pulsar.rebalancing import DAG_ID, Run, load_broker_zero, rebalancer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.pulsar.cluster import PulsarCluster
+    from tests.pulsar.conftest import ClusterFactory
+    from tests.pulsar.distribution import Distribution
+
+    from pulsar_rebalancer_airflow.embedded.airflow import Airflow
+
+QUOTA_US = 20_000
+"""A fifth of a core per broker: what one client sends is then a load that can be seen."""
+RATE = 2500.0
+"""Unbatched messages a second in total: about 55 % of such a broker, while an idle one shows about 13 %."""
+LOW_THRESHOLD = 30
+HITS = 3
+
+
+def throttle(cluster: PulsarCluster, admin: Admin) -> None:
+    """Give every broker its quota, and wait until each has seen it in a host sample of its own."""
+    for broker in range(3):
+        cluster.set_cpu_quota(broker, QUOTA_US)
+    limit = QUOTA_US / 1000
+    await_that(lambda: all(admin.load_report(broker)["cpu"]["limit"] == limit for broker in range(3)))
+
+
+def await_host_samples(admin: Admin, count: int) -> None:
+    """Wait until broker 0 has taken further host samples: its CPU figure is new once a minute."""
+    seen: list[float] = []
+
+    def enough() -> bool:
+        usage = admin.load_report(0)["cpu"]["usage"]
+        if not seen or usage != seen[-1]:
+            seen.append(usage)
+        return len(seen) > count
+
+    await_that(enough)
+
+
+def next_run(airflow: Airflow, seen: list[str]) -> Run:
+    """The next scheduled run, once it has ended."""
+    for run in airflow.ended_runs(DAG_ID):
+        if run["dag_run_id"] not in seen:
+            seen.append(run["dag_run_id"])
+            return Run(airflow, run)
+    raise AssertionError("the stream of runs ended")
+
+
+def owners(cluster: PulsarCluster, admin: Admin) -> dict[str, str]:
+    """The owner of every bundle, as each broker says itself."""
+    return {bundle: cluster.broker_ids[broker] for broker in range(3) for bundle in admin.owned(broker)}
+
+
+def test_hits_are_counted_then_half_the_difference_moves_and_then_nothing(
+    pulsar_424: Distribution, clusters: ClusterFactory, tmp_path: Path
+) -> None:
+    """Over TLS and with token authentication, from the first hit to the calm after the moves."""
+    cluster = clusters(pulsar_424, cgroups=True, auth=True, tls=True, plain=False)
+    settings = {
+        "mode": "auto",
+        "interval_seconds": 20,
+        "low_threshold": LOW_THRESHOLD,
+        "high_threshold": 100,
+        "hit_count_low": HITS,
+        "min_unload_message": 100,
+        "state_max_gap": 20,
+        "max_unload_percentage": 0.5,
+    }
+    with Admin(cluster) as admin:
+        topics = load_broker_zero(admin, ["tests/load"], 16)
+        rates = dict.fromkeys(topics.values(), RATE / len(topics))
+        with Load(cluster, rates, tmp_path / "load.log", batching=False) as load:
+            load.start()
+            throttle(cluster, admin)
+            await_host_samples(admin, 1)
+            with rebalancer(cluster, tmp_path / "airflow", settings) as airflow:
+                seen: list[str] = []
+                before: list[Run] = []
+                while not before or not before[-1].summary.bundles_taken:
+                    run = next_run(airflow, seen)
+                    assert run.state == "success", run.tasks
+                    before.append(run)
+                fired = before.pop()
+                owner = owners(cluster, admin)
+
+                # The required number of hits came first, and each run said how many there were.
+                assert max(fired.summary.hits) == HITS
+                counted = [max(run.summary.hits) for run in before if run.summary.pairs_over]
+                assert counted == sorted(counted)
+                assert set(range(1, HITS)) <= set(counted)
+                assert not any(run.outcome.moves for run in before)
+
+                # Every planned bundle is owned by its planned broker, as the brokers themselves say.
+                assert fired.moves
+                assert {move.source for move in fired.moves} == {cluster.broker_ids[0]}
+                assert {move.bundle: owner[move.bundle] for move in fired.moves} == {
+                    move.bundle: move.destination for move in fired.moves
+                }
+                assert all(move.ok for move in fired.outcome.moves)
+
+                # The next host samples show a smaller range, and nothing more is moved.
+                await_host_samples(admin, 2)
+                after = next_run(airflow, seen)
+                while after.summary.collected_at < fired.outcome.ended_at:
+                    after = next_run(airflow, seen)
+                later = next_run(airflow, seen)
+                for run in (after, later):
+                    assert run.summary.bundles_taken == 0
+                assert later.summary.score_range < LOW_THRESHOLD < fired.summary.score_range
+            report = load.report()
+    assert report.keys() == rates.keys()
+    for counts in report.values():
+        assert counts.errors == 0
+        assert counts.acked == counts.sent > 0
+
+
+def test_equal_ranges_of_two_namespaces_reach_their_own_destinations(
+    pulsar_408: Distribution, clusters: ClusterFactory, tmp_path: Path
+) -> None:
+    """4.0.8 keeps a planned destination by hash range alone, and once: a forced balance moves range by range."""
+    cluster = clusters(pulsar_408, cgroups=True)
+    settings = {"mode": "auto", "interval_seconds": 86400, "min_unload_message": 100, "max_unload_percentage": 0.5}
+    with Admin(cluster) as admin:
+        topics = load_broker_zero(admin, ["tests/one", "tests/two"], 8)
+        # Two ranges are busy in both namespaces: of these four bundles at least three fit into half the difference.
+        busy = sorted({bundle.rpartition("/")[2] for bundle in topics})[:2]
+        rates = {topic: 300.0 if bundle.endswith(tuple(busy)) else 100.0 for bundle, topic in topics.items()}
+        with Load(cluster, rates, tmp_path / "load.log", batching=False) as load:
+            load.start()
+            throttle(cluster, admin)
+            await_host_samples(admin, 1)
+            with rebalancer(cluster, tmp_path / "airflow", settings) as airflow:
+                conf = {"force": "new brokers shall be filled", "force_threshold": 10}
+                run = Run(airflow, airflow.wait(DAG_ID, airflow.trigger(DAG_ID, conf)))
+                assert run.state == "success", run.tasks
+                summary = run.summary
+                owner = owners(cluster, admin)
+            report = load.report()
+    assert summary.forced is not None
+    assert (summary.forced.by, summary.forced.reason) == ("admin", "new brokers shall be filled")
+    assert summary.waves > 1, "both namespaces have the same ranges"
+    assert {move.bundle: owner[move.bundle] for move in run.moves} == {
+        move.bundle: move.destination for move in run.moves
+    }
+    assert all(move.ok for move in run.outcome.moves)
+    for counts in report.values():
+        assert counts.errors == 0
+        assert counts.acked == counts.sent > 0
