@@ -24,6 +24,7 @@ from pulsar_rebalancer_airflow.operators import (
 from pulsar_rebalancer_airflow.operators.unload import LONGEST_RUN
 from pulsar_rebalancer_airflow.pages import broken_page, rebalance_page, state_page
 from pulsar_rebalancer_airflow.params_form import run_params, state_params
+from pulsar_rebalancer_airflow.state_store import state_asset
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.clusters import ClusterEntry
@@ -110,7 +111,11 @@ def _rebalance_dag(entry: ClusterEntry, root: str) -> DAG:
         record = RecordOperator(task_id="record", cluster=entry.name, root=root, run=run, retries=3)
         gate = GateOperator(task_id="gate", cluster=entry.name, run=run)
         unload = UnloadWaveOperator.partial(
-            task_id="unload", cluster=entry.name, run=run, max_active_tis_per_dagrun=1
+            task_id="unload",
+            cluster=entry.name,
+            run=run,
+            inlets=[state_asset(entry.name)],
+            max_active_tis_per_dagrun=1,
         ).expand(wave=gate.output)
         report = ReportOperator(task_id="report", cluster=entry.name, run=run, gate=gate.task_id)
         collect >> validate >> decide >> record >> gate >> unload >> report

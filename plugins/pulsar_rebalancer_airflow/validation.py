@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-KEYS = {"cluster": ["cluster"], "brokers": ["broker"], "bundles": ["bundle"]}
+KEYS = {"cluster": "cluster", "brokers": "broker", "bundles": "bundle"}
 """The column that names the subject of a miss, by table."""
 
 SLACK_SECONDS = 60.0
@@ -129,7 +129,7 @@ def _run_suite(name: str, frame: pd.DataFrame, folder: Path, values: Mapping[str
         expectation_parameters=dict(values),
         result_format={
             "result_format": "COMPLETE",
-            "unexpected_index_column_names": [*KEYS[name], *sorted(detail)],
+            "unexpected_index_column_names": [KEYS[name], *sorted(detail)],
         },
     )
     results: list[dict[str, Any]] = outcome.to_json_dict()["results"]
@@ -139,7 +139,7 @@ def _run_suite(name: str, frame: pd.DataFrame, folder: Path, values: Mapping[str
 
 
 def _misses(table: str, results: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
-    key = KEYS[table][0]
+    key = KEYS[table]
     for result in results:
         if result["success"]:
             continue
@@ -151,10 +151,11 @@ def _misses(table: str, results: Iterable[Mapping[str, Any]]) -> Iterator[Findin
             continue
         reason, effect = meta["reason"], Effect(meta["effect"])
         rows = found.get("unexpected_index_list")
-        if not rows:
+        if not rows and effect is Effect.QUARANTINE:
+            yield _suite_failed(table, f"{config['type']}({column}) missed without naming a row")
+        elif not rows:
             yield Finding(reason=reason, effect=effect, detail=_shown(column, found.get("observed_value")))
-            continue
-        for row in rows:
+        for row in rows or ():
             shown = ", ".join(_shown(name, row.get(name)) for name in meta.get("detail", [column]))
             subject = "" if table == "cluster" else str(row[key])
             yield Finding(reason=reason, effect=effect, subject=subject, detail=shown)

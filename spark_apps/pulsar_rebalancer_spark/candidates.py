@@ -32,22 +32,17 @@ def with_traffic(bundles: DataFrame, means: DataFrame) -> DataFrame:
     return kept.join(sums, on=["cluster", "bundle"], how="inner")
 
 
-def with_reason(bundles: DataFrame, rules: DataFrame, passed_over: DataFrame) -> DataFrame:
+def with_reason(bundles: DataFrame, rules: Column, passed_over: DataFrame) -> DataFrame:
     """Bundles with `reason`: why each must stay whatever its traffic, else null.
 
     Args:
         bundles: cluster, bundle, policy and more.
-        rules: of every cluster.
-        passed_over: bundles that validation left out or that moved within the grace period.
+        rules: of a row's cluster (`rules.of_cluster`).
+        passed_over: bundles that validation left out or that moved within the grace period (`tables.PASSED_OVER`).
     """
-    by_name = passed_over.select("cluster", F.col("subject").alias("bundle"), F.col("reason").alias("stays"))
-    excluded = rules.select("cluster", F.col("rules.excluded_namespaces").alias("excluded"))
-    return (
-        bundles.join(F.broadcast(excluded), on="cluster", how="inner")
-        .join(F.broadcast(by_name), on=["cluster", "bundle"], how="left")
-        .withColumn("reason", _reason())
-        .drop("stays", "excluded", "policy")
-    )
+    known = passed_over.withColumnRenamed("reason", "stays")
+    joined = bundles.join(F.broadcast(known), on=["cluster", "bundle"], how="left")
+    return joined.withColumn("reason", _reason(rules)).drop("stays", "policy")
 
 
 def is_heartbeat() -> Column:
@@ -60,10 +55,10 @@ def namespace() -> Column:
     return F.regexp_extract("bundle", "^(.*)/[^/]*$", 1)
 
 
-def _reason() -> Column:
+def _reason(rules: Column) -> Column:
     return (
         F.when(is_heartbeat() | (namespace() == SYSTEM_NAMESPACE), "system_namespace")
-        .when(F.array_contains("excluded", namespace()), "namespace_excluded")
+        .when(F.array_contains(rules["excluded_namespaces"], namespace()), "namespace_excluded")
         .when(F.col("policy").isNotNull(), "namespace_policy")
         .otherwise(F.col("stays"))
     )

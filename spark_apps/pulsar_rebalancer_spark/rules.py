@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from pulsar_rebalancer_spark.tables import literal
-
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column
 
     from pulsar_rebalancer.settings import Settings
     from pulsar_rebalancer.state import Counting
@@ -33,20 +32,17 @@ _SETTINGS = {
     "max_bundles_per_broker": "bigint",
 }
 _COUNTING = {"counts": "boolean", "counting": "string", "clear": "boolean", "force_threshold": "double"}
-_COLUMNS = {"cluster": "string", **_SETTINGS, **_COUNTING}
 
 
-def row(cluster: str, settings: Settings, counting: Counting, force_threshold: float | None) -> dict[str, Any]:
+def entry(settings: Settings, counting: Counting, force_threshold: float | None = None) -> dict[str, Any]:
     """The rules of one cluster.
 
     Args:
-        cluster: the key of every table.
         settings: effective settings.
         counting: how the sample counts.
         force_threshold: gap in points from which a forced run acts; None for any other run.
     """
     return {
-        "cluster": cluster,
         **{name: getattr(settings, name) for name in _SETTINGS},
         "counts": counting.counts,
         "counting": counting.reason,
@@ -55,8 +51,12 @@ def row(cluster: str, settings: Settings, counting: Counting, force_threshold: f
     }
 
 
-def table(spark: SparkSession, rows: Iterable[Mapping[str, Any]]) -> DataFrame:
-    """Columns `cluster` and `rules`, a row per cluster."""
-    columns = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
-    names = [name for name in _COLUMNS if name != "cluster"]
-    return literal(spark, rows, columns).select("cluster", F.struct(*names).alias("rules"))
+def of_cluster(entries: Mapping[str, Mapping[str, Any]]) -> Column:
+    """The rules of a row's cluster, null for a cluster without an entry.
+
+    Args:
+        entries: what `entry` gave, by cluster. They become a literal of the query: no join.
+    """
+    fields = ", ".join(f"{name}: {kind}" for name, kind in (_SETTINGS | _COUNTING).items())
+    by_cluster = F.from_json(F.lit(json.dumps(entries)), f"map<string, struct<{fields}>>")
+    return F.try_element_at(by_cluster, F.col("cluster"))

@@ -38,24 +38,21 @@ def traffic(measure: str) -> Column:
     return F.coalesce(F.col(f"{measure}_in"), F.lit(0.0)) + F.coalesce(F.col(f"{measure}_out"), F.lit(0.0))
 
 
-def loads(brokers: DataFrame, rules: DataFrame, hits: DataFrame, left_out: DataFrame) -> DataFrame:
+def loads(brokers: DataFrame, rules: Column, known: DataFrame) -> DataFrame:
     """Brokers as they are judged.
 
     Args:
         brokers: the brokers table.
-        rules: of every cluster.
-        hits: counts by broker.
-        left_out: brokers that are neither source nor destination; one without a report is left out in any case.
+        rules: of a row's cluster (`rules.of_cluster`).
+        known: counts and brokers left out (`tables.KNOWN`); one without a report is left out in any case.
 
     Returns:
         cluster, broker, left_out (reason or null), score, msg_rate, msg_throughput, high, low, rules.
     """
-    reasons = left_out.withColumnRenamed("subject", "broker").withColumnRenamed("reason", "left_out")
     no_report = F.when(F.col("error").isNotNull(), "broker_quarantined")
     return (
-        brokers.join(F.broadcast(rules), on="cluster", how="inner")
-        .join(F.broadcast(hits), on=["cluster", "broker"], how="left")
-        .join(F.broadcast(reasons), on=["cluster", "broker"], how="left")
+        brokers.withColumn("rules", rules)
+        .join(F.broadcast(known), on=["cluster", "broker"], how="left")
         .select(
             "cluster",
             "broker",

@@ -26,11 +26,11 @@ _TYPES: dict[pa.DataType, T.DataType] = {
     pa.timestamp("us", tz="UTC"): T.TimestampType(),
 }
 
-HITS = "cluster string, broker string, high bigint, low bigint"
-"""Hit counts by broker; a missing row is zero."""
+KNOWN = "cluster string, broker string, high bigint, low bigint, left_out string"
+"""What is known of brokers before the run: hit counts, and why one is neither source nor destination."""
 
-REASONS = "cluster string, subject string, reason string"
-"""Brokers or bundles that are passed over, and why."""
+PASSED_OVER = "cluster string, bundle string, reason string"
+"""Bundles that stay, and why."""
 
 
 def spark_schema(schema: pa.Schema) -> T.StructType:
@@ -48,9 +48,16 @@ def literal(spark: SparkSession, rows: Iterable[Mapping[str, Any]], columns: str
 
     Args:
         spark: the session.
-        rows: small: settings, hit counts, reasons.
+        rows: small: hit counts, reasons; a missing key is null.
         columns: column names with SQL types.
     """
+    text = json.dumps([dict(row) for row in rows])
+    # Spark plans a join with nothing away only when it knows that there is nothing.
+    limit = "LIMIT 0" if text == "[]" else ""
     fields = ", ".join(f"{name}: {kind}" for name, kind in (column.split(" ", 1) for column in columns.split(", ")))
-    query = f"SELECT inline(from_json(:rows, 'array<struct<{fields}>>'))"
-    return spark.sql(query, args={"rows": json.dumps([dict(row) for row in rows])})
+    return spark.sql(f"SELECT inline(from_json(:rows, 'array<struct<{fields}>>')) {limit}", args={"rows": text})
+
+
+def empty(spark: SparkSession, schema: pa.Schema) -> DataFrame:
+    """A table without rows."""
+    return literal(spark, [], ", ".join(f"{f.name} {_TYPES[f.type].simpleString()}" for f in schema))

@@ -47,11 +47,11 @@ def owns(broker: Broker, *bundles: str) -> None:
     broker.on("GET", path, dict.fromkeys(bundles, state))
 
 
-async def test_brokers_are_sorted() -> None:
+async def test_brokers_are_sorted_and_told_as_often_as_they_are_listed() -> None:
     with brokers(1) as (broker,):
         broker.on("GET", f"{ADMIN}/brokers", ["b2:8080", "b1:8080", "[::1]:8080", "b2:8080"])
         async with connect(broker) as admin:
-            assert await admin.brokers() == ["[::1]:8080", "b1:8080", "b2:8080"]
+            assert await admin.brokers() == ["[::1]:8080", "b1:8080", "b2:8080", "b2:8080"]
 
 
 @pytest.mark.parametrize(

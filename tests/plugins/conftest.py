@@ -1,19 +1,21 @@
 from __future__ import annotations
 
-import tests.airflow_home  # noqa: F401
+import tests.airflow_home  # noqa: F401 - before anything of Airflow
+
+# isort: split
 
 import json
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.airflow_context import MemoryState
+from tests.airflow_runs import CLUSTER
 
 from pulsar_rebalancer.simulation.clock import RealClock
 from pulsar_rebalancer.simulation.load import QUIET
 from pulsar_rebalancer.simulation.scenario import build
 from pulsar_rebalancer.simulation.serve import running
 from pulsar_rebalancer.storage import ClusterStorage
-from tests.airflow_context import MemoryState
-from tests.airflow_runs import CLUSTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from tests.airflow_context import context
+from tests.airflow_runs import CLUSTER
 
 from pulsar_rebalancer.clusters import ClusterEntry
 from pulsar_rebalancer.errors import AdminError
@@ -16,13 +18,12 @@ from pulsar_rebalancer_airflow.copies import keep_copy
 from pulsar_rebalancer_airflow.operators import CollectOperator
 from pulsar_rebalancer_airflow.params_form import run_params
 from pulsar_rebalancer_airflow.state_store import DECISION
-from tests.airflow_context import context
-from tests.airflow_runs import CLUSTER
 
 if TYPE_CHECKING:
+    from tests.airflow_context import MemoryState
+
     from pulsar_rebalancer.simulation.serve import Running
     from pulsar_rebalancer.storage import ClusterStorage
-    from tests.airflow_context import MemoryState
 
 
 def collect(

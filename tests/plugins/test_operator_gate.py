@@ -4,16 +4,17 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.airflow_context import context
+from tests.airflow_runs import CLUSTER, make_run, move_row
 
 from pulsar_rebalancer.reasons import Effect
 from pulsar_rebalancer.run import Finding, Validation
 from pulsar_rebalancer_airflow.operators import GateOperator, RecordOperator
-from tests.airflow_context import context
-from tests.airflow_runs import CLUSTER, make_run, move_row
 
 if TYPE_CHECKING:
-    from pulsar_rebalancer.storage import ClusterStorage, Folder
     from tests.airflow_context import MemoryState
+
+    from pulsar_rebalancer.storage import ClusterStorage, Folder
 
 MOVES = [move_row(1, "a:1", "b:1"), move_row(2, "a:1", "b:1", wave=2), move_row(3, "a:1", "c:1")]
 HOLD = Validation(findings=(Finding(reason="builtin_shedding_on", effect=Effect.HOLD),))

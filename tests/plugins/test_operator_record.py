@@ -4,15 +4,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
-
-from pulsar_rebalancer_airflow.copies import committed_sequences
-from pulsar_rebalancer_airflow.operators import RecordOperator
 from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER, make_run, move_row
 
+from pulsar_rebalancer_airflow.copies import committed_sequences
+from pulsar_rebalancer_airflow.operators import RecordOperator
+
 if TYPE_CHECKING:
-    from pulsar_rebalancer.storage import ClusterStorage, Folder
     from tests.airflow_context import MemoryState
+
+    from pulsar_rebalancer.storage import ClusterStorage, Folder
 
 
 def record(storage: ClusterStorage, run: Folder, state: MemoryState) -> int:

@@ -4,22 +4,24 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.airflow_context import context
+from tests.airflow_runs import CLUSTER, bundle, make_run, move_row
 
+from pulsar_rebalancer.plan import read_moves
 from pulsar_rebalancer.reasons import Effect
 from pulsar_rebalancer.run import Finding, Validation
 from pulsar_rebalancer.state import MovesState, Unload
 from pulsar_rebalancer.unloading import MoveOutcome
 from pulsar_rebalancer_airflow.operators import ReportOperator
-from pulsar_rebalancer_airflow.outcome import Outcome
+from pulsar_rebalancer_airflow.outcome import Outcome, describe
 from pulsar_rebalancer_airflow.state_store import MOVES, StateStore, moves_alias, moves_asset
 from pulsar_rebalancer_airflow.wave_history import WaveHistory
-from tests.airflow_context import context
-from tests.airflow_runs import CLUSTER, bundle, make_run, move_row
 
 if TYPE_CHECKING:
+    from tests.airflow_context import MemoryState
+
     from pulsar_rebalancer.plan import Move
     from pulsar_rebalancer.storage import ClusterStorage, Folder
-    from tests.airflow_context import MemoryState
 
 NOW = datetime.now(UTC)
 
@@ -27,8 +29,6 @@ NOW = datetime.now(UTC)
 def carried_out(run: Folder, state: MemoryState, wave: int, reasons: dict[int, str]) -> None:
     """A wave with these outcomes; an empty reason is a bundle that was under way when the task was killed."""
     history = WaveHistory(StateStore(state), run, run.name, wave)
-    from pulsar_rebalancer.plan import read_moves
-
     planned: list[Move] = [m for m in read_moves(run) if m.bundle in {bundle(number) for number in reasons}]
     history.plan(planned, NOW)
     by_bundle = {bundle(number): reason for number, reason in reasons.items() if reason}
@@ -55,15 +55,12 @@ def report(run: Folder | None, state: MemoryState, gate: str | None = "open") ->
     return operator.execute(given), given["outlet_events"].get(moves_alias(CLUSTER).name, [])
 
 
-def test_says_what_became_of_every_move(
-    storage: ClusterStorage, state: MemoryState, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_says_what_became_of_every_move(storage: ClusterStorage, state: MemoryState) -> None:
     run = make_run(storage, [move_row(n, "a:1", "b:1", wave=n // 3) for n in range(6)])
     carried_out(run, state, 0, {0: "moved", 1: "astray", 2: "no_topic"})
     carried_out(run, state, 1, {3: "moved", 4: ""})  # killed with bundle 4 under way, 5 never begun
 
-    with caplog.at_level("INFO"):
-        counts, events = report(run, state)
+    counts, events = report(run, state)
 
     assert counts == {"moved": 2, "astray": 1, "no_topic": 1, "interrupted": 1, "not_attempted": 1}
     outcome = Outcome.read(run)
@@ -79,8 +76,10 @@ def test_says_what_became_of_every_move(
     assert events == [
         (moves_asset(CLUSTER).name, {"cluster": CLUSTER, "plan_id": run.name, "run": run.uri, "moved": 3})
     ]
-    assert "10.0 to 70.0 % (range 60.0) over 3 brokers" in caplog.text
-    assert "2 of 6 verified on their planned broker" in caplog.text
+    text = describe(outcome, run)
+    assert "10.0 to 70.0 % (range 60.0) over 3 brokers" in text
+    assert "2 of 6 verified on their planned broker" in text
+    assert f"{bundle(1)}: a:1 -> b:1: astray" in text
 
 
 def test_bundles_left_alone_are_not_recently_unloaded(storage: ClusterStorage, state: MemoryState) -> None:

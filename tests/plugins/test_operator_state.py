@@ -5,17 +5,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
+from tests.airflow_context import context
+from tests.airflow_runs import CLUSTER
 
 from pulsar_rebalancer.state import DecisionState, HitCount, MovesState, Unload
 from pulsar_rebalancer_airflow.copies import committed_sequences, keep_copy
 from pulsar_rebalancer_airflow.operators import StateOperator
 from pulsar_rebalancer_airflow.state_store import DECISION, MOVES, StateStore
-from tests.airflow_context import context
-from tests.airflow_runs import CLUSTER
 
 if TYPE_CHECKING:
-    from pulsar_rebalancer.storage import ClusterStorage
     from tests.airflow_context import MemoryState
+
+    from pulsar_rebalancer.storage import ClusterStorage
 
 UNLOAD = Unload(at=datetime.now(UTC), plan_id="p5", source="a:1", destination="b:1", outcome="moved")
 DECIDED = DecisionState(

@@ -12,20 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
+from tests.airflow_context import context
+from tests.airflow_runs import CLUSTER, make_run, move_row
 
 from pulsar_rebalancer_airflow import wave_history
 from pulsar_rebalancer_airflow.operators import UnloadWaveOperator
 from pulsar_rebalancer_airflow.operators.unload import UnfinishedWaveError
 from pulsar_rebalancer_airflow.state_store import DECISION, MOVES
 from pulsar_rebalancer_airflow.wave_history import read_outcomes
-from tests.airflow_context import context
-from tests.airflow_runs import CLUSTER, make_run, move_row
 
 if TYPE_CHECKING:
+    from tests.airflow_context import MemoryState
+
     from pulsar_rebalancer.simulation.cluster import Cluster
     from pulsar_rebalancer.simulation.serve import Running
     from pulsar_rebalancer.storage import ClusterStorage, Folder
-    from tests.airflow_context import MemoryState
 
 ALONE = Path(__file__).with_name("unload_alone.py")
 
@@ -161,14 +162,12 @@ def test_brokers_that_fail_are_tried_again_and_the_rest_is_not(
     served.cluster.faults.clear()
     unloaded: list[str] = []
     real = served.cluster.unload_at
-    monkeypatch.setattr(
-        served.cluster,
-        "unload_at",
-        lambda at, namespace, hash_range, *rest: (
-            unloaded.append(f"{namespace}/{hash_range}"),
-            real(at, namespace, hash_range, *rest),
-        )[1],
-    )
+
+    def note(at: int, namespace: str, hash_range: str, destination: str | None = None) -> Any:
+        unloaded.append(f"{namespace}/{hash_range}")
+        return real(at, namespace, hash_range, destination)
+
+    monkeypatch.setattr(served.cluster, "unload_at", note)
 
     assert unload(run, state) == {"moved": 3}
     assert not reached & set(unloaded)

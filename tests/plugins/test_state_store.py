@@ -10,8 +10,9 @@ from pulsar_rebalancer_airflow.copies import committed_sequences, copy_of, keep_
 from pulsar_rebalancer_airflow.state_store import StateStore, moves_asset, state_asset
 
 if TYPE_CHECKING:
-    from pulsar_rebalancer.storage import ClusterStorage
     from tests.airflow_context import MemoryState
+
+    from pulsar_rebalancer.storage import ClusterStorage
 
 
 def test_documents_come_back_as_they_were(state: MemoryState) -> None:

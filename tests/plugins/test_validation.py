@@ -108,13 +108,8 @@ BROKER = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "reason", "detail"), BROKER)
-def test_a_problem_of_a_broker(changes, reason, detail, tmp_path):
-    expected = Finding(reason=reason, effect=REASONS[reason].effect, subject=FIRST, detail=detail)
-    assert findings_of(spoiled_broker(**changes), tmp_path) == (expected,)
-
-
 HEALTHY = [
+    {},
     {"report_age_seconds": 959.0},
     {"report_age_seconds": -59.0},
     {"host_samples": 2.0},
@@ -125,9 +120,34 @@ HEALTHY = [
 ]
 
 
-@pytest.mark.parametrize("changes", HEALTHY)
-def test_what_is_just_within_bounds_is_healthy(changes, tmp_path):
-    assert findings_of(spoiled_broker(**changes), tmp_path) == ()
+@pytest.fixture(scope="module")
+def broker_findings(tmp_path_factory):
+    """Findings by broker of one sample in which every case above is a broker with two healthy bundles."""
+    sample = Sample()
+    broker, bundle = sample.brokers[0], sample.bundles[0]
+    cases = [*(changes for changes, _, _ in BROKER), *HEALTHY]
+    sample.brokers = [broker | {"broker": f"case-{i}:8080"} | changes for i, changes in enumerate(cases)]
+    sample.bundles = [
+        bundle | {"broker": f"case-{i // 2}:8080", "bundle": f"acme/shop/0x{i:08x}_0x{i + 1:08x}"}
+        for i in range(2 * len(cases))
+    ]
+    sample.settings = {"max_quarantined_brokers": len(cases)}
+    found = {f"case-{i}:8080": [] for i in range(len(cases))}
+    for finding in findings_of(sample, tmp_path_factory.mktemp("brokers")):
+        found[finding.subject].append(finding)
+    return list(found.values())
+
+
+@pytest.mark.parametrize("case", range(len(BROKER)), ids=[f"{i}-{reason}" for i, (_, reason, _) in enumerate(BROKER)])
+def test_a_problem_of_a_broker(broker_findings, case):
+    _, reason, detail = BROKER[case]
+    expected = Finding(reason=reason, effect=REASONS[reason].effect, subject=f"case-{case}:8080", detail=detail)
+    assert broker_findings[case] == [expected]
+
+
+@pytest.mark.parametrize("case", range(len(HEALTHY)), ids=lambda case: ",".join(HEALTHY[case]))
+def test_what_is_just_within_bounds_is_healthy(broker_findings, case):
+    assert broker_findings[len(BROKER) + case] == []
 
 
 def test_small_traffic_may_be_off_by_a_unit(tmp_path):
@@ -144,21 +164,35 @@ def test_the_age_limit_follows_the_brokers_own_interval(tmp_path):
     assert [f.reason for f in findings_of(sample, tmp_path)] == ["report_stale"]
 
 
-BUNDLE = "acme/shop/0x00000000_0x10000000"
+BUNDLE = "globex/clicks/0x{:08x}_0xffffffff"
 BUNDLES = [
-    ({"bundle": "acme/shop"}, "acme/shop", "bad_bundle_name", "bundle acme/shop"),
-    ({"bundle": "acme/shop/0x0_0x1"}, "acme/shop/0x0_0x1", "bad_bundle_name", "bundle acme/shop/0x0_0x1"),
-    ({"msg_rate_in": None}, BUNDLE, "not_a_number", "msg_rate_in missing"),
-    ({"msg_rate_out": NAN}, BUNDLE, "not_a_number", "msg_rate_out missing"),
-    ({"msg_throughput_in": INF}, BUNDLE, "not_a_number", "msg_throughput_in missing"),
-    ({"msg_throughput_out": -0.1}, BUNDLE, "negative_figure", "msg_throughput_out -0.1"),
+    ({"bundle": "acme/shop"}, "bad_bundle_name", "bundle acme/shop"),
+    ({"bundle": "acme/shop/0x0_0x1"}, "bad_bundle_name", "bundle acme/shop/0x0_0x1"),
+    ({"msg_rate_in": None}, "not_a_number", "msg_rate_in missing"),
+    ({"msg_rate_out": NAN}, "not_a_number", "msg_rate_out missing"),
+    ({"msg_throughput_in": INF}, "not_a_number", "msg_throughput_in missing"),
+    ({"msg_throughput_out": -0.1}, "negative_figure", "msg_throughput_out -0.1"),
 ]
 
 
-@pytest.mark.parametrize(("changes", "subject", "reason", "detail"), BUNDLES)
-def test_a_problem_of_a_bundle(changes, subject, reason, detail, tmp_path):
+@pytest.fixture(scope="module")
+def bundle_findings(tmp_path_factory):
+    """Findings by bundle of one sample in which every case above is a bundle, among healthy ones."""
+    sample = Sample()
+    sample.bundles += [sample.bundles[0] | {"bundle": BUNDLE.format(i)} | case[0] for i, case in enumerate(BUNDLES)]
+    return findings_of(sample, tmp_path_factory.mktemp("bundles"))
+
+
+@pytest.mark.parametrize("case", range(len(BUNDLES)), ids=[f"{i}-{case[1]}" for i, case in enumerate(BUNDLES)])
+def test_a_problem_of_a_bundle(bundle_findings, case):
+    changes, reason, detail = BUNDLES[case]
+    subject = changes.get("bundle", BUNDLE.format(case))
     expected = Finding(reason=reason, effect=Effect.QUARANTINE, subject=subject, detail=detail)
-    assert findings_of(spoiled_bundle(**changes), tmp_path) == (expected,)
+    assert [finding for finding in bundle_findings if finding.subject == subject] == [expected]
+
+
+def test_the_other_bundles_and_their_broker_are_sound(bundle_findings):
+    assert len(bundle_findings) == len(BUNDLES)
 
 
 def test_a_bundle_without_any_name(tmp_path):
@@ -174,7 +208,7 @@ def test_a_bundle_with_two_owners_is_named_once_with_both(tmp_path):
     expected = Finding(
         reason="two_owners",
         effect=Effect.QUARANTINE,
-        subject=BUNDLE,
+        subject=sample.bundles[0]["bundle"],
         detail=f"broker {FIRST}, broker {SECOND}",
     )
     assert findings_of(sample, tmp_path) == (expected,)
@@ -284,6 +318,16 @@ def test_an_expectation_that_cannot_be_evaluated_blocks(tmp_path):
     found = validate(Sample().write(tmp_path), with_suites(tmp_path, "bundles", rename)).findings
     assert [(f.reason, f.effect) for f in found] == [("suite_failed", Effect.BLOCK)]
     assert "nowhere" in found[0].detail
+
+
+def test_a_quarantine_that_names_nobody_blocks(tmp_path):
+    def count_rows(suite):
+        suite["expectations"].append(
+            suite["expectations"][0] | {"type": "expect_table_row_count_to_equal", "kwargs": {"value": 77}}
+        )
+
+    found = validate(Sample().write(tmp_path), with_suites(tmp_path, "brokers", count_rows)).findings
+    assert [(f.reason, f.effect) for f in found] == [("suite_failed", Effect.BLOCK)]
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pulsar_rebalancer_airflow.operators import UnloadWaveOperator
 from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER
+
+from pulsar_rebalancer_airflow.operators import UnloadWaveOperator
 
 
 class FileState:

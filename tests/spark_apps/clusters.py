@@ -62,21 +62,16 @@ def shed_on_spark(
     brokers.write_table(pa.Table.from_pylist(rows, schema=BROKERS))
     held = [{**row, "cluster": cluster.name} for cluster in clusters for row in cluster.bundles]
     bundles.write_table(pa.Table.from_pylist(held, schema=BUNDLES))
-    hits = [
-        {"cluster": cluster.name, "broker": name, "high": hit.high, "low": hit.low}
-        for cluster in clusters
-        for name, hit in cluster.hits.items()
-    ]
-    left_out = [
-        {"cluster": row["cluster"], "subject": row["broker"], "reason": row["left_out"]}
-        for row in rows
-        if row.get("left_out")
+    left_out = {(row["cluster"], row["broker"]): row["left_out"] for row in rows if row.get("left_out")}
+    hits = {(cluster.name, name): hit for cluster in clusters for name, hit in cluster.hits.items()}
+    known = [
+        {"cluster": key[0], "broker": key[1], "left_out": left_out.get(key), **hits.get(key, HitCount())._asdict()}
+        for key in left_out.keys() | hits.keys()
     ]
     judged = scoring.loads(
         tables.read(spark, [brokers], BROKERS).repartition(partitions),
-        rules.table(spark, [rules.row(c.name, c.settings, c.counting, c.force_threshold) for c in clusters]),
-        tables.literal(spark, hits, tables.HITS),
-        tables.literal(spark, left_out, tables.REASONS),
+        rules.of_cluster({c.name: rules.entry(c.settings, c.counting, c.force_threshold) for c in clusters}),
+        tables.literal(spark, known, tables.KNOWN),
     )
     decided = hit_counting.decide(pairing.pairs(judged)).persist()
     moves = caps.apply(selection.select(decided, tables.read(spark, [bundles], BUNDLES).repartition(partitions)))

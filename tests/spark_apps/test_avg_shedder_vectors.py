@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from itertools import count
 
-from pulsar_rebalancer.strategies.scoring import score
 from tests.spark_apps.clusters import Cluster, shed_on_spark
 from tests.vectors import histories
+
+from pulsar_rebalancer.strategies.scoring import score
 
 
 def test_decides_as_pulsars_own_class(spark, tmp_path):

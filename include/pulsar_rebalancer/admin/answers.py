@@ -137,12 +137,12 @@ class Answer:
         return value
 
     def brokers(self) -> list[str]:
-        """The body as a list of brokerIds, sorted.
+        """The body as a list of brokerIds, sorted; one that is listed twice stays so.
 
         Raises:
             AdminError: `bad_answer`; one is not of the form host:port, so it could address something else.
         """
-        found = sorted(set(self.strings()))
+        found = sorted(self.strings())
         for broker in found:
             if not is_broker_id(broker):
                 raise self.bad(f"{clean(ascii(broker))} is no brokerId of the form host:port")

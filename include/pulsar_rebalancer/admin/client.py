@@ -160,7 +160,7 @@ class PulsarAdmin(BrokerCalls):
         for broker in likely:
             if await ask(broker):
                 return broker
-        others = [broker for broker in await self.brokers() if broker not in likely]
+        others = [broker for broker in dict.fromkeys(await self.brokers()) if broker not in likely]
         found = next(filter(None, await asyncio.gather(*map(ask, others))), None)
         if found is None and errors:
             raise errors[0]

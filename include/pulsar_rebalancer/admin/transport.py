@@ -92,16 +92,9 @@ class Transport:
             headers["Authorization"] = f"Bearer {connection.token.get_secret_value()}"
             # Brokers with strictAuthMethod=true want the method named.
             headers["X-Pulsar-Auth-Method-Name"] = "token"
-        self._http = httpx.AsyncClient(
-            headers=headers,
-            verify=connection.ssl_context(),
-            follow_redirects=False,
-            trust_env=False,  # a proxy or a .netrc of the environment must not see or add credentials
-            timeout=httpx.Timeout(None, connect=connection.connect_timeout_s),
-            limits=httpx.Limits(
-                max_connections=connection.concurrency, max_keepalive_connections=connection.concurrency
-            ),
-        )
+        self._headers = headers
+        self._ssl = connection.ssl_context()
+        self._clients: dict[str, httpx.AsyncClient] = {}
         self._slots = asyncio.Semaphore(connection.concurrency)
         self._seeds = list(connection.seeds)
         self._brokers: frozenset[str] = frozenset()
@@ -112,7 +105,8 @@ class Transport:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._http.aclose()
+        for client in self._clients.values():
+            await client.aclose()
 
     def know(self, brokers: Iterable[str]) -> None:
         """Take these brokerIds as the brokers of the cluster: redirects to them are followed."""
@@ -259,10 +253,23 @@ class Transport:
             detail = f"the answer is no complete HTTP ({clean(str(error))})"
             raise failure("bad_answer", request.what, place.broker, detail) from error
 
+    def _client(self, base: str) -> httpx.AsyncClient:
+        """The client of one broker: a pool shared by hundreds would look through all idle connections every time."""
+        if base not in self._clients:
+            self._clients[base] = httpx.AsyncClient(
+                headers=self._headers,
+                verify=self._ssl,
+                follow_redirects=False,
+                trust_env=False,  # a proxy or a .netrc of the environment must not see or add credentials
+                timeout=httpx.Timeout(None, connect=self._connection.connect_timeout_s),
+            )
+        return self._clients[base]
+
     async def _stream(self, request: Request, place: _Place) -> tuple[int, str, bytes, bool]:
         headers = {} if request.method == "GET" else {"Content-Type": "application/json"}
         content = None if request.method == "GET" else b""
-        async with self._http.stream(request.method, place.url(request), headers=headers, content=content) as response:
+        sent = self._client(place.base).stream(request.method, place.url(request), headers=headers, content=content)
+        async with sent as response:
             ok = response.is_success
             most = self._connection.max_answer_bytes if ok else MAX_ERROR_BYTES
             body = bytearray()

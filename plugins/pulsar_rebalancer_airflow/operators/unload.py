@@ -54,7 +54,8 @@ class UnloadWaveOperator(BaseOperator):
     template_fields: Sequence[str] = ("run", "wave")
 
     def __init__(self, *, cluster: str, run: str, wave: int, **kwargs: Any) -> None:
-        super().__init__(**kwargs, inlets=[state_asset(cluster)])
+        # A mapped task is not built before it runs: the DAG names the inlet then, for the scheduler to see.
+        super().__init__(**{"inlets": [state_asset(cluster)]} | kwargs)
         self.cluster = cluster
         self.run = run
         self.wave = wave

@@ -1,0 +1,145 @@
+"""What one run starts from: the small documents beside its tables, and the rules that follow from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import ValidationError
+
+from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.run import RunRequest, Validation
+from pulsar_rebalancer.snapshot import INPUT
+from pulsar_rebalancer.state import (
+    Counting,
+    DecisionState,
+    HitCount,
+    MovesState,
+    counting,
+    parse_decision,
+    parse_moves,
+)
+from pulsar_rebalancer.storage import ClusterStorage, Folder
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.settings import Settings
+
+
+@dataclass(frozen=True)
+class RunInput:
+    """One run, read from its folder.
+
+    Attributes:
+        folder: the run's folder.
+        state_folder: where the means of its cluster lie.
+        decision: the decision state as collect found it.
+        moves: the unload history as collect found it.
+        counting: how the sample counts.
+    """
+
+    folder: Folder
+    state_folder: Folder
+    request: RunRequest
+    validation: Validation
+    decision: DecisionState
+    moves: MovesState
+    counting: Counting
+
+    @classmethod
+    def read(cls, root: str, run: str) -> Self:
+        """Read the documents of a run and check its tables' columns.
+
+        Args:
+            root: the storage root.
+            run: the run's folder.
+
+        Raises:
+            SnapshotError: `file_missing`, `file_damaged` or `file_version`.
+            StateError: `state_version`.
+        """
+        folder = Folder(run.rstrip("/"))
+        for name in ("brokers", "bundles"):
+            _check_columns(folder / "input" / f"{name}.parquet", INPUT[name])
+        try:
+            request, validation = RunRequest.read(folder), Validation.read(folder)
+            documents = (folder / "input" / "state.json").read_json()
+            decision, moves = parse_decision(documents["decision"]), parse_moves(documents["moves"])
+        except (ValidationError, KeyError) as error:
+            raise SnapshotError("file_damaged", f"{folder.uri}: a document cannot be read: {error}") from None
+        return cls(
+            folder=folder,
+            state_folder=ClusterStorage(root, request.cluster).state,
+            request=request,
+            validation=validation,
+            decision=decision,
+            moves=moves,
+            counting=counting(
+                decision,
+                request.resolved.settings,
+                request.collected_at,
+                forced=request.force_threshold is not None,
+                thresholds=request.params.changes_thresholds,
+            ),
+        )
+
+    @property
+    def cluster(self) -> str:
+        """Name of the cluster, the key of every table."""
+        return self.request.cluster
+
+    @property
+    def settings(self) -> Settings:
+        """Effective settings."""
+        return self.request.resolved.settings
+
+    @property
+    def known_brokers(self) -> list[dict[str, Any]]:
+        """Hit counts, and why a broker is neither source nor destination (`tables.KNOWN`)."""
+        left_out = dict.fromkeys(self.validation.quarantined, "broker_quarantined")
+        left_out |= dict.fromkeys(self.settings.excluded_brokers, "broker_excluded")
+        hits = self.decision.hits
+        return [
+            {
+                "cluster": self.cluster,
+                "broker": broker,
+                "left_out": left_out.get(broker),
+                **hits.get(broker, HitCount())._asdict(),
+            }
+            for broker in sorted(left_out.keys() | hits.keys())
+        ]
+
+    @property
+    def bundles_passed_over(self) -> list[dict[str, str]]:
+        """Why bundles stay (`tables.PASSED_OVER`); a planned move without an outcome counts as unloaded."""
+        recent = self.moves.recent(self.request.collected_at, self.settings.grace_period_minutes)
+        reasons = dict.fromkeys(recent, "recently_unloaded")
+        reasons |= dict.fromkeys(self.validation.quarantined, "bundle_quarantined")
+        return [{"cluster": self.cluster, "bundle": name, "reason": reason} for name, reason in reasons.items()]
+
+    @property
+    def known_means(self) -> Folder | None:
+        """The means of the last counted sample; None when there are none.
+
+        A file that is gone is no error: bundles start anew with this sample, as they do when Pulsar's leader changes.
+        """
+        file = self.state_folder / self.decision.means
+        return file if self.decision.means and file.exists() else None
+
+    @property
+    def new_means(self) -> Folder:
+        """Where the means with this sample go."""
+        return self.state_folder / f"means-{self.decision.seq + 1}-{self.folder.name[-8:]}.parquet"
+
+
+def _check_columns(file: Folder, schema: pa.Schema) -> None:
+    file_system, path = file.open()
+    try:
+        names = pq.read_schema(path, filesystem=file_system).names
+    except FileNotFoundError:
+        raise SnapshotError("file_missing", f"{file.uri} does not exist") from None
+    except (OSError, pa.ArrowInvalid) as error:
+        raise SnapshotError("file_damaged", f"{file.uri} cannot be read ({type(error).__name__})") from None
+    if names != schema.names:
+        raise SnapshotError("file_version", f"{file.uri} has other columns than this version reads")

@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk import CronTriggerTimetable, DeltaTriggerTimetable
+from airflow.sdk.definitions.mappedoperator import MappedOperator
+from airflow.sdk.exceptions import AirflowFailException
+from airflow.serialization.serialized_objects import DagSerialization
+
+from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer_airflow.dag_factory import build_dags
+from pulsar_rebalancer_airflow.state_store import moves_alias, state_asset
+
+if TYPE_CHECKING:
+    from airflow.sdk import DAG
+
+SOURCE = Path(__file__).parents[2]
+
+CLUSTERS = """
+defaults: {mode: auto}
+clusters:
+  east:
+  west: {interval_seconds: 90, mode: observe, loadBalancerAvgShedderLowThreshold: 20, spark_connection: spark_west}
+  north: {low_treshold: 3}
+  "we st": {}
+  we_st: {low_threshold: 50, high_threshold: 40}
+"""
+
+
+@pytest.fixture
+def clusters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    file = tmp_path / "clusters.yaml"
+    file.write_text(CLUSTERS)
+    monkeypatch.setenv("PULSAR_REBALANCER_CLUSTERS", str(file))
+    monkeypatch.setenv("PULSAR_REBALANCER_STORAGE", str(tmp_path / "runs"))
+    return file
+
+
+@pytest.fixture
+def dags(clusters: Path) -> dict[str, DAG]:
+    return build_dags()
+
+
+def test_the_dag_folder_has_the_dags_of_every_cluster(clusters: Path) -> None:
+    bag = DagBag(dag_folder=str(SOURCE / "dags"))
+
+    assert bag.import_errors == {}
+    assert set(bag.dags) == {
+        "pulsar_rebalance__east",
+        "pulsar_state__east",
+        "pulsar_rebalance__west",
+        "pulsar_state__west",
+        "pulsar_rebalance__north",
+        "pulsar_rebalance__we_st",
+        "pulsar_rebalance__we_st__broken_1",
+    }
+
+
+def test_the_tasks_of_a_run_follow_one_another(dags: dict[str, DAG]) -> None:
+    dag = dags["pulsar_rebalance__east"]
+
+    order = ["collect", "validate", "decide", "record", "gate", "unload", "report"]
+    assert [task.task_id for task in dag.topological_sort()] == order
+    for before, after in pairwise(order):
+        assert after in dag.task_dict[before].downstream_task_ids
+
+
+def test_report_does_not_decide_how_a_run_ended(dags: dict[str, DAG]) -> None:
+    report = dags["pulsar_rebalance__east"].task_dict["report"]
+
+    assert report.is_teardown
+    assert not report.on_failure_fail_dagrun
+
+
+def test_waves_go_one_after_the_other(dags: dict[str, DAG]) -> None:
+    unload = dags["pulsar_rebalance__east"].task_dict["unload"]
+
+    assert isinstance(unload, MappedOperator)
+    assert unload.max_active_tis_per_dagrun == 1
+
+
+def test_state_is_an_inlet_and_never_an_outlet(dags: dict[str, DAG]) -> None:
+    tasks = {**dags["pulsar_rebalance__east"].task_dict, **dags["pulsar_state__east"].task_dict}
+    touching = {task_id for task_id, task in tasks.items() if state_asset("east") in task.inlets}
+
+    assert touching == {"collect", "record", "gate", "unload", "report", "state"}
+    assert {task_id: task.outlets for task_id, task in tasks.items() if task.outlets} == {
+        "report": [moves_alias("east")]
+    }
+
+
+def test_serialized_dags_know_the_inlets(dags: dict[str, DAG]) -> None:
+    """The scheduler keeps an asset's state as long as a serialized task refers to it."""
+    dag = DagSerialization.from_dict(DagSerialization.to_dict(dags["pulsar_rebalance__east"]))
+
+    for task_id in ("collect", "record", "gate", "unload", "report"):
+        assert [asset.name for asset in dag.task_dict[task_id].inlets] == [state_asset("east").name]
+
+
+def test_the_schedule_is_the_interval(dags: dict[str, DAG]) -> None:
+    east, west = dags["pulsar_rebalance__east"].timetable, dags["pulsar_rebalance__west"].timetable
+
+    assert isinstance(east, CronTriggerTimetable)
+    assert east.expression == "* * * * *"
+    assert isinstance(west, DeltaTriggerTimetable)
+    assert west.delta == timedelta(seconds=90)
+    assert all(dags[f"pulsar_state__{name}"].schedule is None for name in ("east", "west"))
+
+
+def test_one_run_at_a_time_and_no_past(dags: dict[str, DAG]) -> None:
+    for dag in dags.values():
+        assert dag.max_active_runs == 1
+        assert not dag.catchup
+        assert dag.allowed_run_types == {"scheduled", "manual"}
+    assert dags["pulsar_rebalance__east"].dagrun_timeout is not None
+
+
+def test_settings_reach_the_tasks(dags: dict[str, DAG]) -> None:
+    tasks = dags["pulsar_rebalance__west"].task_dict
+
+    assert tasks["decide"]._conn_id == "spark_west"
+    assert tasks["collect"].entry.settings.low_threshold == 20
+    assert tasks["collect"].root == os.environ["PULSAR_REBALANCER_STORAGE"]
+
+
+def test_the_page_tells_mode_and_thresholds(dags: dict[str, DAG]) -> None:
+    page = dags["pulsar_rebalance__west"].doc_md
+
+    assert page is not None
+    assert "Mode **observe**" in page
+    assert "20 points, 8 hits" in page
+
+
+@pytest.mark.parametrize(
+    ("dag_id", "named"),
+    [
+        ("pulsar_rebalance__north", "low_treshold"),
+        ("pulsar_rebalance__we_st", "we st"),
+        ("pulsar_rebalance__we_st__broken_1", "low_threshold 50 is above high_threshold 40"),
+    ],
+)
+def test_a_broken_entry_says_so_on_its_page_and_when_it_runs(dags: dict[str, DAG], dag_id: str, named: str) -> None:
+    dag = dags[dag_id]
+
+    assert dag.doc_md is not None
+    assert named.replace("`", "'") in dag.doc_md
+    (task,) = dag.tasks
+    with pytest.raises(AirflowFailException, match=named):
+        task.execute({})
+
+
+def test_a_broken_name_does_not_take_a_live_clusters_place(tmp_path: Path) -> None:
+    file = tmp_path / "clusters.yaml"
+    file.write_text('clusters: {"a b": {}, a_b: {}}')
+
+    dags = build_dags(file)
+
+    assert "collect" in dags["pulsar_rebalance__a_b"].task_dict
+    assert "refuse" in dags["pulsar_rebalance__a_b__broken_1"].task_dict
+
+
+def test_a_file_that_cannot_be_read_is_an_import_error(clusters: Path) -> None:
+    clusters.write_text("clusters: [")
+
+    bag = DagBag(dag_folder=str(SOURCE / "dags"))
+
+    assert "cannot be read" in next(iter(bag.import_errors.values()))
+    with pytest.raises(SettingsError):
+        build_dags()
+
+
+def test_parsing_loads_nothing_heavy(clusters: Path) -> None:
+    ask = "import sys, json; from pulsar_rebalancer_airflow.dag_factory import build_dags; build_dags()\n"
+    ask += "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
+    paths = os.pathsep.join(str(SOURCE / part) for part in ("include", "plugins", "spark_apps"))
+    done = subprocess.run(
+        [sys.executable, "-c", ask],
+        env=os.environ | {"PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+    assert done.returncode == 0, done.stderr
+    loaded = set(json.loads(done.stdout.splitlines()[-1]))
+    assert "airflow" in loaded
+    assert not loaded & {"pyspark", "great_expectations", "pandas", "pulsar_rebalancer_spark"}

@@ -1,0 +1,204 @@
+"""A simulated cluster over HTTP, its DAGs, and an Airflow that runs their tasks in this process."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import yaml
+from airflow.dag_processing.bundles.manager import DagBundlesManager
+from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+from airflow.models.dagrun import DagRun
+from airflow.models.taskinstance import clear_task_instances
+from airflow.sdk.definitions.dag import _run_task
+from airflow.serialization.serialized_objects import DagSerialization
+from airflow.utils.session import create_session
+from airflow.utils.state import DagRunState, TaskInstanceState
+from sqlalchemy import select
+from tests.airflow_home import HOME, SOURCE
+
+from pulsar_rebalancer.simulation.clock import RealClock
+from pulsar_rebalancer.simulation.load import QUIET
+from pulsar_rebalancer.simulation.sampling import Timing
+from pulsar_rebalancer.simulation.scenario import build
+from pulsar_rebalancer.simulation.serve import running
+from pulsar_rebalancer.state import DecisionState, MovesState, parse_decision, parse_moves
+from pulsar_rebalancer.storage import ClusterStorage, Folder
+from pulsar_rebalancer_airflow.state_store import DECISION, MOVES, moves_asset, state_asset
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pulsar_rebalancer.simulation.serve import Running
+
+
+class World:
+    """One cluster and its DAGs.
+
+    Args:
+        name: of the cluster.
+        served: the simulation behind it.
+        root: storage root.
+    """
+
+    def __init__(self, name: str, served: Running, root: Path) -> None:
+        self.name = name
+        self.served = served
+        self.storage = ClusterStorage(str(root), name)
+        self.bag = DagBag(dag_folder=str(HOME / "dags"), bundle_name="dags-folder")
+        if self.bag.import_errors:
+            raise RuntimeError(str(self.bag.import_errors))
+        DagBundlesManager().sync_bundles_to_db()
+        sync_bag_to_db(self.bag, "dags-folder", None)
+
+    def run(self, dag: str = "rebalance", **conf: Any) -> Outcome:
+        """A whole run, begun now."""
+        return Outcome(self, self.bag.dags[f"pulsar_{dag}__{self.name}"].test(run_conf=conf or None))
+
+    def run_again(self, outcome: Outcome, first: str) -> Outcome:
+        """Clear a task of a run with all that follow it, and let the run go on, as a person or a restart does."""
+        dag = self.bag.dags[outcome.run.dag_id]
+        scheduled = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
+        names = {first} | dag.task_dict[first].get_flat_relative_ids(upstream=False)
+        with create_session() as session:
+            run = session.scalar(select(DagRun).where(DagRun.id == outcome.run.id))
+            if run is None:
+                raise RuntimeError(f"{outcome.run} is gone")
+            run.dag = scheduled
+            clear_task_instances([ti for ti in run.get_task_instances(session=session) if ti.task_id in names], session)
+            run.set_state(DagRunState.RUNNING)
+            session.commit()
+            while run.state == DagRunState.RUNNING:
+                _step(run, dag, session)
+            session.refresh(run)
+            return Outcome(self, run)
+
+    def decision(self) -> DecisionState:
+        """The stored decision state."""
+        return parse_decision(self._document(DECISION))
+
+    def moves(self) -> MovesState:
+        """The stored unload history."""
+        return parse_moves(self._document(MOVES))
+
+    def lose_state(self) -> None:
+        """What the loss of the metadata database does to the state."""
+        from airflow.models.asset_state_store import AssetStateStoreModel
+
+        with create_session() as session:
+            for row in session.scalars(select(AssetStateStoreModel)):
+                session.delete(row)
+
+    def _document(self, key: str) -> Any:
+        from airflow.models.asset import AssetModel
+        from airflow.models.asset_state_store import AssetStateStoreModel
+
+        with create_session() as session:
+            value = session.scalar(
+                select(AssetStateStoreModel.value)
+                .join(AssetModel, AssetModel.id == AssetStateStoreModel.asset_id)
+                .where(AssetModel.name == state_asset(self.name).name, AssetStateStoreModel.key == key)
+            )
+        return None if value is None else json.loads(value)
+
+    def events(self) -> list[Any]:
+        """Extras of the events on the asset of moves."""
+        from airflow.models.asset import AssetEvent, AssetModel
+
+        with create_session() as session:
+            rows = session.scalars(
+                select(AssetEvent.extra)
+                .join(AssetModel, AssetModel.id == AssetEvent.asset_id)
+                .where(AssetModel.name == moves_asset(self.name).name)
+            )
+            return list(rows)
+
+    def score_range(self) -> float:
+        """Points between the hottest and the coldest broker, as it really is."""
+        scores = self.served.cluster.true_scores().values()
+        return max(scores) - min(scores)
+
+
+class Outcome:
+    """How a run ended."""
+
+    def __init__(self, world: World, run: DagRun) -> None:
+        self.run = run
+        with create_session() as session:
+            tis = run.get_task_instances(session=session)
+            self.states = {ti.task_id: str(ti.state) for ti in tis if ti.map_index < 1}
+            self.waves = sum(ti.task_id == "unload" and ti.map_index >= 0 for ti in tis)
+        self._world = world
+
+    @property
+    def state(self) -> str:
+        """State of the run."""
+        return str(self.run.state)
+
+    def xcom(self, task: str, key: str = "return_value") -> Any:
+        """What a task left."""
+        from airflow.models.xcom import XComModel
+
+        with create_session() as session:
+            found = session.scalars(
+                select(XComModel).where(
+                    XComModel.dag_id == self.run.dag_id,
+                    XComModel.run_id == self.run.run_id,
+                    XComModel.task_id == task,
+                    XComModel.key == key,
+                )
+            ).all()
+            return XComModel.deserialize_value(found[0]) if found else None
+
+    @property
+    def folder(self) -> Folder:
+        """The run's folder."""
+        return Folder(self.xcom("collect"))
+
+
+def _step(run: DagRun, dag: Any, session: Any) -> None:
+    """What the scheduler does again and again: see what can run, and run it."""
+    session.expire_all()
+    schedulable, _ = run.update_state(session=session)
+    for ti in schedulable:
+        ti.try_number += 1
+        ti.state = TaskInstanceState.SCHEDULED
+    session.commit()
+    ready = [ti for ti in run.get_task_instances(session=session) if ti.state == TaskInstanceState.SCHEDULED]
+    for ti in sorted(ready, key=lambda ti: ti.map_index):
+        _run_task(ti=ti, task=dag.task_dict[ti.task_id])
+    session.commit()
+
+
+@contextmanager
+def world(name: str, folder: Path, **settings: Any) -> Iterator[World]:
+    """A cluster with one hot and one empty broker, and its DAGs.
+
+    Args:
+        name: of the cluster.
+        folder: for the clusters file and the runs.
+        settings: of the clusters file.
+    """
+    # Brokers that look at themselves every second: each run sees what the last one did.
+    timing = Timing(stats_period=1, host_check_period=1)
+    cluster = build(brokers=4, bundles=60, noise=QUIET, timing=timing, clock=RealClock())
+    with running(cluster) as served:
+        host = ",".join(url.removeprefix("http://") for url in served.urls)
+        connection = {"conn_type": "pulsar_admin", "host": host, "password": served.token}
+        clusters = folder / "clusters.yaml"
+        clusters.write_text(yaml.safe_dump({"clusters": {name: {"connection": f"pulsar_{name}"} | settings}}))
+        environment = {
+            "PULSAR_REBALANCER_CLUSTERS": str(clusters),
+            "PULSAR_REBALANCER_STORAGE": str(folder / "runs"),
+            f"AIRFLOW_CONN_PULSAR_{name.upper()}": json.dumps(connection),
+            "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+        }
+        shutil.copy(SOURCE / "dags" / "pulsar_rebalancer_dags.py", HOME / "dags")
+        with mock.patch.dict(os.environ, environment):
+            yield World(name, served, folder / "runs")
+        (HOME / "dags" / "pulsar_rebalancer_dags.py").unlink()

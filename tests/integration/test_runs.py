@@ -1,0 +1,236 @@
+"""Whole runs: real Airflow tasks, real HTTP, real Spark. The runs are shared, because Spark takes seconds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import pytest
+from airflow.exceptions import DagRunTypeNotAllowed
+from airflow.models.backfill import ReprocessBehavior, _create_backfill
+from airflow.sdk import timezone
+from airflow.sdk.exceptions import AirflowFailException
+from tests.integration.airflow_world import Outcome, World, world
+
+from pulsar_rebalancer.plan import Summary, read_moves
+from pulsar_rebalancer.run import RunRequest
+from pulsar_rebalancer_airflow.operators import CollectOperator, GateOperator, RecordOperator
+from pulsar_rebalancer_airflow.operators import unload as unload_module
+from pulsar_rebalancer_airflow.outcome import Outcome as Written
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+pytestmark = pytest.mark.integration
+
+FORCE: dict[str, Any] = {"force": "a broker was added", "force_threshold": 5}
+
+
+@pytest.fixture(scope="module")
+def east(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    given = {"mode": "auto", "interval_seconds": 5, "state_max_gap": 1000, "hit_count_low": 2, "hit_count_high": 2}
+    with world("east", tmp_path_factory.mktemp("east"), **given) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def first(east: World) -> Outcome:
+    return east.run()
+
+
+@pytest.fixture(scope="module")
+def second(east: World, first: Outcome) -> Outcome:
+    return east.run()
+
+
+def killed(operator: type) -> AbstractContextManager[Any]:
+    """The task dies before it does anything; nothing is tried again by itself."""
+    return mock.patch.object(operator, "execute", side_effect=AirflowFailException("killed"))
+
+
+def heat(east: World) -> None:
+    """Make the coldest broker the hottest."""
+    scores = east.served.cluster.true_scores()
+    coldest = min(scores, key=scores.__getitem__)
+    east.served.cluster.scale_load(60 / max(scores[coldest], 1), broker=coldest)
+
+
+def test_the_first_run_counts_hits_and_moves_nothing(east: World, first: Outcome) -> None:
+    assert first.state == "success"
+    assert first.states.pop("unload") == "skipped"
+    assert set(first.states.values()) == {"success"}
+    assert first.xcom("gate", "reason") == "nothing_to_do"
+    state = (first.folder / "plan" / "state.json").read_json()
+    assert (state["seq"], state["plan_id"]) == (1, first.folder.name)
+    assert set(map(tuple, state["hits"].values())) <= {(0, 1), (1, 1)}
+    assert Written.read(first.folder).verdict == "nothing_to_do"
+    assert RunRequest.read(first.folder).requested_by == "dag_test"
+
+
+def test_the_second_run_balances_the_cluster(east: World, first: Outcome, second: Outcome) -> None:
+    assert second.state == "success"
+    assert set(second.states.values()) == {"success"}
+    summary, moves = Summary.read(second.folder), read_moves(second.folder)
+    assert summary.pairs_fired >= 1
+    assert second.waves == summary.waves >= 1
+    assert east.decision().plan_id == summary.plan_id
+    assert all(east.served.cluster.owner(move.bundle) == move.destination for move in moves)
+    assert Written.read(second.folder).counts == {"moved": len(moves)}
+    assert {b: u.outcome for b, u in east.moves().unloads.items()} == {move.bundle: "moved" for move in moves}
+    assert east.score_range() < summary.score_range / 2
+    assert east.storage.state.names()[:2] == ["decision-1.json", "decision-2.json"]
+
+
+def test_other_dags_hear_of_runs_that_moved_something_only(east: World, second: Outcome) -> None:
+    moved = len(read_moves(second.folder))
+
+    (event,) = east.events()
+
+    assert event["plan_id"] == second.folder.name
+    assert event["moved"] == moved
+
+
+def test_a_run_that_is_carried_on_again_does_nothing_twice(east: World, second: Outcome) -> None:
+    before = (east.decision(), east.moves())
+
+    with mock.patch.object(east.served.cluster, "unload_at", side_effect=AssertionError("unloaded again")) as unload:
+        again = east.run_again(second, "record")
+
+    assert again.state == "success"
+    assert (east.decision(), east.moves()) == before
+    assert not unload.called
+
+
+def test_an_old_run_that_is_cleared_is_stale(east: World, first: Outcome, second: Outcome) -> None:
+    before = east.decision()
+
+    again = east.run_again(first, "record")
+
+    assert again.state == "failed"
+    assert (again.states["record"], again.states["report"]) == ("failed", "success")
+    assert again.states["unload"] == "upstream_failed"
+    assert east.decision() == before
+
+
+def test_a_plan_that_another_run_overtook_is_not_carried_out(east: World, second: Outcome) -> None:
+    """A run is killed before record, another one is recorded, then the first is carried on."""
+    heat(east)
+    before = east.decision()
+    with killed(RecordOperator):
+        parked = east.run(**FORCE)
+    assert parked.state == "failed"
+    assert east.decision() == before  # what was not recorded did not count
+    owners = east.served.cluster.state()["owners"]
+
+    other = east.run(mode="observe", **FORCE)
+
+    assert other.state == "success"
+    assert other.xcom("gate", "reason") == "observe"
+    assert Summary.read(other.folder).bundles_taken > 0
+    assert east.decision().plan_id == other.folder.name
+    carried_on = east.run_again(parked, "record")
+    assert carried_on.states["record"] == "failed"
+    assert east.decision().plan_id == other.folder.name
+    assert east.served.cluster.state()["owners"] == owners
+
+
+@pytest.fixture(scope="module")
+def forced(east: World, second: Outcome) -> Outcome:
+    """A forced run that is killed before record, before the gate, and within a wave, and carried on each time."""
+    heat(east)
+    before = east.decision()
+    with killed(RecordOperator):
+        run = east.run(**FORCE)
+    with killed(GateOperator):
+        run = east.run_again(run, "record")
+    assert east.decision().seq == before.seq + 1
+    real = unload_module.carry_out
+
+    async def die_after_one(admin: Any, moves: Any, **kwargs: Any) -> Any:
+        await real(admin, moves[:1], **kwargs)
+        raise AirflowFailException("killed")
+
+    with mock.patch.object(unload_module, "carry_out", die_after_one):
+        run = east.run_again(run, "gate")
+    assert run.states["unload"] == "failed"
+    return east.run_again(run, "unload")
+
+
+def test_a_killed_run_is_carried_on_and_counts_once(east: World, forced: Outcome) -> None:
+    moves = read_moves(forced.folder)
+
+    assert forced.state == "success"
+    assert moves
+    assert all(east.served.cluster.owner(move.bundle) == move.destination for move in moves)
+    outcome = Written.read(forced.folder)
+    assert outcome.counts == {"moved": len(moves)}
+    assert {move.attempts for move in outcome.moves} == {1}
+    assert east.decision().plan_id == forced.folder.name
+
+
+def test_a_forced_run_says_who_and_why_and_counts_no_hit(east: World, forced: Outcome) -> None:
+    summary = Summary.read(forced.folder)
+
+    assert summary.counting == "forced"
+    assert summary.forced is not None
+    assert (summary.forced.by, summary.forced.reason) == ("dag_test", FORCE["force"])
+    stored = (forced.folder / "input" / "state.json").read_json()["decision"]
+    after = (forced.folder / "plan" / "state.json").read_json()
+    assert after["counted_at"] == stored["counted_at"]
+    assert set(after["hits"]) <= set(stored["hits"])
+
+
+def test_after_a_reset_the_last_plan_is_stale(east: World, forced: Outcome) -> None:
+    before = east.decision()
+
+    done = east.run("state", action="reset", reason="other hardware")
+
+    assert done.state == "success"
+    assert (east.decision().seq, east.decision().plan_id) == (before.seq + 1, "")
+    assert east.run_again(forced, "record").states["record"] == "failed"
+    assert east.decision().hits == {}
+
+
+def test_a_lost_state_blocks_until_it_is_restored(east: World, forced: Outcome) -> None:
+    before = east.decision()
+    east.lose_state()
+
+    assert east.run().states["collect"] == "failed"
+    assert east.run("state", action="restore", reason=" ").state == "failed"
+    assert east.run("state", action="restore", reason="database was lost").state == "success"
+
+    assert east.decision() == before.model_copy(update={"seq": before.seq + 1})
+    assert east.run("state", action="show").xcom("state")["seq"] == before.seq + 1
+
+
+def test_off_skips_and_is_no_failure(east: World) -> None:
+    done = east.run(mode="off")
+
+    assert done.state == "success"
+    assert done.states["collect"] == "skipped"
+    assert done.states["report"] == "success"
+
+
+def test_parameters_that_contradict_each_other_are_refused_before_anything_is_asked(east: World) -> None:
+    with mock.patch.object(CollectOperator, "_collect", side_effect=AssertionError("asked")) as asked:
+        done = east.run(low_threshold=30, high_threshold=20)
+
+    assert done.states["collect"] == "failed"
+    assert not asked.called
+
+
+def test_backfills_are_refused(east: World) -> None:
+    now = timezone.utcnow()
+
+    with pytest.raises(DagRunTypeNotAllowed, match="does not allow backfill runs"):
+        _create_backfill(
+            dag_id="pulsar_rebalance__east",
+            from_date=now,
+            to_date=now,
+            max_active_runs=1,
+            reverse=False,
+            dag_run_conf={},
+            triggering_user_name="ada",
+            reprocess_behavior=ReprocessBehavior.NONE,
+        )

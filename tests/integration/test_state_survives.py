@@ -1,0 +1,67 @@
+"""The state outlives its DAG file: what the DAG processor and the scheduler do when a file is gone, by their own code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.dag_processing.collection import remove_references_to_deleted_dags
+from airflow.jobs.job import Job
+from airflow.jobs.scheduler_job_runner import SchedulerJobRunner
+from airflow.models.asset import AssetModel
+from airflow.models.asset_state_store import AssetStateStoreModel
+from airflow.models.dag import DagModel
+from airflow.utils.session import create_session
+from sqlalchemy import select
+from tests.airflow_home import HOME
+from tests.integration.airflow_world import world
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.integration
+
+OUTLET_ALONE = """
+from airflow.sdk import DAG, Asset, task
+with DAG("outlet_alone") as dag:
+    @task(outlets=[Asset("outlet_alone")])
+    def write(asset_state_store=None):
+        asset_state_store.set("decision", {})
+    write()
+"""
+
+
+def stored() -> set[str]:
+    """Names of the assets that have state."""
+    query = select(AssetModel.name).join(AssetStateStoreModel, AssetStateStoreModel.asset_id == AssetModel.id)
+    with create_session() as session:
+        return set(session.scalars(query))
+
+
+def forget_files() -> None:
+    """One round of the DAG processor over an empty folder, and of the scheduler's cleaning."""
+    with create_session() as session:
+        DagModel.deactivate_deleted_dags("dags-folder", rel_filelocs=[], session=session)
+        remove_references_to_deleted_dags(session=session)
+    runner: Any = SchedulerJobRunner(Job())
+    runner._update_asset_orphanage()
+
+
+def test_state_survives_the_removal_of_the_dag_file(tmp_path: Path) -> None:
+    control = HOME / "dags" / "outlet_alone.py"
+    control.write_text(OUTLET_ALONE)
+    try:
+        with world("west", tmp_path) as west:
+            assert west.run("state", action="reset", reason="a first state").state == "success"
+            assert west.bag.dags["outlet_alone"].test().state == "success"
+            assert stored() >= {"pulsar_rebalancer/west/state", "outlet_alone"}
+            before = west.decision()
+
+            forget_files()
+
+            # An asset that was an outlet alone shows that the cleaning did take place.
+            assert "outlet_alone" not in stored()
+            assert west.decision() == before
+            assert before.seq == 1
+    finally:
+        control.unlink()
