@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-def apply(moves: DataFrame) -> DataFrame:
+def apply(moves: DataFrame, rules: Column) -> DataFrame:
     """Moves after the caps, each taken one with its wave.
 
     Args:
         moves: as `selection.select` gives them.
+        rules: of a row's cluster (`rules.of_cluster`).
 
     Returns:
         The moves table.
@@ -26,8 +27,8 @@ def apply(moves: DataFrame) -> DataFrame:
     of_pair = Window.partitionBy("cluster", "pair").orderBy("rank")
     of_run = Window.partitionBy("cluster").orderBy("pair", "rank")
     of_range = Window.partitionBy("cluster", "range").orderBy("pair", "rank")
-    capped = _cap(moves, _count(of_pair) > F.col("rules.max_bundles_per_broker"), "cap_broker")
-    capped = _cap(capped, _count(of_run) > F.col("rules.max_bundles_per_run"), "cap_run")
+    capped = _cap(moves, _count(of_pair) > rules["max_bundles_per_broker"], "cap_broker")
+    capped = _cap(capped, _count(of_run) > rules["max_bundles_per_run"], "cap_run")
     capped = capped.withColumn("range", F.substring_index("bundle", "/", -1))
     capped = capped.withColumn("wave", _count(of_range) - 1)
     capped = _cap(capped, F.col("wave") >= MAX_WAVES, "cap_waves")

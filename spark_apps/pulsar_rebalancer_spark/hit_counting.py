@@ -21,8 +21,8 @@ def decide(pairs: DataFrame) -> DataFrame:
         pairs: as `pairing.pairs` gives them.
 
     Returns:
-        The decisions table without what selection adds, and `source_traffic` (msg/s or bytes/s, in the pair's measure)
-        and `rules`.
+        The decisions table without what selection adds, and `source_traffic` (msg/s or bytes/s, in the pair's
+        measure).
     """
     counted = _with_judgement(pairs.withColumns(_gap()))
     fired = counted.withColumn("fired", _fired())
@@ -31,7 +31,6 @@ def decide(pairs: DataFrame) -> DataFrame:
         F.when(F.col("measure") == "msg_rate", F.col("source.msg_rate"))
         .otherwise(F.col("source.msg_throughput"))
         .alias("source_traffic"),
-        "rules",
     )
 
 

@@ -65,15 +65,19 @@ def decide(spark: SparkSession, run: RunInput) -> Summary:
     with ThreadPoolExecutor(max_workers=1) as beside:
         # The means do not depend on the decisions: two small jobs share the cores.
         updating = beside.submit(_updated_means, spark, run, bundles)
-        decided = _decided(spark, run, of_cluster).persist()
-        judged = [row.asDict() for row in decided.drop("rules").collect()]
+        decided = _decided(spark, run, of_cluster)
+        judged = [row.asDict() for row in decided.collect()]
         updated = updating.result()
     if not judged:
         raise SnapshotError("file_damaged", f"{run.folder.uri}: the brokers table has no broker of {run.cluster}")
-    if any(row["measure"] is not None for row in judged):
+    firing = [{name: row[name] for name in tables.names(tables.FIRING)} for row in judged if row["measure"] is not None]
+    if firing:
         passed_over = tables.literal(spark, run.bundles_passed_over, tables.PASSED_OVER)
         held = candidates.with_reason(candidates.with_traffic(bundles, updated), of_cluster, passed_over)
-        _write(caps.apply(selection.select(decided, held)), plan / "moves.parquet")
+        _write(
+            caps.apply(selection.select(tables.literal(spark, firing, tables.FIRING), held), of_cluster),
+            plan / "moves.parquet",
+        )
     else:
         (plan / "moves.parquet").write_table(table([], MOVES))
     return plan_output.write(run, judged)

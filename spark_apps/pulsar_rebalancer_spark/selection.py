@@ -11,20 +11,19 @@ from pulsar_rebalancer_spark.candidates import is_heartbeat
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_PAIR = ("cluster", "pair", "source", "destination", "measure", "target", "rules")
+_PAIR = ("cluster", "pair", "source", "destination", "measure", "target")
 
 
-def select(decisions: DataFrame, bundles: DataFrame) -> DataFrame:
+def select(firing: DataFrame, bundles: DataFrame) -> DataFrame:
     """Every bundle of a fired source, taken or passed over.
 
     Args:
-        decisions: as `hit_counting.decide` gives them.
+        firing: pairs that move something (`tables.FIRING`).
         bundles: cluster, broker, bundle, msg_rate, msg_throughput, reason (why it must stay, or null).
 
     Returns:
-        The moves table without `wave`, and `rules`.
+        The moves table without `wave`.
     """
-    firing = decisions.where(F.col("measure").isNotNull()).select(*_PAIR)
     held = bundles.withColumnRenamed("broker", "source")
     return (
         held.join(F.broadcast(firing), on=["cluster", "source"], how="inner")
@@ -87,5 +86,4 @@ def _moves_columns() -> list[Column]:
         walk["msg_throughput"].alias("msg_throughput"),
         (F.col("bundle.reasons") == "taken").alias("taken"),
         F.col("bundle.reasons").alias("reason"),
-        F.col("rules"),
     ]

@@ -32,6 +32,9 @@ KNOWN = "cluster string, broker string, high bigint, low bigint, left_out string
 PASSED_OVER = "cluster string, bundle string, reason string"
 """Bundles that stay, and why."""
 
+FIRING = "cluster string, pair bigint, source string, destination string, measure string, target double"
+"""Pairs that move something: a few columns of the decisions table."""
+
 
 def spark_schema(schema: pa.Schema) -> T.StructType:
     """The columns of a table of `pulsar_rebalancer.snapshot`, for Spark."""
@@ -54,10 +57,15 @@ def literal(spark: SparkSession, rows: Iterable[Mapping[str, Any]], columns: str
     text = json.dumps([dict(row) for row in rows])
     # Spark plans a join with nothing away only when it knows that there is nothing.
     limit = "LIMIT 0" if text == "[]" else ""
-    fields = ", ".join(f"{name}: {kind}" for name, kind in (column.split(" ", 1) for column in columns.split(", ")))
+    fields = columns.replace(" ", ": ").replace(",:", ",")
     return spark.sql(f"SELECT inline(from_json(:rows, 'array<struct<{fields}>>')) {limit}", args={"rows": text})
 
 
 def empty(spark: SparkSession, schema: pa.Schema) -> DataFrame:
     """A table without rows."""
     return literal(spark, [], ", ".join(f"{f.name} {_TYPES[f.type].simpleString()}" for f in schema))
+
+
+def names(columns: str) -> list[str]:
+    """Names in a list of columns with types."""
+    return [column.split(" ")[0] for column in columns.split(", ")]

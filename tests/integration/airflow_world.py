@@ -66,17 +66,15 @@ class World:
         scheduled = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
         names = {first} | dag.task_dict[first].get_flat_relative_ids(upstream=False)
         with create_session() as session:
-            run = session.scalar(select(DagRun).where(DagRun.id == outcome.run.id))
-            if run is None:
-                raise RuntimeError(f"{outcome.run} is gone")
+            run = _run(outcome.run.id, session)
             run.dag = scheduled
-            clear_task_instances([ti for ti in run.get_task_instances(session=session) if ti.task_id in names], session)
+            cleared = [ti for ti in run.get_task_instances(session=session) if ti.task_id in names]
+            clear_task_instances(cleared, session)
             run.set_state(DagRunState.RUNNING)
-            session.commit()
-            while run.state == DagRunState.RUNNING:
-                _step(run, dag, session)
-            session.refresh(run)
-            return Outcome(self, run)
+        while _step(outcome.run.id, dag, scheduled):
+            pass
+        with create_session() as session:
+            return Outcome(self, _run(outcome.run.id, session))
 
     def decision(self) -> DecisionState:
         """The stored decision state."""
@@ -161,18 +159,29 @@ class Outcome:
         return Folder(self.xcom("collect"))
 
 
-def _step(run: DagRun, dag: Any, session: Any) -> None:
-    """What the scheduler does again and again: see what can run, and run it."""
-    session.expire_all()
-    schedulable, _ = run.update_state(session=session)
-    for ti in schedulable:
-        ti.try_number += 1
-        ti.state = TaskInstanceState.SCHEDULED
-    session.commit()
-    ready = [ti for ti in run.get_task_instances(session=session) if ti.state == TaskInstanceState.SCHEDULED]
+def _run(number: int, session: Any) -> DagRun:
+    run = session.scalar(select(DagRun).where(DagRun.id == number))
+    if run is None:
+        raise RuntimeError(f"run {number} is gone")
+    return run  # type: ignore[no-any-return]
+
+
+def _step(number: int, dag: Any, scheduled: Any) -> bool:
+    """What the scheduler does again and again: see what can run, and run it; False when the run has ended."""
+    with create_session() as session:
+        run = _run(number, session)
+        run.dag = scheduled
+        schedulable, _ = run.update_state(session=session)
+        for ti in schedulable:
+            ti.try_number += 1
+            ti.state = TaskInstanceState.SCHEDULED
+        session.flush()
+        going_on = run.state == DagRunState.RUNNING
+        tis = run.get_task_instances(session=session)
+        ready = [ti for ti in tis if ti.state == TaskInstanceState.SCHEDULED]
     for ti in sorted(ready, key=lambda ti: ti.map_index):
         _run_task(ti=ti, task=dag.task_dict[ti.task_id])
-    session.commit()
+    return going_on
 
 
 @contextmanager

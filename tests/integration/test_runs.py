@@ -29,7 +29,9 @@ FORCE: dict[str, Any] = {"force": "a broker was added", "force_threshold": 5}
 
 @pytest.fixture(scope="module")
 def east(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    given = {"mode": "auto", "interval_seconds": 5, "state_max_gap": 1000, "hit_count_low": 2, "hit_count_high": 2}
+    # A busy machine may take minutes: neither hits nor plans shall grow too old for that.
+    patient = {"interval_seconds": 5, "state_max_gap": 1000, "max_plan_age_seconds": 3600}
+    given = {"mode": "auto", "hit_count_low": 2, "hit_count_high": 2} | patient
     with world("east", tmp_path_factory.mktemp("east"), **given) as made:
         yield made
 

@@ -1,14 +1,13 @@
-"""The state outlives its DAG file: what the DAG processor and the scheduler do when a file is gone, by their own code."""
+"""The state outlives its DAG file: Airflow's own cleaning, as it follows when a file is gone."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from airflow.dag_processing.collection import remove_references_to_deleted_dags
 from airflow.jobs.job import Job
 from airflow.jobs.scheduler_job_runner import SchedulerJobRunner
-from airflow.models.asset import AssetModel
+from airflow.models.asset import AssetModel, remove_references_to_deleted_dags
 from airflow.models.asset_state_store import AssetStateStoreModel
 from airflow.models.dag import DagModel
 from airflow.utils.session import create_session
@@ -42,6 +41,7 @@ def forget_files() -> None:
     """One round of the DAG processor over an empty folder, and of the scheduler's cleaning."""
     with create_session() as session:
         DagModel.deactivate_deleted_dags("dags-folder", rel_filelocs=[], session=session)
+    with create_session() as session:
         remove_references_to_deleted_dags(session=session)
     runner: Any = SchedulerJobRunner(Job())
     runner._update_asset_orphanage()

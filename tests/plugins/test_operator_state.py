@@ -121,6 +121,17 @@ def test_a_file_is_named_and_never_a_path(
     assert not state.writes
 
 
+def test_a_damaged_export_is_not_an_empty_state(
+    storage: ClusterStorage, state: MemoryState, filled: StateStore
+) -> None:
+    (storage.state / "export-20260101T000000Z.json").write_json({"decision": None})
+
+    with pytest.raises(AirflowFailException, match="file_damaged"):
+        act(storage, state, "restore", "test", "export-20260101T000000Z.json")
+
+    assert not state.writes
+
+
 def test_nothing_to_restore(storage: ClusterStorage, state: MemoryState) -> None:
     with pytest.raises(AirflowFailException, match="file_missing"):
         act(storage, state, "restore", "test")

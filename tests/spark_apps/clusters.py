@@ -68,16 +68,22 @@ def shed_on_spark(
         {"cluster": key[0], "broker": key[1], "left_out": left_out.get(key), **hits.get(key, HitCount())._asdict()}
         for key in left_out.keys() | hits.keys()
     ]
-    judged = scoring.loads(
+    of_cluster = rules.of_cluster({c.name: rules.entry(c.settings, c.counting, c.force_threshold) for c in clusters})
+    loads = scoring.loads(
         tables.read(spark, [brokers], BROKERS).repartition(partitions),
-        rules.of_cluster({c.name: rules.entry(c.settings, c.counting, c.force_threshold) for c in clusters}),
+        of_cluster,
         tables.literal(spark, known, tables.KNOWN),
     )
-    decided = hit_counting.decide(pairing.pairs(judged)).persist()
-    moves = caps.apply(selection.select(decided, tables.read(spark, [bundles], BUNDLES).repartition(partitions)))
-    decision_rows = _by_cluster(decided.drop("source_traffic", "rules").collect())
+    decision_rows = _by_cluster(hit_counting.decide(pairing.pairs(loads)).collect())
+    firing = [
+        {name: row[name] for name in tables.names(tables.FIRING)}
+        for rows in decision_rows.values()
+        for row in rows
+        if row["measure"] is not None
+    ]
+    read = tables.read(spark, [bundles], BUNDLES).repartition(partitions)
+    moves = caps.apply(selection.select(tables.literal(spark, firing, tables.FIRING), read), of_cluster)
     move_rows = _by_cluster(moves.collect())
-    decided.unpersist()
     return {
         cluster.name: _answer(decision_rows.get(cluster.name, []), move_rows.get(cluster.name, []))
         for cluster in clusters

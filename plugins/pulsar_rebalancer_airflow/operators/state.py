@@ -133,6 +133,8 @@ def _restorable(storage: ClusterStorage, name: str) -> tuple[str, DecisionState,
         raise StateError("wrong_setting", f"file: {name!r} is no decision-<number>.json or export-<time>.json")
     document = (storage.state / name).read_json()
     if name.startswith("export-"):
+        if not isinstance(document, Mapping) or set(document) != {DECISION, MOVES}:
+            raise StateError("file_damaged", f"{name} is no export: it must hold {DECISION} and {MOVES}")
         return name, parse_decision(document[DECISION]), parse_moves(document[MOVES])
     return name, parse_decision(document), MovesState()
 

@@ -1,0 +1,6 @@
+"""Tasks are forks of the scheduler: what it has loaded, they need not load again."""
+
+import sys
+
+if len(sys.argv) > 1 and sys.argv[1] == "scheduler":
+    import great_expectations  # noqa: F401

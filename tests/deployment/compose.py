@@ -1,0 +1,73 @@
+"""docker-compose.yaml as a container engine reads it: anchors merged, variables filled in."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SOURCE = Path(__file__).resolve().parents[2]
+COMPOSE = SOURCE / "docker-compose.yaml"
+ENV_EXAMPLE = SOURCE / ".env.example"
+
+_VARIABLE = re.compile(
+    r"\$(?:(?P<dollar>\$)|\{(?P<name>[A-Z_][A-Z0-9_]*)(?:(?P<kind>:[?-])(?P<rest>[^}]*))?\}|(?P<bad>))"
+)
+
+
+class MissingVariableError(ValueError):
+    """A required variable has no value, or a `$` is no variable."""
+
+
+def load(variables: Mapping[str, str]) -> dict[str, Any]:
+    """The file with these values, as `docker compose config` shows it; keys that begin with `x-` are dropped."""
+    document = _filled(yaml.safe_load(COMPOSE.read_text()), variables)
+    return {name: value for name, value in document.items() if not name.startswith("x-")}
+
+
+def raw() -> dict[str, Any]:
+    """The file with its variables unfilled."""
+    document: dict[str, Any] = yaml.safe_load(COMPOSE.read_text())
+    return document
+
+
+def variables() -> dict[str, set[str]]:
+    """Names of the variables in the file, and how each is asked for: `:?`, `:-` or nothing."""
+    found: dict[str, set[str]] = {}
+    for match in _VARIABLE.finditer(COMPOSE.read_text()):
+        if match["name"]:
+            found.setdefault(match["name"], set()).add(match["kind"] or "")
+    return found
+
+
+def read_env(path: Path) -> dict[str, str]:
+    """The variables of an env file."""
+    lines = [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
+    pairs = (line.split("=", 1) for line in lines)
+    return {name: value[1:-1] if value[:1] == value[-1:] == "'" else value for name, value in pairs}
+
+
+def _filled(value: Any, variables: Mapping[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _filled(item, variables) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_filled(item, variables) for item in value]
+    if not isinstance(value, str):
+        return value
+
+    def replace(match: re.Match[str]) -> str:
+        if match["dollar"]:
+            return "$"
+        if match["name"] is None:
+            raise MissingVariableError(f"a lone $ in {value!r}")
+        given = variables.get(match["name"], "")
+        if not given and match["kind"] != ":-":
+            raise MissingVariableError(f"{match['name']}: {match['rest']}")
+        return given or match["rest"]
+
+    return _VARIABLE.sub(replace, value)

@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.deployment import compose
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(scope="session")
+def env_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The .env that deploy/make_env.sh makes."""
+    folder = tmp_path_factory.mktemp("env")
+    shutil.copy(compose.ENV_EXAMPLE, folder)
+    subprocess.run([compose.SOURCE / "deploy" / "make_env.sh", folder], check=True)
+    return folder / ".env"

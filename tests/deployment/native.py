@@ -1,0 +1,162 @@
+"""The services of docker-compose.yaml as processes of this machine: same commands, environment, order and checks.
+
+What only a container has is replaced: names of services by loopback, their ports by free ones, /opt/airflow by a folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.deployment.compose import SOURCE
+from tests.deployment.postgres import Postgres
+
+from pulsar_rebalancer_airflow.embedded.home import free_port
+from pulsar_rebalancer_airflow.embedded.processes import tail
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pulsar_rebalancer_airflow.embedded.processes import Processes
+
+_HOME = "/opt/airflow"
+_HEALTHY_SECONDS = 300
+# Outside of a container nobody else shall reach them.
+_LOOPBACK = {
+    "AIRFLOW__API__HOST": "127.0.0.1",
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_SERVER_HOST": "127.0.0.1",
+    "SPARK_LOCAL_IP": "127.0.0.1",
+}
+_NOT_INHERITED = ("AIRFLOW", "SPARK_", "PULSAR_", "PG")
+
+
+class Native:
+    """A deployment below a folder.
+
+    Args:
+        services: of the compose file, its variables filled in.
+        ports: the port that stands for a service's port; the others are chosen.
+        folder: stands for /opt/airflow, the image's part of it included.
+        processes: what runs, and ends with the test.
+    """
+
+    def __init__(
+        self,
+        services: Mapping[str, dict[str, Any]],
+        ports: Mapping[tuple[str, str], int],
+        folder: Path,
+        processes: Processes,
+    ) -> None:
+        self._services = services
+        self._folder = folder
+        self._processes = processes
+        self._ports = {(name, port): free_port() for name in services for port in self._own_ports(name)} | dict(ports)
+        self._done: set[str] = set()
+        self.postgres = Postgres(services["postgres"]["environment"], self.port("postgres", "5432"))
+        self._lay_out()
+
+    def port(self, service: str, port: str) -> int:
+        """The port that stands for a service's port."""
+        return self._ports[service, port]
+
+    def up(self, name: str) -> None:
+        """Start a service after all that it depends on, and wait until its health check says so.
+
+        Raises:
+            RuntimeError: it is not healthy within five minutes, or a service that should end by itself failed.
+        """
+        if name in self._done:
+            return
+        service = self._services[name]
+        for needed in service.get("depends_on", {}):
+            self.up(needed)
+        if name == "postgres":
+            self.postgres.start(self._processes, self._log(name))
+        elif "healthcheck" in service:
+            self._processes.start(name, self._command(name), self._environment(name), self._log(name))
+        else:
+            self._run(name)
+        if "healthcheck" in service:
+            self._wait(name)
+        if name == "postgres":
+            self.postgres.create_database()
+        self._done.add(name)
+
+    def _own_ports(self, name: str) -> list[str]:
+        service = self._services[name]
+        return [*service.get("expose", ()), *(port.rsplit(":", 1)[1] for port in service.get("ports", ()))]
+
+    def _lay_out(self) -> None:
+        """What the image brings to /opt/airflow, and the volumes."""
+        copies = re.findall(
+            rf"^COPY --chown=\S+ (\S+) {_HOME}(/\S+)$", (SOURCE / "Dockerfile").read_text(), re.MULTILINE
+        )
+        for source, target in copies:
+            place = Path(f"{self._folder}{target}")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            (shutil.copytree if (SOURCE / source).is_dir() else shutil.copy)(SOURCE / source, place)
+        volumes = {volume for service in self._services.values() for volume in service.get("volumes", ())}
+        for volume in volumes:
+            source, target, *_ = volume.split(":")
+            place = Path(target.replace(_HOME, str(self._folder)))
+            if source.startswith("."):
+                place.symlink_to(SOURCE / source)
+            elif target.startswith(_HOME):
+                place.mkdir(parents=True, exist_ok=True)
+
+    def _here(self, name: str, text: str) -> str:
+        """A text of the file, as it must be on this machine."""
+        text = text.replace(_HOME, str(self._folder))
+        for (service, port), ours in self._ports.items():
+            host = f"(?:{service}|localhost)" if service == name else service
+            text = re.sub(rf"(?<![\w.-]){host}:{port}(?!\d)", f"127.0.0.1:{ours}", text)
+        if text in self._own_ports(name):
+            return str(self.port(name, text))
+        return "127.0.0.1" if text in self._services else text
+
+    def _command(self, name: str) -> list[str]:
+        return [self._here(name, part) for part in self._services[name]["command"]]
+
+    def _environment(self, name: str) -> dict[str, str]:
+        if name == "postgres":
+            return self.postgres.environment
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith(_NOT_INHERITED)}
+        given = {key: self._here(name, value) for key, value in self._services[name]["environment"].items()}
+        of_image = {
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "AIRFLOW_HOME": str(self._folder),
+            "HOSTNAME": socket.gethostname(),
+            "PYTHONUNBUFFERED": "1",
+        }
+        return inherited | of_image | given | _LOOPBACK
+
+    def _log(self, name: str) -> Path:
+        return self._folder / "output" / f"{name}.log"
+
+    def _run(self, name: str) -> None:
+        done = subprocess.run(self._command(name), env=self._environment(name), capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"{name} ended with {done.returncode}:\n{(done.stdout + done.stderr)[-3000:]}")
+
+    def _wait(self, name: str) -> None:
+        kind, *test = self._services[name]["healthcheck"]["test"]
+        command = [self._here(name, part) for part in test]
+        if kind == "CMD-SHELL":
+            command = ["/bin/sh", "-c", *command]
+        limit = time.monotonic() + _HEALTHY_SECONDS
+        while True:
+            self._processes.check()
+            done = subprocess.run(command, env=self._environment(name), capture_output=True, text=True)
+            if done.returncode == 0:
+                return
+            if time.monotonic() > limit:
+                said = f"{done.stdout}{done.stderr}"[-1000:]
+                raise RuntimeError(f"{name} is not healthy: {command} says {said}; its log:\n{tail(self._log(name))}")
+            time.sleep(0.5)

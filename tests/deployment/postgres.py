@@ -1,0 +1,106 @@
+"""A PostgreSQL server of its own, as the image of the compose file would set it up."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pulsar_rebalancer_airflow.embedded.processes import Processes
+
+_INSTALLED = Path("/usr/lib/postgresql")
+
+
+class Postgres:
+    """A server on loopback, its data in a new folder that goes with it.
+
+    PostgreSQL refuses to run as root: then it runs as Debian's user `postgres`.
+
+    Args:
+        environment: POSTGRES_USER, POSTGRES_PASSWORD and POSTGRES_DB.
+        port: where it listens.
+    """
+
+    def __init__(self, environment: Mapping[str, str], port: int) -> None:
+        self.programs = _programs()
+        self._given = environment
+        self._port = port
+        self._folder = Path(tempfile.mkdtemp(prefix="pulsar-rebalancer-postgres-"))
+        self._prefix: list[str] = []
+        if os.getuid() == 0:
+            self._prefix = ["runuser", "-u", "postgres", "--"]
+            os.chown(self._folder, pwd.getpwnam("postgres").pw_uid, -1)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What its client programs need to reach the database."""
+        return {
+            "PATH": f"{self.programs}{os.pathsep}{os.environ['PATH']}",
+            "PGHOST": "127.0.0.1",
+            "PGPORT": str(self._port),
+            "PGUSER": self._given["POSTGRES_USER"],
+            "PGPASSWORD": self._given["POSTGRES_PASSWORD"],
+        }
+
+    def start(self, processes: Processes, log: Path) -> None:
+        """Make the cluster of databases and start the server; it does not answer at once."""
+        password = self._folder / "password"
+        password.write_text(self._given["POSTGRES_PASSWORD"])
+        password.chmod(0o644)  # in a folder that is closed to others
+        options = ["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"]
+        made = subprocess.run(
+            [*self._prefix, self.programs / "initdb", "--pgdata", self._folder / "data", *options]
+            + ["--username", self._given["POSTGRES_USER"], "--pwfile", password],
+            capture_output=True,
+            text=True,
+            cwd="/",
+        )
+        if made.returncode:
+            raise RuntimeError(f"initdb failed:\n{made.stdout}{made.stderr}")
+        settings = ["-h", "127.0.0.1", "-p", str(self._port), "-c", "unix_socket_directories=", "-c", "fsync=off"]
+        command = [*self._prefix, str(self.programs / "postgres"), "-D", str(self._folder / "data"), *settings]
+        processes.start("postgres", command, {"PATH": os.environ["PATH"]}, log)
+
+    def create_database(self) -> None:
+        """Make the database; the server must answer."""
+        subprocess.run(["createdb", self._given["POSTGRES_DB"]], env=self.environment, check=True)
+
+    def ask(self, query: str) -> list[str]:
+        """The rows that a query gives, as text."""
+        command = ["psql", "--no-psqlrc", "--tuples-only", "--no-align", self._given["POSTGRES_DB"], "--command", query]
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=True)
+        return done.stdout.split("\n")[:-1]
+
+    def remove(self) -> None:
+        """Delete the data; the server must have ended."""
+        shutil.rmtree(self._folder)
+
+
+def _programs() -> Path:
+    """The newest installed server's folder; on Debian as root one is installed if there is none."""
+    if not _found():
+        if os.getuid() != 0 or shutil.which("apt-get") is None:
+            raise RuntimeError(
+                "the deployment is tested with PostgreSQL: install it (Debian: apt-get install postgresql)"
+            )
+        # Without this Debian starts a server of its own on the usual port.
+        config = Path("/etc/postgresql-common/createcluster.conf")
+        config.parent.mkdir(exist_ok=True)
+        if not config.exists():
+            config.write_text("create_main_cluster = false\n")
+        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        subprocess.run(["apt-get", "update", "-qq"], check=True, env=quiet)
+        options = ["-y", "-qq", "--no-install-recommends", "-o", "Dpkg::Options::=--force-confold"]
+        subprocess.run(["apt-get", "install", *options, "postgresql"], check=True, env=quiet)
+    return _found()[-1]
+
+
+def _found() -> list[Path]:
+    return sorted((path.parent for path in _INSTALLED.glob("*/bin/initdb")), key=lambda path: int(path.parent.name))

@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import json
+import re
+import stat
+import subprocess
+import tomllib
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from cryptography.fernet import Fernet
+from jsonschema import Draft202012Validator
+from tests.deployment import compose
+from tests.deployment.compose import SOURCE, MissingVariableError
+
+from pulsar_rebalancer.clusters import load_clusters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ONCE = {"airflow-init", "pulsar-init"}
+RUN_BY_COMPOSE_ALONE = {"COMPOSE_PROFILES"}
+SECRET = re.compile(r"PASSWORD|SECRET|TOKEN|FERNET|_CONN(_|$)", re.IGNORECASE)
+# Names that only look like secrets: a path, and an address without credentials.
+HARMLESS = {"AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE", "AIRFLOW_CONN_SPARK_DEFAULT"}
+PERSISTENT = {
+    "postgres": "/var/lib/postgresql/data",
+    "airflow-apiserver": "/opt/airflow/auth",
+    "airflow-scheduler": "/opt/airflow/storage",
+    "pulsar-zookeeper": "/pulsar/data",
+    "pulsar-bookie": "/pulsar/data",
+}
+
+
+@pytest.fixture(scope="module")
+def document(env_file: Path) -> dict[str, Any]:
+    return compose.load(compose.read_env(env_file))
+
+
+@pytest.fixture(scope="module")
+def services(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = document["services"]
+    return found
+
+
+def mounts(service: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for volume in service.get("volumes", ()):
+        source, target, *_ = volume.split(":")
+        yield source, target
+
+
+def test_it_follows_the_compose_specification() -> None:
+    schema = json.loads((files("check_jsonschema") / "builtin_schemas/vendor/compose-spec.json").read_text())
+    errors = Draft202012Validator(schema).iter_errors(compose.raw())
+    assert [f"{error.json_path}: {error.message}" for error in errors] == []
+
+
+def test_every_variable_is_in_the_example_and_used() -> None:
+    assert set(compose.read_env(compose.ENV_EXAMPLE)) == set(compose.variables()) | RUN_BY_COMPOSE_ALONE
+
+
+def test_what_is_empty_in_the_example_is_required_and_has_no_default(env_file: Path) -> None:
+    given = compose.read_env(env_file)
+    empty = {name for name, value in compose.read_env(compose.ENV_EXAMPLE).items() if not value}
+    assert empty == {
+        "POSTGRES_PASSWORD",
+        "AIRFLOW_ADMIN_PASSWORD",
+        "AIRFLOW_FERNET_KEY",
+        "AIRFLOW_JWT_SECRET",
+        "AIRFLOW_API_SECRET_KEY",
+    }
+    for name in empty:
+        assert compose.variables()[name] == {":?"}
+        with pytest.raises(MissingVariableError, match=f"{name}: run deploy/make_env.sh"):
+            compose.load(given | {name: ""})
+
+
+def test_secrets_are_made_afresh_and_for_the_owner_alone(env_file: Path) -> None:
+    made = compose.read_env(env_file)
+    secrets = [made[name] for name, value in compose.read_env(compose.ENV_EXAMPLE).items() if not value]
+    assert all(len(secret) >= 32 for secret in secrets)
+    assert len(set(secrets)) == len(secrets)
+    assert Fernet(made["AIRFLOW_FERNET_KEY"])
+    assert made["POSTGRES_PASSWORD"].isalnum()
+    assert stat.S_IMODE(env_file.stat().st_mode) == 0o600
+
+
+def test_secrets_that_are_there_are_not_replaced(env_file: Path) -> None:
+    before = env_file.read_text()
+    done = subprocess.run([SOURCE / "deploy" / "make_env.sh", env_file.parent], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "is there already" in done.stderr
+    assert env_file.read_text() == before
+
+
+def test_no_secret_is_written_into_the_file() -> None:
+    written = {
+        f"{name}: {key}": str(value)
+        for name, service in compose.raw()["services"].items()
+        for key, value in service.get("environment", {}).items()
+        if SECRET.search(key) and key not in HARMLESS
+    }
+    assert len(written) > 10
+    assert {place for place, value in written.items() if ":?" not in value} == set()
+
+
+def test_images_are_pinned(services: dict[str, dict[str, Any]]) -> None:
+    images = {service["image"] for service in services.values()}
+    assert all(re.fullmatch(r"[a-z/-]+:\d+\.\d+(\.\d+)?", image) for image in images), images
+    version = tomllib.loads((SOURCE / "pyproject.toml").read_text())["project"]["version"]
+    assert f"pulsar-rebalancer:{version}" in images
+
+
+def test_airflow_and_spark_are_one_image_and_one_user(services: dict[str, dict[str, Any]]) -> None:
+    ours = [service for name, service in services.items() if name.startswith(("airflow-", "spark-"))]
+    assert len(ours) == 6
+    assert {(service["image"], service["build"]) for service in ours} == {(ours[0]["image"], ".")}
+    assert not any("user" in service for service in ours)
+
+
+def test_what_runs_on_is_checked_and_started_again(services: dict[str, dict[str, Any]]) -> None:
+    for name, service in services.items():
+        if name in ONCE:
+            assert service["restart"] == "no", name
+            assert "healthcheck" not in service, name
+        else:
+            assert service["restart"] == "unless-stopped", name
+            assert set(service["healthcheck"]) == {"test", "interval", "timeout", "retries", "start_period"}, name
+
+
+def test_every_start_waits_for_what_it_needs(services: dict[str, dict[str, Any]]) -> None:
+    awaited = set()
+    for name, service in services.items():
+        for needed, how in service.get("depends_on", {}).items():
+            awaited.add(needed)
+            expected = "service_completed_successfully" if needed in ONCE else "service_healthy"
+            assert how == {"condition": expected}, (name, needed)
+            # Without the profile the file must still be whole.
+            assert set(services[needed].get("profiles", ())) <= set(service.get("profiles", ())), (name, needed)
+    assert awaited >= ONCE
+
+
+def test_ports_are_open_on_loopback_only(services: dict[str, dict[str, Any]]) -> None:
+    published = [port for service in services.values() for port in service.get("ports", ())]
+    assert sorted(published) == ["127.0.0.1:8080:8080", "127.0.0.1:8081:8080"]
+
+
+def test_what_must_survive_is_on_named_volumes(document: dict[str, Any], services: dict[str, dict[str, Any]]) -> None:
+    used = {source for service in services.values() for source, _ in mounts(service) if not source.startswith(".")}
+    assert used == set(document["volumes"])
+    for name, target in PERSISTENT.items():
+        assert target in {path for source, path in mounts(services[name]) if source in used}, name
+
+
+def test_the_storage_root_is_one_volume_under_one_path(services: dict[str, dict[str, Any]]) -> None:
+    root = services["airflow-scheduler"]["environment"]["PULSAR_REBALANCER_STORAGE"]
+    for name in ("airflow-scheduler", "spark-worker"):
+        assert ("rebalancer-storage", root) in mounts(services[name]), name
+
+
+def test_the_clusters_file_is_whole_and_its_connections_are_there(services: dict[str, dict[str, Any]]) -> None:
+    scheduler = services["airflow-scheduler"]
+    folder = {target: source for source, target in mounts(scheduler)}
+    inside = Path(scheduler["environment"]["PULSAR_REBALANCER_CLUSTERS"])
+    entries = load_clusters(SOURCE / folder[str(inside.parent)] / inside.name)
+    assert [(entry.name, entry.error) for entry in entries] == [("local", "")]
+    for entry in entries:
+        for connection in (entry.settings.connection, entry.settings.spark_connection):
+            assert f"AIRFLOW_CONN_{connection.upper()}" in scheduler["environment"]
+
+
+def test_brokers_leave_balancing_to_the_rebalancer(services: dict[str, dict[str, Any]], env_file: Path) -> None:
+    brokers = {name: service for name, service in services.items() if name.startswith("pulsar-broker-")}
+    assert len(brokers) == 3
+    for name, service in brokers.items():
+        assert service["environment"]["loadBalancerSheddingEnabled"] == "false"
+        assert service["environment"]["loadManagerClassName"].endswith(".ModularLoadManagerImpl")
+        assert service["environment"]["advertisedAddress"] == name
+    connection = json.loads(compose.read_env(env_file)["PULSAR_CONNECTION"])
+    assert set(connection["host"].split(",")) == set(brokers)
+    assert all(str(connection["port"]) in service["expose"] for service in brokers.values())
+
+
+def test_every_airflow_setting_exists(services: dict[str, dict[str, Any]]) -> None:
+    spec = find_spec("airflow")
+    assert spec is not None
+    assert spec.submodule_search_locations
+    known = yaml.safe_load((Path(spec.submodule_search_locations[0]) / "config_templates" / "config.yml").read_text())
+    given = {key for service in services.values() for key in service.get("environment", {})}
+    parts = [key.removeprefix("AIRFLOW__").lower().split("__") for key in given if key.startswith("AIRFLOW__")]
+    assert len(parts) > 15
+    assert [f"{section}.{option}" for section, option in parts if option not in known[section]["options"]] == []

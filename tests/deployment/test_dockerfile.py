@@ -1,0 +1,79 @@
+"""The image cannot be built where there is no container engine: what can be known without one."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib.metadata import requires
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from tests.deployment.compose import SOURCE
+
+DOCKERFILE = (SOURCE / "Dockerfile").read_text()
+STAGES = re.split(r"^FROM ", DOCKERFILE, flags=re.MULTILINE)[1:]
+PROJECT = tomllib.loads((SOURCE / "pyproject.toml").read_text())["project"]
+
+
+def locked() -> dict[str, str]:
+    lines = re.findall(r"^([A-Za-z0-9._-]+)==(\S+)", (SOURCE / "requirements.lock").read_text(), flags=re.MULTILINE)
+    return {canonicalize_name(name): version for name, version in lines}
+
+
+def sources() -> list[str]:
+    """What is copied out of the source tree."""
+    copies = re.findall(r"^COPY (?!--from)(?:--\S+ )*(.+) \S+$", DOCKERFILE, flags=re.MULTILINE)
+    return [source for copy in copies for source in copy.split()]
+
+
+def test_the_base_is_pinned_to_the_locked_airflow() -> None:
+    assert [stage.split()[0] for stage in STAGES] == [f"apache/airflow:{locked()['apache-airflow']}-python3.11"] * 2
+
+
+def test_what_is_copied_exists_and_passes_the_ignore_file() -> None:
+    ignored = (SOURCE / ".dockerignore").read_text().splitlines()
+    assert "*" in ignored
+    assert len(sources()) == 10
+    for source in sources():
+        assert (SOURCE / source).exists(), source
+        assert f"!{source}" in ignored, source
+    assert {line for line in ignored if line.startswith("!")} == {f"!{source}" for source in sources()}
+
+
+def test_it_runs_as_airflow_and_not_as_root() -> None:
+    for stage in STAGES:
+        assert re.findall(r"^USER (\S+)$", stage, flags=re.MULTILINE)[-1] == "airflow"
+
+
+def test_hashes_are_checked_wherever_packages_are_installed() -> None:
+    commands = re.sub(r"\\\n", " ", DOCKERFILE)
+    installs = re.findall(r"(?:pip install|uv build) (.*?)(?:&&|$)", commands, flags=re.MULTILINE)
+    assert len(installs) == 4
+    assert all(
+        "--require-hashes" in install or ("--no-deps" in install and "dist/*.whl" in install) for install in installs
+    )
+
+
+def test_it_names_no_address_and_no_secret() -> None:
+    assert "://" not in DOCKERFILE
+    assert not re.search(r"^ARG |PASSWORD|SECRET|TOKEN|FERNET", DOCKERFILE, flags=re.MULTILINE)
+
+
+def test_the_lock_holds_all_that_the_image_needs() -> None:
+    wanted = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["postgres"]]
+    known, seen = locked(), set()
+    waiting = [Requirement(text) for text in wanted]
+    while waiting:
+        requirement = waiting.pop()
+        key = (canonicalize_name(requirement.name), frozenset(requirement.extras))
+        if key in seen:
+            continue
+        seen.add(key)
+        assert key[0] in known, requirement
+        assert requirement.specifier.contains(known[key[0]], prereleases=True), requirement
+        for text in requires(requirement.name) or ():
+            needed = Requirement(text)
+            extras = ["", *requirement.extras]
+            if needed.marker is None or any(needed.marker.evaluate({"extra": extra}) for extra in extras):
+                waiting.append(needed)
+    assert len(seen) > 100

@@ -1,0 +1,117 @@
+"""The deployment without its containers: every component a process of its own, the simulated cluster as the brokers."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from tests.deployment import compose
+from tests.deployment.native import Native
+
+from pulsar_rebalancer_airflow.embedded import simulated
+from pulsar_rebalancer_airflow.embedded.airflow import Airflow
+from pulsar_rebalancer_airflow.embedded.home import Home, free_port
+from pulsar_rebalancer_airflow.embedded.processes import Processes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.integration
+
+DAG = "pulsar_rebalance__local"
+
+
+class Deployed(Airflow):
+    """The deployment's Airflow, asked as a user asks it."""
+
+    password = ""
+
+
+class Deployment:
+    """What runs, and a run of the DAG that was triggered and has succeeded or failed."""
+
+    def __init__(self, native: Native, airflow: Deployed, folder: Path) -> None:
+        self.native = native
+        self.airflow = airflow
+        self.folder = folder
+        airflow.wait_for_dag(DAG)
+        self.run_id = airflow.trigger(DAG)
+        self.run = airflow.wait(DAG, self.run_id)
+
+    def spark(self) -> dict[str, Any]:
+        """What the Spark master says of itself."""
+        port = self.native.port("spark-master", "8080")
+        found: dict[str, Any] = httpx.get(f"http://127.0.0.1:{port}/json/").json()
+        return found
+
+
+@pytest.fixture(scope="module")
+def deployment(env_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    folder = tmp_path_factory.mktemp("deployment")
+    port = free_port()
+    with Processes() as processes:
+        cluster = simulated.start(processes, folder / "simulation", brokers=3, bundles=40)
+        variables = compose.read_env(env_file) | {
+            "AIRFLOW_PORT": str(port),
+            "PULSAR_CONNECTION": json.dumps(cluster.connection()),
+        }
+        services = {
+            name: service for name, service in compose.load(variables)["services"].items() if "profiles" not in service
+        }
+        native = Native(services, {("airflow-apiserver", "8080"): port}, folder / "airflow", processes)
+        try:
+            for name in services:
+                native.up(name)
+            airflow = Deployed(Home(folder / "airflow", {}, {}, port=port), processes)
+            airflow.password = variables["AIRFLOW_ADMIN_PASSWORD"]
+            yield Deployment(native, airflow, folder / "airflow")
+        finally:
+            processes.stop()
+            native.postgres.remove()
+
+
+def test_a_triggered_run_succeeds(deployment: Deployment) -> None:
+    tasks = {task["task_id"]: task["state"] for task in deployment.airflow.tasks(DAG, deployment.run_id)}
+    assert deployment.run["state"] == "success", tasks
+    assert {tasks[name] for name in ("collect", "validate", "decide", "record", "gate", "report")} == {"success"}
+
+
+def test_it_was_decided_on_the_standalone_cluster(deployment: Deployment) -> None:
+    spark = deployment.spark()
+    assert [worker["state"] for worker in spark["workers"]] == ["ALIVE"]
+    finished = [app for app in spark["completedapps"] if app["state"] == "FINISHED"]
+    assert {app["name"] for app in finished} == {"pulsar-rebalancer"}
+    began = deployment.native.postgres.ask(
+        "SELECT floor(extract(epoch FROM start_date) * 1000), ceil(extract(epoch FROM end_date) * 1000) "
+        f"FROM task_instance WHERE task_id = 'decide' AND run_id = '{deployment.run_id}'"
+    )
+    start, end = (int(number) for number in began[0].split("|"))
+    assert [app["cores"] > 0 for app in finished if start <= app["starttime"] <= end] == [True]
+
+
+def test_its_plan_is_on_the_shared_volume(deployment: Deployment) -> None:
+    folder = Path(deployment.airflow.xcom(DAG, deployment.run_id, "collect"))
+    assert folder.is_relative_to(deployment.folder / "storage" / "local" / "runs")
+    summary = json.loads((folder / "plan" / "summary.json").read_text())
+    assert summary["brokers"] == 3
+
+
+def test_it_is_kept_in_postgresql(deployment: Deployment) -> None:
+    query = f"SELECT run_type, state FROM dag_run WHERE run_id = '{deployment.run_id}'"
+    assert deployment.native.postgres.ask(query) == ["manual|success"]
+    assert deployment.native.postgres.ask("SELECT key FROM asset_state_store ORDER BY key") == ["decision", "moves"]
+
+
+def test_only_the_given_password_opens_the_door(deployment: Deployment) -> None:
+    def log_in(password: str) -> int:
+        login = {"username": "admin", "password": password}
+        return httpx.post(f"{deployment.airflow.home.url}/auth/token", json=login).status_code
+
+    assert log_in(deployment.airflow.password) == httpx.codes.CREATED
+    assert log_in("admin") == httpx.codes.UNAUTHORIZED
+    assert httpx.get(f"{deployment.airflow.home.url}/api/v2/dags").status_code == httpx.codes.UNAUTHORIZED
+    assert stat.S_IMODE((deployment.folder / "auth" / "passwords.json").stat().st_mode) == 0o600
