@@ -37,6 +37,7 @@ class PeakMemory(threading.Thread):
         self._stop_event = threading.Event()
 
     def run(self) -> None:
+        """Sample four times a second."""
         while not self._stop_event.wait(0.25):
             for process in psutil.Process().children(recursive=True):
                 try:
@@ -46,6 +47,7 @@ class PeakMemory(threading.Thread):
                 self.peaks[kind] = max(self.peaks[kind], mib)
 
     def stop(self) -> None:
+        """Take no further samples."""
         self._stop_event.set()
         self.join()
 

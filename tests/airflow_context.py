@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from pulsar_rebalancer_airflow.state_store import state_asset
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from airflow.sdk import Asset, Context
 
 
@@ -42,6 +44,10 @@ class Accessors:
 class TaskInstance:
     xcoms: dict[tuple[str, str], Any] = field(default_factory=dict)
     pushed: dict[str, Any] = field(default_factory=dict)
+    states: dict[str, str] = field(default_factory=dict)
+
+    def get_task_states(self, *, dag_id: str, run_ids: list[str]) -> dict[str, dict[str, str]]:
+        return {run_id: dict(self.states) for run_id in run_ids}
 
     def xcom_push(self, key: str, value: Any) -> None:
         self.pushed[key] = value
@@ -64,12 +70,21 @@ def context(
     xcoms: dict[tuple[str, str], Any] | None = None,
     run_type: str = "manual",
     user: str | None = "ada",
+    states: dict[str, str] | None = None,
+    started: datetime | None = None,
+    dag_id: str = "",
 ) -> Context:
     made: Any = {
         "asset_state_store": Accessors(cluster, state),
         "params": params or {},
-        "ti": TaskInstance(xcoms or {}),
-        "dag_run": SimpleNamespace(run_id=f"{run_type}__1", run_type=run_type, triggering_user_name=user),
+        "ti": TaskInstance(xcoms or {}, states=states or {}),
+        "dag_run": SimpleNamespace(
+            dag_id=dag_id or f"pulsar_rebalance__{cluster}",
+            run_id=f"{run_type}__1",
+            run_type=run_type,
+            triggering_user_name=user,
+            start_date=started,
+        ),
         "outlet_events": OutletEvents(),
     }
     return made  # type: ignore[no-any-return]

@@ -114,6 +114,12 @@ _ALL = (
         "The connection is read-only: a request that is not a GET was refused before it was sent.",
         "Remove read_only from the connection to let the rebalancer act.",
     ),
+    Reason(
+        "setting_not_taken",
+        _B,
+        "Not every broker runs with the value that was set.",
+        "Look at the brokers that the message names, then trigger the DAG again: setting it twice is harmless.",
+    ),
     # state
     Reason(
         "state_lost",
@@ -361,6 +367,20 @@ _ALL = (
         "interrupted",
         _V,
         "The run ended while the bundle's wave was under way; it counts as recently unloaded.",
+    ),
+    # runs
+    Reason("task_failed", _V, "A task failed for another reason than those listed here.", "See the task's log."),
+    Reason(
+        "run_too_long",
+        _V,
+        "The run took longer than the interval.",
+        "See which task takes long; give it more room, or lengthen interval_seconds.",
+    ),
+    Reason(
+        "no_run",
+        _V,
+        "No run has come to its end for alert_after_intervals intervals.",
+        "See whether the DAG is paused, a run hangs, or the workers are busy.",
     ),
 )
 

@@ -172,6 +172,22 @@ class Settings(BaseModel):
     unload_concurrency: int = Field(4, ge=1, le=64, description="bundles moved at the same time")
     unload_retries: int = Field(2, ge=0, le=10, description="further tries for a bundle that landed elsewhere")
     unload_timeout_seconds: float = Field(30, gt=0, description="seconds until a moved bundle must have an owner")
+    compact_after_days: int = Field(
+        1, ge=0, le=3650, description="days after which a day's runs become one table per kind; 0: never"
+    )
+    retention_days: int = Field(
+        14, ge=0, le=3650, description="days that run folders and exports of the state are kept at most; 0: for ever"
+    )
+    history_days: int = Field(
+        90, ge=0, le=3650, description="days that the tables of compacted runs are kept; 0: for ever"
+    )
+    alert_connection: str = Field("", description="Airflow connection of type apprise; empty: no alerts")
+    alert_after_intervals: int = Field(
+        5, ge=2, le=1000, description="intervals without the end of a run until that is told"
+    )
+    alert_quiet_minutes: float = Field(
+        5, ge=0, description="minutes that a condition must stay away until it is told to be over"
+    )
 
     @field_validator("excluded_namespaces", "excluded_brokers", mode="before")
     @classmethod
@@ -187,9 +203,12 @@ class Settings(BaseModel):
         return value
 
     @model_validator(mode="after")
-    def _thresholds(self) -> Self:
+    def _pairs_of_fields(self) -> Self:
         if self.low_threshold > self.high_threshold:
             raise ValueError(f"low_threshold {self.low_threshold:g} is above high_threshold {self.high_threshold:g}")
+        for name in ("retention_days", "history_days"):
+            if 0 < getattr(self, name) < self.compact_after_days:
+                raise ValueError(f"compact_after_days {self.compact_after_days} is above {name} {getattr(self, name)}")
         return self
 
 

@@ -39,6 +39,10 @@ class Folder:
         """Last part of the path."""
         return self.uri.rsplit("/", 1)[-1]
 
+    def beside(self, name: str) -> Folder:
+        """The folder or file `name` in the same folder as this one."""
+        return Folder(f"{self.uri.rsplit('/', 1)[0]}/{name}")
+
     @property
     def for_spark(self) -> str:
         """The address under which Spark knows the folder: Hadoop's S3 client is called `s3a`."""

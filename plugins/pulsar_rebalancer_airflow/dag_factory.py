@@ -1,4 +1,4 @@
-"""The DAGs of every cluster in the clusters file: one that rebalances, one to look after its state."""
+"""The DAGs of every cluster in the clusters file: one that rebalances, others to look after state and files."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import DAG, CronTriggerTimetable, DeltaTriggerTimetable
 
 from pulsar_rebalancer.clusters import load_clusters
+from pulsar_rebalancer_airflow.maintenance_dag import upkeep_dags
 from pulsar_rebalancer_airflow.operators import (
     CollectOperator,
     DecideOperator,
@@ -25,6 +26,7 @@ from pulsar_rebalancer_airflow.operators.unload import LONGEST_RUN
 from pulsar_rebalancer_airflow.pages import broken_page, rebalance_page, state_page
 from pulsar_rebalancer_airflow.params_form import run_params, state_params
 from pulsar_rebalancer_airflow.state_store import state_asset
+from pulsar_rebalancer_airflow.watch_dag import watch_dags
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.clusters import ClusterEntry
@@ -69,7 +71,9 @@ def build_dags(config_path: Path | None = None) -> dict[str, DAG]:
     # Whole entries first: a broken name that was made safe must not take the place of one that is in order.
     for entry in sorted(load_clusters(config_path or clusters_file()), key=lambda entry: bool(entry.error)):
         made = (
-            [_broken_dag(entry, taken=dags)] if entry.error else [_rebalance_dag(entry, root), _state_dag(entry, root)]
+            [_broken_dag(entry, taken=dags)]
+            if entry.error
+            else [_rebalance_dag(entry, root), _state_dag(entry, root), *upkeep_dags(entry, root), *watch_dags(entry)]
         )
         dags.update({dag.dag_id: dag for dag in made})
     return dags
@@ -117,7 +121,7 @@ def _rebalance_dag(entry: ClusterEntry, root: str) -> DAG:
             inlets=[state_asset(entry.name)],
             max_active_tis_per_dagrun=1,
         ).expand(wave=gate.output)
-        report = ReportOperator(task_id="report", cluster=entry.name, run=run, gate=gate.task_id)
+        report = ReportOperator(task_id="report", cluster=entry.name, run=run, gate=gate.task_id, settings=settings)
         collect >> validate >> decide >> record >> gate >> unload >> report
         report.as_teardown(on_failure_fail_dagrun=False)
     return dag

@@ -13,8 +13,14 @@ from pulsar_rebalancer.reasons import REASONS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from airflow.sdk import Context
+
 PASSING = frozenset({"unreachable", "timeout", "server_error", "bad_answer", "redirect_loop"})
 """Reasons that may be gone a moment later: the task is tried again."""
+
+
+FAILURE = "failure"
+"""XCom key of the reason code that a task failed with."""
 
 
 def sentence(error: RebalancerError) -> str:
@@ -24,8 +30,11 @@ def sentence(error: RebalancerError) -> str:
 
 
 @contextmanager
-def final_unless_passing() -> Iterator[None]:
+def final_unless_passing(context: Context | None = None) -> Iterator[None]:
     """Turn an error of the domain into a failure without retry, unless its reason is a passing one.
+
+    Args:
+        context: of a task whose reason code others want to know: it becomes the XCom `failure`.
 
     Raises:
         AirflowFailException: instead of a `RebalancerError` that a retry cannot mend.
@@ -33,6 +42,8 @@ def final_unless_passing() -> Iterator[None]:
     try:
         yield
     except RebalancerError as error:
+        if context is not None:
+            context["ti"].xcom_push(key=FAILURE, value=error.reason)
         if error.reason in PASSING:
             raise
         raise AirflowFailException(sentence(error)) from error

@@ -1,4 +1,4 @@
-"""Typed access to what a cluster keeps between runs: two documents in Airflow's asset state store.
+"""Typed access to what a cluster keeps between runs: a few documents in Airflow's asset state store.
 
 The asset is an inlet of every task that touches the state: an outlet would write an asset event every interval, and
 Airflow deletes the state of an asset that is an outlet alone soon after its DAG file is gone.
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow.sdk import Asset, AssetAlias
 
+from pulsar_rebalancer.alerts import AlertsState, parse_alerts
 from pulsar_rebalancer.errors import StateError
 from pulsar_rebalancer.state import DecisionState, MovesState, parse_decision, parse_moves
 from pulsar_rebalancer_airflow.copies import committed_sequences
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage import ClusterStorage
 
 DECISION, MOVES = "decision", "moves"
-"""Keys of the two documents; each has one writer."""
+"""Keys of the documents that decisions are made from; each has one writer."""
+
+ALERTS, WATCH = "alerts", "watch"
+"""Keys of the open conditions: what report sees, and what the watch sees; each has one writer."""
 
 
 class Accessor(Protocol):
@@ -51,7 +55,7 @@ def moves_alias(cluster: str) -> AssetAlias:
 
 
 class StateStore:
-    """The two documents of one cluster.
+    """The documents of one cluster.
 
     Args:
         accessor: of the cluster's state asset.
@@ -108,3 +112,11 @@ class StateStore:
     def put_moves(self, state: MovesState) -> None:
         """Store the `moves` document, in one write."""
         self._accessor.set(MOVES, state.model_dump(mode="json"))
+
+    def alerts(self, key: str = ALERTS) -> AlertsState:
+        """The document of open conditions under one of its two keys; an empty one when none can be read."""
+        return parse_alerts(self.raw(key))
+
+    def put_alerts(self, state: AlertsState, key: str = ALERTS) -> None:
+        """Store a document of open conditions, in one write."""
+        self._accessor.set(key, state.model_dump(mode="json"))

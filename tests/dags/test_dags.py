@@ -57,8 +57,12 @@ def test_the_dag_folder_has_the_dags_of_every_cluster(clusters: Path) -> None:
     assert set(bag.dags) == {
         "pulsar_rebalance__east",
         "pulsar_state__east",
+        "pulsar_maintenance__east",
+        "pulsar_handover__east",
         "pulsar_rebalance__west",
         "pulsar_state__west",
+        "pulsar_maintenance__west",
+        "pulsar_handover__west",
         "pulsar_rebalance__north",
         "pulsar_rebalance__we_st",
         "pulsar_rebalance__we_st__broken_1",

@@ -1,6 +1,7 @@
 """The services of docker-compose.yaml as processes of this machine: same commands, environment, order and checks.
 
-What only a container has is replaced: names of services by loopback, their ports by free ones, /opt/airflow by a folder.
+What only a container has is replaced: the services' names by loopback, their ports by free ones, /opt/airflow by a
+folder.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Native:
         ports: the port that stands for a service's port; the others are chosen.
         folder: stands for /opt/airflow, the image's part of it included.
         processes: what runs, and ends with the test.
+        environment: what else the image sets.
     """
 
     def __init__(
@@ -53,8 +55,10 @@ class Native:
         ports: Mapping[tuple[str, str], int],
         folder: Path,
         processes: Processes,
+        environment: Mapping[str, str],
     ) -> None:
         self._services = services
+        self._of_image = environment
         self._folder = folder
         self._processes = processes
         self._ports = {(name, port): free_port() for name in services for port in self._own_ports(name)} | dict(ports)
@@ -95,9 +99,8 @@ class Native:
 
     def _lay_out(self) -> None:
         """What the image brings to /opt/airflow, and the volumes."""
-        copies = re.findall(
-            rf"^COPY --chown=\S+ (\S+) {_HOME}(/\S+)$", (SOURCE / "Dockerfile").read_text(), re.MULTILINE
-        )
+        copy = rf"^COPY --chown=\S+ (\S+) {_HOME}(/\S+)$"
+        copies = re.findall(copy, (SOURCE / "Dockerfile").read_text(), flags=re.MULTILINE)
         for source, target in copies:
             place = Path(f"{self._folder}{target}")
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -130,6 +133,7 @@ class Native:
         inherited = {key: value for key, value in os.environ.items() if not key.startswith(_NOT_INHERITED)}
         given = {key: self._here(name, value) for key, value in self._services[name]["environment"].items()}
         of_image = {
+            **self._of_image,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "AIRFLOW_HOME": str(self._folder),
             "HOSTNAME": socket.gethostname(),

@@ -54,10 +54,11 @@ class Postgres:
         password = self._folder / "password"
         password.write_text(self._given["POSTGRES_PASSWORD"])
         password.chmod(0o644)  # in a folder that is closed to others
-        options = ["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"]
+        command = [*self._prefix, self.programs / "initdb", "--pgdata", self._folder / "data", "--no-sync"]
+        command += ["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C.UTF-8"]
+        command += ["--username", self._given["POSTGRES_USER"], "--pwfile", password]
         made = subprocess.run(
-            [*self._prefix, self.programs / "initdb", "--pgdata", self._folder / "data", *options]
-            + ["--username", self._given["POSTGRES_USER"], "--pwfile", password],
+            command,
             capture_output=True,
             text=True,
             cwd="/",

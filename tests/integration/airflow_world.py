@@ -50,19 +50,26 @@ class World:
         self.name = name
         self.served = served
         self.storage = ClusterStorage(str(root), name)
-        self.bag = DagBag(dag_folder=str(HOME / "dags"), bundle_name="dags-folder")
-        if self.bag.import_errors:
-            raise RuntimeError(str(self.bag.import_errors))
         DagBundlesManager().sync_bundles_to_db()
-        sync_bag_to_db(self.bag, "dags-folder", None)
+        sync_bag_to_db(self._bag(), "dags-folder", None)
+
+    def _bag(self) -> DagBag:
+        bag = DagBag(dag_folder=str(HOME / "dags"), bundle_name="dags-folder")
+        if bag.import_errors:
+            raise RuntimeError(str(bag.import_errors))
+        return bag
+
+    def dag(self, dag_id: str) -> Any:
+        """A DAG, parsed anew as for every task on a worker: running one in this process changes its parameters."""
+        return self._bag().dags[dag_id]
 
     def run(self, dag: str = "rebalance", **conf: Any) -> Outcome:
         """A whole run, begun now."""
-        return Outcome(self, self.bag.dags[f"pulsar_{dag}__{self.name}"].test(run_conf=conf or None))
+        return Outcome(self, self.dag(f"pulsar_{dag}__{self.name}").test(run_conf=conf or None))
 
     def run_again(self, outcome: Outcome, first: str) -> Outcome:
         """Clear a task of a run with all that follow it, and let the run go on, as a person or a restart does."""
-        dag = self.bag.dags[outcome.run.dag_id]
+        dag = self.dag(outcome.run.dag_id)
         scheduled = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
         names = {first} | dag.task_dict[first].get_flat_relative_ids(upstream=False)
         with create_session() as session:

@@ -74,7 +74,7 @@ def shed_on_spark(
         of_cluster,
         tables.literal(spark, known, tables.KNOWN),
     )
-    decision_rows = _by_cluster(hit_counting.decide(pairing.pairs(loads)).collect())
+    decision_rows = _by_cluster(hit_counting.decide(pairing.pairs(loads)).drop("source_traffic").collect())
     firing = [
         {name: row[name] for name in tables.names(tables.FIRING)}
         for rows in decision_rows.values()

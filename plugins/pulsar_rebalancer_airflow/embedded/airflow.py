@@ -80,15 +80,26 @@ class Airflow:
         return self._request("PATCH", path, json=document)
 
     def _request(self, method: str, path: str, **options: Any) -> Any:
-        answer = self._client.request(method, f"/api/v2{path}", **options)
+        answer = self._send(method, f"/api/v2{path}", **options)
         if answer.status_code == httpx.codes.UNAUTHORIZED:
             self._log_in()
-            answer = self._client.request(method, f"/api/v2{path}", **options)
+            answer = self._send(method, f"/api/v2{path}", **options)
         if answer.status_code == httpx.codes.NOT_FOUND and method == "GET":
             return None
         if answer.is_error:
             raise EmbeddedError(f"Airflow answered {answer.status_code} to {method} {path}: {answer.text[:500]}")
         return answer.json() if answer.content else None
+
+    def _send(self, method: str, url: str, **options: Any) -> httpx.Response:
+        """One request; a GET that got no answer is sent again: a busy machine may be slow."""
+        limit = time.monotonic() + _START_SECONDS
+        while True:
+            self._processes.check()
+            try:
+                return self._client.request(method, url, **options)
+            except httpx.TransportError as error:
+                if method != "GET" or time.monotonic() > limit:
+                    raise EmbeddedError(f"Airflow did not answer {method} {url} ({type(error).__name__})") from error
 
     def wait_for_dag(self, dag_id: str) -> None:
         """Wait until the DAG processor has brought a DAG in.

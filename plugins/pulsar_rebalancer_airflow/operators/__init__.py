@@ -5,21 +5,27 @@ from __future__ import annotations
 from pulsar_rebalancer_airflow.operators.collect import CollectOperator
 from pulsar_rebalancer_airflow.operators.decide import DecideOperator
 from pulsar_rebalancer_airflow.operators.gate import GateOperator
+from pulsar_rebalancer_airflow.operators.handover import HandoverOperator
+from pulsar_rebalancer_airflow.operators.maintain import MaintainOperator
 from pulsar_rebalancer_airflow.operators.record import RecordOperator
 from pulsar_rebalancer_airflow.operators.refuse import RefuseOperator
 from pulsar_rebalancer_airflow.operators.report import ReportOperator
 from pulsar_rebalancer_airflow.operators.state import StateOperator
 from pulsar_rebalancer_airflow.operators.unload import UnloadWaveOperator
 from pulsar_rebalancer_airflow.operators.validate import ValidateOperator
+from pulsar_rebalancer_airflow.operators.watch import WatchOperator
 
 __all__ = [
     "CollectOperator",
     "DecideOperator",
     "GateOperator",
+    "HandoverOperator",
+    "MaintainOperator",
     "RecordOperator",
     "RefuseOperator",
     "ReportOperator",
     "StateOperator",
     "UnloadWaveOperator",
     "ValidateOperator",
+    "WatchOperator",
 ]

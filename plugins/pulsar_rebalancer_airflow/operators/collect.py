@@ -55,7 +55,7 @@ class CollectOperator(BaseOperator):
             AirflowFailException: parameters, connection or state are wrong, or the brokers refuse the credentials.
             AdminError: no broker answered; tried again.
         """
-        with final_unless_passing():
+        with final_unless_passing(context):
             params = parse_params(context["params"])
             # Thresholds need the live brokers' settings to be judged; the mode does not, and may refuse the run now.
             asked = resolve({"mode": self.entry.settings.mode}, {}, RunParams(mode=params.mode))

@@ -88,7 +88,7 @@ class GateOperator(BaseOperator):
         Raises:
             AirflowFailException: the files of the run or the stored state cannot be read.
         """
-        with final_unless_passing():
+        with final_unless_passing(context):
             run = Folder(self.run)
             summary = Summary.read(run)
             found, waves = self._judge(run, summary, StateStore.of(context, self.cluster).decision().plan_id)

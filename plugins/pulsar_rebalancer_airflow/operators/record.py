@@ -49,7 +49,7 @@ class RecordOperator(BaseOperator):
             AirflowFailException: `stale_plan`, `plan_changed`, or the plan or the stored state cannot be read.
         """
         storage = ClusterStorage(self.root, self.cluster)
-        with final_unless_passing():
+        with final_unless_passing(context):
             run = Folder(self.run)
             summary = Summary.read(run)
             verify(run, summary)

@@ -10,6 +10,7 @@ from airflow.sdk import BaseOperator
 from pulsar_rebalancer.run import RunRequest
 from pulsar_rebalancer.state import MovesState
 from pulsar_rebalancer.storage import Folder
+from pulsar_rebalancer_airflow.alerts.telling import tell_of_run
 from pulsar_rebalancer_airflow.outcome import Outcome, conclude, describe
 from pulsar_rebalancer_airflow.state_store import StateStore, moves_alias, moves_asset, state_asset
 
@@ -18,9 +19,11 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
+    from pulsar_rebalancer.settings import Settings
+
 
 class ReportOperator(BaseOperator):
-    """Write `outcome.json`, tidy the unload history, and tell other DAGs when something moved.
+    """Write `outcome.json`, tidy the unload history, and tell other DAGs when something moved, and people of trouble.
 
     To be used as a teardown: it runs whatever happened, and its own failure does not fail the run. A retry writes the
     same again. The counts of outcomes are the XCom of the task.
@@ -29,15 +32,19 @@ class ReportOperator(BaseOperator):
         cluster: name in the clusters file.
         run: address of the run's folder; None when nothing was collected.
         gate: task id of the gate.
+        settings: of the clusters file, for alerts; None: no alerts.
     """
 
     template_fields: Sequence[str] = ("run",)
 
-    def __init__(self, *, cluster: str, run: str | None, gate: str, **kwargs: Any) -> None:
+    def __init__(
+        self, *, cluster: str, run: str | None, gate: str, settings: Settings | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs, inlets=[state_asset(cluster)], outlets=[moves_alias(cluster)])
         self.cluster = cluster
         self.run = run
         self.gate = gate
+        self.settings = settings
 
     def execute(self, context: Context) -> dict[str, int]:
         """Report.
@@ -48,6 +55,13 @@ class ReportOperator(BaseOperator):
         Raises:
             RebalancerError: a file of the run or the stored history cannot be read.
         """
+        try:
+            return self._report(context)
+        finally:
+            if self.settings is not None:
+                tell_of_run(context, self.cluster, self.settings, self.run)
+
+    def _report(self, context: Context) -> dict[str, int]:
         if not self.run:
             self.log.info("Cluster %s: nothing was collected", self.cluster)
             return {}

@@ -45,7 +45,7 @@ class ValidateOperator(BaseOperator):
         from pulsar_rebalancer_airflow.validation import validate
 
         run = Folder(self.run)
-        with final_unless_passing():
+        with final_unless_passing(context):
             validation = validate(run)
         counts = {effect.value: found for effect in Effect if (found := validation.reasons(effect))}
         if validation.findings:

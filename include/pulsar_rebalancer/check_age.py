@@ -1,0 +1,140 @@
+"""How old is what the rebalancer has written? To be asked from outside Airflow, because a dead scheduler alerts nobody.
+
+`python -m pulsar_rebalancer.check_age --root ROOT --cluster NAME --max-age-seconds N` prints one line and ends as a
+Nagios plugin does: 0 OK; 1 WARNING, runs end but decide nothing; 2 CRITICAL, no run has ended with an outcome.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.settings import CLUSTER_NAME
+from pulsar_rebalancer.storage import ClusterStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+OK, WARNING, CRITICAL = 0, 1, 2
+_NAMES = {OK: "OK", WARNING: "WARNING", CRITICAL: "CRITICAL"}
+_COPY = re.compile(r"decision-(\d+)\.json")
+
+
+@dataclass(frozen=True)
+class Ages:
+    """Seconds since something was written; None when it never was.
+
+    Attributes:
+        outcome: since the last run that ended with an outcome.
+        decision: since the last decision that was committed.
+    """
+
+    outcome: float | None
+    decision: float | None
+
+
+def ages(storage: ClusterStorage, now: datetime) -> Ages:
+    """The ages of what lies below the storage root.
+
+    Args:
+        storage: of the cluster.
+        now: the present.
+
+    Raises:
+        SnapshotError: the newest outcome cannot be read.
+        OSError: the root cannot be read.
+    """
+    return Ages(_since(_last_outcome(storage), now), _since(_last_decision(storage), now))
+
+
+def _since(at: datetime | None, now: datetime) -> float | None:
+    return None if at is None else max(0.0, (now - at).total_seconds())
+
+
+def _last_outcome(storage: ClusterStorage) -> datetime | None:
+    # Names of days and runs sort by time.
+    for day in reversed([name for name in storage.runs.names() if name.startswith("date=")]):
+        for run in reversed((storage.runs / day).names()):
+            file = storage.runs / day / run / "outcome.json"
+            if file.exists():
+                try:
+                    return datetime.fromisoformat(file.read_json()["ended_at"]).astimezone(UTC)
+                except (KeyError, TypeError, ValueError):
+                    raise SnapshotError("file_damaged", f"{file.uri} has no time at which the run ended") from None
+    return None
+
+
+def _last_decision(storage: ClusterStorage) -> datetime | None:
+    # The time of the file: what is inside tells when a sample was counted, and forced runs count none.
+    copies = {int(found[1]): name for name in storage.state.names() if (found := _COPY.fullmatch(name))}
+    if not copies:
+        return None
+    file_system, path = (storage.state / copies[max(copies)]).open()
+    written: datetime | None = file_system.get_file_info(path).mtime
+    return written.astimezone(UTC) if written else None
+
+
+def judge(found: Ages, limit: float) -> int:
+    """The exit code.
+
+    Args:
+        found: the ages.
+        limit: seconds after which something is too old.
+    """
+    if found.outcome is None or found.outcome > limit:
+        return CRITICAL
+    return WARNING if found.decision is None or found.decision > limit else OK
+
+
+def line(cluster: str, found: Ages, limit: float) -> str:
+    """What is printed, with performance data behind the bar."""
+    said = f"last outcome {_old(found.outcome)}, last committed decision {_old(found.decision)}, limit {limit:g} s"
+    figures = {"outcome_age": found.outcome, "decision_age": found.decision}
+    shown = " ".join(f"{name}={age:.0f}s;;{limit:g}" for name, age in figures.items() if age is not None)
+    return f"{_NAMES[judge(found, limit)]} - cluster {cluster}: {said} | {shown}".removesuffix(" | ")
+
+
+def _old(age: float | None) -> str:
+    return "never" if age is None else f"{age:.0f} s old"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the line and return the exit code; what cannot be read is CRITICAL."""
+    parser = argparse.ArgumentParser(prog="python -m pulsar_rebalancer.check_age", description=__doc__)
+    parser.add_argument("--root", required=True, help="the storage root, a path or an object-store URI")
+    parser.add_argument("--cluster", required=True, type=_cluster, help="name in the clusters file")
+    parser.add_argument("--max-age-seconds", required=True, type=_positive, help="several intervals")
+    given = parser.parse_args(arguments)
+    try:
+        found = ages(ClusterStorage(given.root, given.cluster), datetime.now(UTC))
+    except (SnapshotError, OSError, ValueError) as error:
+        said = error.message if isinstance(error, SnapshotError) else f"the root cannot be read: {type(error).__name__}"
+        print(f"{_NAMES[CRITICAL]} - cluster {given.cluster}: {said}")
+        return CRITICAL
+    print(line(given.cluster, found, given.max_age_seconds))
+    return judge(found, given.max_age_seconds)
+
+
+def _cluster(text: str) -> str:
+    if CLUSTER_NAME.fullmatch(text) is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no cluster name: letters, digits, . _ - only")
+    return text
+
+
+def _positive(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

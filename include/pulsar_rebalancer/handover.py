@@ -1,0 +1,93 @@
+"""Who balances: Pulsar's own shedding is switched off before the rebalancer acts, and on again to hand it back."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from pulsar_rebalancer.errors import AdminError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SHEDDING = "loadBalancerSheddingEnabled"
+"""The dynamic setting that the leader looks at before it sheds (LoadSheddingTask)."""
+
+BALANCER = "loadBalancerEnabled"
+"""The static setting without which a broker never sheds, whatever the dynamic one says."""
+
+VALUES = {"take_over": "false", "hand_back": "true"}
+"""The value of `loadBalancerSheddingEnabled` by action."""
+
+_SECONDS_BETWEEN_READS = 0.5
+
+
+class Admin(Protocol):
+    """What a hand-over needs of the admin client; every call raises `AdminError`."""
+
+    async def brokers(self) -> list[str]:
+        """BrokerIds of the active brokers."""
+
+    async def runtime_configuration(self, broker: str) -> dict[str, str]:
+        """Effective settings of a broker, every value a text."""
+
+    async def set_dynamic(self, name: str, value: str) -> None:
+        """Override a dynamic setting on all brokers."""
+
+
+async def read(admin: Admin, name: str = SHEDDING) -> dict[str, str]:
+    """The value that every broker runs with; `[<reason code>]` for a broker that could not be asked.
+
+    Raises:
+        AdminError: the list of brokers cannot be read.
+    """
+
+    async def ask(broker: str) -> str:
+        try:
+            return (await admin.runtime_configuration(broker)).get(name, "[not_found]").strip().lower()
+        except AdminError as error:
+            return f"[{error.reason}]"
+
+    brokers = sorted(set(await admin.brokers()))
+    return dict(zip(brokers, await asyncio.gather(*map(ask, brokers)), strict=True))
+
+
+async def switch(admin: Admin, value: str, *, timeout_seconds: float) -> dict[str, str]:
+    """Set the value on all brokers and read it back from each; brokers take a dynamic value a moment later.
+
+    Setting it again changes nothing.
+
+    Args:
+        admin: the admin client.
+        value: `true` or `false`.
+        timeout_seconds: how long brokers have to take it.
+
+    Returns:
+        The value by broker when all took it or the time was over: judge it by `require`.
+
+    Raises:
+        AdminError: the brokers refused, or the list of brokers cannot be read.
+    """
+    await admin.set_dynamic(SHEDDING, value)
+    limit = time.monotonic() + timeout_seconds
+    found = await read(admin)
+    while not _all(found, value) and time.monotonic() < limit:
+        await asyncio.sleep(_SECONDS_BETWEEN_READS)
+        found = await read(admin)
+    return found
+
+
+def require(found: Mapping[str, str], value: str) -> None:
+    """Check that every broker runs with the value.
+
+    Raises:
+        AdminError: `setting_not_taken`, with the brokers that do not.
+    """
+    if not _all(found, value):
+        others = ", ".join(f"{broker} says {said}" for broker, said in found.items() if said != value)
+        raise AdminError("setting_not_taken", f"{SHEDDING} was set to {value}, but {others or 'no broker is listed'}.")
+
+
+def _all(found: Mapping[str, str], value: str) -> bool:
+    return bool(found) and set(found.values()) == {value}

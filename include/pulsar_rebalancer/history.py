@@ -1,0 +1,224 @@
+"""The history of a cluster: one table per day and kind, made of the day's runs.
+
+`<root>/<cluster>/history/<kind>/date=YYYY-MM-DD.parquet`; the kinds are the tables of a run and `runs`, which has a row
+for every run: its documents as JSON texts and how many rows each table has of it. Every table has the column `run`.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections import Counter
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from pulsar_rebalancer import snapshot
+from pulsar_rebalancer.errors import SnapshotError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import date
+
+    from pulsar_rebalancer.storage import ClusterStorage, Folder
+
+TABLES: dict[str, tuple[str, pa.Schema]] = {
+    "cluster": ("input/cluster.parquet", snapshot.CLUSTER),
+    "brokers": ("input/brokers.parquet", snapshot.BROKERS),
+    "bundles": ("input/bundles.parquet", snapshot.BUNDLES),
+    "decisions": ("plan/decisions.parquet", snapshot.DECISIONS),
+    "moves": ("plan/moves.parquet", snapshot.MOVES),
+}
+"""Path below a run's folder and columns, by kind."""
+
+DOCUMENTS = {
+    "settings": "input/settings.json",
+    "state": "input/state.json",
+    "validation": "validation.json",
+    "plan_state": "plan/state.json",
+    "summary": "plan/summary.json",
+    "outcome": "outcome.json",
+}
+"""Path below a run's folder by column of `runs`; any other JSON file of a run is in the column `documents`."""
+
+RUNS = "runs"
+KINDS = (*TABLES, RUNS)
+"""`runs` comes last: what it lists is in the other tables, whole."""
+
+_RUN_COLUMNS: list[pa.Field[Any]] = [
+    pa.field("run", pa.string()),  # name of the run's folder
+    pa.field("collected_at", snapshot.TIME),
+    *(pa.field(name, pa.string()) for name in DOCUMENTS),  # null when the run has no such document
+    pa.field("documents", pa.map_(pa.string(), pa.string())),  # path to text
+    *(pa.field(f"{kind}_rows", pa.int64()) for kind in TABLES),  # null when the run has no such table
+]
+RUNS_SCHEMA = pa.schema(_RUN_COLUMNS, metadata={"version": "1"})
+"""Columns of the kind `runs`."""
+
+_ROWS = 131_072
+_BYTES = 64 * 1024 * 1024
+"""A row group is written when it has so many rows or takes so many bytes in memory."""
+
+
+def table_file(storage: ClusterStorage, kind: str, day: date) -> Folder:
+    """Where the table of a kind and day lies."""
+    return storage.base / "history" / kind / f"date={day.isoformat()}.parquet"
+
+
+def with_run(schema: pa.Schema) -> pa.Schema:
+    """The columns of a run's table in the history."""
+    return schema if "run" in schema.names else schema.insert(0, pa.field("run", pa.string()))
+
+
+class Draft:
+    """A table under way: it takes its place whole, or never; a context manager.
+
+    Memory is bounded by one row group, whatever the size of the table.
+
+    Args:
+        target: the file it will be.
+        schema: its columns.
+    """
+
+    def __init__(self, target: Folder, schema: pa.Schema) -> None:
+        self._target = target
+        self._schema = schema
+        self.file = target.beside(f".{target.name}.{secrets.token_hex(4)}")
+        self._sink = _open_private(self.file)
+        self._writer = pq.ParquetWriter(self._sink, schema, compression="zstd")
+        self._waiting: list[pa.Table] = []
+        self._written = False
+        self._published = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close what is open; what was not published is deleted."""
+        if not self._published:
+            self._writer.close()
+            self._sink.close()
+            self.file.delete()
+
+    def add(self, table: pa.Table, run: str | None = None) -> None:
+        """Append rows; columns that the table lacks become null.
+
+        Args:
+            table: rows whose columns are among the schema's.
+            run: name of the run they belong to; None when the table says it itself.
+
+        Raises:
+            ArrowInvalid: a value does not fit its column.
+        """
+        columns = [self._column(table, field, run) for field in self._schema]
+        self._waiting.append(pa.Table.from_arrays(columns, schema=self._schema))
+        if sum(t.num_rows for t in self._waiting) >= _ROWS or sum(t.nbytes for t in self._waiting) >= _BYTES:
+            self._flush()
+
+    @staticmethod
+    def _column(table: pa.Table, field: pa.Field[Any], run: str | None) -> Any:
+        if run is not None and field.name == "run":
+            return pa.repeat(run, table.num_rows)
+        if field.name not in table.column_names:
+            return pa.nulls(table.num_rows, field.type)
+        return table[field.name].cast(field.type)
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.concat_tables(self._waiting))
+            self._waiting = []
+
+    def finish(self) -> None:
+        """Write what waits and close the file: from here on it can be read, under its draft's name."""
+        self._flush()
+        self._writer.close()
+        if not isinstance(self._sink, pa.NativeFile):
+            self._sink.flush()
+            os.fsync(self._sink.fileno())
+        self._sink.close()
+        self._written = True
+
+    def publish(self) -> None:
+        """Put the finished draft in its place.
+
+        Raises:
+            ValueError: it is not finished.
+        """
+        if not self._written:
+            raise ValueError(f"{self.file.uri} is not finished")
+        file_system, path = self.file.open()
+        file_system.move(path, self._target.open()[1])
+        self._published = True
+
+
+def _open_private(file: Folder) -> IO[bytes] | pa.NativeFile:
+    file_system, path = file.open()
+    if not isinstance(file_system, pafs.LocalFileSystem):
+        return file_system.open_output_stream(path)
+    Path(path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
+def batches(file: Folder, columns: list[str] | None = None) -> Iterator[pa.Table]:
+    """The rows of a Parquet file, a bounded number at a time.
+
+    Raises:
+        SnapshotError: `file_missing` or `file_damaged`.
+    """
+    file_system, path = file.open()
+    try:
+        with pq.ParquetFile(path, filesystem=file_system) as source:
+            for batch in source.iter_batches(columns=columns):
+                yield pa.Table.from_batches([batch])
+    except FileNotFoundError:
+        raise SnapshotError("file_missing", f"{file.uri} does not exist") from None
+    except (OSError, pa.ArrowException) as error:
+        raise SnapshotError("file_damaged", f"{file.uri} cannot be read ({type(error).__name__})") from None
+
+
+def shape(file: Folder) -> tuple[pa.Schema, int]:
+    """Columns and number of rows of a Parquet file, from its footer.
+
+    Raises:
+        SnapshotError: `file_missing` or `file_damaged`.
+    """
+    file_system, path = file.open()
+    try:
+        with pq.ParquetFile(path, filesystem=file_system) as source:
+            return source.schema_arrow, source.metadata.num_rows
+    except FileNotFoundError:
+        raise SnapshotError("file_missing", f"{file.uri} does not exist") from None
+    except (OSError, pa.ArrowException) as error:
+        raise SnapshotError("file_damaged", f"{file.uri} cannot be read ({type(error).__name__})") from None
+
+
+def rows_by_run(file: Folder) -> Counter[str]:
+    """How many rows a history table has of each run; none when there is no such file.
+
+    Raises:
+        SnapshotError: `file_damaged`.
+    """
+    counts: Counter[str] = Counter()
+    if file.exists():
+        for table in batches(file, columns=["run"]):
+            found = table.group_by("run").aggregate([("run", "count")])
+            counts.update(dict(zip(*found.select(["run", "run_count"]).to_pydict().values(), strict=True)))
+    return counts
+
+
+def whole_runs(storage: ClusterStorage, day: date) -> set[str]:
+    """Names of the runs that the history holds with every row that they had.
+
+    Raises:
+        SnapshotError: `file_damaged`.
+    """
+    listed = table_file(storage, RUNS, day)
+    if not listed.exists():
+        return set()
+    columns = ["run", *(f"{kind}_rows" for kind in TABLES)]
+    expected = {row["run"]: row for table in batches(listed, columns) for row in table.to_pylist()}
+    held = {kind: rows_by_run(table_file(storage, kind, day)) for kind in TABLES}
+    return {run for run, row in expected.items() if all(held[k][run] == (row[f"{k}_rows"] or 0) for k in TABLES)}

@@ -1,0 +1,58 @@
+"""Watch: has a run of the cluster come to its end lately?"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from pulsar_rebalancer.alerts import Condition, Seen
+from pulsar_rebalancer_airflow.alerts.telling import tell
+from pulsar_rebalancer_airflow.state_store import WATCH, StateStore, state_asset
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow.sdk import Context
+
+    from pulsar_rebalancer.settings import Settings
+
+
+class WatchOperator(BaseOperator):
+    """Tell people when no run has come to its end for several intervals, and when runs are back.
+
+    A DAG of its own, because a run that does not start, hangs or is ended by its time-out tells nothing. Before the
+    first run the time counts from the first look. A retry looks again and tells nothing twice.
+
+    Args:
+        cluster: name in the clusters file.
+        settings: of the clusters file.
+    """
+
+    template_fields: Sequence[str] = ()
+
+    def __init__(self, *, cluster: str, settings: Settings, **kwargs: Any) -> None:
+        super().__init__(**kwargs, inlets=[state_asset(cluster)])
+        self.cluster = cluster
+        self.settings = settings
+
+    def execute(self, context: Context) -> float:
+        """Look.
+
+        Returns:
+            Seconds since the last run ended.
+        """
+        now = datetime.now(UTC)
+        store = StateStore.of(context, self.cluster)
+        last = store.alerts().run_at
+        since = last or store.alerts(WATCH).began_at or now
+        seconds = (now - since).total_seconds()
+        limit = self.settings.alert_after_intervals * self.settings.interval_seconds
+        said = f"last run ended {since:%Y-%m-%d %H:%M:%S %Z}" if last else "no run has ended yet"
+        self.log.info("Cluster %s: %s, %.0f s ago; told after %.0f s", self.cluster, said, seconds, limit)
+        seen = Seen({"no_run": 1}, f"{said}; interval {self.settings.interval_seconds:g} s")
+        figures = [f"seconds without the end of a run: {seconds:.0f}, limit {limit:.0f}"]
+        found = {Condition.NO_RUN: seen if seconds > limit else None}
+        tell(context, self.cluster, self.settings, WATCH, found, figures, now)
+        return seconds

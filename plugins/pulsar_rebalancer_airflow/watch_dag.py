@@ -1,0 +1,65 @@
+"""The DAG that tells when the runs of a cluster do not come to their end; there is one where alerts are on.
+
+Not a DeadlineAlert: Airflow makes a deadline for a run that it has created, so none for a paused DAG; its callback has
+no state store, so that it could neither keep quiet about what is known nor tell the end; and it needs an executor or a
+triggerer that runs callbacks. A task of its own needs nothing but the scheduler and a free slot.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import DAG, DeltaTriggerTimetable
+
+from pulsar_rebalancer_airflow.operators import WatchOperator
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.clusters import ClusterEntry
+
+_SINCE = datetime(2026, 1, 1, tzinfo=UTC)
+_RUN_TYPES: Any = ("scheduled", "manual")
+_SHORTEST = timedelta(minutes=1)
+
+
+def watch_dags(entry: ClusterEntry) -> list[DAG]:
+    """The DAG `pulsar_watch__<cluster>`; none when the cluster has no connection for alerts."""
+    settings = entry.settings
+    if not settings.alert_connection:
+        return []
+    step = timedelta(seconds=settings.interval_seconds * settings.alert_after_intervals)
+    with DAG(
+        f"pulsar_watch__{entry.name}",
+        description=f"Tells when no run of cluster {entry.name} has come to its end for several intervals",
+        doc_md=_watch_page(entry),
+        schedule=DeltaTriggerTimetable(max(step, _SHORTEST)),
+        start_date=_SINCE,
+        catchup=False,
+        max_active_runs=1,
+        allowed_run_types=_RUN_TYPES,
+        dagrun_timeout=timedelta(minutes=5),
+        tags={"pulsar", "alerts", entry.name},
+        # Whoever names a connection wants to hear of a cluster that nobody looks after.
+        is_paused_upon_creation=False,
+    ) as dag:
+        WatchOperator(
+            task_id="watch",
+            cluster=entry.name,
+            settings=settings,
+            execution_timeout=timedelta(minutes=1),
+            retries=1,
+            retry_delay=timedelta(seconds=5),
+        )
+    return [dag]
+
+
+def _watch_page(entry: ClusterEntry) -> str:
+    settings = entry.settings
+    return f"""### Do runs of cluster `{entry.name}` come to their end?
+
+When none has for {settings.alert_after_intervals} intervals of {settings.interval_seconds:g} s, the connection
+`{settings.alert_connection}` gets one message, and one when runs are back. All other alerts come from the *report*
+task of `pulsar_rebalance__{entry.name}`. Keep both DAGs unpaused.
+
+A scheduler that is dead tells nothing. Ask from outside: `python -m pulsar_rebalancer.check_age`.
+"""

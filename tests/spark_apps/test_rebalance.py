@@ -1,0 +1,297 @@
+"""The application: a run's folder in, a plan out, the same whatever Spark does and however often it is asked."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.spark_apps import runs
+
+from pulsar_rebalancer import plan
+from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.reasons import Effect
+from pulsar_rebalancer.run import Finding, Validation
+from pulsar_rebalancer.settings import THRESHOLD_FIELDS, RunParams
+from pulsar_rebalancer.snapshot import BUNDLES
+from pulsar_rebalancer.state import DecisionState, HitCount, MovesState, Unload
+from pulsar_rebalancer.strategies import means
+from pulsar_rebalancer.strategies.avg_shedder import shed
+from pulsar_rebalancer.strategies.candidates import preset_reason
+from pulsar_rebalancer_spark import APPLICATION
+from pulsar_rebalancer_spark.rebalance import decide
+from pulsar_rebalancer_spark.run_input import RunInput
+
+ROOT = Path(__file__).parents[2]
+EAGER = {"hit_count_low": 1, "hit_count_high": 1}
+QUARANTINE = Effect.QUARANTINE
+
+
+def decided(spark, root, run):
+    return decide(spark, RunInput.read(str(root), run.uri))
+
+
+def specified(root, run, previous=()):
+    """The plan that the specification makes of a run's folder."""
+    given = RunInput.read(str(root), run.uri)
+    brokers = (run / "input" / "brokers.parquet").read_table().to_pylist()
+    bundles = (run / "input" / "bundles.parquet").read_table().to_pylist()
+    known = {row["broker"]: row["left_out"] for row in given.known_brokers}
+    for row in brokers:
+        row["left_out"] = known.get(row["broker"]) or ("broker_quarantined" if row["error"] else None)
+    traffic = {row["bundle"]: row for row in means.update(bundles, previous)}
+    passed_over = {row["bundle"]: row["reason"] for row in given.bundles_passed_over}
+    for row in bundles:
+        mean = traffic[row["bundle"]]
+        row["msg_rate"] = mean["msg_rate_in"] + mean["msg_rate_out"]
+        row["msg_throughput"] = mean["msg_throughput_in"] + mean["msg_throughput_out"]
+        row["reason"] = preset_reason(row, given.settings.excluded_namespaces, passed_over)
+    return shed(
+        given.cluster,
+        brokers,
+        bundles,
+        given.decision.hits,
+        given.settings,
+        counting=given.counting,
+        force_threshold=given.request.force_threshold,
+    )
+
+
+def plan_of(run):
+    decisions = (run / "plan" / "decisions.parquet").read_table().to_pylist()
+    moves = (run / "plan" / "moves.parquet").read_table().to_pylist()
+    decisions.sort(key=lambda row: (row["pair"] is None, row["pair"] or 0, row["source"]))
+    return decisions, sorted(moves, key=lambda row: (row["pair"], row["rank"]))
+
+
+@pytest.fixture
+def eventful(tmp_path):
+    """A run in which brokers and bundles are left out for every reason there is."""
+    content = runs.tables("east", 9, 30)
+    brokers = content["brokers"].to_pylist()
+    brokers[4] |= {"error": "timeout", "cpu_usage": None, "msg_rate_in": None}
+    held = content["bundles"].to_pylist()
+    for number in range(3):
+        held[-1 - number]["policy"] = "isolation"
+    held[-4]["bundle"] = "pulsar/system/0x00000000_0x40000000"
+    held[-5]["bundle"] = "tenant/kept/0x00000000_0x40000000"
+    shared, recent, long_ago = (row["bundle"] for row in held[-8:-5])
+    held.append({**held[-8], "broker": brokers[0]["broker"], "owners": 2})
+    content |= {
+        "brokers": pa.Table.from_pylist(brokers, schema=content["brokers"].schema),
+        "bundles": pa.Table.from_pylist(held, schema=BUNDLES),
+    }
+    unload = Unload(at=runs.NOW - timedelta(minutes=5), plan_id="earlier", source="x", destination="y")
+    old = unload.model_copy(update={"at": runs.NOW - timedelta(minutes=31)})
+    return runs.make(
+        tmp_path,
+        content,
+        state=DecisionState(seq=6, hits={brokers[1]["broker"]: HitCount(0, 3), "gone:8080": HitCount(1, 1)}),
+        moves=MovesState(unloads={recent: unload, long_ago: old}),
+        validation=Validation(
+            findings=(
+                Finding(reason="just_started", effect=QUARANTINE, subject=brokers[1]["broker"]),
+                Finding(reason="two_owners", effect=QUARANTINE, subject=shared),
+            )
+        ),
+        excluded_namespaces=("tenant/kept",),
+        excluded_brokers=(brokers[2]["broker"],),
+        max_bundles_per_broker=4,
+        **EAGER,
+    )
+
+
+def test_the_plan_is_the_one_the_specification_makes(spark, tmp_path, eventful):
+    summary = decided(spark, tmp_path, eventful)
+    decisions, moves = plan_of(eventful)
+    expected = specified(tmp_path, eventful)
+    assert decisions == expected.decisions
+    assert moves == expected.moves
+    assert {row["reason"] for row in moves} >= {
+        *("taken", "over_remaining", "cap_broker", "system_namespace", "namespace_excluded", "namespace_policy"),
+        *("bundle_quarantined", "recently_unloaded"),
+    }
+    assert [row["reason"] for row in decisions if row["pair"] is None] == [
+        "broker_quarantined",
+        "broker_excluded",
+        "broker_quarantined",
+    ]
+    assert summary.brokers == 6
+    assert summary.bundles_taken == len([row for row in moves if row["taken"]])
+    assert sum(summary.bundles_passed_over.values()) + summary.bundles_taken == len(moves)
+
+
+def test_the_summary_vouches_for_the_files(spark, tmp_path, eventful):
+    summary = decided(spark, tmp_path, eventful)
+    assert plan.Summary.read(eventful) == summary
+    moves = plan.verify(eventful, summary)
+    assert len(moves) == summary.bundles_taken > 0
+    assert max(move.wave for move in moves) + 1 == summary.waves
+    state = plan.read_state(eventful)
+    assert (state.seq, state.plan_id, summary.base_seq) == (7, eventful.name, 6)
+    assert state.counted_at == runs.NOW
+    # The counts of a quarantined broker freeze, those of a broker that is gone end.
+    assert state.hits["broker-00001.pulsar:8080"] == HitCount(0, 3)
+    assert "gone:8080" not in state.hits
+    assert summary.score_min < summary.predicted_min < summary.predicted_max < summary.score_max
+
+
+def test_the_plan_does_not_depend_on_order_partitions_or_retries(spark, tmp_path, eventful):
+    first = decided(spark, tmp_path, eventful)
+    random = np.random.default_rng(1)
+    for name in ("brokers", "bundles"):
+        file = eventful / "input" / f"{name}.parquet"
+        table = file.read_table()
+        file.write_table(table.take(random.permutation(table.num_rows)))
+    spark.conf.set("spark.sql.shuffle.partitions", 5)
+    spark.conf.set("spark.sql.files.maxPartitionBytes", 1000)
+    try:
+        again = decided(spark, tmp_path, eventful)
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", 1)
+        spark.conf.unset("spark.sql.files.maxPartitionBytes")
+    assert again == first
+
+
+def test_means_pass_from_one_counted_sample_to_the_next(spark, tmp_path):
+    first = runs.make(tmp_path, runs.tables("east", 6, 20, seed=1), **EAGER)
+    decided(spark, tmp_path, first)
+    state = plan.read_state(first)
+    assert state.means == f"means-1-{first.name[-8:]}.parquet"
+    later = runs.NOW + timedelta(seconds=60)
+    second = runs.make(tmp_path, runs.tables("east", 6, 20, seed=2), state=state, at=later, **EAGER)
+    decided(spark, tmp_path, second)
+    stored = [tmp_path / "east" / "state" / plan.read_state(run).means for run in (first, second)]
+    previous, updated = (pa.parquet.read_table(file).to_pylist() for file in stored)
+    bundles = (second / "input" / "bundles.parquet").read_table().to_pylist()
+    assert sorted(updated, key=lambda row: row["bundle"]) == means.update(bundles, previous)
+    assert plan_of(second)[1] == specified(tmp_path, second, previous).moves
+
+
+@pytest.mark.parametrize(
+    ("params", "seconds", "reason", "fired"),
+    [
+        (RunParams(), 10, "too_soon", 0),
+        (RunParams(force="hot broker"), 60, "forced", 2),
+        (RunParams(force="hot broker", force_threshold=60), 60, "forced", 1),
+        (RunParams(high_threshold=20.0, hit_count_high=1), 60, "other_thresholds", 2),
+    ],
+)
+def test_a_run_that_does_not_count_leaves_means_and_counts(spark, tmp_path, params, seconds, reason, fired):
+    content = runs.tables("east", 5, 20)
+    names = content["brokers"]["broker"].to_pylist()
+    hits = {name: HitCount(1, 5) for name in names}
+    state = DecisionState(seq=3, counted_at=runs.NOW, strategy="AvgShedder", hits=hits, means="")
+    changed = params.model_dump(exclude_none=True, include=set(THRESHOLD_FIELDS))
+    run = runs.make(tmp_path, content, state=state, params=params, at=runs.NOW + timedelta(seconds=seconds), **changed)
+    summary = decided(spark, tmp_path, run)
+    after = plan.read_state(run)
+    assert (summary.counting, summary.pairs_fired) == (reason, fired)
+    assert after.counted_at == runs.NOW
+    assert after.means == ""
+    assert not (tmp_path / "east" / "state").exists()
+    reset = {names[n] for n in range(fired)} | {names[-1 - n] for n in range(fired)}
+    assert after.hits == {name: hit for name, hit in hits.items() if name not in reset}
+    assert plan_of(run)[1] == specified(tmp_path, run).moves
+
+
+def test_a_calm_cluster_gets_an_empty_plan(spark, tmp_path):
+    run = runs.make(tmp_path, runs.tables("east", 4, 3), low_threshold=200, high_threshold=300)
+    summary = decided(spark, tmp_path, run)
+    assert plan.verify(run, summary) == []
+    assert (summary.pairs, summary.pairs_over, summary.bundles_taken, summary.waves) == (2, 0, 0, 0)
+
+
+def test_means_that_are_gone_start_anew_and_say_so(spark, tmp_path, capsys):
+    state = DecisionState(seq=2, means="means-2-0badf00d.parquet")
+    run = runs.make(tmp_path, runs.tables("east", 3, 3), state=state)
+    decided(spark, tmp_path, run)
+    assert "means-2-0badf00d.parquet is gone" in capsys.readouterr().out
+    stored = tmp_path / "east" / "state" / plan.read_state(run).means
+    assert set(pa.parquet.read_table(stored)["samples"].to_pylist()) == {1}
+
+
+class TestDamagedInput:
+    @pytest.fixture
+    def run(self, tmp_path):
+        return runs.make(tmp_path, runs.tables("east", 3, 3))
+
+    def read(self, tmp_path, run):
+        with pytest.raises(SnapshotError) as caught:
+            RunInput.read(str(tmp_path), run.uri)
+        return caught.value.reason
+
+    def test_a_missing_table(self, tmp_path, run):
+        (run / "input" / "bundles.parquet").delete()
+        assert self.read(tmp_path, run) == "file_missing"
+
+    def test_a_table_cut_short(self, tmp_path, run):
+        file = run / "input" / "brokers.parquet"
+        file.write_bytes(file.read_bytes()[:-20])
+        assert self.read(tmp_path, run) == "file_damaged"
+
+    def test_a_table_of_another_version(self, tmp_path, run):
+        (run / "input" / "brokers.parquet").write_table(pa.table({"cluster": ["east"]}))
+        assert self.read(tmp_path, run) == "file_version"
+
+    def test_a_document_of_another_shape(self, tmp_path, run):
+        (run / "input" / "settings.json").write_json({"cluster": "east"})
+        assert self.read(tmp_path, run) == "file_damaged"
+
+    def test_brokers_of_another_cluster(self, spark, tmp_path):
+        run = runs.make(tmp_path, runs.tables("west", 3, 3), cluster="east")
+        with pytest.raises(SnapshotError, match="east"):
+            decided(spark, tmp_path, run)
+
+
+def submit(root, *folders):
+    """The application through spark-submit on one core, as the DAG calls it."""
+    paths = os.pathsep.join(str(ROOT / name) for name in ("include", "spark_apps"))
+    binaries = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    options = ["--master", "local[1]", "--driver-memory", "1g", "--conf", "spark.ui.enabled=false"]
+    options += ["--conf", "spark.sql.shuffle.partitions=7"]
+    options += ["--conf", "spark.driver.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1"]
+    options += ["--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1"]
+    asked = [part for folder in folders for part in ("--run", folder.uri)]
+    return subprocess.run(
+        ["spark-submit", *options, APPLICATION, "--root", str(root), *asked],
+        env={**os.environ, "PATH": binaries, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.integration
+class TestThroughSparkSubmit:
+    def test_decides_several_runs_with_the_same_hash_as_any_other_master(self, spark, tmp_path, eventful):
+        calm = runs.make(tmp_path, runs.tables("west", 2, 3), cluster="west", low_threshold=200, high_threshold=300)
+        here = [decided(spark, tmp_path, run) for run in (eventful, calm)]
+        answer = submit(tmp_path, eventful, calm)
+        assert answer.returncode == 0, answer.stderr[-2000:]
+        assert [plan.Summary.read(run) for run in (eventful, calm)] == here
+        assert f"{here[0].bundles_taken} bundles to move" in answer.stdout
+        assert f"plan {eventful.name} {here[0].hash[:16]}" in answer.stdout
+
+    def test_says_why_it_could_not_decide(self, tmp_path):
+        run = runs.make(tmp_path, runs.tables("east", 3, 3))
+        (run / "validation.json").delete()
+        answer = submit(tmp_path, run)
+        assert answer.returncode == 1
+        # spark-submit hands the application's error output on as output.
+        assert "[file_missing]" in answer.stdout + answer.stderr
+        assert not (run / "plan" / "summary.json").exists()
+
+
+def test_the_application_is_found_without_importing_pyspark():
+    code = "import sys, pulsar_rebalancer_spark as p; print(p.APPLICATION, 'pyspark' in sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "spark_apps")}
+    shown = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    path, imported = shown.stdout.split()
+    assert Path(path).is_file()
+    assert imported == "False"
