@@ -54,11 +54,11 @@ class Postgres:
         password = self._folder / "password"
         password.write_text(self._given["POSTGRES_PASSWORD"])
         password.chmod(0o644)  # in a folder that is closed to others
-        command = [*self._prefix, self.programs / "initdb", "--pgdata", self._folder / "data", "--no-sync"]
-        command += ["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C.UTF-8"]
-        command += ["--username", self._given["POSTGRES_USER"], "--pwfile", password]
+        initdb = [*self._prefix, str(self.programs / "initdb"), "--pgdata", str(self._folder / "data"), "--no-sync"]
+        initdb += ["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C.UTF-8"]
+        initdb += ["--username", self._given["POSTGRES_USER"], "--pwfile", str(password)]
         made = subprocess.run(
-            command,
+            initdb,
             capture_output=True,
             text=True,
             cwd="/",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 from cryptography.fernet import Fernet
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from tests.deployment import compose
 from tests.deployment.compose import SOURCE, MissingVariableError
 

@@ -29,7 +29,13 @@ DAG = "pulsar_rebalance__local"
 class Deployed(Airflow):
     """The deployment's Airflow, asked as a user asks it."""
 
-    password = ""
+    def __init__(self, home: Home, processes: Processes, password: str) -> None:
+        super().__init__(home, processes)
+        self._given = password
+
+    @property
+    def password(self) -> str:
+        return self._given
 
 
 class Deployment:
@@ -73,8 +79,8 @@ def deployment(env_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
         image = {"PULSAR_REBALANCER_SPARK_ARCHIVE": str(archive)}
         native = Native(services, {("airflow-apiserver", "8080"): port}, folder / "airflow", processes, image)
         try:
-            airflow = Deployed(Home(folder / "airflow", {}, {}, port=port), processes)
-            airflow.password = variables["AIRFLOW_ADMIN_PASSWORD"]
+            home = Home(folder / "airflow", clusters={}, connections={}, port=port)
+            airflow = Deployed(home, processes, variables["AIRFLOW_ADMIN_PASSWORD"])
             yield Deployment(native, airflow, folder / "airflow")
         finally:
             processes.stop()

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import logging
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,10 +12,12 @@ from tests.airflow_runs import CLUSTER, make_run
 
 from pulsar_rebalancer.clusters import ClusterEntry
 from pulsar_rebalancer.history import table_file, whole_runs
+from pulsar_rebalancer.retention import Report, Step
 from pulsar_rebalancer.settings import Settings
 from pulsar_rebalancer.state import DecisionState
 from pulsar_rebalancer_airflow.copies import keep_copy
 from pulsar_rebalancer_airflow.operators import MaintainOperator
+from pulsar_rebalancer_airflow.operators.maintain import describe
 from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
@@ -62,21 +63,16 @@ def test_a_scheduled_run_acts_whatever_the_form_says(storage: ClusterStorage, st
     assert whole_runs(storage, (datetime.now(UTC) - LONG_AGO).date()) == {run.name}
 
 
-def test_a_manual_run_says_what_it_would_do(
-    storage: ClusterStorage, state: MemoryState, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_manual_run_says_what_it_would_do(storage: ClusterStorage, state: MemoryState) -> None:
     run = make_run(storage, age=LONG_AGO)
     size = sum(path.stat().st_size for path in Path(run.uri).rglob("*") if path.is_file())
 
-    with caplog.at_level(logging.INFO):
-        report = maintain(storage, state, run_type="manual")
+    report = maintain(storage, state, run_type="manual")
 
     assert run.exists()
     (step,) = report["steps"]
     assert (step["action"], step["runs"], step["files"], step["size"]) == ("compact", 1, 6, size)
     assert (report["dry_run"], report["files"], report["bytes"]) == (True, 6, size)
-    assert f"{size:,}" in caplog.text
-    assert "would" in caplog.text
 
 
 def test_a_manual_run_acts_when_told_to(storage: ClusterStorage, state: MemoryState) -> None:
@@ -145,3 +141,21 @@ def test_a_damaged_history_fails_the_task_after_the_other_days(storage: ClusterS
 
     assert stays.exists()
     assert not goes.exists()
+
+
+def test_the_log_has_a_line_for_every_step_and_a_total() -> None:
+    report = Report(
+        dry_run=True,
+        steps=[
+            Step("compact", "2026-03-19", 1440, 17280, 55_000_000_000),
+            Step("remove state files", "means", 0, 2, 7),
+        ],
+        left={f"runs/{number}": "not the rebalancer's" for number in range(25)},
+    )
+
+    lines = [line.split() for line in describe(report).splitlines()]
+
+    assert lines[0][0] == "would"
+    assert lines[1] == ["compact", "2026-03-19", "1440", "17280", "55,000,000,000"]
+    assert lines[3] == ["total", "1440", "17282", "55,000,000,007"]
+    assert lines[-1] == ["left:", "5", "more"]

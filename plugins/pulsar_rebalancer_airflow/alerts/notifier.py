@@ -40,7 +40,6 @@ class AlertNotifier(BaseNotifier):
     Args:
         connection: Airflow connection of type `apprise`.
         messages: each with the numbers of the receivers that have it already.
-        timeout_seconds: for everything together.
 
     Attributes:
         receivers: how many the connection names; known after `notify`.
@@ -49,17 +48,10 @@ class AlertNotifier(BaseNotifier):
 
     template_fields: Sequence[str] = ()
 
-    def __init__(
-        self,
-        *,
-        connection: str,
-        messages: Sequence[tuple[Message, Collection[int]]],
-        timeout_seconds: float = TIMEOUT_SECONDS,
-    ) -> None:
+    def __init__(self, *, connection: str, messages: Sequence[tuple[Message, Collection[int]]]) -> None:
         super().__init__()
         self.connection = connection
         self.messages = tuple(messages)
-        self.timeout_seconds = timeout_seconds
         self.receivers = 0
         self.reached = [set(have) for _, have in self.messages]
 
@@ -77,7 +69,7 @@ class AlertNotifier(BaseNotifier):
         urls = _urls(self.connection)
         self.receivers = len(urls)
         statuses: dict[int, str] = {}
-        answers, otherwise = _send(urls, self.messages, self.timeout_seconds)
+        answers, otherwise = _send(urls, self.messages)
         for message, receiver, status in answers:
             if status == "delivered":
                 self.reached[message].add(receiver)
@@ -105,8 +97,14 @@ def _kind(url: str) -> str:
     return found[1] if found else "no URL"
 
 
+def _environment() -> dict[str, str]:
+    """This process's environment without Airflow's, which may hold connections, and with where its packages are."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
+    return kept | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
 def _send(
-    urls: Sequence[str], messages: Sequence[tuple[Message, Collection[int]]], timeout_seconds: float
+    urls: Sequence[str], messages: Sequence[tuple[Message, Collection[int]]]
 ) -> tuple[list[tuple[int, int, str]], str]:
     """Message, receiver and status of each answer, and what to say of receivers that gave none."""
     otherwise = "could not be asked"
@@ -123,8 +121,8 @@ def _send(
             input=json.dumps(document).encode(),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            timeout=timeout_seconds,
+            env=_environment(),
+            timeout=TIMEOUT_SECONDS,
             check=False,
         ).stdout
     except subprocess.TimeoutExpired as late:

@@ -1,0 +1,232 @@
+"""Runs in which report tells people, by a real webhook."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.airflow_context import context
+from tests.airflow_runs import CLUSTER, bundle, make_run, move_row
+from tests.plugins.receivers import Webhook, closed_port, webhook
+
+from pulsar_rebalancer.alerts import Condition
+from pulsar_rebalancer.errors import SnapshotError, StateError
+from pulsar_rebalancer.plan import read_moves
+from pulsar_rebalancer.reasons import Effect
+from pulsar_rebalancer.run import Finding, Validation
+from pulsar_rebalancer.settings import Settings
+from pulsar_rebalancer.unloading import MoveOutcome
+from pulsar_rebalancer_airflow.alerts import notifier as notifier_module
+from pulsar_rebalancer_airflow.failures import FAILURE, final_unless_passing
+from pulsar_rebalancer_airflow.operators import ReportOperator
+from pulsar_rebalancer_airflow.state_store import ALERTS, StateStore
+from pulsar_rebalancer_airflow.wave_history import WaveHistory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.airflow_context import MemoryState
+
+    from pulsar_rebalancer.storage import ClusterStorage, Folder
+
+SETTINGS = Settings(mode="auto", alert_connection="alerts", alert_quiet_minutes=0)
+DONE = dict.fromkeys(("collect", "validate", "decide", "record", "gate"), "success")
+BLOCK = Validation(findings=(Finding(reason="too_few_brokers", effect=Effect.BLOCK, detail="1 broker"),))
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notifier_module, "TIMEOUT_SECONDS", 120)
+
+
+@pytest.fixture
+def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Webhook]:
+    with webhook() as found:
+        connect(monkeypatch, found.port)
+        yield found
+
+
+def connect(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
+    config = {"path": f"json://ada:S3cretPass@127.0.0.1:{port}/S3cretPath"}
+    monkeypatch.setenv("AIRFLOW_CONN_ALERTS", json.dumps({"conn_type": "apprise", "extra": {"config": config}}))
+
+
+def report(run: Folder | None, state: MemoryState, gate: str = "", **given: Any) -> dict[str, int]:
+    settings = given.pop("settings", SETTINGS)
+    xcoms = {("gate", "reason"): gate} if gate else {}
+    made: Any = context(
+        CLUSTER, state, **({"states": DONE, "started": datetime.now(UTC)} | given), xcoms=xcoms | given.pop("xcoms", {})
+    )
+    operator = ReportOperator(
+        task_id="report", cluster=CLUSTER, run=run.uri if run else None, gate="gate", settings=settings
+    )
+    return operator.execute(made)
+
+
+def blocked(storage: ClusterStorage) -> Folder:
+    run = make_run(storage, validation=BLOCK)
+    (run / "plan").delete()
+    return run
+
+
+VALIDATE_FAILED = {"collect": "success", "validate": "failed", "decide": "upstream_failed"}
+
+
+def test_a_block_is_told_once_and_its_end_once(
+    storage: ClusterStorage, state: MemoryState, hook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://airflow.example/ui/")
+    for _ in range(3):
+        report(blocked(storage), state, states=VALIDATE_FAILED)
+    for _ in range(3):
+        report(make_run(storage), state, gate="nothing_to_do")
+
+    assert hook.titles == ["Pulsar east: validation failed", "Pulsar east: over: validation failed"]
+    start, end = (message["message"] for message in hook.messages)
+    assert "too_few_brokers x1" in start
+    assert "findings: 1 block" in start
+    assert "Run: https://airflow.example/ui/dags/pulsar_rebalance__east/runs/manual__1" in start
+    assert "score range: 60.0 points (10.0 to 70.0 %) over 3 brokers" in end
+    assert StateStore(state).alerts().episodes == {}
+
+
+def test_moves_astray_are_told_with_figures(storage: ClusterStorage, state: MemoryState, hook: Webhook) -> None:
+    run = make_run(storage, [move_row(n, "a:1", "b:1") for n in range(3)])
+    history = WaveHistory(StateStore(state), run, run.name, 0)
+    moves = read_moves(run)
+    history.plan(moves, datetime.now(UTC))
+    for move, reason in zip(moves, ("moved", "astray", "moved"), strict=True):
+        history.add(
+            MoveOutcome(bundle=move.bundle, source="a:1", destination="b:1", reason=reason, attempts=1),
+            datetime.now(UTC),
+        )
+    history.write()
+
+    counts = report(run, state, gate="open")
+
+    assert counts == {"moved": 2, "astray": 1}
+    (message,) = hook.messages
+    assert message["title"] == "Pulsar east: unloading failed"
+    for said in ("astray x1", "moves: 2 of 3 verified, 1 astray", "score range: 60.0 points", "hits: most low 8 of 8"):
+        assert said in message["message"]
+    assert bundle(1) not in message["message"]
+
+
+def test_a_run_that_collected_nothing_is_told_with_its_reason(
+    state: MemoryState, hook: Webhook, storage: ClusterStorage
+) -> None:
+    failed = {"states": {"collect": "failed"}, "xcoms": {("collect", FAILURE): "state_lost"}, "run_type": "scheduled"}
+
+    assert report(None, state, **failed) == {}
+
+    (message,) = hook.messages
+    assert message["title"] == "Pulsar east: a run failed"
+    assert "state_lost x1: The state store is empty" in message["message"]
+    assert "none: the run did not get that far" in message["message"]
+
+
+def test_people_are_told_also_when_report_itself_fails(
+    storage: ClusterStorage, state: MemoryState, hook: Webhook
+) -> None:
+    run = blocked(storage)
+    (run / "input" / "settings.json").delete()
+
+    with pytest.raises(SnapshotError):
+        report(run, state, states=VALIDATE_FAILED)
+
+    assert hook.titles == ["Pulsar east: validation failed"]
+
+
+def test_a_receiver_that_is_down_does_no_harm_and_is_told_in_the_next_run(
+    storage: ClusterStorage,
+    state: MemoryState,
+    hook: Webhook,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    connect(monkeypatch, closed_port())
+
+    assert report(blocked(storage), state, states=VALIDATE_FAILED) == {}
+
+    (warning,) = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+    assert warning.startswith("Alerts through connection alerts: receiver 1 (json) refused.")
+    assert StateStore(state).alerts().episodes[Condition.BLOCKED].told is False
+    connect(monkeypatch, hook.port)
+    for _ in range(2):
+        report(blocked(storage), state, states=VALIDATE_FAILED)
+    assert hook.titles == ["Pulsar east: validation failed"]
+    assert "S3cret" not in caplog.text
+    assert "S3cret" not in json.dumps(state.documents)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [None, "no-json S3cretPass", {"conn_type": "apprise"}, {"conn_type": "apprise", "extra": {"config": "S3cretPass"}}],
+)
+def test_a_connection_that_cannot_be_used_is_a_warning(
+    storage: ClusterStorage,
+    state: MemoryState,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    document: object,
+) -> None:
+    if document is not None:
+        monkeypatch.setenv("AIRFLOW_CONN_ALERTS", document if isinstance(document, str) else json.dumps(document))
+
+    report(blocked(storage), state, states=VALIDATE_FAILED)
+
+    (warning,) = [r.getMessage() for r in caplog.records if r.name.startswith("pulsar_rebalancer")]
+    assert warning.startswith("Alerts: connection alerts cannot be used (")
+    assert "S3cret" not in caplog.text
+    assert StateStore(state).alerts().episodes[Condition.BLOCKED].told is False
+
+
+def test_a_store_that_fails_is_a_warning(
+    storage: ClusterStorage, state: MemoryState, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(key: str, value: Any) -> None:
+        raise ConnectionError("S3cretPass")
+
+    monkeypatch.setattr(state, "set", fail)
+
+    report(make_run(storage), state, gate="nothing_to_do")
+
+    assert "Alerts: nothing could be told of this run (ConnectionError)" in caplog.text
+    assert "S3cret" not in caplog.text
+
+
+def test_a_run_that_took_too_long_is_told(storage: ClusterStorage, state: MemoryState, hook: Webhook) -> None:
+    report(make_run(storage), state, gate="nothing_to_do", started=datetime.now(UTC) - timedelta(seconds=75))
+
+    (message,) = hook.messages
+    assert message["title"] == "Pulsar east: runs take too long"
+    assert ", interval 60 s)" in message["message"]
+
+
+def test_nothing_is_told_and_nothing_kept_without_a_connection(
+    storage: ClusterStorage, state: MemoryState, hook: Webhook
+) -> None:
+    report(blocked(storage), state, states=VALIDATE_FAILED, settings=Settings(mode="auto"))
+
+    assert hook.paths == []
+    assert state.writes == []
+
+
+def test_alerts_have_a_document_of_their_own(storage: ClusterStorage, state: MemoryState, hook: Webhook) -> None:
+    report(make_run(storage), state, gate="nothing_to_do")
+
+    assert state.writes == [ALERTS]
+    assert hook.paths == []
+
+
+def test_a_task_leaves_the_reason_it_failed_with(state: MemoryState) -> None:
+    given: Any = context(CLUSTER, state)
+
+    with pytest.raises(Exception, match="state_lost"), final_unless_passing(given):
+        raise StateError("state_lost", "the store is empty")
+
+    assert given["ti"].pushed == {FAILURE: "state_lost"}
