@@ -56,10 +56,9 @@ def connect(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
 
 def report(run: Folder | None, state: MemoryState, gate: str = "", **given: Any) -> dict[str, int]:
     settings = given.pop("settings", SETTINGS)
-    xcoms = {("gate", "reason"): gate} if gate else {}
-    made: Any = context(
-        CLUSTER, state, **({"states": DONE, "started": datetime.now(UTC)} | given), xcoms=xcoms | given.pop("xcoms", {})
-    )
+    xcoms = given.pop("xcoms", {}) | ({("gate", "reason"): gate} if gate else {})
+    seen = {"states": DONE, "started": datetime.now(UTC)} | given
+    made: Any = context(CLUSTER, state, xcoms=xcoms, **seen)
     operator = ReportOperator(
         task_id="report", cluster=CLUSTER, run=run.uri if run else None, gate="gate", settings=settings
     )

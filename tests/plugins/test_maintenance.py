@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,10 @@ def maintain(
     return operator.execute(context(CLUSTER, state, params={"dry_run": dry_run}, run_type=run_type))
 
 
+def day(run: Folder) -> date:
+    return date.fromisoformat(Path(run.uri).parent.name.removeprefix("date="))
+
+
 def decided(storage: ClusterStorage, state: MemoryState, seq: int, run: Folder | None = None) -> None:
     """A state as record leaves it: in the store, a copy beside it, and the means it points to."""
     document = DecisionState(seq=seq, plan_id=run.name if run else "", means=f"means-{seq}-0a0a0a0a.parquet")
@@ -60,7 +64,7 @@ def test_a_scheduled_run_acts_whatever_the_form_says(storage: ClusterStorage, st
 
     assert not run.exists()
     assert not report["dry_run"]
-    assert whole_runs(storage, (datetime.now(UTC) - LONG_AGO).date()) == {run.name}
+    assert whole_runs(storage, day(run)) == {run.name}
 
 
 def test_a_manual_run_says_what_it_would_do(storage: ClusterStorage, state: MemoryState) -> None:
@@ -134,7 +138,7 @@ def test_nothing_is_deleted_while_the_state_cannot_be_read(
 
 def test_a_damaged_history_fails_the_task_after_the_other_days(storage: ClusterStorage, state: MemoryState) -> None:
     stays, goes = make_run(storage, age=LONG_AGO), make_run(storage, age=LONG_AGO * 2)
-    table_file(storage, "runs", (datetime.now(UTC) - LONG_AGO).date()).write_bytes(b"damaged")
+    table_file(storage, "runs", day(stays)).write_bytes(b"damaged")
 
     with pytest.raises(AirflowFailException, match="file_damaged"):
         maintain(storage, state)
