@@ -27,7 +27,7 @@ lint: setup ## format, lint, types, dependency rule
 
 lock: setup ## renew requirements.lock from pyproject.toml
 	@uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-emit-index-url \
-		--no-emit-find-links --no-annotate --group dev --extra simulation --extra alerts --custom-compile-command "make lock" \
+		--no-emit-find-links --no-annotate --group dev --extra simulation --extra alerts --extra postgres --custom-compile-command "make lock" \
 		--upgrade pyproject.toml -o requirements.lock
 
 wheel: setup ## build the wheel into dist/

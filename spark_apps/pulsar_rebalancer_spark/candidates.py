@@ -12,11 +12,12 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-def with_traffic(bundles: DataFrame, means: DataFrame) -> DataFrame:
-    """Bundles with their mean traffic, in plus out.
+def of_sources(bundles: DataFrame, firing: DataFrame, means: DataFrame) -> DataFrame:
+    """Bundles of the sources that give some away, with their mean traffic, in plus out.
 
     Args:
         bundles: the bundles table.
+        firing: pairs that move something (`tables.FIRING`).
         means: the means table with this sample in it.
 
     Returns:
@@ -28,8 +29,12 @@ def with_traffic(bundles: DataFrame, means: DataFrame) -> DataFrame:
         (F.col("msg_rate_in") + F.col("msg_rate_out")).alias("msg_rate"),
         (F.col("msg_throughput_in") + F.col("msg_throughput_out")).alias("msg_throughput"),
     )
-    kept = bundles.select("cluster", "broker", "bundle", "policy")
-    return kept.join(sums, on=["cluster", "bundle"], how="inner")
+    sources = firing.select("cluster", F.col("source").alias("broker"))
+    return (
+        bundles.select("cluster", "broker", "bundle", "policy")
+        .join(F.broadcast(sources), on=["cluster", "broker"], how="left_semi")
+        .join(sums, on=["cluster", "bundle"], how="inner")
+    )
 
 
 def with_reason(bundles: DataFrame, rules: Column, passed_over: DataFrame) -> DataFrame:
@@ -47,12 +52,13 @@ def with_reason(bundles: DataFrame, rules: Column, passed_over: DataFrame) -> Da
 
 def is_heartbeat() -> Column:
     """Whether `bundle` belongs to a heartbeat or SLA-monitor namespace, which the strategy itself never moves."""
-    return namespace().rlike(f"^(?:{HEARTBEAT_NAMESPACE})$")
+    return F.col("bundle").rlike(f"^{HEARTBEAT_NAMESPACE}/[^/]*$")
 
 
 def namespace() -> Column:
     """`tenant/namespace` of `bundle`."""
-    return F.regexp_extract("bundle", "^(.*)/[^/]*$", 1)
+    bundle = F.col("bundle")
+    return F.left(bundle, F.length(bundle) - F.length(F.substring_index(bundle, "/", -1)) - 1)
 
 
 def _reason(rules: Column) -> Column:

@@ -47,6 +47,9 @@ def session() -> SparkSession:
         builder.config("spark.sql.session.timeZone", "UTC")
         # Spark would look up the Python call site of every column expression: seconds in all.
         .config("spark.python.sql.dataFrameDebugging.enabled", "false")
+        # Parquet packs names about ten times: Spark takes a million bundles for few and would broadcast them.
+        .config("spark.sql.sources.fileCompressionFactor", "10")
+        .config("spark.sql.join.preferSortMergeJoin", "false")
         .getOrCreate()
     )
 
