@@ -99,7 +99,11 @@ def test_bundles_left_alone_are_not_recently_unloaded(storage: ClusterStorage, s
 def test_forgets_unloads_older_than_the_grace_period(storage: ClusterStorage, state: MemoryState) -> None:
     def unloaded(minutes: float) -> Unload:
         return Unload(
-            at=NOW - timedelta(minutes=minutes), plan_id="p", source="a:1", destination="b:1", outcome="moved"
+            at=datetime.now(UTC) - timedelta(minutes=minutes),
+            plan_id="p",
+            source="a:1",
+            destination="b:1",
+            outcome="moved",
         )
 
     StateStore(state).put_moves(MovesState(unloads={bundle(8): unloaded(31), bundle(9): unloaded(29)}))
