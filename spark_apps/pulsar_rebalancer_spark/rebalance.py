@@ -47,7 +47,7 @@ def session() -> SparkSession:
         builder.config("spark.sql.session.timeZone", "UTC")
         # Spark would look up the Python call site of every column expression: seconds in all.
         .config("spark.python.sql.dataFrameDebugging.enabled", "false")
-        # Parquet packs names about ten times: Spark takes a million bundles for few and would broadcast them.
+        # Parquet packs names about ten times; Spark would take a million bundles for few and broadcast them.
         .config("spark.sql.sources.fileCompressionFactor", "10")
         .config("spark.sql.join.preferSortMergeJoin", "false")
         .getOrCreate()
@@ -76,11 +76,9 @@ def decide(spark: SparkSession, run: RunInput) -> Summary:
     firing = [{name: row[name] for name in tables.names(tables.FIRING)} for row in judged if row["measure"] is not None]
     if firing:
         passed_over = tables.literal(spark, run.bundles_passed_over, tables.PASSED_OVER)
-        held = candidates.with_reason(candidates.with_traffic(bundles, updated), of_cluster, passed_over)
-        _write(
-            caps.apply(selection.select(tables.literal(spark, firing, tables.FIRING), held), of_cluster),
-            plan / "moves.parquet",
-        )
+        pairs = tables.literal(spark, firing, tables.FIRING)
+        held = candidates.with_reason(candidates.of_sources(bundles, pairs, updated), of_cluster, passed_over)
+        _write(caps.apply(selection.select(pairs, held), of_cluster), plan / "moves.parquet")
     else:
         (plan / "moves.parquet").write_table(table([], MOVES))
     return plan_output.write(run, judged)
