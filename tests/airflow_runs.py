@@ -86,7 +86,7 @@ def make_run(
         pairs=1,
         pairs_over=1,
         pairs_fired=int(bool(moves)),
-        hits=(0, 8),
+        hits=(8, 0),
         bundles_taken=len(moves),
         bundles_passed_over={},
         waves=len({row["wave"] for row in moves}),

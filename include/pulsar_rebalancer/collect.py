@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from pulsar_rebalancer import snapshot
 from pulsar_rebalancer.errors import AdminError, SettingsError, SnapshotError
+from pulsar_rebalancer.handover import shedding_is_on
 from pulsar_rebalancer.load_report import broker_row, bundle_columns, names_of
 from pulsar_rebalancer.policies import Policies, PolicyCalls, read_policies
 from pulsar_rebalancer.run import RunRequest
@@ -205,12 +206,11 @@ def _switches(runtimes: Iterable[Mapping[str, str]]) -> dict[str, Any]:
     """Settings that more than one balancer or broker must agree on; one broker that differs is enough."""
     runtimes = list(runtimes)
 
-    def on(runtime: Mapping[str, str], *names: str) -> bool:
-        return all(runtime.get(name, "").strip().lower() == "true" for name in names)
-
     return {
-        "builtin_shedding": any(on(r, "loadBalancerEnabled", "loadBalancerSheddingEnabled") for r in runtimes),
-        "even_distribution": any(on(r, "loadBalancerDistributeBundlesEvenlyEnabled") for r in runtimes),
+        "builtin_shedding": any(map(shedding_is_on, runtimes)),
+        "even_distribution": any(
+            r.get("loadBalancerDistributeBundlesEvenlyEnabled", "").strip().lower() == "true" for r in runtimes
+        ),
         "settings_in_disagreement": ",".join(disagreements(runtimes)),
     }
 

@@ -36,6 +36,11 @@ class Admin(Protocol):
         """Override a dynamic setting on all brokers."""
 
 
+def shedding_is_on(runtime: Mapping[str, str]) -> bool:
+    """Whether a broker with this configuration would shed if it led."""
+    return all(runtime.get(name, "").strip().lower() == "true" for name in (BALANCER, SHEDDING))
+
+
 async def read(admin: Admin, name: str = SHEDDING) -> dict[str, str]:
     """The value that every broker runs with; `[<reason code>]` for a broker that could not be asked.
 

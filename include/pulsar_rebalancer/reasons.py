@@ -235,7 +235,7 @@ _ALL = (
         "builtin_shedding_on",
         _H,
         "Pulsar's own shedding is on: two balancers would fight.",
-        "Set loadBalancerSheddingEnabled to false on the brokers.",
+        "Run pulsar_handover__<cluster> with the action take_over, or set loadBalancerSheddingEnabled to false.",
     ),
     Reason(
         "even_distribution_on",
@@ -279,7 +279,8 @@ _ALL = (
     Reason(
         "gap",
         _W,
-        "The last counted sample is too old for counts to be consecutive: counters were cleared first.",
+        "The last counted sample is too old, or in the future, for hits to be consecutive: counters were cleared.",
+        "Look why runs were missing, or at the workers' clocks.",
     ),
     Reason("forced", _V, "A forced run acts without hits and counts none."),
     Reason("other_thresholds", _V, "A run with thresholds of its own counts no hits."),
@@ -294,7 +295,7 @@ _ALL = (
         _V,
         "Fired, but neither message rate nor throughput differs by more than the minimum; hits start anew.",
     ),
-    Reason("no_fitting_bundle", _V, "Fired, but no bundle fits into half the difference; hits start anew."),
+    Reason("no_fitting_bundle", _V, "Fired, but no bundle fits into the amount to be moved; hits start anew."),
     Reason("below_force", _V, "The gap is below the one from which the forced run was told to act."),
     Reason("middle", _V, "The broker in the middle of an odd number has no partner."),
     # bundles

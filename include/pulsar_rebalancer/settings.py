@@ -189,6 +189,12 @@ class Settings(BaseModel):
         5, ge=0, description="minutes that a condition must stay away until it is told to be over"
     )
 
+    @field_validator("mode", mode="before")
+    @classmethod
+    def _off(cls, value: object) -> object:
+        # YAML takes a bare `off` for the truth value.
+        return Mode.OFF if value is False else value
+
     @field_validator("excluded_namespaces", "excluded_brokers", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
@@ -254,8 +260,8 @@ class RunParams(BaseModel):
 
     @property
     def changes_thresholds(self) -> bool:
-        """Whether the run judges by thresholds of its own."""
-        return any(getattr(self, name, None) is not None for name in THRESHOLD_FIELDS)
+        """Whether the run judges by thresholds of its own, or pairs other brokers than the other runs do."""
+        return bool(self.excluded_brokers) or any(getattr(self, name, None) is not None for name in THRESHOLD_FIELDS)
 
 
 class Resolved(BaseModel):
@@ -304,11 +310,16 @@ def parse_params(values: Mapping[str, Any]) -> RunParams:
 def _settings_error(error: ValidationError, where: str) -> SettingsError:
     problems = []
     for item in error.errors(include_url=False, include_input=True, include_context=False):
-        key = ".".join(str(part) for part in item["loc"])
+        key = ".".join(_both_names(str(part)) for part in item["loc"])
         shown = f" (got {str(item['input'])[:80]!r})" if key else ""
         problems.append(f"{key + ': ' if key else ''}{item['msg'].removeprefix('Value error, ')}{shown}")
     pair = all(not item["loc"] for item in error.errors())
     return SettingsError("contradiction" if pair else "wrong_setting", f"{where}: " + "; ".join(problems))
+
+
+def _both_names(name: str) -> str:
+    field = FIELD_OF_PULSAR_NAME.get(name)
+    return f"{field} ({name})" if field else name
 
 
 def from_brokers(runtime: Mapping[str, str]) -> dict[str, str]:
@@ -359,7 +370,7 @@ def resolve(file: Mapping[str, Any], brokers: Mapping[str, str], params: RunPara
         field = FIELD_OF_PULSAR_NAME.get(name, name)
         merged[field] = value
         origins[field] = Origin.FILE
-    settings = validate(merged, where="settings")
+    settings = validate(merged, where="settings of the clusters file over those of the live brokers")
     if params is None:
         return Resolved(settings=settings, origins=origins)
     changed = _from_params(settings, params)
@@ -376,6 +387,10 @@ def _from_params(settings: Settings, params: RunParams) -> dict[str, Any]:
             "wrong_setting",
             f"mode: a run may lower the mode, not raise it from {settings.mode} to {params.mode}",
         )
+    for name in ("max_bundles_per_run", "max_bundles_per_broker"):
+        cap = getattr(settings, name)
+        if cap is not None and changed.get(name, cap) > cap:
+            raise SettingsError("wrong_setting", f"{name}: a run may lower the cap, not raise it from {cap}")
     for name in ("excluded_namespaces", "excluded_brokers"):
         if changed.get(name):
             changed[name] = tuple(dict.fromkeys((*getattr(settings, name), *changed[name])))

@@ -34,6 +34,7 @@ class DecisionState(BaseModel):
     Attributes:
         seq: grows by one with every recorded plan.
         plan_id: the last plan recorded; the gate opens for this one alone.
+        plan_hash: its hash, set when it is recorded: files that were written again since are another plan.
         counted_at: time of the last sample that counted.
         strategy: which strategy kept the counters.
         hits: counts by broker, zero counts left out.
@@ -46,6 +47,7 @@ class DecisionState(BaseModel):
     seq: int = 0
     plan_id: str = ""
     counted_at: AwareDatetime | None = None
+    plan_hash: str = ""
     strategy: str = ""
     hits: dict[str, HitCount] = {}
     means: str = ""
@@ -113,13 +115,16 @@ def counting(state: DecisionState, settings: Settings, now: datetime, *, forced:
     """
     changed = bool(state.strategy) and state.strategy != settings.strategy
     since = (now - state.counted_at).total_seconds() if state.counted_at else None
-    gap = since is not None and since > settings.state_max_gap * settings.interval_seconds and bool(state.hits)
+    longest = settings.state_max_gap * settings.interval_seconds
+    # A sample from the future was taken by a clock that ran ahead: waiting for it to pass would freeze the counters.
+    apart = since is not None and not 0 <= since <= longest
+    gap = apart and bool(state.hits)
     clear = changed or gap
     if forced:
         return Counting(False, "forced", clear)
     if thresholds:
         return Counting(False, "other_thresholds", clear)
-    if since is not None and since < settings.interval_seconds / 2:
+    if since is not None and 0 <= since < settings.interval_seconds / 2:
         return Counting(False, "too_soon", clear)
     return Counting(True, "strategy_changed" if changed else "gap" if gap else "counted", clear)
 

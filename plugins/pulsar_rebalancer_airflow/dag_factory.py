@@ -113,10 +113,12 @@ def _rebalance_dag(entry: ClusterEntry, root: str) -> DAG:
             execution_timeout=timedelta(minutes=15),
         )
         record = RecordOperator(task_id="record", cluster=entry.name, root=root, run=run, retries=3)
-        gate = GateOperator(task_id="gate", cluster=entry.name, run=run)
+        gate = GateOperator(task_id="gate", cluster=entry.name, settings=settings, run=run)
         unload = UnloadWaveOperator.partial(
             task_id="unload",
             cluster=entry.name,
+            # A mapped task's arguments are serialized: JSON only.
+            standing=settings.model_dump(mode="json", include={"mode", "pause"}),
             run=run,
             inlets=[state_asset(entry.name)],
             max_active_tis_per_dagrun=1,

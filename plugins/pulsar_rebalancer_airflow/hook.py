@@ -75,7 +75,11 @@ class PulsarAdminHook(BaseHook):
     async def _ask_every_broker(self) -> tuple[bool, str]:
         async with self.get_conn() as admin:
             reports = await admin.load_reports(await admin.brokers())
-        failed = {broker: report for broker, report in reports.items() if isinstance(report, AdminError)}
+        failed = {
+            broker: "its load manager gives no load report" if report is None else report
+            for broker, report in reports.items()
+            if report is None or isinstance(report, AdminError)
+        }
         answered = f"{len(reports) - len(failed)} of {len(reports)} brokers answered"
         if not failed:
             return bool(reports), f"{answered}: {', '.join(sorted(reports))}"

@@ -129,7 +129,7 @@ def _decided(summary: Summary) -> list[str]:
         span = f"{summary.score_min:.1f} to {summary.score_max:.1f} % (range {summary.score_range:.1f})"
         scores = f"{span} over {summary.brokers} brokers"
     settings = summary.resolved.settings
-    high, low = summary.hits
+    low, high = summary.hits
     return [
         f"  scores:  {scores}",
         f"  pairs:   {summary.pairs}, {summary.pairs_over} at or above {settings.low_threshold:g}, "

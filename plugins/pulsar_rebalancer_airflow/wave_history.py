@@ -101,5 +101,8 @@ class WaveHistory:
         """The outcome over all attempts: what an earlier attempt unloaded and this one finds in place was moved."""
         earlier = self.outcomes.get(outcome.bundle)
         attempts = outcome.attempts + (earlier.attempts if earlier else 0)
+        if outcome.bundle in self._begun and earlier is None:
+            # An attempt that was killed may have unloaded it: it must not pass for one that was left alone.
+            attempts = max(attempts, 1)
         resumed = outcome.reason == "already_there" and outcome.bundle in self._begun
         return outcome.model_copy(update={"attempts": attempts, "reason": "moved" if resumed else outcome.reason})

@@ -57,3 +57,9 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path, text):
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(SettingsError, match=r"absent\.yaml"):
         load_clusters(tmp_path / "absent.yaml")
+
+
+def test_a_bare_off_is_the_mode_off(tmp_path):
+    (entry,) = load_clusters(write(tmp_path, "clusters: {east: {mode: off}}"))
+    assert not entry.error
+    assert entry.settings.mode is Mode.OFF

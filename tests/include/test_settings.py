@@ -112,6 +112,14 @@ def test_a_run_lowers_the_mode_and_never_raises_it():
         resolve({"mode": "observe"}, {}, parse_params({"mode": "auto"}))
 
 
+def test_a_run_lowers_a_cap_and_never_raises_it():
+    file = {"max_bundles_per_run": 10}
+    assert resolve(file, {}, parse_params({"max_bundles_per_run": 5})).settings.max_bundles_per_run == 5
+    assert resolve({}, {}, parse_params({"max_bundles_per_run": 500})).settings.max_bundles_per_run == 500
+    with pytest.raises(SettingsError, match="max_bundles_per_run"):
+        resolve(file, {}, parse_params({"max_bundles_per_run": 11}))
+
+
 def test_a_run_adds_to_what_is_left_out():
     params = parse_params({"excluded_brokers": ["b2"], "excluded_namespaces": ["t/n"]})
     settings = resolve({"excluded_brokers": ["b1"]}, {"excluded_namespaces": "t/m"}, params).settings
@@ -143,6 +151,7 @@ def test_empty_form_fields_change_nothing():
     params = parse_params({"force": "", "force_threshold": None, "mode": None, "excluded_brokers": []})
     assert resolve({"mode": "auto"}, {}, params) == resolve({"mode": "auto"}, {})
     assert not params.changes_thresholds
+    assert parse_params({"excluded_brokers": ["b"]}).changes_thresholds
     assert parse_params({"max_unload_percentage": 0.3}).changes_thresholds
 
 

@@ -35,6 +35,7 @@ def state(**changes):
         (60, True, False, (False, "forced", False)),
         (60, False, True, (False, "other_thresholds", False)),
         (300, True, False, (False, "forced", True)),
+        (-30, False, False, (True, "gap", True)),
     ],
 )
 def test_a_sample_counts_once_per_interval(seconds, forced, thresholds, expected):

@@ -7,8 +7,12 @@ import pytest
 from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER, make_run, move_row
 
+from pulsar_rebalancer.plan import Summary, plan_hash
 from pulsar_rebalancer.reasons import Effect
 from pulsar_rebalancer.run import Finding, Validation
+from pulsar_rebalancer.settings import Settings
+from pulsar_rebalancer.snapshot import MOVES as MOVES_SCHEMA
+from pulsar_rebalancer.snapshot import table
 from pulsar_rebalancer_airflow.operators import GateOperator, RecordOperator
 
 if TYPE_CHECKING:
@@ -28,9 +32,10 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_PULSAR_TEST", '{"conn_type": "pulsar_admin", "host": "nowhere"}')
 
 
-def ask(run: Folder, state: MemoryState) -> tuple[list[int], str]:
+def ask(run: Folder, state: MemoryState, **settings: Any) -> tuple[list[int], str]:
     given: Any = context(CLUSTER, state)
-    waves = GateOperator(task_id="gate", cluster=CLUSTER, run=run.uri).execute(given)
+    now = Settings(**({"mode": "auto"} | settings))
+    waves = GateOperator(task_id="gate", cluster=CLUSTER, settings=now, run=run.uri).execute(given)
     return waves, given["ti"].pushed["reason"]
 
 
@@ -60,6 +65,30 @@ def test_closes_with_a_reason(storage: ClusterStorage, state: MemoryState, given
     record(storage, run, state)
 
     assert ask(run, state) == ([], reason)
+
+
+@pytest.mark.parametrize(
+    ("now", "reason"),
+    [({"mode": "observe"}, "observe"), ({"pause": {"until": TOMORROW, "reason": "stop"}}, "paused")],
+)
+def test_closes_when_the_clusters_file_says_so_by_now(
+    storage: ClusterStorage, state: MemoryState, now: dict[str, Any], reason: str
+) -> None:
+    run = make_run(storage, MOVES)
+    record(storage, run, state)
+
+    assert ask(run, state, **now) == ([], reason)
+
+
+def test_closes_for_a_plan_that_was_decided_again(storage: ClusterStorage, state: MemoryState) -> None:
+    run = make_run(storage, MOVES)
+    record(storage, run, state)
+    rows = (run / "plan" / "moves.parquet").read_table().to_pylist()[:1]
+    (run / "plan" / "moves.parquet").write_table(table(rows, MOVES_SCHEMA))
+    hashed = plan_hash([], rows, (run / "plan" / "state.json").read_json())
+    Summary.read(run).model_copy(update={"hash": hashed}).write(run)
+
+    assert ask(run, state) == ([], "not_recorded")
 
 
 def test_closes_when_there_is_nothing_to_do(storage: ClusterStorage, state: MemoryState) -> None:

@@ -10,11 +10,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER, make_run, move_row
 
+from pulsar_rebalancer.plan import Summary
 from pulsar_rebalancer_airflow import wave_history
 from pulsar_rebalancer_airflow.operators import UnloadWaveOperator
 from pulsar_rebalancer_airflow.operators.unload import UnfinishedWaveError
@@ -49,12 +51,14 @@ def loaded_moves(cluster: Cluster, count: int, wave: int = 0) -> list[dict[str, 
 
 def recorded(state: MemoryState, run: Folder) -> None:
     document = (run / "plan" / "state.json").read_json()
-    state.set(DECISION, document)
+    state.set(DECISION, document | {"plan_hash": Summary.read(run).hash})
     state.writes.clear()
 
 
-def unload(run: Folder, state: Any, wave: int = 0) -> dict[str, int]:
-    operator = UnloadWaveOperator(task_id="unload", cluster=CLUSTER, run=run.uri, wave=wave)
+def unload(run: Folder, state: Any, wave: int = 0, **standing: Any) -> dict[str, int]:
+    operator = UnloadWaveOperator(
+        task_id="unload", cluster=CLUSTER, standing={"mode": "auto"} | standing, run=run.uri, wave=wave
+    )
     return operator.execute(context(CLUSTER, state))
 
 
@@ -240,3 +244,35 @@ def test_details_are_on_disk_while_the_wave_goes_on(
 
     # Planned, once per outcome with a clock that leaps, and at the end.
     assert state.writes.count(MOVES) == 1 + len(moves) + 1
+
+
+@pytest.mark.parametrize(
+    ("standing", "reason"),
+    [
+        ({"mode": "observe"}, "observe"),
+        ({"pause": {"until": "2999-01-01T00:00:00Z", "reason": "stop"}}, "paused"),
+    ],
+)
+def test_a_wave_is_not_begun_when_the_clusters_file_says_so_by_now(
+    served: Running, storage: ClusterStorage, state: MemoryState, standing: dict[str, Any], reason: str
+) -> None:
+    moves = loaded_moves(served.cluster, 2)
+    run = make_run(storage, moves)
+    recorded(state, run)
+    with pytest.raises(AirflowFailException, match=reason):
+        unload(run, state, **standing)
+    assert all(served.cluster.owner(move["bundle"]) == move["source"] for move in moves)
+
+
+def test_a_wave_is_not_begun_while_pulsar_sheds_itself(
+    served: Running, storage: ClusterStorage, state: MemoryState
+) -> None:
+    moves = loaded_moves(served.cluster, 2)
+    run = make_run(storage, moves)
+    recorded(state, run)
+    url = f"{served.urls[0]}/admin/v2/brokers/configuration/loadBalancerSheddingEnabled/true"
+    assert httpx.post(url, headers=served.headers).is_success
+    with pytest.raises(AirflowFailException, match="builtin_shedding_on"):
+        unload(run, state)
+    assert all(served.cluster.owner(move["bundle"]) == move["source"] for move in moves)
+    assert state.documents[MOVES]["unloads"] == {}

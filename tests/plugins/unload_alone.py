@@ -30,5 +30,5 @@ class FileState:
 
 
 if __name__ == "__main__":
-    operator = UnloadWaveOperator(task_id="unload", cluster=CLUSTER, run=sys.argv[2], wave=0)
+    operator = UnloadWaveOperator(task_id="unload", cluster=CLUSTER, standing={"mode": "auto"}, run=sys.argv[2], wave=0)
     operator.execute(context(CLUSTER, FileState(Path(sys.argv[1]))))

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer_airflow.embedded.airflow import Airflow
 
-QUOTA_US = 20_000
-"""A fifth of a core per broker: what one client sends is then a load that can be seen."""
+QUOTA_US = 40_000
+"""Two fifths of a core per broker: what one client sends can be seen, and does not exhaust the broker."""
 RATE = 2500.0
-"""Unbatched messages a second in total: about 55 % of such a broker, while an idle one shows about 13 %."""
-LOW_THRESHOLD = 30
+"""Unbatched messages a second in total: over TLS about a third of such a broker, while an idle one shows about 6 %."""
+LOW_THRESHOLD = 19
+"""Below the gap while one broker has all the load, above the one when two share it."""
 HITS = 3
 
 

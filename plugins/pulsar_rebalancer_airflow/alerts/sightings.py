@@ -142,6 +142,6 @@ def _decided(summary: Summary) -> list[str]:
         span = f"{summary.score_min:.1f} to {summary.score_max:.1f} %"
         lines.append(f"score range: {summary.score_range:.1f} points ({span}) over {summary.brokers} brokers")
     settings = summary.resolved.settings
-    high, low = summary.hits
+    low, high = summary.hits
     lines.append(f"hits: most low {low} of {settings.hit_count_low}, most high {high} of {settings.hit_count_high}")
     return lines

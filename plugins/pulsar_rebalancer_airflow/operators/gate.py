@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from pulsar_rebalancer.settings import Settings
+    from pulsar_rebalancer.state import DecisionState
 
 
 class Answer(NamedTuple):
@@ -37,6 +38,20 @@ class Answer(NamedTuple):
     detail: str = ""
 
 
+def stopped(settings: Settings, now: datetime) -> Answer | None:
+    """Why nothing may be moved by these settings; None when it may."""
+    if settings.mode is not Mode.AUTO:
+        return Answer("observe", f"mode {settings.mode}")
+    if settings.pause is not None and now < settings.pause.until:
+        return Answer("paused", f"until {settings.pause.until:%Y-%m-%d %H:%M %Z}: {settings.pause.reason}")
+    return None
+
+
+def is_recorded(stored: DecisionState, summary: Summary) -> bool:
+    """Whether the store holds this very plan: files written again since would have another hash."""
+    return (stored.plan_id, stored.plan_hash) == (summary.plan_id, summary.hash)
+
+
 def answer(settings: Settings, validation: Validation, age_seconds: float, now: datetime, *, moves: int) -> Answer:
     """Whether a recorded plan may be carried out, as far as its run can tell.
 
@@ -49,10 +64,9 @@ def answer(settings: Settings, validation: Validation, age_seconds: float, now: 
     """
     if moves == 0:
         return Answer("nothing_to_do")
-    if settings.mode is not Mode.AUTO:
-        return Answer("observe", f"{moves} bundles would be moved")
-    if settings.pause is not None and now < settings.pause.until:
-        return Answer("paused", f"until {settings.pause.until:%Y-%m-%d %H:%M %Z}: {settings.pause.reason}")
+    stop = stopped(settings, now)
+    if stop is not None:
+        return stop
     holds = validation.reasons(Effect.HOLD)
     if holds:
         return Answer("on_hold", ", ".join(holds))
@@ -69,14 +83,17 @@ class GateOperator(BaseOperator):
 
     Args:
         cluster: name in the clusters file.
+        settings: the cluster's settings in the clusters file as it is now: a pause or a lower mode set after collect
+            counts as well.
         run: address of the run's folder.
     """
 
     template_fields: Sequence[str] = ("run",)
 
-    def __init__(self, *, cluster: str, run: str, **kwargs: Any) -> None:
+    def __init__(self, *, cluster: str, settings: Settings, run: str, **kwargs: Any) -> None:
         super().__init__(**kwargs, inlets=[state_asset(cluster)])
         self.cluster = cluster
+        self.settings = settings
         self.run = run
 
     def execute(self, context: Context) -> list[int]:
@@ -91,7 +108,7 @@ class GateOperator(BaseOperator):
         with final_unless_passing(context):
             run = Folder(self.run)
             summary = Summary.read(run)
-            found, waves = self._judge(run, summary, StateStore.of(context, self.cluster).decision().plan_id)
+            found, waves = self._judge(run, summary, StateStore.of(context, self.cluster).decision())
         opened = found.reason == "open"
         context["ti"].xcom_push(key="reason", value=found.reason)
         detail = f" ({found.detail})" if found.detail else ""
@@ -99,9 +116,9 @@ class GateOperator(BaseOperator):
         self.log.info("Gate %s: %s%s. %s", state, found.reason, detail, REASONS[found.reason].meaning)
         return waves if opened else []
 
-    def _judge(self, run: Folder, summary: Summary, recorded: str) -> tuple[Answer, list[int]]:
-        if recorded != summary.plan_id:
-            return Answer("not_recorded", f"recorded: {recorded or 'none'}"), []
+    def _judge(self, run: Folder, summary: Summary, stored: DecisionState) -> tuple[Answer, list[int]]:
+        if not is_recorded(stored, summary):
+            return Answer("not_recorded", f"recorded: {stored.plan_id or 'none'} {stored.plan_hash[:12]}"), []
         try:
             moves = verify(run, summary)
         except PlanError as error:
@@ -110,6 +127,8 @@ class GateOperator(BaseOperator):
         settings = summary.resolved.settings
         age = (now - summary.collected_at).total_seconds()
         found = answer(settings, Validation.read(run), age, now, moves=len(moves))
+        if found.reason == "open":
+            found = stopped(self.settings, now) or found
         if found.reason == "open" and PulsarAdminHook(settings.connection).get_connection_settings().read_only:
             found = Answer("read_only", settings.connection)
         return found, sorted({move.wave for move in moves})

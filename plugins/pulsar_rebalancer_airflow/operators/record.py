@@ -55,7 +55,7 @@ class RecordOperator(BaseOperator):
             verify(run, summary)
             store = StateStore.of(context, self.cluster)
             stored = store.decision()
-            document = commit(stored, read_state(run))
+            document = commit(stored, read_state(run).model_copy(update={"plan_hash": summary.hash}))
             if document is None:
                 self.log.info("Plan %s is recorded already, as number %d", stored.plan_id, stored.seq)
                 document = stored

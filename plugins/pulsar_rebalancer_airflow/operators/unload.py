@@ -11,12 +11,15 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from pulsar_rebalancer.admin import PulsarAdmin
 from pulsar_rebalancer.errors import AdminError, PlanError
+from pulsar_rebalancer.handover import shedding_is_on
 from pulsar_rebalancer.plan import Summary, verify
 from pulsar_rebalancer.reasons import REASONS
+from pulsar_rebalancer.settings import Settings
 from pulsar_rebalancer.storage import Folder
 from pulsar_rebalancer.unloading import carry_out
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hook import PulsarAdminHook
+from pulsar_rebalancer_airflow.operators.gate import is_recorded, stopped
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 from pulsar_rebalancer_airflow.wave_history import REFUSED, REPEATED, WaveHistory
 
@@ -27,7 +30,6 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.admin import AdminConnection
     from pulsar_rebalancer.plan import Move
-    from pulsar_rebalancer.settings import Settings
 
 LONGEST_RUN = timedelta(minutes=30)
 """Time-out of a DAG run: an older plan is not of a run that is still going on, so its waves are not carried out."""
@@ -43,22 +45,26 @@ class UnloadWaveOperator(BaseOperator):
     A retry resumes: a bundle on its planned broker is not unloaded again, one that was unloaded and not placed is
     placed, one with a final outcome is left alone. Bundles that moved on, have no topic or landed elsewhere are
     outcomes and no failures; the task fails when brokers did not answer (tried again) or refused (not tried again).
-    Nothing is unloaded when the store holds another plan by now.
+    Nothing is unloaded when the store holds another plan by now, when the cluster was paused or its mode lowered, or
+    when Pulsar's own shedding was switched on.
 
     Args:
         cluster: name in the clusters file.
+        standing: mode and pause in the clusters file as it is now, in JSON form.
         run: address of the run's folder.
         wave: number of the wave.
     """
 
     template_fields: Sequence[str] = ("run", "wave")
 
-    def __init__(self, *, cluster: str, run: str, wave: int, **kwargs: Any) -> None:
+    def __init__(self, *, cluster: str, standing: dict[str, Any], run: str, wave: int, **kwargs: Any) -> None:
         # A mapped task is not built before it runs: the DAG names the inlet then, for the scheduler to see.
         super().__init__(**{"inlets": [state_asset(cluster)]} | kwargs)
         self.cluster = cluster
+        self.standing = standing
         self.run = run
         self.wave = wave
+        self._task: asyncio.Task[None] | None = None
 
     def execute(self, context: Context) -> dict[str, int]:
         """Carry the wave out.
@@ -85,10 +91,13 @@ class UnloadWaveOperator(BaseOperator):
         return self._conclude(history, moves)
 
     def _moves(self, run: Folder, summary: Summary, store: StateStore) -> list[Move]:
-        recorded = store.decision().plan_id
-        if recorded != summary.plan_id:
-            raise PlanError("not_recorded", f"the store holds plan {recorded or 'none'}, not {summary.plan_id}")
-        age = datetime.now(UTC) - summary.collected_at
+        stored, now = store.decision(), datetime.now(UTC)
+        if not is_recorded(stored, summary):
+            raise PlanError("not_recorded", f"the store holds plan {stored.plan_id or 'none'}, not {summary.plan_id}")
+        stop = stopped(Settings.model_validate(self.standing), now)
+        if stop is not None:
+            raise PlanError(stop.reason, f"wave {self.wave} was not begun: {stop.detail}")
+        age = now - summary.collected_at
         if age > max(LONGEST_RUN, timedelta(seconds=summary.resolved.settings.max_plan_age_seconds)):
             raise PlanError("plan_too_old", f"plan {summary.plan_id} is {age.total_seconds():.0f} s old")
         return [move for move in verify(run, summary) if move.wave == int(self.wave)]
@@ -97,10 +106,13 @@ class UnloadWaveOperator(BaseOperator):
         self, connection: AdminConnection, settings: Settings, history: WaveHistory, moves: list[Move]
     ) -> None:
         remaining = history.remaining(moves)
-        history.plan(remaining, datetime.now(UTC))
 
         async def go() -> None:
+            self._task = asyncio.current_task()
             async with PulsarAdmin(connection) as admin:
+                if shedding_is_on(await admin.runtime_configuration()):
+                    raise PlanError("builtin_shedding_on", f"wave {self.wave} was not begun")
+                history.plan(remaining, datetime.now(UTC))
                 await carry_out(
                     admin,
                     remaining,
@@ -114,6 +126,11 @@ class UnloadWaveOperator(BaseOperator):
             asyncio.run(go())
         finally:
             history.write()
+
+    def on_kill(self) -> None:
+        """Begin no further unload; what was begun stays in the unload history as planned."""
+        if self._task is not None:
+            self._task.cancel()
 
     def _conclude(self, history: WaveHistory, moves: list[Move]) -> dict[str, int]:
         counts: dict[str, int] = {}
