@@ -1,4 +1,4 @@
-"""One DAG per cluster of the clusters file, and one to look after its state."""
+"""The DAGs of every cluster in the clusters file: rebalance, state, hand-over, maintenance and watch."""
 
 from pulsar_rebalancer_airflow.dag_factory import build_dags
 

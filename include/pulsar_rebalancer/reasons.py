@@ -319,6 +319,8 @@ _ALL = (
     Reason("broker_excluded", _V, "The broker is excluded by a setting."),
     # gate
     Reason("open", _V, "The gate is open: the plan is carried out."),
+    Reason("blocked", _V, "Validation stopped the run.", "See the block reasons of the run."),
+    Reason("unfinished", _V, "The run ended before the gate was asked.", "See the log of the task that failed."),
     Reason("nothing_to_do", _V, "The plan moves nothing."),
     Reason("observe", _V, "Mode observe: decided and explained, nothing is moved."),
     Reason(

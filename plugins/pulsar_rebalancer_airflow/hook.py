@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,8 +45,11 @@ class PulsarAdminHook(BaseHook):
         super().__init__()
         self.pulsar_admin_conn_id = pulsar_admin_conn_id
 
-    def get_connection_settings(self) -> AdminConnection:
+    def get_connection_settings(self, pulsar_cluster: str = "") -> AdminConnection:
         """The connection, validated.
+
+        Args:
+            pulsar_cluster: the cluster's name inside Pulsar; asked of the brokers when empty.
 
         Raises:
             SettingsError: `wrong_setting` or `contradiction`, with the connection's id and the field's name.
@@ -53,7 +57,7 @@ class PulsarAdminHook(BaseHook):
         """
         connection = self.get_connection(self.pulsar_admin_conn_id)
         try:
-            return _settings(connection)
+            return replace(_settings(connection), cluster=pulsar_cluster)
         except SettingsError as error:
             raise SettingsError(error.reason, f"connection {self.pulsar_admin_conn_id}: {error.message}") from None
 

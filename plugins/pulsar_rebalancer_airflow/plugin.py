@@ -6,6 +6,6 @@ from airflow.plugins_manager import AirflowPlugin
 
 
 class PulsarRebalancerPlugin(AirflowPlugin):
-    """Registers the rebalancer with Airflow."""
+    """Names the package in Airflow's list of plugins; the connection type is registered by `provider`."""
 
     name = "pulsar_rebalancer"

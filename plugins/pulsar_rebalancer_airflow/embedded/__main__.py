@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -56,11 +57,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(given: argparse.Namespace, processes: Processes) -> int:
+    name, entry, connection = _own_cluster(given) if given.pulsar else _simulated_cluster(given, processes)
     archive = archive_path(SOURCE / ".cache")
     if not archive.exists():
         _say("preparing Spark's class archive (once, half a minute)")
         make_archive(archive)
-    name, entry, connection = _own_cluster(given) if given.pulsar else _simulated_cluster(given, processes)
     home = Home(
         folder=(given.folder / name).absolute(),
         clusters={name: entry | {"connection": _CONNECTION}},
@@ -91,15 +92,18 @@ def _own_cluster(given: argparse.Namespace) -> tuple[str, dict[str, Any], dict[s
     url = urlsplit(given.pulsar)
     if url.scheme not in ("http", "https") or not url.hostname:
         raise EmbeddedError(f"PULSAR must be the address of a broker such as http://broker:8080, not {given.pulsar!r}")
+    port = url.port or (8443 if url.scheme == "https" else 8080)
     connection = {
         "conn_type": "pulsar_admin",
         "schema": url.scheme,
         "host": url.hostname,
-        "port": url.port or (443 if url.scheme == "https" else 80),
+        "port": port,
         "password": os.environ.get("PULSAR_TOKEN", ""),
-        "extra": {"read_only": True},
+        "extra": {"read_only": True, "ca_file": os.environ.get("PULSAR_CA_FILE", "")},
     }
-    return "own", {"mode": "observe", "interval_seconds": given.interval or 60}, connection
+    # State and counters of one cluster must never be taken for those of another.
+    name = re.sub(r"[^A-Za-z0-9.-]", "-", f"own-{url.hostname}-{port}")[:60]
+    return name, {"mode": "observe", "interval_seconds": given.interval or 60}, connection
 
 
 def _watch(airflow: Airflow, dag_id: str, *, once: bool) -> int:

@@ -60,7 +60,7 @@ class CollectOperator(BaseOperator):
             # Thresholds need the live brokers' settings to be judged; the mode does not, and may refuse the run now.
             asked = resolve({"mode": self.entry.settings.mode}, {}, RunParams(mode=params.mode))
             if asked.settings.mode is Mode.OFF:
-                raise AirflowSkipException(f"cluster {self.entry.name}: mode is off, nothing was asked of the brokers")
+                raise AirflowSkipException(f"cluster {self.entry.name}: mode is off, nothing was asked [mode_off]")
             storage = ClusterStorage(self.root, self.entry.name)
             store = StateStore.of(context, self.entry.name)
             decision, moves = store.decision_or_lost(storage), store.moves()
@@ -74,7 +74,8 @@ class CollectOperator(BaseOperator):
         return run.uri
 
     async def _collect(self, context: Context, params: RunParams, now: datetime) -> Collected:
-        connection = PulsarAdminHook(self.entry.settings.connection).get_connection_settings()
+        settings = self.entry.settings
+        connection = PulsarAdminHook(settings.connection).get_connection_settings(settings.pulsar_cluster)
         dag_run = context["dag_run"]
         async with PulsarAdmin(connection) as admin:
             return await collect(

@@ -26,6 +26,8 @@ CONF = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.session.timeZone": "UTC",
+    # At INFO a run fills its task log with some hundred lines of Spark's own.
+    "spark.log.level": "WARN",
 }
 """Small data, once a minute: start-up decides how long it takes."""
 

@@ -83,7 +83,7 @@ class UnloadWaveOperator(BaseOperator):
             store = StateStore.of(context, self.cluster)
             moves = self._moves(run, summary, store)
             settings = summary.resolved.settings
-            connection = PulsarAdminHook(settings.connection).get_connection_settings()
+            connection = PulsarAdminHook(settings.connection).get_connection_settings(settings.pulsar_cluster)
             if connection.read_only:
                 raise AdminError("read_only", f"connection {settings.connection} is read-only; nothing was unloaded")
             history = WaveHistory(store, run, summary.plan_id, int(self.wave))
