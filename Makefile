@@ -26,9 +26,8 @@ lint: setup ## format, lint, types, dependency rule
 	@lint-imports
 
 lock: setup ## renew requirements.lock from pyproject.toml
-	@uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-emit-index-url \
-		--no-emit-find-links --no-annotate --group dev --extra simulation --extra alerts --extra postgres --custom-compile-command "make lock" \
-		--upgrade pyproject.toml -o requirements.lock
+	@uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-annotate --group dev \
+		--extra simulation --extra alerts --extra postgres --custom-compile-command "make lock" --upgrade pyproject.toml -o requirements.lock
 
 wheel: setup ## build the wheel into dist/
 	@$(PYTHON_BIN) -m build --wheel --no-isolation
