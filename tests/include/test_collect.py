@@ -205,7 +205,8 @@ def test_refused_credentials_are_said_at_once(served, kind, path, reason):
 def test_a_broker_listed_twice_has_one_row(served):
     served.cluster.faults.add(FaultKind.LISTED_TWICE, broker(served, 0))
     found = rows(sample(served), "brokers")
-    assert [row["listings"] for row in found] == [2] + [1] * (BROKERS - 1)
+    assert len(found) == BROKERS
+    assert {row["broker"]: row["listings"] for row in found if row["listings"] > 1} == {broker(served, 0): 2}
 
 
 def test_a_bundle_with_two_owners_has_two_rows(served):

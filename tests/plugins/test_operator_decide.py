@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,6 +74,10 @@ def test_the_archive_is_used_if_the_worker_has_it(
     assert (f"-XX:SharedArchiveFile={archive}" in " ".join(submitted["command"])) is exists
 
 
-def test_the_application_is_where_the_operator_looks() -> None:
-    assert Path(application()).is_file()
-    assert "pulsar_rebalancer_spark.rebalance" not in sys.modules
+def test_the_application_is_found_without_being_loaded() -> None:
+    code = "import sys; from pulsar_rebalancer_airflow.operators.decide import application; print(application())"
+    code += "; print([name for name in sys.modules if name.startswith(('pulsar_rebalancer_spark', 'pyspark'))])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    path, loaded = done.stdout.splitlines()[-2:]
+    assert Path(path).is_file()
+    assert loaded == "[]"
