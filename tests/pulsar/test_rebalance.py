@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 QUOTA_US = 40_000
 """Two fifths of a core per broker: what one client sends can be seen, and does not exhaust the broker."""
 RATE = 2500.0
-"""Unbatched messages a second in total: over TLS about a third of such a broker, while an idle one shows about 6 %."""
-LOW_THRESHOLD = 19
-"""Below the gap while one broker has all the load, above the one when two share it."""
+"""Unbatched messages a second in total: a third or more of such a broker, while an idle one shows about 6 %."""
+LOW_THRESHOLD = 15
 HITS = 3
+MOST_RUNS = 40
 
 
 def throttle(cluster: PulsarCluster, admin: Admin) -> None:
@@ -76,6 +76,7 @@ def test_hits_are_counted_then_half_the_difference_moves_and_then_nothing(
         "min_unload_message": 100,
         "state_max_gap": 20,
         "max_unload_percentage": 0.5,
+        "grace_period_minutes": 1,
     }
     with Admin(cluster) as admin:
         topics = load_broker_zero(admin, ["tests/load"], 16)
@@ -109,15 +110,19 @@ def test_hits_are_counted_then_half_the_difference_moves_and_then_nothing(
                 }
                 assert all(move.ok for move in fired.outcome.moves)
 
-                # The next host samples show a smaller range, and nothing more is moved.
-                await_host_samples(admin, 2)
-                after = next_run(airflow, seen)
-                while after.summary.collected_at < fired.outcome.ended_at:
-                    after = next_run(airflow, seen)
-                later = next_run(airflow, seen)
-                for run in (after, later):
-                    assert run.summary.bundles_taken == 0
-                assert later.summary.score_range < LOW_THRESHOLD < fired.summary.score_range
+                # Later host samples show a smaller range; once it is below the threshold nothing more is moved.
+                calm: list[Run] = []
+                for _ in range(MOST_RUNS):
+                    run = next_run(airflow, seen)
+                    assert run.state == "success", run.tasks
+                    assert all(move.ok for move in run.outcome.moves)
+                    balanced = run.summary.score_range < LOW_THRESHOLD
+                    assert not (balanced and run.summary.bundles_taken)
+                    calm = [*calm, run] if balanced else []
+                    if len(calm) == 2:
+                        break
+                assert len(calm) == 2, f"range {run.summary.score_range} after {MOST_RUNS} runs"
+                assert fired.summary.score_range > LOW_THRESHOLD
             report = load.report()
     assert report.keys() == rates.keys()
     for counts in report.values():
