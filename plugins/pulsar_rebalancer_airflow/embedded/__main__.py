@@ -82,8 +82,9 @@ def _run(given: argparse.Namespace, processes: Processes) -> int:
 def _simulated_cluster(given: argparse.Namespace, processes: Processes) -> tuple[str, dict[str, Any], dict[str, Any]]:
     _say("starting the simulated cluster: 8 brokers, 200 bundles, one broker hot, one empty")
     cluster = simulated.start(processes, given.folder / "simulation")
-    # A busy machine may need longer than three intervals for a run; hits shall not be lost by that.
-    entry = {"mode": "auto", "interval_seconds": given.interval or 15, "state_max_gap": 10}
+    interval = given.interval or 15
+    # A busy machine may need minutes for a run; hits shall not be lost by that.
+    entry = {"mode": "auto", "interval_seconds": interval, "state_max_gap": max(3, 600 / interval)}
     return "simulated", entry, cluster.connection()
 
 
