@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _CONNECTION = "pulsar_admin_embedded"
 _SPARK = {"conn_type": "spark", "host": "local[2]"}
-_ONCE_RUNS = 30
+_ONCE_RUNS = 50
 _ONCE_FAILURES = 3
 
 
