@@ -56,10 +56,12 @@ class Collected:
     Attributes:
         request: who asked for what, and the effective settings.
         tables: `cluster`, `brokers` and `bundles`, as `snapshot.INPUT` describes them.
+        policies: what policies say about its namespaces and brokers.
     """
 
     request: RunRequest
     tables: Mapping[str, pa.Table]
+    policies: Policies
 
 
 async def collect(
@@ -101,7 +103,12 @@ async def collect(
     errors = {broker: more.get(broker) or failed[broker] for broker in brokers if broker not in reports}
     columns = bundle_columns((broker, report["lastStats"]) for broker, report in reports.items())
     policies = await read_policies(
-        admin, cluster=resolved.settings.pulsar_cluster, brokers=brokers, bundles=columns["bundle"]
+        admin,
+        cluster=resolved.settings.pulsar_cluster,
+        brokers=brokers,
+        bundles=columns["bundle"],
+        failure_domains=resolved.settings.failure_domains,
+        without_persistent=[b for b, report in reports.items() if report.get("persistentTopicsEnabled") is False],
     )
     request = RunRequest(
         cluster=entry.name,
@@ -118,7 +125,7 @@ async def collect(
         "brokers_reported": len(reports),
         "bundles": len(columns["bundle"]),
         **_switches(runtimes.values()),
-        "policies_readable": not policies.problem,
+        "policies_readable": policies.readable,
         "policies_problem": policies.problem or None,
     }
     tables = {
@@ -126,12 +133,13 @@ async def collect(
         "brokers": _brokers(listings, reports, errors, policies, request),
         "bundles": _bundles(columns, policies, entry.name),
     }
-    return Collected(request, tables)
+    return Collected(request, tables, policies)
 
 
 def save(collected: Collected, run: Folder) -> None:
-    """Write a sample to `<run>/input/*.parquet` and `<run>/input/settings.json`."""
+    """Write a sample to `<run>/input/*.parquet`, `<run>/input/policies.json` and `<run>/input/settings.json`."""
     snapshot.write(run, collected.tables)
+    collected.policies.write(run)
     collected.request.write(run)
 
 
@@ -231,7 +239,7 @@ def _brokers(
     rows = []
     for broker in sorted(listings):
         row: dict[str, Any] = {"broker": broker, "listings": listings[broker], "error": errors.get(broker)}
-        row["reserved_by"] = policies.reserved.get(broker)
+        row["reserved_by"] = policies.reserved_by(broker)
         if broker in reports:
             row |= broker_row(reports[broker], collected_at=request.collected_at, host_interval_s=interval)
         rows.append(row)
@@ -241,10 +249,12 @@ def _brokers(
 def _bundles(columns: dict[str, list[Any]], policies: Policies, cluster: str) -> pa.Table:
     names = columns["bundle"]
     owners = Counter(names)
-    policy = {name: policies.namespaces.get(snapshot.namespace_of(name)) for name in owners}
+    kinds = {name: policies.kind(name) for name in set(map(snapshot.namespace_of, owners))}
+    policy = {name: kinds[snapshot.namespace_of(name)] for name in owners}
     complete = columns | {
         "cluster": [cluster] * len(names),
         "owners": [owners[name] for name in names],
+        "top_rank": [None] * len(names),
         "policy": [policy[name] for name in names],
     }
     try:

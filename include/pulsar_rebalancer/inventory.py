@@ -18,8 +18,8 @@ _DAY = re.compile(r"date=(\d{4}-\d{2}-\d{2})")
 _RUN = re.compile(r"(\d{8}T\d{6}\.\d{6}Z)-[0-9a-f]{8}")
 
 _OUR_FILE = re.compile(
-    r"(?:[a-z_]+/)?[a-z0-9_-]+\.(?:json|parquet)"
-    r"|(?:[a-z_]+/)?\.[a-z0-9_-]+\.(?:json|parquet)\.[0-9a-f]{8}"  # a draft that a killed task left
+    r"(?:[a-z_]+/)?[a-z0-9_-]+\.(?:json|parquet|html)"
+    r"|(?:[a-z_]+/)?\.[a-z0-9_-]+\.(?:json|parquet|html)\.[0-9a-f]{8}"  # a draft that a killed task left
     r"|[a-z_]+/[a-z0-9_-]+\.parquet/.+"  # a part of a table that Spark wrote
 )
 _OUR_FOLDER = re.compile(r"[a-z_]+(?:/[a-z0-9_-]+\.parquet(?:/.+)?)?")

@@ -44,8 +44,11 @@ class Summary(BaseModel):
         hash: over decisions, taken moves and new state; the same for any Spark master, partitioning and input order.
         counting: how the run treated the counters, a reason code.
         score_min, score_max, score_mean: percent, over the brokers that were judged.
-        pairs: pairs judged; `pairs_over`: those at or above the low threshold; `pairs_fired`: those that fired.
+        pairs: pairs judged, 0 for a strategy without pairs; `pairs_over`: those at or above the low threshold;
+            `pairs_fired`: pairs or brokers that fired.
         hits: the most hits a pair has collected, `[low, high]`, before any reset.
+        reasons: how many pairs or brokers were judged so, by reason code.
+        sentence: what was decided and why, in the strategy's own terms.
         bundles_taken: bundles to be moved; `waves` in how many waves.
         predicted_min, predicted_max: scores after the moves if score follows traffic, percent.
     """
@@ -69,6 +72,8 @@ class Summary(BaseModel):
     pairs_over: int
     pairs_fired: int
     hits: tuple[int, int]
+    reasons: dict[str, int] = {}
+    sentence: str = ""
     bundles_taken: int
     bundles_passed_over: dict[str, int]
     waves: int

@@ -1,26 +1,29 @@
-"""Which namespaces and brokers isolation policies and anti-affinity groups take out of free balancing."""
+"""What isolation policies, anti-affinity groups and failure domains say about a cluster's namespaces and brokers."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-import warnings
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from pulsar_rebalancer.errors import AdminError
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from pulsar_rebalancer.errors import AdminError, SnapshotError
+from pulsar_rebalancer.isolation import IsolationPolicy, doubt, parse_isolation, policy_of
 from pulsar_rebalancer.snapshot import namespace_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from pulsar_rebalancer.storage import Folder
+
+VERSION = 1
 _NAMESPACE = re.compile(r"[^/:]+/[^/:]+")
-# Java reads `[a[b]]` as a union and `[a&&b]` as an intersection, Python does not and says nothing.
-_JAVA_SETS = re.compile(r"\[[^\]]*(?:\[|&&)")
+_NAMED = 3
 
 
 class PolicyCalls(Protocol):
-    """What policies need of the admin client."""
+    """What policies need of the admin client; every call raises `AdminError`."""
 
     async def cluster_name(self) -> str:
         """The cluster's name inside Pulsar."""
@@ -28,126 +31,181 @@ class PolicyCalls(Protocol):
     async def isolation_policies(self, cluster: str) -> dict[str, Any]:
         """Isolation policies by name; empty when there is none."""
 
+    async def failure_domains(self, cluster: str) -> dict[str, Any]:
+        """Failure domains by name, each `{"brokers": […]}`; empty when there is none."""
+
     async def anti_affinity_group(self, namespace: str) -> str:
         """Anti-affinity group of `tenant/namespace`; empty when it is in none."""
 
 
-@dataclass(frozen=True)
-class Policies:
-    """What policies say about a cluster.
+class Policies(BaseModel):
+    """`input/policies.json`: what policies say about a cluster, as far as it could be read.
 
     Attributes:
-        namespaces: `isolation` or `anti_affinity` by namespace; those under neither are not in it.
-        reserved: isolation policy by broker that it reserves.
-        problem: why policies could not be read; empty when they could. Then nothing is known to be free.
+        isolation: isolation policies in Pulsar's order.
+        groups: anti-affinity group by namespace; those in none are not in it.
+        domains: failure domain by broker; empty when domains are off.
+        unknown: why it is not known where a namespace may be, by namespace: an admin reason code or a sentence.
+        without_persistent: brokers that take no persistent topics.
+        readable: whether anything is known about the namespaces at all.
+        problem: what could not be read, and which policy no broker can serve; empty when all is well.
     """
 
-    namespaces: Mapping[str, str]
-    reserved: Mapping[str, str]
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: int = VERSION
+    isolation: tuple[IsolationPolicy, ...] = ()
+    groups: dict[str, str] = {}
+    domains: dict[str, str] = {}
+    unknown: dict[str, str] = {}
+    without_persistent: tuple[str, ...] = ()
+    readable: bool = True
     problem: str = ""
+
+    def kind(self, namespace: str) -> str | None:
+        """`unknown`, `isolation` or `anti_affinity`, the first that applies; None for a namespace under neither."""
+        if namespace in self.unknown:
+            return "unknown"
+        if policy_of(self.isolation, namespace):
+            return "isolation"
+        return "anti_affinity" if namespace in self.groups else None
+
+    def reserved_by(self, broker: str) -> str | None:
+        """The first isolation policy of which the broker is primary: other namespaces may not be placed there.
+
+        (NamespaceIsolationPolicies.isSharedBroker; Pulsar does not check a manual destination against it.)
+        """
+        return next((policy.name for policy in self.isolation if policy.reserves(broker)), None)
+
+    def document(self) -> dict[str, Any]:
+        """As a JSON document."""
+        return self.model_dump(mode="json")
+
+    @classmethod
+    def from_document(cls, document: Any) -> Self:
+        """From a JSON document.
+
+        Raises:
+            SnapshotError: `file_version` when it is of another version, `file_damaged` when it is none of ours.
+        """
+        try:
+            found = cls.model_validate(document)
+        except ValidationError as error:
+            raise SnapshotError("file_damaged", f"policies cannot be read: {error.errors()[0]['msg']}") from None
+        if found.version != VERSION:
+            raise SnapshotError("file_version", f"policies of version {found.version}, this release reads {VERSION}")
+        return found
+
+    def write(self, run: Folder) -> None:
+        """Write to `<run>/input/policies.json`."""
+        (run / "input" / "policies.json").write_json(self.document())
+
+    @classmethod
+    def read(cls, run: Folder) -> Self:
+        """Read from `<run>/input/policies.json`.
+
+        Raises:
+            SnapshotError: `file_missing`, `file_damaged` or `file_version`.
+        """
+        return cls.from_document((run / "input" / "policies.json").read_json())
 
 
 async def read_policies(
-    admin: PolicyCalls, *, cluster: str, brokers: Sequence[str], bundles: Iterable[str]
+    admin: PolicyCalls,
+    *,
+    cluster: str,
+    brokers: Sequence[str],
+    bundles: Iterable[str],
+    failure_domains: bool = False,
+    without_persistent: Collection[str] = (),
 ) -> Policies:
-    """Read the policies that concern these brokers and bundles.
+    """Read the policies that concern these brokers and bundles, and keep what can be read when a call fails.
 
     Args:
-        admin: the admin client; it bounds how many requests are under way.
+        admin: the admin client; it bounds how many requests are under way. It is asked once per namespace.
         cluster: the cluster's name inside Pulsar; asked of the brokers when empty.
-        brokers: brokerIds.
-        bundles: bundle names.
+        brokers: brokerIds of all active brokers.
+        bundles: names of the loaded bundles: namespaces without one are not asked about.
+        failure_domains: whether anti-affinity groups are spread over failure domains first.
+        without_persistent: brokers whose load report says that they take no persistent topics.
     """
     namespaces = sorted({name for name in map(namespace_of, bundles) if _is_users(name)})
     try:
-        policies = parse_isolation(await admin.isolation_policies(cluster or await admin.cluster_name()))
-        isolated = {name: "isolation" for name in namespaces if any(p.covers(name) for p in policies)}
-        free = [name for name in namespaces if name not in isolated]
-        groups = await asyncio.gather(*(_group(admin, name) for name in free))
-    except (AdminError, ValueError) as error:
-        return Policies({}, {}, str(error))
-    grouped = {name: "anti_affinity" for name, group in zip(free, groups, strict=True) if group}
-    return Policies(isolated | grouped, _reserved(policies, brokers))
+        cluster = cluster or await admin.cluster_name()
+        isolation = parse_isolation(await admin.isolation_policies(cluster))
+    except AdminError as error:
+        unknown = dict.fromkeys(namespaces, error.reason)
+        return Policies(unknown=unknown, readable=False, problem=f"isolation policies cannot be read: {error}")
+    unknown = {name: why for name in namespaces if (why := doubt(isolation, name))}
+    problems = [f"{why}: {_named(names)} cannot be placed" for why, names in _by_value(unknown)]
+    problems += _unserved(isolation, brokers, [name for name in namespaces if name not in unknown])
+    groups, failed = await _groups(admin, namespaces)
+    if failed:
+        unknown |= {name: error.reason for name, error in failed.items()}
+        problems.append(f"anti-affinity group of {_named(failed)} cannot be read: {next(iter(failed.values()))}")
+    domains: dict[str, str] = {}
+    if failure_domains and groups:
+        try:
+            domains = _domains(await admin.failure_domains(cluster))
+        except AdminError as error:
+            unknown |= dict.fromkeys(groups, error.reason)
+            problems.append(f"failure domains cannot be read, {_named(groups)} cannot be placed: {error}")
+    return Policies(
+        isolation=isolation,
+        groups=groups,
+        domains=domains,
+        unknown=unknown,
+        without_persistent=tuple(sorted(without_persistent)),
+        readable=not namespaces or len(unknown) < len(namespaces),
+        problem="; ".join(problems),
+    )
 
 
-@dataclass(frozen=True)
-class IsolationPolicy:
-    """One namespace isolation policy.
+async def _groups(admin: PolicyCalls, namespaces: Sequence[str]) -> tuple[dict[str, str], dict[str, AdminError]]:
+    """Groups by namespace, and the errors of those that cannot be read."""
 
-    Attributes:
-        name: its name.
-        namespaces: patterns of `tenant/namespace`.
-        primary: patterns of the brokers' hosts.
-    """
+    async def ask(namespace: str) -> str | AdminError:
+        try:
+            return await admin.anti_affinity_group(namespace)
+        except AdminError as error:
+            # Deleted since its bundles were reported.
+            return "" if error.reason == "not_found" else error
 
-    name: str
-    namespaces: tuple[re.Pattern[str], ...]
-    primary: tuple[re.Pattern[str], ...]
-
-    def covers(self, namespace: str) -> bool:
-        """Whether `tenant/namespace` is under the policy (NamespaceIsolationPolicyImpl: the whole name matches)."""
-        return any(pattern.fullmatch(namespace) for pattern in self.namespaces)
-
-    def reserves(self, broker: str) -> bool:
-        """Whether the broker's host, without its port, is a primary one."""
-        return any(pattern.fullmatch(broker.rpartition(":")[0]) for pattern in self.primary)
+    answers = dict(zip(namespaces, await asyncio.gather(*map(ask, namespaces)), strict=True))
+    failed = {name: answer for name, answer in answers.items() if isinstance(answer, AdminError)}
+    return {name: answer for name, answer in answers.items() if isinstance(answer, str) and answer.strip()}, failed
 
 
-def parse_isolation(document: Mapping[str, Any]) -> list[IsolationPolicy]:
-    """The policies of `namespaceIsolationPolicies`, by name.
-
-    Raises:
-        ValueError: one is not of the documented shape, or holds a pattern that cannot be told the way Java tells it.
-    """
-    found = []
-    for name, policy in sorted(document.items()):
-        if not isinstance(policy, dict):
-            raise ValueError(f"isolation policy {name!r} is no JSON object")
-        found.append(IsolationPolicy(name, _patterns(name, policy, "namespaces"), _patterns(name, policy, "primary")))
+def _domains(document: Mapping[str, Any]) -> dict[str, str]:
+    """Failure domain by broker; what is of another shape lists no broker."""
+    found: dict[str, str] = {}
+    for name, domain in document.items():
+        brokers = domain.get("brokers") if isinstance(domain, dict) else None
+        found |= {broker: name for broker in brokers or () if isinstance(broker, str)}
     return found
 
 
-def _patterns(name: str, policy: Mapping[str, Any], key: str) -> tuple[re.Pattern[str], ...]:
-    given = policy.get(key) or []
-    if not isinstance(given, list) or not all(isinstance(pattern, str) for pattern in given):
-        raise ValueError(f"isolation policy {name!r}: {key} is no list of texts")
-    return tuple(_pattern(name, key, pattern) for pattern in given)
+def _unserved(isolation: Sequence[IsolationPolicy], brokers: Sequence[str], namespaces: Iterable[str]) -> Iterator[str]:
+    """Policies with a loaded namespace and without an active broker."""
+    ruling = [policy_of(isolation, namespace) for namespace in namespaces]
+    names = {policy.name for policy in ruling if policy}
+    for policy in isolation:
+        if policy.name in names and not policy.candidates(brokers):
+            yield f"isolation policy {policy.name!r}: none of its brokers is active, its namespaces stay where they are"
+    if None in ruling and brokers and all(any(policy.reserves(broker) for policy in isolation) for broker in brokers):
+        yield "isolation policies reserve every broker, namespaces under no policy stay where they are"
 
 
-def _pattern(name: str, key: str, pattern: str) -> re.Pattern[str]:
-    problem = f"isolation policy {name!r}: {key}: {pattern[:80]!r} is no pattern that can be read here"
-    if _JAVA_SETS.search(pattern):
-        raise ValueError(problem)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", FutureWarning)
-            return re.compile(pattern, re.ASCII)
-    except (re.error, FutureWarning, OverflowError, RecursionError):
-        raise ValueError(problem) from None
+def _by_value(texts: Mapping[str, str]) -> list[tuple[str, list[str]]]:
+    found: dict[str, list[str]] = {}
+    for name, text in texts.items():
+        found.setdefault(text, []).append(name)
+    return list(found.items())
 
 
-def _reserved(policies: Sequence[IsolationPolicy], brokers: Sequence[str]) -> dict[str, str]:
-    """Brokers that are primary in a policy: other namespaces may not be placed there.
-
-    (SimpleResourceAllocationPolicies.isSharedBroker; a manual destination is not checked against it.) Where every
-    broker is primary in some policy, none is set apart from the others, and none is left out.
-    """
-    found = {}
-    for broker in brokers:
-        owner = next((policy.name for policy in policies if policy.reserves(broker)), None)
-        if owner is not None:
-            found[broker] = owner
-    return {} if len(found) == len(brokers) else found
-
-
-async def _group(admin: PolicyCalls, namespace: str) -> str:
-    try:
-        return await admin.anti_affinity_group(namespace)
-    except AdminError as error:
-        # Deleted since its bundles were reported.
-        if error.reason == "not_found":
-            return ""
-        raise
+def _named(names: Collection[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(sorted(names)[:_NAMED]) + more
 
 
 def _is_users(namespace: str) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
-from pulsar_rebalancer.reasons import REASONS, Effect
+from pulsar_rebalancer.reasons import Effect
 from pulsar_rebalancer.settings import Resolved, RunParams
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ class Finding(BaseModel):
         effect: what it does to the run.
         subject: the broker or bundle it is about; empty for the cluster as a whole.
         detail: the figure or text that was seen.
+        cause: the reason code behind it, such as that of a request that failed; empty when there is none.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -68,6 +69,7 @@ class Finding(BaseModel):
     effect: Effect
     subject: str = ""
     detail: str = ""
+    cause: str = ""
 
 
 class Validation(BaseModel):
@@ -86,18 +88,6 @@ class Validation(BaseModel):
     def quarantined(self) -> dict[str, str]:
         """The reason by broker or bundle that is left out."""
         return {f.subject: f.reason for f in self.findings if f.effect is Effect.QUARANTINE and f.subject}
-
-    def sentence(self) -> str:
-        """At most ten reasons with counts, worst effect first, and what to do."""
-        lines = []
-        for effect in (Effect.BLOCK, Effect.HOLD, Effect.QUARANTINE, Effect.WARN):
-            for code, count in self.reasons(effect).items():
-                named = [f"{f.subject} {f.detail}".strip() for f in self.findings if f.reason == code][:3]
-                shown = f" ({'; '.join(n for n in named if n)})" if any(named) else ""
-                lines.append(
-                    f"{effect}: {code} x{count}{shown}: {REASONS[code].meaning} {REASONS[code].action}".strip()
-                )
-        return "\n".join(lines[:10])
 
     def write(self, run: Folder) -> None:
         """Write to `<run>/validation.json`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import (
     AwareDatetime,
@@ -50,6 +50,25 @@ class Origin(StrEnum):
     BROKERS = "brokers"
     FILE = "file"
     PARAMS = "params"
+
+
+class Strategy(StrEnum):
+    """Pulsar's shedders, by the names of their classes."""
+
+    AVG = "AvgShedder"
+    THRESHOLD = "ThresholdShedder"
+    OVERLOAD = "OverloadShedder"
+    UNIFORM = "UniformLoadShedder"
+    TRANSFER = "TransferShedder"
+
+
+class Placement(StrEnum):
+    """Pulsar's placement strategies, by the names of their classes."""
+
+    AVG = "AvgShedder"
+    LEAST_RATE = "LeastLongTermMessageRate"
+    LEAST_USAGE = "LeastResourceUsageWithWeight"
+    ROUND_ROBIN = "RoundRobinBrokerSelector"
 
 
 class Pause(BaseModel):
@@ -129,6 +148,132 @@ class Settings(BaseModel):
         alias="loadBalancerBandwidthOutResourceWeight",
         description="weight of outbound bandwidth in the score",
     )
+    memory_weight: Weight = Field(
+        0.0,
+        alias="loadBalancerMemoryResourceWeight",
+        description="weight of the JVM heap, which the extensible load manager alone looks at",
+    )
+    history_percentage: float = Field(
+        0.9,
+        ge=0,
+        le=1,
+        alias="loadBalancerHistoryResourcePercentage",
+        description="weight of the past in a broker's moving average, ratio",
+    )
+    average_threshold: Percent = Field(
+        10,
+        alias="loadBalancerBrokerThresholdShedderPercentage",
+        description="ThresholdShedder: points above the average from which a broker sheds",
+    )
+    min_unload_bundle_throughput: float = Field(
+        10,
+        ge=0,
+        alias="loadBalancerBundleUnloadMinThroughputThreshold",
+        description="ThresholdShedder: smallest throughput worth moving, MiB/s",
+    )
+    lower_boundary: bool = Field(
+        False,
+        alias="lowerBoundarySheddingEnabled",
+        description="ThresholdShedder: shed as well when a broker is that far below the average",
+    )
+    overloaded_threshold: Percent = Field(
+        85,
+        alias="loadBalancerBrokerOverloadedThresholdPercentage",
+        description="score above which a broker is overloaded, percent",
+    )
+    rate_difference: float = Field(
+        50,
+        alias="loadBalancerMsgRateDifferenceShedderThreshold",
+        description="UniformLoadShedder: message rate of the busiest broker over the idlest, percent; 0: not looked at",
+    )
+    throughput_ratio: float = Field(
+        4,
+        alias="loadBalancerMsgThroughputMultiplierDifferenceShedderThreshold",
+        description="UniformLoadShedder: throughput of the busiest broker by the idlest, ratio; 0: not looked at",
+    )
+    max_unload_bundles: int = Field(
+        -1,
+        ge=-1,
+        alias="maxUnloadBundleNumPerShedding",
+        description="UniformLoadShedder: bundles shed in one run; -1: no cap",
+    )
+    target_std: float = Field(
+        0.25,
+        ge=0,
+        alias="loadBalancerBrokerLoadTargetStd",
+        description="TransferShedder: standard deviation of the loads to aim at, 1 is 100 percent",
+    )
+    hit_count_transfer: int = Field(
+        3,
+        ge=0,
+        alias="loadBalancerSheddingConditionHitCountThreshold",
+        description="TransferShedder: runs out of balance that must be exceeded before it sheds",
+    )
+    transfer: bool = Field(
+        True,
+        alias="loadBalancerTransferEnabled",
+        description="TransferShedder: name the destination and allow swaps; else placement chooses",
+    )
+    max_brokers_per_run: int = Field(
+        3,
+        ge=0,
+        alias="loadBalancerMaxNumberOfBrokerSheddingPerCycle",
+        description="TransferShedder: brokers that shed in one run",
+    )
+    shedding_delay_seconds: float = Field(
+        180,
+        ge=0,
+        alias="loadBalanceSheddingDelayInSeconds",
+        description="TransferShedder: seconds that a broker's report must be younger than its last unload",
+    )
+    load_data_ttl_seconds: float = Field(
+        1800,
+        ge=0,
+        alias="loadBalancerBrokerLoadDataTTLInSeconds",
+        description="TransferShedder: age from which a report is not looked at, seconds",
+    )
+    top_bundles: int = Field(
+        10,
+        ge=1,
+        alias="loadBalancerMaxNumberOfBundlesInBundleLoadReport",
+        description="TransferShedder: busiest bundles of a broker that are looked at",
+    )
+    shed_policy_bundles: bool = Field(
+        False,
+        alias="loadBalancerSheddingBundlesWithPoliciesEnabled",
+        description="TransferShedder: bundles of namespaces under policies may move",
+    )
+    credit_swaps: bool = Field(
+        False,
+        alias="loadBalancerDebugModeEnabled",
+        description="TransferShedder: count what a swap brings back, as Pulsar does in debug mode alone",
+    )
+    usage_difference: Percent = Field(
+        10,
+        alias="loadBalancerAverageResourceUsageDifferenceThresholdPercentage",
+        description="LeastResourceUsageWithWeight: points below the average that make a broker a destination",
+    )
+    max_broker_topics: int = Field(
+        50000,
+        ge=0,
+        alias="loadBalancerBrokerMaxTopics",
+        description="topics from which a broker is no destination",
+    )
+    even_distribution: bool = Field(
+        False,
+        alias="loadBalancerDistributeBundlesEvenlyEnabled",
+        description="placement prefers the brokers with the fewest bundles of the namespace",
+    )
+    failure_domains: bool = Field(
+        False,
+        alias="failureDomainsEnabled",
+        description="anti-affinity groups are spread over failure domains first",
+    )
+    prefer_later_versions: bool = Field(
+        False,
+        alias="preferLaterVersions",
+        description="placement takes brokers of the latest version alone",
+    )
     excluded_namespaces: tuple[str, ...] = Field(
         (),
         alias="loadBalancerSheddingExcludedNamespaces",
@@ -154,7 +299,13 @@ class Settings(BaseModel):
     )
 
     # The rebalancer's own settings.
-    strategy: Literal["AvgShedder"] = Field("AvgShedder", description="how bundles are chosen")
+    strategy: Strategy = Field(Strategy.AVG, description="which shedder chooses bundles, by Pulsar's class name")
+    placement: Placement | None = Field(
+        None,
+        description="who names a destination where the shedder does not, by Pulsar's class name; "
+        "empty: AvgShedder for AvgShedder, LeastResourceUsageWithWeight for TransferShedder, "
+        "else LeastLongTermMessageRate",
+    )
     mode: Mode = Field(Mode.OBSERVE, description="off, observe (decide and explain) or auto (act)")
     interval_seconds: float = Field(60, ge=5, le=86400, description="seconds between two runs")
     connection: str = Field("pulsar_admin_default", min_length=1, description="Airflow connection of type pulsar_admin")
@@ -208,8 +359,17 @@ class Settings(BaseModel):
                 raise ValueError(f"{name!r} is not of the form tenant/namespace")
         return value
 
+    @property
+    def names_destinations(self) -> Placement:
+        """The placement that names a destination where the shedder does not."""
+        if self.placement is not None:
+            return self.placement
+        return _PLACEMENT_BESIDE.get(self.strategy, Placement.LEAST_RATE)
+
     @model_validator(mode="after")
     def _pairs_of_fields(self) -> Self:
+        if self.strategy is Strategy.AVG and self.placement not in (None, Placement.AVG):
+            raise ValueError(f"placement {self.placement} has nothing to place: strategy AvgShedder plans destinations")
         if self.low_threshold > self.high_threshold:
             raise ValueError(f"low_threshold {self.low_threshold:g} is above high_threshold {self.high_threshold:g}")
         for name in ("retention_days", "history_days"):
@@ -217,6 +377,8 @@ class Settings(BaseModel):
                 raise ValueError(f"compact_after_days {self.compact_after_days} is above {name} {getattr(self, name)}")
         return self
 
+
+_PLACEMENT_BESIDE = {Strategy.AVG: Placement.AVG, Strategy.TRANSFER: Placement.LEAST_USAGE}
 
 FIELD_OF_PULSAR_NAME: dict[str, str] = {
     field.alias: name for name, field in Settings.model_fields.items() if field.alias is not None

@@ -38,6 +38,8 @@ _UNITS = {
     "msg_throughput_out": "bytes/s",
     "msg_rate": "msg/s, in and out, short-term mean",
     "msg_throughput": "bytes/s, in and out, short-term mean",
+    "throughput_average": "bytes/s, in and out",
+    "long_term_msg_rate": "msg/s, in and out, long-term mean",
     "cache_size": "bytes",
     "report_age_seconds": "s",
     "host_samples": "host samples since the broker's start",
@@ -53,7 +55,7 @@ _UNITS = {
 def _schema(*columns: tuple[str, pa.DataType]) -> pa.Schema:
     return pa.schema(
         [pa.field(n, t, metadata={"unit": _UNITS[n]} if n in _UNITS else None) for n, t in columns],
-        metadata={"version": "1"},
+        metadata={"version": "2"},
     )
 
 
@@ -90,6 +92,8 @@ BROKERS = _schema(
     ("host_samples", _F),
     *_USAGE,
     *_TRAFFIC,
+    ("load_average", _F),  # the broker's own moving average of its load, 1 is 100 percent; extensible manager alone
+    ("throughput_average", _F),  # the broker's own moving average of its throughput; extensible manager alone
     ("topics", _I),
     ("bundles", _I),
     ("producers", _I),
@@ -108,16 +112,18 @@ BUNDLES = _schema(
     ("consumers", _I),
     ("cache_size", _I),
     ("owners", _I),  # how many brokers report the bundle
-    ("policy", _S),  # "isolation" or "anti_affinity" when the namespace is under one, else null
+    ("top_rank", _I),  # place in the broker's own list of top bundles; extensible manager alone
+    ("policy", _S),  # "isolation", "anti_affinity" or "unknown", null for a namespace under no policy
 )
 """A row per bundle and reporting broker: bundles with at least one loaded topic."""
 
-MEANS = _schema(("cluster", _S), ("bundle", _S), ("samples", _I), *_TRAFFIC)
-"""Short-term means of bundles over at most ten samples (Pulsar's TimeAverageMessageData), kept between runs."""
+MEANS = _schema(("cluster", _S), ("bundle", _S), ("samples", _I), *_TRAFFIC, ("long_term_msg_rate", _F))
+"""Means of bundles over at most ten samples, the long-term one over a thousand (Pulsar's TimeAverageMessageData)."""
 
 DECISIONS = _schema(
     ("cluster", _S),
     ("pair", _I),  # 0 is the outermost pair
+    ("pool", _S),  # isolation policy that reserves both brokers, null for shared ones
     ("source", _S),  # the hotter broker
     ("destination", _S),  # the colder broker
     ("source_score", _F),
@@ -133,14 +139,17 @@ DECISIONS = _schema(
     ("destination_low", _I),
     ("high_hits", _I),  # the larger count of the two when it was judged, before a reset
     ("low_hits", _I),
+    ("value", _F),  # what the strategy compared, in its own unit; null where the columns above say all
+    ("bound", _F),  # what it was compared with
     ("fired", _B),
     ("reason", _S),
+    ("explanation", _S),  # a sentence in the strategy's own terms
     ("measure", _S),  # "msg_rate" or "msg_throughput" when fired and above a minimum, else null
     ("target", _F),  # how much was to be moved
     ("bundles_taken", _I),
     ("traffic_taken", _F),
 )
-"""A row per pair looked at, and one per broker left out (`source` alone)."""
+"""A row per pair or broker looked at, and one per broker left out (`source` alone)."""
 
 MOVES = _schema(
     ("cluster", _S),

@@ -17,7 +17,10 @@ from pulsar_rebalancer.errors import StateError
 if TYPE_CHECKING:
     from pulsar_rebalancer.settings import Settings
 
-VERSION = 1
+VERSION = 2
+READABLE = frozenset({1, VERSION})
+"""Version 1 knew AvgShedder alone: it has no `kept`."""
+
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
@@ -37,7 +40,8 @@ class DecisionState(BaseModel):
         plan_hash: its hash, set when it is recorded: files that were written again since are another plan.
         counted_at: time of the last sample that counted.
         strategy: which strategy kept the counters.
-        hits: counts by broker, zero counts left out.
+        hits: AvgShedder's counts by broker, zero counts left out.
+        kept: what another strategy and its placement keep, as they wrote it.
         means: name of the file with the bundles' means below the cluster's state folder; empty when there is none.
     """
 
@@ -50,6 +54,7 @@ class DecisionState(BaseModel):
     plan_hash: str = ""
     strategy: str = ""
     hits: dict[str, HitCount] = {}
+    kept: dict[str, Any] = {}
     means: str = ""
 
 
@@ -118,7 +123,7 @@ def counting(state: DecisionState, settings: Settings, now: datetime, *, forced:
     longest = settings.state_max_gap * settings.interval_seconds
     # A sample from the future was taken by a clock that ran ahead: waiting for it to pass would freeze the counters.
     apart = since is not None and not 0 <= since <= longest
-    gap = apart and bool(state.hits)
+    gap = apart and bool(state.hits or state.kept)
     clear = changed or gap
     if forced:
         return Counting(False, "forced", clear)
@@ -170,9 +175,10 @@ def parse_moves(document: Any) -> MovesState:
 
 def _parse(model: type[_Model], document: Any) -> _Model:
     version = document.get("version") if isinstance(document, Mapping) else None
-    if version != VERSION:
-        raise StateError("state_version", f"the stored state has version {version!r}, this release reads {VERSION}")
+    if version not in READABLE:
+        readable = " and ".join(map(str, sorted(READABLE)))
+        raise StateError("state_version", f"the stored state has version {version!r}, this release reads {readable}")
     try:
-        return model.model_validate(document)
+        return model.model_validate({**document, "version": VERSION})
     except ValidationError as error:
         raise StateError("state_version", f"the stored state cannot be read: {error.errors()[0]['msg']}") from None

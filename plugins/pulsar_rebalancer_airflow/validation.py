@@ -9,12 +9,13 @@ import json
 import logging
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pulsar_rebalancer import snapshot
 from pulsar_rebalancer.reasons import Effect
 from pulsar_rebalancer.run import Finding, RunRequest, Validation
 from pulsar_rebalancer.snapshot import RESOURCES, TRAFFIC
+from pulsar_rebalancer_airflow.validation_page import SHOWN_ROWS, wording, write_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -32,15 +33,18 @@ KEYS = {"cluster": "cluster", "brokers": "broker", "bundles": "bundle"}
 SLACK_SECONDS = 60.0
 """How much later than the brokers' longest interval a report may be written."""
 
-NOT_COUNTED = frozenset({"just_started", "broker_reserved"})
+NOT_COUNTED = frozenset({"just_started"})
 """Reasons that leave a broker out in a healthy cluster: they do not count against `max_quarantined_brokers`."""
 
 _DETAIL_CHARS = 300
-_SHOWN_ROWS = 20
+
+Results = list[dict[str, Any]]
 
 
 def validate(run: Folder, suites: Path | None = None) -> Validation:
-    """Judge the sample of a run; write `validation.json` and the results of every suite below `validation/`.
+    """Judge the sample of a run; write `validation.json` and, below `validation/`, every suite's results and a page.
+
+    Findings of one reason stand worst first.
 
     Args:
         run: the run's folder, with its input.
@@ -49,9 +53,11 @@ def validate(run: Folder, suites: Path | None = None) -> Validation:
     Raises:
         SnapshotError: a table is missing, damaged, or of another version.
     """
-    settings = RunRequest.read(run).resolved.settings
+    request = RunRequest.read(run)
+    settings = request.resolved.settings
     frames = judged_frames(run)
     findings: list[Finding] = []
+    judged: dict[str, Results] = {}
     for name, frame in frames.items():
         try:
             results = _run_suite(name, frame, suites or suites_folder(), parameters(settings))
@@ -59,12 +65,14 @@ def validate(run: Folder, suites: Path | None = None) -> Validation:
             log.exception("the suite of table %s could not be run", name)
             findings.append(_suite_failed(name, f"{type(error).__name__}: {error}"))
             continue
-        (run / "validation" / f"{name}.json").write_json(_storable(results))
         findings += _merged(_misses(name, results))
+        judged[name] = _storable(results)
+        (run / "validation" / f"{name}.json").write_json(judged[name])
     findings = _one_quarantine_each(findings)
     findings += _enough_brokers(findings, list(frames["brokers"]["broker"]), settings)
     validation = Validation(findings=tuple(findings))
     validation.write(run)
+    write_page(run, request, validation, judged)
     return validation
 
 
@@ -112,8 +120,8 @@ def judged_frames(run: Folder) -> dict[str, pd.DataFrame]:
     return frames
 
 
-def _run_suite(name: str, frame: pd.DataFrame, folder: Path, values: Mapping[str, float]) -> list[dict[str, Any]]:
-    """Results as JSON, in the order of the suite."""
+def _run_suite(name: str, frame: pd.DataFrame, folder: Path, values: Mapping[str, float]) -> Results:
+    """Results as JSON, in the order of the suite, each with Great Expectations' own words for it."""
     import great_expectations as gx
 
     suite = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
@@ -132,33 +140,56 @@ def _run_suite(name: str, frame: pd.DataFrame, folder: Path, values: Mapping[str
             "unexpected_index_column_names": [KEYS[name], *sorted(detail)],
         },
     )
-    results: list[dict[str, Any]] = outcome.to_json_dict()["results"]
+    results: Results = outcome.to_json_dict()["results"]
     if len(results) != len(suite["expectations"]):
         raise ValueError(f"{len(suite['expectations'])} expectations gave {len(results)} results")
+    for result, said in zip(results, outcome.results, strict=True):
+        result["wording"] = wording(said)
     return sorted(results, key=lambda result: int(result["expectation_config"]["meta"]["position"]))
 
 
-def _misses(table: str, results: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
-    key = KEYS[table]
+class _Miss(NamedTuple):
+    finding: Finding
+    excess: float = 0.0  # how far the figure is beyond what is allowed
+
+
+def _misses(table: str, results: Iterable[Mapping[str, Any]]) -> Iterator[_Miss]:
     for result in results:
         if result["success"]:
             continue
-        config, found = result["expectation_config"], result["result"]
-        meta, column = config["meta"], config["kwargs"].get("column", "rows")
+        config = result["expectation_config"]
+        effect, column = Effect(config["meta"]["effect"]), config["kwargs"].get("column", "rows")
         problem = _exception(result.get("exception_info"))
+        rows = result["result"].get("unexpected_index_list")
         if problem:
-            yield _suite_failed(table, f"{config['type']}({column}): {problem}")
-            continue
-        reason, effect = meta["reason"], Effect(meta["effect"])
-        rows = found.get("unexpected_index_list")
-        if not rows and effect is Effect.QUARANTINE:
-            yield _suite_failed(table, f"{config['type']}({column}) missed without naming a row")
+            yield _Miss(_suite_failed(table, f"{config['type']}({column}): {problem}"))
+        elif not rows and effect is Effect.QUARANTINE:
+            yield _Miss(_suite_failed(table, f"{config['type']}({column}) missed without naming a row"))
         elif not rows:
-            yield Finding(reason=reason, effect=effect, detail=_shown(column, found.get("observed_value")))
-        for row in rows or ():
-            shown = ", ".join(_shown(name, row.get(name)) for name in meta.get("detail", [column]))
-            subject = "" if table == "cluster" else str(row[key])
-            yield Finding(reason=reason, effect=effect, subject=subject, detail=shown)
+            shown = _shown(column, result["result"].get("observed_value"))
+            yield _Miss(Finding(reason=config["meta"]["reason"], effect=effect, detail=shown))
+        for row in rows if rows and not problem else ():
+            yield _miss_of_row(table, config, row)
+
+
+def _miss_of_row(table: str, config: Mapping[str, Any], row: Mapping[str, Any]) -> _Miss:
+    meta, column = config["meta"], config["kwargs"]["column"]
+    finding = Finding(
+        reason=meta["reason"],
+        effect=Effect(meta["effect"]),
+        subject="" if table == "cluster" else str(row[KEYS[table]]),
+        detail=", ".join(_shown(name, row.get(name)) for name in meta.get("detail", [column])),
+        cause=str(row["error"]) if column == "error" else "",
+    )
+    return _Miss(finding, _excess(config["kwargs"], row.get(column)))
+
+
+def _excess(allowed: Mapping[str, Any], value: Any) -> float:
+    if not isinstance(value, int | float) or math.isnan(value):
+        return 0.0
+    low, high = allowed.get("min_value"), allowed.get("max_value")
+    beyond = [low - value if low is not None else 0.0, value - high if high is not None else 0.0]
+    return max(0.0, *beyond)
 
 
 def _exception(info: Any) -> str:
@@ -179,12 +210,20 @@ def _shown(column: str, value: Any) -> str:
     return f"{column} {value:g}" if isinstance(value, float) else f"{column} {str(value)[:120]}"
 
 
-def _merged(misses: Iterable[Finding]) -> list[Finding]:
-    """One finding per reason and subject, with everything that was seen."""
-    seen: dict[tuple[str, str], tuple[Finding, dict[str, None]]] = {}
+def _merged(misses: Iterable[_Miss]) -> list[Finding]:
+    """One finding per reason and subject with everything that was seen, worst first within a reason."""
+    seen: dict[str, dict[str, list[_Miss]]] = {}
     for miss in misses:
-        seen.setdefault((miss.reason, miss.subject), (miss, {}))[1][miss.detail] = None
-    return [first.model_copy(update={"detail": ", ".join(details)[:_DETAIL_CHARS]}) for first, details in seen.values()]
+        seen.setdefault(miss.finding.reason, {}).setdefault(miss.finding.subject, []).append(miss)
+    return [
+        group[0].finding.model_copy(update={"detail": _details(group)})
+        for subjects in seen.values()
+        for group in sorted(subjects.values(), key=lambda group: -max(miss.excess for miss in group))
+    ]
+
+
+def _details(group: Iterable[_Miss]) -> str:
+    return ", ".join(dict.fromkeys(miss.finding.detail for miss in group))[:_DETAIL_CHARS]
 
 
 def _one_quarantine_each(findings: Iterable[Finding]) -> list[Finding]:
@@ -219,7 +258,7 @@ def _enough_brokers(findings: Iterable[Finding], brokers: list[str], settings: S
 def _storable(value: Any) -> Any:
     """JSON without NaN and infinities, lists of rows cut short."""
     if isinstance(value, dict):
-        return {key: _storable(entry[:_SHOWN_ROWS] if _is_rows(key, entry) else entry) for key, entry in value.items()}
+        return {key: _storable(entry[:SHOWN_ROWS] if _is_rows(key, entry) else entry) for key, entry in value.items()}
     if isinstance(value, list):
         return [_storable(entry) for entry in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

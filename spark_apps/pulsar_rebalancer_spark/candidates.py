@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from pulsar_rebalancer.snapshot import TRAFFIC
 from pulsar_rebalancer.strategies.candidates import HEARTBEAT_NAMESPACE, SYSTEM_NAMESPACE
 
 if TYPE_CHECKING:
@@ -23,31 +24,40 @@ def of_sources(bundles: DataFrame, firing: DataFrame, means: DataFrame) -> DataF
     Returns:
         cluster, broker, bundle, policy, msg_rate (msg/s), msg_throughput (bytes/s).
     """
-    sums = means.select(
-        "cluster",
-        "bundle",
-        (F.col("msg_rate_in") + F.col("msg_rate_out")).alias("msg_rate"),
-        (F.col("msg_throughput_in") + F.col("msg_throughput_out")).alias("msg_throughput"),
-    )
     sources = firing.select("cluster", F.col("source").alias("broker"))
-    return (
-        bundles.select("cluster", "broker", "bundle", "policy")
-        .join(F.broadcast(sources), on=["cluster", "broker"], how="left_semi")
-        .join(sums, on=["cluster", "bundle"], how="inner")
-    )
+    named = bundles.select("cluster", "broker", "bundle", "policy")
+    held = named.join(F.broadcast(sources), on=["cluster", "broker"], how="left_semi")
+    return _with_means(held, means.drop("long_term_msg_rate"))
+
+
+def of_cluster(bundles: DataFrame, means: DataFrame) -> DataFrame:
+    """All bundles as a specification sees them: what their broker reports, and their mean traffic."""
+    return _with_means(bundles, means)
+
+
+def _with_means(bundles: DataFrame, means: DataFrame) -> DataFrame:
+    """Bundles that were left out of the sample have no mean: they carry 0, and a reason to stay."""
+    sums = {
+        "msg_rate": F.col("msg_rate_in") + F.col("msg_rate_out"),
+        "msg_throughput": F.col("msg_throughput_in") + F.col("msg_throughput_out"),
+    }
+    figures = means.withColumns(sums).drop("samples", *TRAFFIC)
+    joined = bundles.join(figures, on=["cluster", "bundle"], how="left")
+    return joined.withColumns({name: F.coalesce(name, F.lit(0.0)) for name in sums})
 
 
 def with_reason(bundles: DataFrame, rules: Column, passed_over: DataFrame) -> DataFrame:
     """Bundles with `reason`: why each must stay whatever its traffic, else null.
 
     Args:
-        bundles: cluster, bundle, policy and more.
+        bundles: cluster, bundle and more; `forbids` where policies were asked (`policies.with_policy`).
         rules: of a row's cluster (`rules.of_cluster`).
         passed_over: bundles that validation left out or that moved within the grace period (`tables.PASSED_OVER`).
     """
     known = passed_over.withColumnRenamed("reason", "stays")
     joined = bundles.join(F.broadcast(known), on=["cluster", "bundle"], how="left")
-    return joined.withColumn("reason", _reason(rules)).drop("stays", "policy")
+    forbids = F.col("forbids") if "forbids" in bundles.columns else F.lit(None).cast("string")
+    return joined.withColumn("reason", F.coalesce(_reason(rules), forbids)).drop("stays", "forbids")
 
 
 def is_heartbeat() -> Column:
@@ -65,6 +75,5 @@ def _reason(rules: Column) -> Column:
     return (
         F.when(is_heartbeat() | (namespace() == SYSTEM_NAMESPACE), "system_namespace")
         .when(F.array_contains(rules["excluded_namespaces"], namespace()), "namespace_excluded")
-        .when(F.col("policy").isNotNull(), "namespace_policy")
         .otherwise(F.col("stays"))
     )

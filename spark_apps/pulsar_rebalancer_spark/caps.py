@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
@@ -9,17 +10,21 @@ from pyspark.sql import functions as F
 
 from pulsar_rebalancer.plan import MAX_WAVES
 from pulsar_rebalancer.snapshot import MOVES
+from pulsar_rebalancer_spark.candidates import namespace
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import Column, DataFrame
 
 
-def apply(moves: DataFrame, rules: Column) -> DataFrame:
+def apply(moves: DataFrame, rules: Column, groups: Mapping[str, Mapping[str, str]] | None = None) -> DataFrame:
     """Moves after the caps, each taken one with its wave.
 
     Args:
         moves: as `selection.select` gives them.
         rules: of a row's cluster (`rules.of_cluster`).
+        groups: anti-affinity group by namespace, by cluster.
 
     Returns:
         The moves table.
@@ -27,12 +32,21 @@ def apply(moves: DataFrame, rules: Column) -> DataFrame:
     of_pair = Window.partitionBy("cluster", "pair").orderBy("rank")
     of_run = Window.partitionBy("cluster").orderBy("pair", "rank")
     of_range = Window.partitionBy("cluster", "range").orderBy("pair", "rank")
-    capped = _cap(moves, _count(of_pair) > rules["max_bundles_per_broker"], "cap_broker")
+    capped = _one_of_each_group(moves, groups) if any((groups or {}).values()) else moves
+    capped = _cap(capped, _count(of_pair) > rules["max_bundles_per_broker"], "cap_broker")
     capped = _cap(capped, _count(of_run) > rules["max_bundles_per_run"], "cap_run")
     capped = capped.withColumn("range", F.substring_index("bundle", "/", -1))
     capped = capped.withColumn("wave", _count(of_range) - 1)
     capped = _cap(capped, F.col("wave") >= MAX_WAVES, "cap_waves")
     return capped.withColumn("wave", F.when(F.col("taken"), F.col("wave"))).select(*MOVES.names)
+
+
+def _one_of_each_group(moves: DataFrame, groups: Mapping[str, Mapping[str, str]] | None) -> DataFrame:
+    known = F.from_json(F.lit(json.dumps(groups)), "map<string, map<string, string>>")
+    group = F.try_element_at(F.try_element_at(known, F.col("cluster")), namespace())
+    of_group = Window.partitionBy("cluster", "group").orderBy("pair", "rank")
+    grouped = moves.withColumn("group", group)
+    return _cap(grouped, F.col("group").isNotNull() & (_count(of_group) > 1), "anti_affinity").drop("group")
 
 
 def _count(window: object) -> Column:

@@ -21,8 +21,8 @@ def decide(pairs: DataFrame) -> DataFrame:
         pairs: as `pairing.pairs` gives them.
 
     Returns:
-        The decisions table without what selection adds, and `source_traffic` (msg/s or bytes/s, in the pair's
-        measure).
+        The decisions table without what selection adds, pairs still counted within each pool, and `source_traffic`
+        (msg/s or bytes/s, in the pair's measure).
     """
     counted = _with_judgement(pairs.withColumns(_gap()))
     fired = counted.withColumn("fired", _fired())
@@ -121,6 +121,9 @@ def _columns() -> list[Column]:
         "traffic_taken": F.lit(0.0),
     }
     of_pair = {
+        "value": F.lit(None).cast("double"),
+        "bound": F.lit(None).cast("double"),
+        "explanation": F.lit(None).cast("string"),
         "destination": F.col("destination.broker"),
         "source_score": F.col("source.score"),
         "destination_score": F.col("destination.score"),

@@ -1,4 +1,4 @@
-"""Short-term means of bundle traffic (see `strategies.means`)."""
+"""Short-term and long-term means of bundle traffic (see `strategies.means`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from pulsar_rebalancer.snapshot import MEANS, TRAFFIC
-from pulsar_rebalancer.strategies.means import MAX_SAMPLES
+from pulsar_rebalancer.strategies.means import LONG_TERM_SAMPLES, MAX_SAMPLES
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -33,6 +33,7 @@ def update(bundles: DataFrame, previous: DataFrame) -> DataFrame:
         F.lit(None).cast("bigint").alias("samples"),
         *(F.coalesce(name, F.lit(0.0)).alias(name) for name in TRAFFIC),
         *(nothing.alias(f"{name}_before") for name in TRAFFIC),
+        nothing.alias("long_term_before"),
     )
     before = previous.select(
         "cluster",
@@ -40,19 +41,27 @@ def update(bundles: DataFrame, previous: DataFrame) -> DataFrame:
         "samples",
         *(nothing.alias(name) for name in TRAFFIC),
         *(F.col(name).alias(f"{name}_before") for name in TRAFFIC),
+        F.col("long_term_msg_rate").alias("long_term_before"),
     )
-    columns = ("samples", *TRAFFIC, *(f"{name}_before" for name in TRAFFIC))
+    columns = ("samples", *TRAFFIC, *(f"{name}_before" for name in TRAFFIC), "long_term_before")
+    rate = F.col("msg_rate_in") + F.col("msg_rate_out")
     return (
         now.union(before)
         .groupBy("cluster", "bundle")
         .agg(*(F.max(name).alias(name) for name in columns))
         .where(F.col("msg_rate_in").isNotNull())
-        .withColumn("n", F.least(F.coalesce("samples", F.lit(0)) + 1, F.lit(MAX_SAMPLES)))
-        .select("cluster", "bundle", F.col("n").alias("samples"), *(_mean(name) for name in TRAFFIC))
+        .withColumn("long", F.least(F.coalesce("samples", F.lit(0)) + 1, F.lit(LONG_TERM_SAMPLES)))
+        .withColumn("short", F.least("long", F.lit(MAX_SAMPLES)))
+        .select(
+            "cluster",
+            "bundle",
+            F.col("long").alias("samples"),
+            *(_mean(F.col(f"{name}_before"), F.col(name), F.col("short")).alias(name) for name in TRAFFIC),
+            _mean(F.col("long_term_before"), rate, F.col("long")).alias("long_term_msg_rate"),
+        )
         .select(*MEANS.names)
     )
 
 
-def _mean(name: str) -> Column:
-    old, new, samples = F.col(f"{name}_before"), F.col(name), F.col("n")
-    return F.when(old.isNull(), new).otherwise(((samples - 1) * old + new) / samples).alias(name)
+def _mean(old: Column, new: Column, samples: Column) -> Column:
+    return F.when(old.isNull(), new).otherwise(((samples - 1) * old + new) / samples)

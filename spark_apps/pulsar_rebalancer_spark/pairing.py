@@ -8,11 +8,15 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql import DataFrame
+
+    from pulsar_rebalancer.strategies.view import Row
 
 
 def pairs(loads: DataFrame) -> DataFrame:
-    """Pairs of each cluster; brokers left out stand alone.
+    """Pairs of each pool of brokers; brokers left out stand alone.
 
     Brokers are ordered by score and name. The middle one of an odd number is its own partner.
 
@@ -20,10 +24,10 @@ def pairs(loads: DataFrame) -> DataFrame:
         loads: brokers as `scoring.loads` gives them.
 
     Returns:
-        cluster, left_out, pair (0 is the outermost; arbitrary for brokers left out), source, destination (structs of
-        broker, score, msg_rate, msg_throughput, high, low), rules.
+        cluster, left_out, pool, pair (0 is the outermost of its pool; arbitrary for brokers left out), source,
+        destination (structs of broker, score, msg_rate, msg_throughput, high, low), rules.
     """
-    group = Window.partitionBy("cluster", F.isnull("left_out"))
+    group = Window.partitionBy("cluster", F.isnull("left_out"), "pool")
     ordered = group.orderBy("score", "broker")
     position = (F.row_number().over(ordered) - 1).alias("position")
     member = F.struct("position", "broker", "score", "msg_rate", "msg_throughput", "high", "low")
@@ -31,7 +35,19 @@ def pairs(loads: DataFrame) -> DataFrame:
     return (
         loads.select("*", position, F.count(F.lit(1)).over(group).alias("size"))
         .withColumn("pair", F.when(F.isnull("left_out"), from_outside).otherwise(F.col("position")).cast("bigint"))
-        .groupBy("cluster", "left_out", "pair")
+        .groupBy("cluster", "left_out", "pool", "pair")
         # The position comes first in the struct, so the larger struct is the hotter broker.
         .agg(F.max(member).alias("source"), F.min(member).alias("destination"), F.first("rules").alias("rules"))
     )
+
+
+def numbered(decisions: Iterable[Row]) -> list[Row]:
+    """Decisions with their pairs numbered through the whole cluster, pool after pool, brokers left out at the end.
+
+    Args:
+        decisions: rows of one cluster as `hit_counting.decide` gives them, `pair` counted within each pool.
+    """
+    ordered = sorted(
+        decisions, key=lambda row: (row["pair"] is None, row["pool"] or "", row["pair"] or 0, row["source"])
+    )
+    return [row if row["pair"] is None else {**row, "pair": number} for number, row in enumerate(ordered)]

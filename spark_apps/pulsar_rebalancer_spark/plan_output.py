@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
@@ -15,20 +16,19 @@ from pulsar_rebalancer.state import DecisionState
 from pulsar_rebalancer.strategies.outcome import SELECTED, complete, hits_after, predict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pulsar_rebalancer.storage import Folder
+    from pulsar_rebalancer_spark.decided import Decided
     from pulsar_rebalancer_spark.run_input import RunInput
 
 Rows = list[dict[str, Any]]
 
 
-def write(run: RunInput, judged: Sequence[dict[str, Any]]) -> Summary:
+def write(run: RunInput, decided: Decided) -> Summary:
     """Write decisions, state and summary beside the moves that are there already.
 
     Args:
         run: the run.
-        judged: rows of the decisions table and `source_traffic`, as `hit_counting.decide` gives them.
+        decided: what its strategy decided.
 
     Returns:
         The summary, written last.
@@ -36,15 +36,14 @@ def write(run: RunInput, judged: Sequence[dict[str, Any]]) -> Summary:
     plan = run.folder / "plan"
     selected, passed_over = _moves(plan / "moves.parquet")
     taken = [row for row in selected if row["taken"]]
-    traffic = {row["source"]: row["source_traffic"] for row in judged}
-    decisions = table(complete(judged, selected), DECISIONS)
+    decisions = table([_columns(row) for row in complete(decided.decisions, selected)], DECISIONS)
     (plan / "decisions.parquet").write_table(decisions)
     rows = decisions.to_pylist()
-    state = _state(run, rows).model_dump(mode="json")
+    state = _state(run, rows, decided.kept).model_dump(mode="json")
     (plan / "state.json").write_json(state)
     # The hash is taken over what a reader of the files will see.
     identity = plan_hash(rows, taken, json.loads(json.dumps(state)))
-    summary = _summary(run, rows, taken, traffic, identity, passed_over)
+    summary = _summary(run, rows, taken, decided, identity, passed_over)
     summary.write(run.folder)
     return summary
 
@@ -58,7 +57,11 @@ def _moves(file: Folder) -> tuple[Rows, dict[str, int]]:
     return selected.to_pylist(), dict(sorted(passed_over.items()))
 
 
-def _state(run: RunInput, decisions: Rows) -> DecisionState:
+def _columns(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in DECISIONS.names}
+
+
+def _state(run: RunInput, decisions: Rows, kept: dict[str, Any]) -> DecisionState:
     counts = run.counting.counts
     return DecisionState(
         seq=run.decision.seq + 1,
@@ -66,17 +69,18 @@ def _state(run: RunInput, decisions: Rows) -> DecisionState:
         counted_at=run.request.collected_at if counts else run.decision.counted_at,
         strategy=run.settings.strategy,
         hits=hits_after(decisions),
+        kept=kept,
         means=run.new_means.name if counts else run.decision.means,
     )
 
 
 def _summary(
-    run: RunInput, decisions: Rows, taken: Rows, traffic: dict[str, float], identity: str, passed_over: dict[str, int]
+    run: RunInput, decisions: Rows, taken: Rows, decided: Decided, identity: str, passed_over: dict[str, int]
 ) -> Summary:
-    pairs = [row for row in decisions if row["pair"] is not None]
-    partners = [row for row in pairs if row["source"] != row["destination"]]
-    scores = {row[side]: row[f"{side}_score"] for row in pairs for side in ("source", "destination")}
-    predicted = predict(pairs, traffic)
+    judged = [row for row in decisions if row["pair"] is not None]
+    pairs = [row for row in judged if row["gap"] is not None and row["source"] != row["destination"]]
+    scores = {row[side]: row[f"{side}_score"] for row in judged for side in ("source", "destination") if row[side]}
+    predicted = predict(scores, taken, decided.source_traffic)
     request = run.request
     return Summary(
         plan_id=run.folder.name,
@@ -93,13 +97,15 @@ def _summary(
         score_max=max(scores.values(), default=None),
         score_mean=math.fsum(scores.values()) / len(scores) if scores else None,
         brokers=len(scores),
-        pairs=len(partners),
-        pairs_over=sum(row["gap"] >= run.settings.low_threshold for row in partners),
-        pairs_fired=sum(row["fired"] for row in partners),
+        pairs=len(pairs),
+        pairs_over=sum(row["gap"] >= run.settings.low_threshold for row in pairs),
+        pairs_fired=sum(row["fired"] for row in judged),
         hits=(
-            max((row["low_hits"] for row in pairs), default=0),
-            max((row["high_hits"] for row in pairs), default=0),
+            max((row["low_hits"] or 0 for row in judged), default=0),
+            max((row["high_hits"] or 0 for row in judged), default=0),
         ),
+        reasons=dict(sorted(Counter(row["reason"] for row in decisions).items())),
+        sentence=decided.sentence,
         bundles_taken=len(taken),
         bundles_passed_over=passed_over,
         waves=max((row["wave"] + 1 for row in taken), default=0),

@@ -8,40 +8,33 @@ source tree PYTHONPATH names the folders include/ and spark_apps/.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from pulsar_rebalancer.errors import RebalancerError, SnapshotError
-from pulsar_rebalancer.snapshot import BROKERS, BUNDLES, MEANS, MOVES, table
-from pulsar_rebalancer_spark import (
-    candidates,
-    caps,
-    hit_counting,
-    means,
-    pairing,
-    plan_output,
-    rules,
-    scoring,
-    selection,
-    tables,
-)
+from pulsar_rebalancer.settings import Strategy
+from pulsar_rebalancer.snapshot import BROKERS, BUNDLES, MEANS
+from pulsar_rebalancer_spark import avg_shedder, means, plan_output, specification, tables
 from pulsar_rebalancer_spark.run_input import RunInput
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from pulsar_rebalancer.plan import Summary
-    from pulsar_rebalancer.storage import Folder
 
 
 def session() -> SparkSession:
     """The Spark session; master and memory come from spark-submit."""
+    # Python workers take the driver's interpreter unless the connection names another (`spark.pyspark.python`).
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("pulsar-rebalancer")
     return (
         builder.config("spark.sql.session.timeZone", "UTC")
@@ -62,33 +55,18 @@ def decide(spark: SparkSession, run: RunInput) -> Summary:
     """
     plan = run.folder / "plan"
     plan.delete()
-    entry = rules.entry(run.settings, run.counting, run.request.force_threshold)
-    of_cluster = rules.of_cluster({run.cluster: entry})
     bundles = tables.read(spark, [run.folder / "input" / "bundles.parquet"], BUNDLES)
+    brokers = tables.read(spark, [run.folder / "input" / "brokers.parquet"], BROKERS)
+    brokers = brokers.where(brokers["cluster"] == run.cluster)
+    strategy = avg_shedder.decide if run.settings.strategy is Strategy.AVG else specification.decide_run
     with ThreadPoolExecutor(max_workers=1) as beside:
         # The means do not depend on the decisions: two small jobs share the cores.
-        updating = beside.submit(_updated_means, spark, run, bundles)
-        decided = _decided(spark, run, of_cluster)
-        judged = [row.asDict() for row in decided.collect()]
-        updated = updating.result()
-    if not judged:
+        means_of_run = beside.submit(_updated_means, spark, run, bundles)
+        decided = strategy(spark, run, brokers, bundles, means_of_run.result)
+        means_of_run.result()
+    if not decided.decisions:
         raise SnapshotError("file_damaged", f"{run.folder.uri}: the brokers table has no broker of {run.cluster}")
-    firing = [{name: row[name] for name in tables.names(tables.FIRING)} for row in judged if row["measure"] is not None]
-    if firing:
-        passed_over = tables.literal(spark, run.bundles_passed_over, tables.PASSED_OVER)
-        pairs = tables.literal(spark, firing, tables.FIRING)
-        held = candidates.with_reason(candidates.of_sources(bundles, pairs, updated), of_cluster, passed_over)
-        _write(caps.apply(selection.select(pairs, held), of_cluster), plan / "moves.parquet")
-    else:
-        (plan / "moves.parquet").write_table(table([], MOVES))
-    return plan_output.write(run, judged)
-
-
-def _decided(spark: SparkSession, run: RunInput, of_cluster: Column) -> DataFrame:
-    brokers = tables.read(spark, [run.folder / "input" / "brokers.parquet"], BROKERS)
-    known = tables.literal(spark, run.known_brokers, tables.KNOWN)
-    of_run = brokers.where(brokers["cluster"] == run.cluster)
-    return hit_counting.decide(pairing.pairs(scoring.loads(of_run, of_cluster, known)))
+    return plan_output.write(run, decided)
 
 
 def _updated_means(spark: SparkSession, run: RunInput, bundles: DataFrame) -> DataFrame:
@@ -97,22 +75,22 @@ def _updated_means(spark: SparkSession, run: RunInput, bundles: DataFrame) -> Da
     previous = tables.read(spark, [known], MEANS) if known else tables.empty(spark, MEANS)
     if run.decision.means and not known:
         print(f"means: {run.decision.means} is gone, bundles start anew with this sample")
+    if run.bundles_quarantined:
+        # Figures that validation refused would stay in a mean for ten samples.
+        refused = tables.literal(spark, run.bundles_quarantined, tables.PASSED_OVER)
+        bundles = bundles.join(F.broadcast(refused), on=["cluster", "bundle"], how="left_anti")
     updated = means.update(bundles, previous)
     if not run.counting.counts:
         return updated
-    _write(updated, run.new_means)
+    tables.write(updated, run.new_means)
     return tables.read(spark, [run.new_means], MEANS)
-
-
-def _write(frame: DataFrame, file: Folder) -> None:
-    frame.write.mode("overwrite").parquet(file.for_spark)
 
 
 def _report(summary: Summary, seconds: float) -> str:
     scores = f"{summary.score_min:.1f} to {summary.score_max:.1f}" if summary.brokers else "none"
     lines = [
         f"{summary.cluster}: {summary.brokers} brokers, scores {scores} percent, sample {summary.counting}",
-        f"  {summary.pairs} pairs, {summary.pairs_over} over the low threshold, {summary.pairs_fired} fired",
+        f"  {summary.resolved.settings.strategy}: {summary.sentence}",
         f"  {summary.bundles_taken} bundles to move in {summary.waves} waves",
     ]
     if summary.bundles_passed_over:

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.policies import Policies
 from pulsar_rebalancer.run import RunRequest, Validation
 from pulsar_rebalancer.snapshot import INPUT
 from pulsar_rebalancer.state import (
@@ -22,6 +23,7 @@ from pulsar_rebalancer.state import (
     parse_moves,
 )
 from pulsar_rebalancer.storage import ClusterStorage, Folder
+from pulsar_rebalancer.strategies.judging import Case
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.settings import Settings
@@ -37,6 +39,7 @@ class RunInput:
         decision: the decision state as collect found it.
         moves: the unload history as collect found it.
         counting: how the sample counts.
+        policies: isolation policies, anti-affinity groups and failure domains.
     """
 
     folder: Folder
@@ -46,6 +49,7 @@ class RunInput:
     decision: DecisionState
     moves: MovesState
     counting: Counting
+    policies: Policies
 
     @classmethod
     def read(cls, root: str, run: str) -> Self:
@@ -75,6 +79,7 @@ class RunInput:
             validation=validation,
             decision=decision,
             moves=moves,
+            policies=Policies.read(folder),
             counting=counting(
                 decision,
                 request.resolved.settings,
@@ -95,10 +100,34 @@ class RunInput:
         return self.request.resolved.settings
 
     @property
+    def left_out(self) -> dict[str, str]:
+        """Why a broker is neither source nor destination."""
+        quarantined = dict.fromkeys(self.validation.quarantined, "broker_quarantined")
+        return quarantined | dict.fromkeys(self.settings.excluded_brokers, "broker_excluded")
+
+    @property
+    def case(self) -> Case:
+        """What a specification starts from."""
+        now = self.request.collected_at
+        unloaded: dict[str, float] = {}
+        for unload in self.moves.unloads.values():
+            since = (now - unload.at).total_seconds()
+            unloaded[unload.source] = min(since, unloaded.get(unload.source, since))
+        return Case(
+            settings=self.settings,
+            counting=self.counting,
+            kept=self.decision.kept,
+            policies=self.policies,
+            left_out=self.left_out,
+            forced=self.request.force_threshold is not None,
+            unloaded_brokers=unloaded,
+            seed=self.folder.name,
+        )
+
+    @property
     def known_brokers(self) -> list[dict[str, Any]]:
         """Hit counts, and why a broker is neither source nor destination (`tables.KNOWN`)."""
-        left_out = dict.fromkeys(self.validation.quarantined, "broker_quarantined")
-        left_out |= dict.fromkeys(self.settings.excluded_brokers, "broker_excluded")
+        left_out = self.left_out
         hits = self.decision.hits
         return [
             {
@@ -114,9 +143,17 @@ class RunInput:
     def bundles_passed_over(self) -> list[dict[str, str]]:
         """Why bundles stay (`tables.PASSED_OVER`); a planned move without an outcome counts as unloaded."""
         recent = self.moves.recent(self.request.collected_at, self.settings.grace_period_minutes)
-        reasons = dict.fromkeys(recent, "recently_unloaded")
-        reasons |= dict.fromkeys(self.validation.quarantined, "bundle_quarantined")
-        return [{"cluster": self.cluster, "bundle": name, "reason": reason} for name, reason in reasons.items()]
+        quarantined = self.validation.quarantined
+        reasons = dict.fromkeys((name for name in recent if name not in quarantined), "recently_unloaded")
+        return [self._stays(name, reason) for name, reason in reasons.items()] + self.bundles_quarantined
+
+    @property
+    def bundles_quarantined(self) -> list[dict[str, str]]:
+        """Bundles that validation left out (`tables.PASSED_OVER`)."""
+        return [self._stays(name, "bundle_quarantined") for name in self.validation.quarantined]
+
+    def _stays(self, bundle: str, reason: str) -> dict[str, str]:
+        return {"cluster": self.cluster, "bundle": bundle, "reason": reason}
 
     @property
     def known_means(self) -> Folder | None:

@@ -47,7 +47,8 @@ def loads(brokers: DataFrame, rules: Column, known: DataFrame) -> DataFrame:
         known: counts and brokers left out (`tables.KNOWN`); one without a report is left out in any case.
 
     Returns:
-        cluster, broker, left_out (reason or null), score, msg_rate, msg_throughput, high, low, rules.
+        cluster, broker, left_out (reason or null), pool (policy that reserves the broker, or null), score, msg_rate,
+        msg_throughput, high, low, rules.
     """
     no_report = F.when(F.col("error").isNotNull(), "broker_quarantined")
     return (
@@ -57,6 +58,7 @@ def loads(brokers: DataFrame, rules: Column, known: DataFrame) -> DataFrame:
             "cluster",
             "broker",
             F.coalesce("left_out", no_report).alias("left_out"),
+            F.col("reserved_by").alias("pool"),
             score().alias("score"),
             traffic("msg_rate").alias("msg_rate"),
             traffic("msg_throughput").alias("msg_throughput"),

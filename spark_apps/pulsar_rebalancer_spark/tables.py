@@ -32,6 +32,9 @@ KNOWN = "cluster string, broker string, high bigint, low bigint, left_out string
 PASSED_OVER = "cluster string, bundle string, reason string"
 """Bundles that stay, and why."""
 
+FORBIDDEN = "cluster string, broker string, namespace string, reason string"
+"""Namespaces whose bundles policies keep on a broker, and why."""
+
 FIRING = "cluster string, pair bigint, source string, destination string, measure string, target double"
 """Pairs that move something: a few columns of the decisions table."""
 
@@ -44,6 +47,11 @@ def spark_schema(schema: pa.Schema) -> T.StructType:
 def read(spark: SparkSession, files: Sequence[Folder], schema: pa.Schema) -> DataFrame:
     """Parquet files of the same table, one or many clusters."""
     return spark.read.schema(spark_schema(schema)).parquet(*(file.for_spark for file in files))
+
+
+def write(frame: DataFrame, file: Folder) -> None:
+    """Write a table, over what an earlier attempt left there."""
+    frame.write.mode("overwrite").parquet(file.for_spark)
 
 
 def literal(spark: SparkSession, rows: Iterable[Mapping[str, Any]], columns: str) -> DataFrame:

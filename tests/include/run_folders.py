@@ -46,6 +46,7 @@ def stored_run(
     (run / "input" / "settings.json").write_json({"airflow_run_id": f"scheduled__{number}"})
     (run / "input" / "state.json").write_json({"decision": {"seq": number - 1}})
     (run / "validation.json").write_json({"findings": []})
+    (run / "validation" / "index.html").write_bytes(b"<!DOCTYPE html>")
     (run / "plan" / "decisions.parquet").write_table(
         snapshot.table([{"cluster": CLUSTER, "pair": 0, "source": "b:0", "reason": "fired"}], snapshot.DECISIONS)
     )

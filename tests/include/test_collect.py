@@ -11,6 +11,7 @@ from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.clusters import ClusterEntry
 from pulsar_rebalancer.collect import collect, save
 from pulsar_rebalancer.errors import AdminError, SettingsError
+from pulsar_rebalancer.policies import Policies
 from pulsar_rebalancer.run import RunRequest
 from pulsar_rebalancer.settings import Origin, RunParams, Settings, validate
 from pulsar_rebalancer.simulation import scenario
@@ -101,6 +102,7 @@ def test_a_sample_is_written_and_read_back(served, tmp_path):
     save(collected, run)
     for name in INPUT:
         assert read(run, name).equals(collected.tables[name])
+    assert Policies.read(run) == collected.policies
     request = RunRequest.read(run)
     assert request == collected.request
     assert (request.cluster, request.requested_by, request.params.force) == ("east", "anna", "drill")
@@ -245,10 +247,14 @@ def test_policies_mark_their_bundles(spec):
 
 
 def test_a_policy_reserves_its_brokers_for_its_namespaces(spec):
-    # One host carries all simulated brokers, so all are primary, and none is set apart from the others.
+    # One host carries all simulated brokers, so all are primary.
     isolated = {"p": {"namespaces": ["acme/orders"], "primary": [r"127\..*"], "secondary": []}}
     with running(Cluster(replace(spec, isolation_policies=isolated))) as face:
-        assert {row["reserved_by"] for row in rows(sample(face), "brokers")} == {None}
+        collected = sample(face)
+    assert {row["reserved_by"] for row in rows(collected, "brokers")} == {"p"}
+    (cluster,) = rows(collected, "cluster")
+    assert cluster["policies_readable"] is True
+    assert "every broker" in cluster["policies_problem"]
 
 
 @pytest.mark.parametrize("path", ["namespaceIsolationPolicies", "antiAffinity"])
@@ -265,3 +271,38 @@ def test_a_pattern_that_cannot_be_read_is_said(spec):
         (cluster,) = rows(sample(face), "cluster")
     assert cluster["policies_readable"] is False
     assert "acme/(" in cluster["policies_problem"]
+
+
+def test_one_namespace_that_cannot_be_read_is_unknown_alone(served):
+    name = next(
+        n for n in sorted(b["bundle"].rpartition("/")[0] for b in rows(sample(served), "bundles")) if "acme" in n
+    )
+    served.cluster.faults.add(FaultKind.FORBIDDEN, path=f"{name}/antiAffinity")
+    collected = sample(served)
+    (cluster,) = rows(collected, "cluster")
+    assert cluster["policies_readable"] is True
+    assert name in cluster["policies_problem"]
+    found = {b["bundle"].rpartition("/")[0]: b["policy"] for b in rows(collected, "bundles")}
+    assert {namespace for namespace, policy in found.items() if policy == "unknown"} == {name}
+
+
+def test_failure_domains_are_read_when_they_are_on(spec):
+    namespaces = list(spec.topology.namespaces.values())
+    grouped = [replace(namespaces[0], anti_affinity_group="group-1"), *namespaces[1:]]
+    domains = {"rack-1": {"brokers": ["127.0.0.1:1"]}}
+    with running(Cluster(replace(spec, topology=Topology(grouped), failure_domains=domains))) as face:
+        assert sample(face).policies.domains == {}
+        found = sample(face, given={"failureDomainsEnabled": True}).policies
+    assert found.groups == {namespaces[0].name: "group-1"}
+    assert found.domains == {"127.0.0.1:1": "rack-1"}
+
+
+def test_brokers_without_persistent_topics_are_named(served, monkeypatch):
+    closed, load_reports = broker(served, 2), PulsarAdmin.load_reports
+
+    async def answers(admin, brokers):
+        found = await load_reports(admin, brokers)
+        return found | {closed: found[closed] | {"persistentTopicsEnabled": False}}
+
+    monkeypatch.setattr(PulsarAdmin, "load_reports", answers)
+    assert sample(served).policies.without_persistent == (closed,)

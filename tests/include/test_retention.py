@@ -159,7 +159,7 @@ def test_links_are_not_followed(storage: ClusterStorage, elsewhere: Path) -> Non
     (day / elsewhere.name).symlink_to(elsewhere)
     (day.parent / "date=2026-01-01").symlink_to(elsewhere.parent)
     (Path(run.uri) / "unload" / "wave-01.json").symlink_to(elsewhere / "outcome.json")
-    (Path(run.uri) / "validation").symlink_to(elsewhere)
+    (Path(run.uri) / "extra").symlink_to(elsewhere)
 
     report = upkeep(storage, compact_after_days=0)
 
@@ -167,9 +167,9 @@ def test_links_are_not_followed(storage: ClusterStorage, elsewhere: Path) -> Non
         elsewhere.name,
         "date=2026-01-01",
         "wave-01.json",
-        "validation",
+        "extra",
     }
-    assert Path(run.uri, "validation").is_symlink()
+    assert Path(run.uri, "extra").is_symlink()
     assert not (run / "outcome.json").exists()
 
 

@@ -94,7 +94,6 @@ BROKER = [
     ({"cpu_limit": -1.0}, "negative_figure", "cpu_limit -1"),
     ({"msg_throughput_out": -7.0}, "negative_figure", "msg_throughput_out -7"),
     ({"host_samples": 1.0}, "just_started", "host_samples 1"),
-    ({"reserved_by": "vip"}, "broker_reserved", "reserved_by vip"),
     ({"cpu_usage": 301.0}, "over_limit", "cpu_percent 150.5"),
     ({"bandwidth_in_limit": 0.0}, "zero_limit", "bandwidth_in_limit 0"),
     ({"bandwidth_in_usage": -1.0, "bandwidth_in_limit": -1.0}, "zero_limit", "bandwidth_in_limit 0"),
@@ -140,9 +139,9 @@ def broker_findings(tmp_path_factory):
 
 @pytest.mark.parametrize("case", range(len(BROKER)), ids=[f"{i}-{reason}" for i, (_, reason, _) in enumerate(BROKER)])
 def test_a_problem_of_a_broker(broker_findings, case):
-    _, reason, detail = BROKER[case]
-    expected = Finding(reason=reason, effect=REASONS[reason].effect, subject=f"case-{case}:8080", detail=detail)
-    assert broker_findings[case] == [expected]
+    changes, reason, detail = BROKER[case]
+    seen = {"subject": f"case-{case}:8080", "detail": detail, "cause": changes.get("error", "")}
+    assert broker_findings[case] == [Finding(reason=reason, effect=REASONS[reason].effect, **seen)]
 
 
 @pytest.mark.parametrize("case", range(len(HEALTHY)), ids=lambda case: ",".join(HEALTHY[case]))
@@ -164,10 +163,12 @@ def test_the_age_limit_follows_the_brokers_own_interval(tmp_path):
     assert [f.reason for f in findings_of(sample, tmp_path)] == ["report_stale"]
 
 
+MARKUP = "acme/\"'><script>alert(1)</script>/0x00000000_0xffffffff"
 BUNDLE = "globex/clicks/0x{:08x}_0xffffffff"
 BUNDLES = [
     ({"bundle": "acme/shop"}, "bad_bundle_name", "bundle acme/shop"),
     ({"bundle": "acme/shop/0x0_0x1"}, "bad_bundle_name", "bundle acme/shop/0x0_0x1"),
+    ({"bundle": MARKUP}, "bad_bundle_name", f"bundle {MARKUP}"),
     ({"msg_rate_in": None}, "not_a_number", "msg_rate_in missing"),
     ({"msg_rate_out": NAN}, "not_a_number", "msg_rate_out missing"),
     ({"msg_throughput_in": INF}, "not_a_number", "msg_throughput_in missing"),
@@ -289,10 +290,9 @@ def test_too_many_left_out_block(tmp_path):
     [
         many({"cpu_usage": None}, max_quarantined_brokers=4),
         many({"host_samples": 0.0}),
-        many({"reserved_by": "vip"}),
         many({"cpu_usage": None}, excluded_brokers=["b-0:8080", "b-1:8080"]),
     ],
-    ids=["allowed", "just_started", "reserved", "excluded"],
+    ids=["allowed", "just_started", "excluded"],
 )
 def test_what_does_not_count_as_too_many(sample, tmp_path):
     found = findings_of(sample, tmp_path)
@@ -370,7 +370,7 @@ def test_results_are_kept_beside_the_run_and_nothing_elsewhere(tmp_path, monkeyp
     sample.bundles = [{**row, "msg_rate_in": NAN} for row in sample.bundles for _ in range(10)]
     run = sample.write(tmp_path)
     validate(run)
-    assert (run / "validation").names() == ["brokers.json", "bundles.json", "cluster.json"]
+    assert (run / "validation").names() == ["brokers.json", "bundles.json", "cluster.json", "index.html"]
     results = (run / "validation" / "bundles.json").read_json()
     misses = [result for result in results if not result["success"]]
     assert len(misses) == 1

@@ -74,7 +74,8 @@ def shed_on_spark(
         of_cluster,
         tables.literal(spark, known, tables.KNOWN),
     )
-    decision_rows = _by_cluster(hit_counting.decide(pairing.pairs(loads)).drop("source_traffic").collect())
+    unnumbered = _by_cluster(hit_counting.decide(pairing.pairs(loads)).drop("source_traffic").collect())
+    decision_rows = {cluster: pairing.numbered(rows) for cluster, rows in unnumbered.items()}
     firing = [
         {name: row[name] for name in tables.names(tables.FIRING)}
         for rows in decision_rows.values()

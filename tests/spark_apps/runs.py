@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from pulsar_rebalancer.policies import Policies
 from pulsar_rebalancer.run import RunRequest, Validation
 from pulsar_rebalancer.settings import Resolved, RunParams, Settings
 from pulsar_rebalancer.snapshot import BROKERS, BUNDLES, CLUSTER, write
@@ -40,6 +41,7 @@ def tables(cluster: str, brokers: int, bundles_per_broker: int, seed: int = 0) -
             "msg_throughput_out": rate * 1024,
             **{name: np.ones(count, dtype="int64") for name in ("topics", "producers", "consumers", "owners")},
             "cache_size": np.zeros(count, dtype="int64"),
+            "top_rank": pa.nulls(count, pa.int64()),
             "policy": pa.nulls(count, pa.string()),
         }
     )
@@ -77,6 +79,7 @@ def make(
     moves: MovesState | None = None,
     validation: Validation | None = None,
     params: RunParams | None = None,
+    policies: Policies | None = None,
     at: datetime = NOW,
     **settings: Any,
 ) -> Folder:
@@ -92,5 +95,6 @@ def make(
     ).write(run)
     documents = {"decision": state or DecisionState(), "moves": moves or MovesState()}
     (run / "input" / "state.json").write_json({k: v.model_dump(mode="json") for k, v in documents.items()})
+    (policies or Policies()).write(run)
     (validation or Validation()).write(run)
     return run

@@ -62,6 +62,7 @@ def broker(random: Random, name: str) -> dict[str, object]:
         "msg_throughput_in": 1024 * random.choice(RATE),
         "msg_throughput_out": None,
         "left_out": random.choice(LEFT_OUT),
+        "reserved_by": random.choice((None, None, None, "p1", "p2")),
     }
 
 

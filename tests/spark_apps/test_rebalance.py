@@ -15,20 +15,27 @@ from tests.spark_apps import runs
 
 from pulsar_rebalancer import plan
 from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.isolation import IsolationPolicy
+from pulsar_rebalancer.policies import Policies
 from pulsar_rebalancer.reasons import Effect
 from pulsar_rebalancer.run import Finding, Validation
 from pulsar_rebalancer.settings import THRESHOLD_FIELDS, RunParams
-from pulsar_rebalancer.snapshot import BUNDLES
+from pulsar_rebalancer.snapshot import BUNDLES, TRAFFIC
 from pulsar_rebalancer.state import DecisionState, HitCount, MovesState, Unload
 from pulsar_rebalancer.strategies import means
 from pulsar_rebalancer.strategies.avg_shedder import shed
 from pulsar_rebalancer.strategies.candidates import preset_reason
+from pulsar_rebalancer.strategies.policy_filter import PolicyFilter
 from pulsar_rebalancer_spark import APPLICATION
 from pulsar_rebalancer_spark.rebalance import decide
 from pulsar_rebalancer_spark.run_input import RunInput
 
 ROOT = Path(__file__).parents[2]
 EAGER = {"hit_count_low": 1, "hit_count_high": 1}
+UNDER_POLICIES = (
+    *(("vip/a", "isolation"), ("lost/a", "unknown")),
+    *(("spread/a", "anti_affinity"), ("spread/b", "anti_affinity"), ("spread/b", "anti_affinity")),
+)
 QUARANTINE = Effect.QUARANTINE
 
 
@@ -44,10 +51,13 @@ def specified(root, run, previous=()):
     known = {row["broker"]: row["left_out"] for row in given.known_brokers}
     for row in brokers:
         row["left_out"] = known.get(row["broker"]) or ("broker_quarantined" if row["error"] else None)
-    traffic = {row["bundle"]: row for row in means.update(bundles, previous)}
+    refused = {row["bundle"] for row in given.bundles_quarantined}
+    sample = [row for row in bundles if row["bundle"] not in refused]
+    traffic = {row["bundle"]: row for row in means.update(sample, previous)}
     passed_over = {row["bundle"]: row["reason"] for row in given.bundles_passed_over}
+    policies = PolicyFilter(given.policies, brokers, bundles, given.settings)
     for row in bundles:
-        mean = traffic[row["bundle"]]
+        mean = traffic.get(row["bundle"], dict.fromkeys(TRAFFIC, 0.0))
         row["msg_rate"] = mean["msg_rate_in"] + mean["msg_rate_out"]
         row["msg_throughput"] = mean["msg_throughput_in"] + mean["msg_throughput_out"]
         row["reason"] = preset_reason(row, given.settings.excluded_namespaces, passed_over)
@@ -59,6 +69,8 @@ def specified(root, run, previous=()):
         given.settings,
         counting=given.counting,
         force_threshold=given.request.force_threshold,
+        stays=policies.forbids,
+        groups=given.policies.groups,
     )
 
 
@@ -75,13 +87,16 @@ def eventful(tmp_path):
     content = runs.tables("east", 9, 30)
     brokers = content["brokers"].to_pylist()
     brokers[4] |= {"error": "timeout", "cpu_usage": None, "msg_rate_in": None}
+    for reserved in brokers[6:8]:
+        reserved["reserved_by"] = "vip"
     held = content["bundles"].to_pylist()
-    for number in range(3):
-        held[-1 - number]["policy"] = "isolation"
-    held[-4]["bundle"] = "pulsar/system/0x00000000_0x40000000"
-    held[-5]["bundle"] = "tenant/kept/0x00000000_0x40000000"
-    shared, recent, long_ago = (row["bundle"] for row in held[-8:-5])
-    held.append({**held[-8], "broker": brokers[0]["broker"], "owners": 2})
+    for number, (namespace, policy) in enumerate(UNDER_POLICIES):
+        held[-1 - number] |= {"bundle": f"{namespace}/0x0{number}000000_0x0{number + 1}000000", "policy": policy}
+        held[-1 - number] |= dict.fromkeys(("msg_rate_in", "msg_rate_out"), 1250.0)
+    held[-6]["bundle"] = "pulsar/system/0x00000000_0x40000000"
+    held[-7]["bundle"] = "tenant/kept/0x00000000_0x40000000"
+    shared, recent, long_ago = (row["bundle"] for row in held[-10:-7])
+    held.append({**held[-10], "broker": brokers[0]["broker"], "owners": 2})
     content |= {
         "brokers": pa.Table.from_pylist(brokers, schema=content["brokers"].schema),
         "bundles": pa.Table.from_pylist(held, schema=BUNDLES),
@@ -93,6 +108,11 @@ def eventful(tmp_path):
         content,
         state=DecisionState(seq=6, hits={brokers[1]["broker"]: HitCount(0, 3), "gone:8080": HitCount(1, 1)}),
         moves=MovesState(unloads={recent: unload, long_ago: old}),
+        policies=Policies(
+            isolation=(IsolationPolicy(name="vip", namespaces=("vip/.*",), primary=("broker-0000[67].*",)),),
+            groups={"spread/a": "g", "spread/b": "g"},
+            unknown={"lost/a": "timeout"},
+        ),
         validation=Validation(
             findings=(
                 Finding(reason="just_started", effect=QUARANTINE, subject=brokers[1]["broker"]),
@@ -113,8 +133,8 @@ def test_the_plan_is_the_one_the_specification_makes(spark, tmp_path, eventful):
     assert decisions == expected.decisions
     assert moves == expected.moves
     assert {row["reason"] for row in moves} >= {
-        *("taken", "over_remaining", "cap_broker", "system_namespace", "namespace_excluded", "namespace_policy"),
-        *("bundle_quarantined", "recently_unloaded"),
+        *("taken", "over_remaining", "cap_broker", "system_namespace", "namespace_excluded"),
+        *("bundle_quarantined", "recently_unloaded", "policy_unknown", "policy_forbids", "anti_affinity"),
     }
     assert [row["reason"] for row in decisions if row["pair"] is None] == [
         "broker_quarantined",

@@ -7,11 +7,13 @@ Names of settings are the brokers' own; a broker's bundle list and a bundle's tr
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.settings import FIELD_OF_PULSAR_NAME, Settings, validate
+from pulsar_rebalancer.snapshot import namespace_of
+from pulsar_rebalancer.strategies.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,11 +29,27 @@ _RESOURCES = {
 
 @dataclass(frozen=True)
 class Step:
-    """One state of a cluster: rows for the strategy, and Pulsar's answer."""
+    """One state of a cluster: rows for the strategy, and Pulsar's answer.
+
+    Attributes:
+        brokers: those that report.
+        bundles: those with data on a broker that lists them.
+        expected: what the class answered.
+        silent: brokers that are gone from the load data before the list of active brokers has changed.
+        unloaded_brokers: seconds from a broker's last unload to its report.
+        removed: brokers that filters take away, by namespace.
+    """
 
     brokers: list[dict[str, Any]]
     bundles: list[dict[str, Any]]
     expected: dict[str, Any]
+    silent: frozenset[str] = frozenset()
+    unloaded_brokers: dict[str, float] = field(default_factory=dict)
+    removed: dict[str, set[str]] = field(default_factory=dict)
+
+    def allowed(self, bundle: str, destination: str) -> bool:
+        """Whether the filters leave the destination to the bundle."""
+        return destination not in self.removed.get(namespace_of(bundle), ())
 
 
 @dataclass(frozen=True)
@@ -43,6 +61,18 @@ class History:
     settings: Settings
     steps: list[Step]
 
+    def view(self, step: Step, *, silent: bool = False) -> View:
+        """What a shedder sees of a step; silent brokers, when they are wanted, are listed but left out."""
+        missing = [{"broker": broker, "left_out": "report_missing"} for broker in step.silent if silent]
+        return View(
+            self.name,
+            [*step.brokers, *missing],
+            step.bundles,
+            self.settings,
+            unloaded_brokers=step.unloaded_brokers,
+            allowed=step.allowed,
+        )
+
 
 def read(strategy: str) -> list[History]:
     """All histories of a strategy."""
@@ -50,44 +80,101 @@ def read(strategy: str) -> list[History]:
     return [_history(json.loads(line)) for line in lines]
 
 
+def unload_of(moves: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """Bundles taken by broker, in order: `unload` of what is expected."""
+    unload: dict[str, list[str]] = {}
+    for move in moves:
+        if move["taken"]:
+            unload.setdefault(move["source"], []).append(move["bundle"])
+    return unload
+
+
 def _history(document: dict[str, Any]) -> History:
     conf = {name: value for name, value in document["conf"].items() if name in FIELD_OF_PULSAR_NAME}
-    return History(document["id"], document["edge"], validate(conf, where=document["id"]), list(_steps(document)))
+    settings = validate(conf, where=document["id"])
+    return History(document["id"], document["edge"], settings, list(_steps(document, settings)))
 
 
-def _steps(document: dict[str, Any]) -> Iterator[Step]:
+def _steps(document: dict[str, Any], settings: Settings) -> Iterator[Step]:
     lists: dict[str, list[str]] = {}
+    tops: dict[str, list[list[Any]]] = {}
     traffic: dict[str, list[float] | None] = {}
+    active: set[str] = set()
     for step, expected in zip(document["steps"], document["expected"], strict=True):
+        present = step["brokers"]
         traffic.update(step.get("bundles", {}))
-        lists.update({name: broker["bundles"] for name, broker in step["brokers"].items() if "bundles" in broker})
-        recent = set(step.get("recentlyUnloaded", ()))
-        brokers = [_broker(document["id"], name, broker) for name, broker in step["brokers"].items()]
+        lists.update({name: broker["bundles"] for name, broker in present.items() if "bundles" in broker})
+        tops.update({name: broker["top"] for name, broker in present.items() if "top" in broker})
+        active = (active & set(step.get("active", active))) | present.keys()
         bundles = [
-            {
-                "cluster": document["id"],
-                "broker": broker,
-                "bundle": bundle,
-                "msg_rate": float(figures[0] + figures[1]),
-                "msg_throughput": float(figures[2] + figures[3]),
-                "reason": "recently_unloaded" if bundle in recent else None,
-            }
-            for broker in step["brokers"]
+            _bundle(document["id"], broker, bundle, list(map(float, figures[:4])), step, settings)
+            for broker in present
             for bundle in lists.get(broker, ())
             if (figures := traffic.get(bundle)) is not None
         ]
-        yield Step(brokers, bundles, expected)
+        for broker in present:
+            for rank, (bundle, arriving, leaving) in enumerate(tops.get(broker, ())):
+                figures = [0.0, 0.0, float(arriving), float(leaving)]
+                row = _bundle(document["id"], broker, bundle, figures, step, settings)
+                bundles.append(row | {"top_rank": rank})
+        yield Step(
+            [_broker(document["id"], name, broker, len(lists.get(name, ()))) for name, broker in present.items()],
+            bundles,
+            expected,
+            frozenset(active - present.keys()),
+            step.get("recentlyUnloadedBrokers", {}),
+            _removed(step, bundles),
+        )
 
 
-def _broker(cluster: str, name: str, report: dict[str, Any]) -> dict[str, Any]:
-    row: dict[str, Any] = {"cluster": cluster, "broker": name, "left_out": None}
+def _removed(step: dict[str, Any], bundles: list[dict[str, Any]]) -> dict[str, set[str]]:
+    """Brokers by namespace that a filter takes away: all when it fails, those that are not registered in any case."""
+    unregistered = step["brokers"].keys() - set(step.get("available", step["brokers"]))
+    removed = {namespace_of(row["bundle"]): set(unregistered) for row in bundles}
+    for namespace, brokers in step.get("filterRemoves", {}).items():
+        removed.setdefault(namespace, set()).update(brokers)
+    for namespace in step.get("filterFails", ()):
+        removed.setdefault(namespace, set()).update(step["brokers"])
+    return removed
+
+
+def _bundle(
+    cluster: str, broker: str, bundle: str, figures: list[float], step: dict[str, Any], settings: Settings
+) -> dict[str, Any]:
+    rate_in, rate_out, throughput_in, throughput_out = figures
+    namespace = namespace_of(bundle)
+    reason = None
+    if bundle in step.get("recentlyUnloaded", ()):
+        reason = "recently_unloaded"
+    elif bundle in step.get("notOwned", ()):
+        reason = "owner_changed"
+    elif namespace in settings.excluded_namespaces:
+        reason = "namespace_excluded"
+    isolated, grouped = (namespace in step.get(name, ()) for name in ("isolated", "antiAffinity"))
+    return {
+        "cluster": cluster,
+        "broker": broker,
+        "bundle": bundle,
+        "msg_rate_in": rate_in,
+        "msg_rate_out": rate_out,
+        "msg_throughput_in": throughput_in,
+        "msg_throughput_out": throughput_out,
+        "msg_rate": rate_in + rate_out,
+        "msg_throughput": throughput_in + throughput_out,
+        "policy": "isolation" if isolated else "anti_affinity" if grouped else None,
+        "reason": reason,
+    }
+
+
+def _broker(cluster: str, name: str, report: dict[str, Any], bundles: int) -> dict[str, Any]:
+    row: dict[str, Any] = {"cluster": cluster, "broker": name, "left_out": None, "bundles": bundles}
     for theirs, ours in _RESOURCES.items():
         usage, limit = report.get(theirs, (None, None))
         row |= {f"{ours}_usage": _float(usage), f"{ours}_limit": _float(limit)}
     for theirs, ours in (("msgRate", "msg_rate"), ("msgThroughput", "msg_throughput")):
         arriving, leaving = report.get(theirs, (0, 0))
         row |= {f"{ours}_in": float(arriving), f"{ours}_out": float(leaving)}
-    return row
+    return row | {"report_age_seconds": float(report.get("ageSec", 0))}
 
 
 def _float(figure: float | None) -> float | None:

@@ -122,7 +122,11 @@ class Cluster(Life):
     @up_to_date
     def active_brokers(self) -> list[str]:
         """Ids of the active list, lies included."""
-        ids = [broker.broker_id for broker in self.membership.registered()]
+        ids = [
+            broker.broker_id
+            for broker in self.membership.registered()
+            if not self.faults.find(FaultKind.NOT_LISTED, broker=broker.broker_id)
+        ]
         twice = [i for i in ids if self.faults.find(FaultKind.LISTED_TWICE, broker=i)]
         return ids + twice
 

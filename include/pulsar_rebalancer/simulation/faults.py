@@ -40,9 +40,12 @@ class FaultKind(StrEnum):
     STALE_LAST_UPDATE = "stale_last_update"
     FUTURE_CLOCK = "future_clock"
     WRONG_BROKER = "wrong_broker"
+    UNACCOUNTED = "unaccounted"
+    ODD_BUNDLE = "odd_bundle"
 
     TWO_OWNERS = "two_owners"
     LISTED_TWICE = "listed_twice"
+    NOT_LISTED = "not_listed"
     STRAY = "stray"
     DESTINATION_VANISHES = "destination_vanishes"
     OTHER_CONFIGURATION = "other_configuration"
@@ -90,8 +93,11 @@ KINDS: dict[FaultKind, KindInfo] = {
     FaultKind.STALE_LAST_UPDATE: KindInfo("lastUpdate is `amount` seconds old", _REPORT, 3600.0),
     FaultKind.FUTURE_CLOCK: KindInfo("the broker's clock is `amount` seconds ahead", _REPORT, 3600.0),
     FaultKind.WRONG_BROKER: KindInfo("the report is that of the next broker", _REPORT),
+    FaultKind.UNACCOUNTED: KindInfo("the broker's own traffic is `amount` times that of its bundles", _REPORT, 2.0),
+    FaultKind.ODD_BUNDLE: KindInfo("the report has one bundle more, named `target`, without traffic", _REPORT),
     FaultKind.TWO_OWNERS: KindInfo("the broker lists `bundle` as its own, whoever owns it"),
     FaultKind.LISTED_TWICE: KindInfo("the broker stands twice in the list of active brokers"),
+    FaultKind.NOT_LISTED: KindInfo("the broker is missing in the list of active brokers"),
     FaultKind.STRAY: KindInfo("a bundle unloaded with a destination lands elsewhere"),
     FaultKind.DESTINATION_VANISHES: KindInfo("the destination dies once the leader has accepted it"),
     FaultKind.OTHER_CONFIGURATION: KindInfo("runtime configuration shows `values` instead of the cluster's"),
@@ -109,7 +115,7 @@ class Fault:
         path: part of the request paths it concerns; None for the kind's own, "" for every path.
         amount: how much (see the kind); 0 takes the kind's default.
         times: ends after so many uses; None until removed.
-        target: URL or field name (see the kind).
+        target: URL, field name or bundle name (see the kind).
         values: configuration values (see the kind).
     """
 

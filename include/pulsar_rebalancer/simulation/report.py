@@ -197,6 +197,18 @@ def _future(report: Json, fault: Fault) -> None:
     report["startTimestamp"] += int(fault.size * 1000)
 
 
+def _unaccounted(report: Json, fault: Fault) -> None:
+    for name in _TRAFFIC:
+        report[name] *= fault.size
+
+
+def _odd_bundle(report: Json, fault: Fault) -> None:
+    like = next(iter(report["lastStats"].values()))
+    report["lastStats"][fault.target] = dict.fromkeys(like, 0)
+    report["bundles"].append(fault.target)
+    report["numBundles"] += 1
+
+
 _LIES: dict[FaultKind, Callable[[Json, Fault], None]] = {
     FaultKind.NAN_USAGE: _cpu("NaN"),
     FaultKind.BARE_NAN: _cpu(math.nan),
@@ -206,6 +218,8 @@ _LIES: dict[FaultKind, Callable[[Json, Fault], None]] = {
     FaultKind.NEGATIVE_RATE: _negative_rate,
     FaultKind.STALE_LAST_UPDATE: _stale,
     FaultKind.FUTURE_CLOCK: _future,
+    FaultKind.UNACCOUNTED: _unaccounted,
+    FaultKind.ODD_BUNDLE: _odd_bundle,
     FaultKind.MISSING_FIELD: _missing,
 }
 

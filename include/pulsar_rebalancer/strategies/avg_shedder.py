@@ -3,13 +3,16 @@
 Brokers are sorted by score and paired from the outside in, the hottest with the coldest. A pair whose gap stays above
 a threshold for enough runs in a row fires: the hotter broker gives the colder one bundles worth up to
 `max_unload_percentage` of their difference in traffic. Follows `AvgShedder.findBundlesForUnloading` of Pulsar 4.2.4 and
-5.0.1; where Pulsar leaves ties to the order of a hash map, names decide here (brokers by score and name ascending,
-bundles by traffic descending and name ascending). `pulsar_rebalancer_spark` holds the same as DataFrame transforms.
+5.0.1, with two deviations. Where Pulsar leaves ties to the order of a hash map, names decide (brokers by score and name
+ascending, bundles by traffic descending and name ascending). Brokers that an isolation policy reserves are paired among
+themselves, because no bundle may go from them to the others. `pulsar_rebalancer_spark` holds the same as DataFrame
+transforms.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pulsar_rebalancer.snapshot import DECISIONS
@@ -20,12 +23,17 @@ from pulsar_rebalancer.strategies.outcome import complete
 from pulsar_rebalancer.strategies.scoring import score, traffic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pulsar_rebalancer.settings import Settings
 
 COUNTED = Counting(counts=True, reason="counted")
 NO_HITS = HitCount()
+
+
+def free(bundle: str, source: str, destination: str) -> str | None:
+    """No policy forbids anything."""
+    return None
 
 
 class Shed(NamedTuple):
@@ -44,12 +52,13 @@ class Shed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One broker as it is judged: score in percent, traffic in msg/s and bytes/s."""
+    """One broker as it is judged: score in percent, traffic in msg/s and bytes/s, the policy that reserves it or ""."""
 
     broker: str
     score: float
     msg_rate: float
     msg_throughput: float
+    pool: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +105,13 @@ class Amount(NamedTuple):
 
 
 def pairs(loads: Iterable[Load]) -> list[Pair]:
-    """Brokers paired from the outside in, the outermost pair first."""
-    ordered = sorted(loads, key=lambda load: (load.score, load.broker))
-    return [Pair(n, ordered[-1 - n], ordered[n]) for n in range((len(ordered) + 1) // 2)]
+    """Brokers of the same pool paired from the outside in, the outermost pair first, pool after pool."""
+    found: list[Pair] = []
+    in_order = sorted(loads, key=lambda load: (load.pool, load.score, load.broker))
+    for _, members in groupby(in_order, key=lambda load: load.pool):
+        pool = list(members)
+        found += [Pair(len(found) + n, pool[-1 - n], pool[n]) for n in range((len(pool) + 1) // 2)]
+    return found
 
 
 def count(pair: Pair, before: Hits, settings: Settings) -> Hits:
@@ -129,7 +142,13 @@ def amount(pair: Pair, settings: Settings) -> Amount | None:
     return None
 
 
-def select(cluster: str, pair: Pair, wanted: Amount, bundles: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def select(
+    cluster: str,
+    pair: Pair,
+    wanted: Amount,
+    bundles: Iterable[Mapping[str, Any]],
+    stays: Callable[[str, str, str], str | None] = free,
+) -> list[dict[str, Any]]:
     """Walk over the source's bundles, the busiest first: each that fits into what remains is taken.
 
     Args:
@@ -138,6 +157,7 @@ def select(cluster: str, pair: Pair, wanted: Amount, bundles: Iterable[Mapping[s
         wanted: how much to move.
         bundles: the source's bundles with their mean `msg_rate`, `msg_throughput` and a preset `reason` or None; those
             with a reason are passed over and never count.
+        stays: reason why policies forbid a bundle to go from its source to the pair's destination, or None.
 
     Returns:
         Rows of the moves table by rank, `wave` still None.
@@ -147,7 +167,8 @@ def select(cluster: str, pair: Pair, wanted: Amount, bundles: Iterable[Mapping[s
     walk = sorted(bundles, key=lambda bundle: (-bundle[wanted.measure], bundle["bundle"]))
     for rank, bundle in enumerate(walk):
         carried = bundle[wanted.measure]
-        reason = "system_namespace" if is_heartbeat(bundle["bundle"]) else bundle.get("reason")
+        name, source, destination = bundle["bundle"], pair.source.broker, pair.destination.broker
+        reason = "system_namespace" if is_heartbeat(name) else bundle.get("reason") or stays(name, source, destination)
         if reason is None:
             reason = "no_traffic" if carried <= 0 else "over_remaining" if carried > remaining else "taken"
         if reason == "taken":
@@ -156,9 +177,9 @@ def select(cluster: str, pair: Pair, wanted: Amount, bundles: Iterable[Mapping[s
             {
                 "cluster": cluster,
                 "pair": pair.number,
-                "source": pair.source.broker,
-                "destination": pair.destination.broker,
-                "bundle": bundle["bundle"],
+                "source": source,
+                "destination": destination,
+                "bundle": name,
                 "rank": rank,
                 "measure": wanted.measure,
                 "traffic": carried,
@@ -181,6 +202,8 @@ def shed(
     *,
     counting: Counting = COUNTED,
     force_threshold: float | None = None,
+    stays: Callable[[str, str, str], str | None] = free,
+    groups: Mapping[str, str] = caps.NO_GROUPS,
 ) -> Shed:
     """One run over one cluster.
 
@@ -194,6 +217,8 @@ def shed(
         settings: effective settings.
         counting: how the sample counts (`state.counting`).
         force_threshold: gap in points from which a forced run acts; None for any other run.
+        stays: reason why policies forbid a bundle to go from a source to a destination, or None.
+        groups: anti-affinity group by namespace.
     """
     before = {} if counting.clear else dict(hits)
     frozen = {row["broker"]: row["left_out"] for row in brokers if row.get("left_out")}
@@ -208,16 +233,19 @@ def shed(
         after[pair.source.broker], after[pair.destination.broker] = kept
         if row["measure"] is not None:
             wanted = Amount(row["measure"], row["target"])
-            moves += select(cluster, pair, wanted, of_source.get(pair.source.broker, ()))
+            moves += select(cluster, pair, wanted, of_source.get(pair.source.broker, ()), stays)
     if counting.counts and not any(pair.gap >= settings.low_threshold for pair in judged):
         after = {broker: hit for broker, hit in after.items() if broker in frozen}
-    moves = caps.apply(moves, settings)
-    decisions = complete(decisions, moves) + [_left_out(cluster, name, frozen[name], before) for name in sorted(frozen)]
-    return Shed(decisions, moves, {broker: hit for broker, hit in sorted(after.items()) if hit != NO_HITS})
+    moves = caps.apply(moves, settings, groups)
+    decisions += [_left_out(cluster, name, frozen[name], before) for name in sorted(frozen)]
+    return Shed(
+        complete(decisions, moves), moves, {broker: hit for broker, hit in sorted(after.items()) if hit != NO_HITS}
+    )
 
 
 def _load(row: Mapping[str, Any], settings: Settings) -> Load:
-    return Load(row["broker"], score(row, settings), traffic(row, "msg_rate"), traffic(row, "msg_throughput"))
+    rate, throughput = traffic(row, "msg_rate"), traffic(row, "msg_throughput")
+    return Load(row["broker"], score(row, settings), rate, throughput, row.get("reserved_by") or "")
 
 
 def _decide(
@@ -239,9 +267,10 @@ def _decide(
     # Counts start anew with the firing, whether or not a bundle is found: a pair must earn its hits again.
     after = Hits(NO_HITS, NO_HITS) if fired else judged if counting.counts else before
     wanted = amount(pair, settings) if fired else None
-    row = {
+    row = dict.fromkeys(DECISIONS.names) | {
         "cluster": cluster,
         "pair": pair.number,
+        "pool": pair.source.pool or None,
         "source": pair.source.broker,
         "destination": pair.destination.broker,
         "source_score": pair.source.score,

@@ -39,6 +39,4 @@ def preset_reason(
         return "system_namespace"
     if namespace_of(name) in excluded_namespaces:
         return "namespace_excluded"
-    if bundle.get("policy") is not None:
-        return "namespace_policy"
     return passed_over.get(name)

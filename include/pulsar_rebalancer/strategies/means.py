@@ -1,4 +1,4 @@
-"""Short-term means of bundle traffic (Pulsar's TimeAverageMessageData with ten samples)."""
+"""Short-term and long-term means of bundle traffic (Pulsar's TimeAverageMessageData)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
 MAX_SAMPLES = 10
 """From the tenth sample on, a mean moves by a tenth of the difference (BundleData, short-term)."""
+
+LONG_TERM_SAMPLES = 1000
+"""Likewise for the long-term mean."""
 
 
 def update(bundles: Iterable[Mapping[str, Any]], previous: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -37,11 +40,16 @@ def update(bundles: Iterable[Mapping[str, Any]], previous: Iterable[Mapping[str,
 
 
 def _mean(sample: dict[str, Any], old: Mapping[str, Any] | None) -> dict[str, Any]:
-    samples = min((old["samples"] if old else 0) + 1, MAX_SAMPLES)
+    rate = sample["msg_rate_in"] + sample["msg_rate_out"]
     if old is None:
-        return {**sample, "samples": 1}
+        return {**sample, "samples": 1, "long_term_msg_rate": rate}
+    samples = min(old["samples"] + 1, LONG_TERM_SAMPLES)
+    short = min(samples, MAX_SAMPLES)
+    known = old["long_term_msg_rate"]
     return {
         **sample,
         "samples": samples,
-        **{name: ((samples - 1) * old[name] + sample[name]) / samples for name in TRAFFIC},
+        **{name: ((short - 1) * old[name] + sample[name]) / short for name in TRAFFIC},
+        # Files of the first version hold no long-term mean.
+        "long_term_msg_rate": rate if known is None else ((samples - 1) * known + rate) / samples,
     }

@@ -39,27 +39,47 @@ def complete(decisions: Iterable[Mapping[str, Any]], moves: Iterable[Mapping[str
         reason = "no_fitting_bundle" if decision["reason"] == "fired" and not rows else decision["reason"]
         # fsum does not depend on the order in which the rows come.
         completed.append({**decision, "reason": reason, "bundles_taken": len(taken), "traffic_taken": math.fsum(taken)})
+        completed[-1]["explanation"] = decision.get("explanation") or explain(completed[-1])
     return completed
 
 
-def predict(decisions: Iterable[Mapping[str, Any]], source_traffic: Mapping[str, float]) -> Prediction:
-    """Scores after the moves: what leaves the source takes its share of the score along.
+def explain(decision: Mapping[str, Any]) -> str:
+    """What became of a broker or pair, in a sentence.
 
     Args:
-        decisions: completed rows of the decisions table of one cluster.
-        source_traffic: current traffic of each source that gives bundles, in its pair's measure.
+        decision: a completed row of the decisions table.
     """
-    scores: list[float] = []
-    for row in decisions:
-        if row["pair"] is None:
-            continue
-        share = 0.0
-        if row["traffic_taken"] > 0:
-            # The bundles' means may exceed what the broker reports now.
-            share = min(1.0, row["traffic_taken"] / source_traffic[row["source"]])
-        moved = row["source_score"] * share
-        scores += [row["source_score"] - moved, row["destination_score"] + moved]
-    return Prediction(min(scores, default=None), max(scores, default=None))
+    if decision["gap"] is None:
+        return f"{decision['source']} is left out: {decision['reason']}"
+    pair = f"{decision['source']} is {decision['gap']:.1f} points above {decision['destination']}"
+    hits = f"{decision['low_hits']} low and {decision['high_hits']} high hits"
+    moves = f", {decision['bundles_taken']} bundles to move" if decision["fired"] else ""
+    return f"{pair}, {hits}: {decision['reason']}{moves}"
+
+
+def predict(
+    scores: Mapping[str, float], moves: Iterable[Mapping[str, Any]], source_traffic: Mapping[str, float]
+) -> Prediction:
+    """Scores after the moves: what leaves a source takes its share of the score along.
+
+    Args:
+        scores: of the judged brokers, percent.
+        moves: taken rows of the moves table of one cluster.
+        source_traffic: current traffic of each source that gives bundles, in the measure of its moves.
+    """
+    carried: dict[str, dict[str, list[float]]] = {}
+    for row in moves:
+        carried.setdefault(row["source"], {}).setdefault(row["destination"], []).append(row["traffic"])
+    after = dict(scores)
+    for source in sorted(carried):
+        flows = {destination: math.fsum(figures) for destination, figures in sorted(carried[source].items())}
+        # The bundles' means may exceed what the broker reports now.
+        whole = max(source_traffic[source], math.fsum(flows.values()))
+        for destination, traffic in flows.items():
+            moved = scores[source] * traffic / whole if whole > 0 else 0.0
+            after[source] -= moved
+            after[destination] = after.get(destination, 0.0) + moved
+    return Prediction(min(after.values(), default=None), max(after.values(), default=None))
 
 
 def hits_after(decisions: Iterable[Mapping[str, Any]]) -> dict[str, HitCount]:
@@ -70,6 +90,8 @@ def hits_after(decisions: Iterable[Mapping[str, Any]]) -> dict[str, HitCount]:
     """
     found = {}
     for row in decisions:
+        if row["source_high"] is None:
+            continue
         found[row["source"]] = HitCount(row["source_high"], row["source_low"])
         if row["destination"] is not None:
             found[row["destination"]] = HitCount(row["destination_high"], row["destination_low"])

@@ -1,4 +1,4 @@
-"""How loaded a broker is: the weighted maximum of its resources, in percent."""
+"""How loaded a broker is: the weighted maximum of its resources, now and on a moving average."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pulsar_rebalancer.settings import Settings
 
@@ -33,19 +33,36 @@ def percent(usage: float | None, limit: float | None) -> float:
     return float(np.float32(usage) / limit32 * np.float32(100))
 
 
+def weighted_usage(broker: Mapping[str, Any], settings: Settings, resources: Sequence[str] = SCORED) -> float:
+    """A broker's most used resource after weighting, 1 is 100 percent (LocalBrokerData.getMaxResourceUsageWithWeight).
+
+    Args:
+        broker: a row of the brokers table; `<resource>_usage` and `<resource>_limit` may be missing.
+        settings: the weights.
+        resources: which ones are looked at.
+    """
+    weighted: list[float] = [
+        percent(broker.get(f"{name}_usage"), broker.get(f"{name}_limit")) * getattr(settings, f"{name}_weight")
+        for name in resources
+    ]
+    return max(weighted) / 100
+
+
 def score(broker: Mapping[str, Any], settings: Settings) -> float:
-    """Score of a broker in percent: its most used resource after weighting (LocalBrokerData, AvgShedder).
+    """Score of a broker in percent: its weighted usage (AvgShedder).
 
     Args:
         broker: a row of the brokers table; `<resource>_usage` and `<resource>_limit` may be missing.
         settings: the weights.
     """
-    weighted: list[float] = [
-        percent(broker.get(f"{name}_usage"), broker.get(f"{name}_limit")) * getattr(settings, f"{name}_weight")
-        for name in SCORED
-    ]
-    # Pulsar divides here and multiplies there: the last digit depends on both steps.
-    return max(weighted) / 100 * 100
+    # Pulsar divides there and multiplies here: the last digit depends on both steps.
+    return weighted_usage(broker, settings) * 100
+
+
+def smooth(before: float | None, sample: float, settings: Settings) -> float:
+    """A moving average with this sample in it; the first sample counts in full (ThresholdShedder, BrokerLoadData)."""
+    history = settings.history_percentage
+    return sample if before is None else before * history + (1 - history) * sample
 
 
 def traffic(row: Mapping[str, Any], measure: str) -> float:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from pulsar_rebalancer.settings import Strategy
 from pulsar_rebalancer_airflow.embedded import simulated
 from pulsar_rebalancer_airflow.embedded.airflow import Airflow
 from pulsar_rebalancer_airflow.embedded.archive import archive_path, make_archive
@@ -51,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make run", description=__doc__)
     parser.add_argument("--once", action="store_true", help="end once balanced")
     parser.add_argument("--pulsar", metavar="URL", help="observe this cluster instead of a simulated one")
+    parser.add_argument("--strategy", type=Strategy, choices=list(Strategy), default=Strategy.AVG, help="the shedder")
     parser.add_argument("--interval", type=float, metavar="S", help="seconds between runs (15; 60 with --pulsar)")
     parser.add_argument("--folder", type=Path, default=SOURCE / ".run", help="where all files go (.run)")
     return parser
@@ -75,7 +77,7 @@ def _run(given: argparse.Namespace, processes: Processes) -> int:
     dag_id = f"pulsar_rebalance__{name}"
     airflow.wait_for_dag(dag_id)
     _say(f"Airflow UI: {home.url}/dags/{dag_id}  login: admin  password: {airflow.password}")
-    _say(f"a run every {entry['interval_seconds']:g} s in mode {entry['mode']}; Ctrl-C ends it all")
+    _say(f"{entry['strategy']} every {entry['interval_seconds']:g} s in mode {entry['mode']}; Ctrl-C ends it all")
     return _watch(airflow, dag_id, once=given.once)
 
 
@@ -84,7 +86,14 @@ def _simulated_cluster(given: argparse.Namespace, processes: Processes) -> tuple
     cluster = simulated.start(processes, given.folder / "simulation")
     interval = given.interval or 15
     # A busy machine may need minutes for a run; hits shall not be lost by that.
-    entry = {"mode": "auto", "interval_seconds": interval, "state_max_gap": max(3, 600 / interval)}
+    entry = {
+        "mode": "auto",
+        "strategy": str(given.strategy),
+        "interval_seconds": interval,
+        "state_max_gap": max(3, 600 / interval),
+        # The simulated brokers report at once: a load seen two runs after an unload is the new one.
+        "shedding_delay_seconds": 2 * interval,
+    }
     return "simulated", entry, cluster.connection()
 
 
@@ -104,7 +113,8 @@ def _own_cluster(given: argparse.Namespace) -> tuple[str, dict[str, Any], dict[s
     }
     # State and counters of one cluster must never be taken for those of another.
     name = re.sub(r"[^A-Za-z0-9.-]", "-", f"own-{url.hostname}-{port}")[:60]
-    return name, {"mode": "observe", "interval_seconds": given.interval or 60}, connection
+    entry = {"mode": "observe", "strategy": str(given.strategy), "interval_seconds": given.interval or 60}
+    return name, entry, connection
 
 
 def _watch(airflow: Airflow, dag_id: str, *, once: bool) -> int:

@@ -10,11 +10,15 @@ from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.plan import Summary
 from pulsar_rebalancer.reasons import REASONS, Effect
 from pulsar_rebalancer.run import Validation
+from pulsar_rebalancer.settings import Strategy
 from pulsar_rebalancer.storage import Folder
 from pulsar_rebalancer_airflow.outcome import Outcome
 
 if TYPE_CHECKING:
     from pulsar_rebalancer_airflow.embedded.airflow import Airflow
+
+WAITING = frozenset({"hits_low", "hits_high", "hit_count", "cool_down", "too_soon"})
+"""Reasons of decisions that a later run may act on."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,8 @@ class RunLine:
 
     Attributes:
         text: the line.
-        balanced: the range of scores is below the low threshold, and nothing was to be moved.
+        balanced: nothing was to be moved, and nothing is waited for; with AvgShedder the range of scores is below the
+            low threshold as well.
         failed: why the run failed; empty when it did not.
     """
 
@@ -52,8 +57,15 @@ def describe(airflow: Airflow, dag_id: str, run: dict[str, Any], number: int) ->
         summary, outcome = Summary.read(Folder(uri)), Outcome.read(Folder(uri))
     except (SnapshotError, AttributeError):
         return RunLine(f"{head} ended without a plan  {seconds}")
-    balanced = summary.score_range < summary.resolved.settings.low_threshold and summary.bundles_taken == 0
-    return RunLine(f"{head} {_scores(summary)}  {_hits(summary)}  {_verdict(summary, outcome)}  {seconds}", balanced)
+    text = f"{head} {_scores(summary)}  {_progress(summary)}  {_verdict(summary, outcome)}  {seconds}"
+    return RunLine(text, _is_balanced(summary))
+
+
+def _is_balanced(summary: Summary) -> bool:
+    settings = summary.resolved.settings
+    if summary.bundles_taken or WAITING & summary.reasons.keys():
+        return False
+    return settings.strategy is not Strategy.AVG or summary.score_range < settings.low_threshold
 
 
 def _scores(summary: Summary) -> str:
@@ -62,8 +74,10 @@ def _scores(summary: Summary) -> str:
     return f"range {summary.score_range:4.1f} ({summary.score_min:.1f} to {summary.score_max:.1f} %)"
 
 
-def _hits(summary: Summary) -> str:
+def _progress(summary: Summary) -> str:
     settings = summary.resolved.settings
+    if settings.strategy is not Strategy.AVG:
+        return f"{settings.strategy}: {summary.sentence}"
     low, high = summary.hits
     hits = f"pairs over {summary.pairs_over} of {summary.pairs}"
     if summary.pairs_over:
@@ -79,9 +93,9 @@ def _verdict(summary: Summary, outcome: Outcome) -> str:
         return f"fired: {verified} of {len(outcome.moves)} bundles moved and verified{named}"
     if summary.bundles_taken:
         return f"would move {summary.bundles_taken} bundles: gate closed ({outcome.verdict})"
-    if not summary.pairs_over:
-        return "balanced: nothing to do"
-    return "fired, nothing to move" if summary.pairs_fired else "waiting for more hits"
+    if summary.pairs_fired:
+        return "fired, nothing to move"
+    return "waiting" if WAITING & summary.reasons.keys() else "balanced: nothing to do"
 
 
 def _failure(airflow: Airflow, dag_id: str, run_id: str, uri: str | None) -> str:

@@ -202,6 +202,27 @@ def test_a_broker_listed_twice(served: Running, http: httpx.Client) -> None:
     assert http.get(f"{served.urls[0]}{BROKERS}").json().count(ids(served)[2]) == 2
 
 
+def test_a_broker_that_is_not_listed(served: Running, http: httpx.Client) -> None:
+    served.cluster.faults.add("not_listed", ids(served)[2])
+    assert http.get(f"{served.urls[2]}{BROKERS}").json() == [i for i in ids(served) if i != ids(served)[2]]
+    served.cluster.faults.add("not_listed")
+    assert http.get(f"{served.urls[0]}{BROKERS}").json() == []
+
+
+def test_a_broker_whose_traffic_is_not_that_of_its_bundles(served: Running, http: httpx.Client) -> None:
+    _, owner, _ = busy(served)
+    served.cluster.faults.add("unaccounted", owner, amount=3)
+    report = http.get(f"http://{owner}{REPORT}").json()
+    assert report["msgRateIn"] == pytest.approx(3 * sum(s["msgRateIn"] for s in report["lastStats"].values()))
+
+
+def test_a_bundle_of_any_name(served: Running, http: httpx.Client) -> None:
+    served.cluster.faults.add("odd_bundle", ids(served)[1], target="<b>/'")
+    report = http.get(f"{served.urls[1]}{REPORT}").json()
+    assert report["lastStats"]["<b>/'"]["msgRateIn"] == 0
+    assert report["numBundles"] == len(report["bundles"]) == len(report["lastStats"])
+
+
 def test_the_next_moves_of_a_bundle_go_astray(served: Running) -> None:
     cluster = served.cluster
     bundle, owner, topic = busy(served)

@@ -260,7 +260,9 @@ class TestCaps:
 def test_scores_follow_the_traffic_that_leaves():
     result = shed("c", SPREAD, bundles("b1"), {}, _eager())
     # 9000 of 20000 msg/s leave b1 and take 45 % of its 80 points along.
-    assert predict(result.decisions, {"b1": 20000.0}) == pytest.approx((44, 66), abs=1e-4)
+    scores = {row[side]: row[f"{side}_score"] for row in result.decisions for side in ("source", "destination")}
+    taken = [move for move in result.moves if move["taken"]]
+    assert predict(scores, taken, {"b1": 20000.0}) == pytest.approx((44, 66), abs=1e-4)
 
 
 def _eager(**values):

@@ -23,16 +23,16 @@ def test_heartbeat_namespaces_are_those_of_pulsar(namespace, expected):
 
 
 @pytest.mark.parametrize(
-    ("name", "policy", "expected"),
+    ("name", "expected"),
     [
-        ("pulsar/system/0x0_0x1", "isolation", "system_namespace"),
-        ("pulsar/b:8080/0x0_0x1", None, "system_namespace"),
-        ("t/kept/0x0_0x1", "isolation", "namespace_excluded"),
-        ("t/n/0x0_0x1", "anti_affinity", "namespace_policy"),
-        ("t/n/0x1_0x2", None, "bundle_quarantined"),
-        ("t/n/0x2_0x3", None, None),
+        ("pulsar/system/0x0_0x1", "system_namespace"),
+        ("pulsar/b:8080/0x0_0x1", "system_namespace"),
+        ("t/kept/0x0_0x1", "namespace_excluded"),
+        ("t/n/0x0_0x1", "recently_unloaded"),
+        ("t/n/0x1_0x2", "bundle_quarantined"),
+        ("t/n/0x2_0x3", None),
     ],
 )
-def test_the_first_reason_that_applies_is_given(name, policy, expected):
+def test_the_first_reason_that_applies_is_given(name, expected):
     passed_over = {"t/n/0x0_0x1": "recently_unloaded", "t/n/0x1_0x2": "bundle_quarantined"}
-    assert preset_reason({"bundle": name, "policy": policy}, {"t/kept"}, passed_over) == expected
+    assert preset_reason({"bundle": name}, {"t/kept"}, passed_over) == expected

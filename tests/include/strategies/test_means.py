@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pulsar_rebalancer.snapshot import TRAFFIC
-from pulsar_rebalancer.strategies.means import MAX_SAMPLES, update
+from pulsar_rebalancer.strategies.means import LONG_TERM_SAMPLES, MAX_SAMPLES, update
 
 
 def sample(bundle, figure, broker="b1"):
@@ -17,8 +17,20 @@ def test_the_mean_is_exact_for_ten_samples_and_then_moves_by_a_tenth():
     assert means[0]["samples"] == MAX_SAMPLES
     assert means[0]["msg_rate_in"] == pytest.approx(5.5)
     means = update([sample("x", 15.5)], means)
-    assert means[0]["samples"] == MAX_SAMPLES
     assert means[0]["msg_throughput_out"] == pytest.approx(6.5)
+
+
+def test_the_long_term_mean_is_exact_for_a_thousand_samples():
+    known = [sample("x", 5.0) | {"samples": LONG_TERM_SAMPLES - 1, "long_term_msg_rate": 10.0}]
+    means = update([sample("x", 505.0)], known)
+    assert (means[0]["samples"], means[0]["long_term_msg_rate"]) == (LONG_TERM_SAMPLES, pytest.approx(11.0))
+    means = update([sample("x", 505.5)], means)
+    assert (means[0]["samples"], means[0]["long_term_msg_rate"]) == (LONG_TERM_SAMPLES, pytest.approx(12.0))
+
+
+def test_means_of_the_first_version_get_a_long_term_mean():
+    known = [sample("x", 5.0) | {"samples": 4, "long_term_msg_rate": None}]
+    assert update([sample("x", 7.0)], known)[0]["long_term_msg_rate"] == 14.0
 
 
 def test_a_bundle_starts_with_its_first_sample_and_is_forgotten_when_it_is_gone():

@@ -1,0 +1,71 @@
+"""What every placement has in common: it narrows the candidates down, then one of the eligible is drawn."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pulsar_rebalancer.strategies.scoring import weighted_usage
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from pulsar_rebalancer.strategies.view import View
+
+
+class Selector(Protocol):
+    """One placement over one cluster and run (ModularLoadManagerStrategy)."""
+
+    def eligible(self, bundle: str, candidates: Sequence[str]) -> list[str]:
+        """The candidates that a bundle may be drawn to; one is certain, none is no broker.
+
+        One call is one call of Pulsar's `selectBroker`: averages and counters move on with each.
+
+        Args:
+            bundle: `tenant/namespace/0x…_0x…`.
+            candidates: brokerIds, by name.
+        """
+
+    def placed(self, bundle: str, broker: str) -> None:
+        """Take note that a bundle was given to a broker."""
+
+    def document(self) -> dict[str, Any]:
+        """What the next run starts from, a JSON document."""
+
+
+class Stateless:
+    """A placement that neither looks at what was placed before nor keeps anything."""
+
+    def placed(self, bundle: str, broker: str) -> None:
+        """Nothing depends on it."""
+
+    def document(self) -> dict[str, Any]:
+        """Nothing is kept."""
+        return {}
+
+
+def choose(seed: str, bundle: str, eligible: Collection[str]) -> str | None:
+    """One of the eligible brokers, None when there is none.
+
+    Pulsar draws at random, which is not followed: here a hash of seed and bundle draws among the eligible by name, so
+    that a run gives the same plan however often and wherever it is decided.
+
+    Args:
+        seed: text of the run.
+        bundle: `tenant/namespace/0x…_0x…`.
+        eligible: brokerIds in any order.
+    """
+    ordered = sorted(eligible)
+    digest = blake2b(f"{seed}/{bundle}".encode(), digest_size=8).digest()
+    return ordered[int.from_bytes(digest) % len(ordered)] if ordered else None
+
+
+def usages(view: View) -> dict[str, float]:
+    """Weighted usage of the brokers that take part, 1 is 100 percent."""
+    return {row["broker"]: weighted_usage(row, view.settings) for row in view.judged}
+
+
+def overloaded(view: View) -> set[str]:
+    """Brokers above the overload threshold."""
+    limit = view.settings.overloaded_threshold / 100
+    return {broker for broker, usage in usages(view).items() if usage > limit}

@@ -1,0 +1,80 @@
+"""From taken bundles to moves: each gets a destination that policies allow, or is passed over with a reason."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pulsar_rebalancer.strategies.placement.registry import selector
+from pulsar_rebalancer.strategies.placement.selector import choose, overloaded
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from pulsar_rebalancer.strategies.placement.selector import Selector
+    from pulsar_rebalancer.strategies.policy_filter import PolicyFilter
+    from pulsar_rebalancer.strategies.view import Row, View
+
+
+def place(
+    view: View, moves: Iterable[Mapping[str, Any]], policies: PolicyFilter, kept: Mapping[str, Any], seed: str
+) -> tuple[list[Row], dict[str, Any]]:
+    """Name the destinations that the shedder left open, and check those that it planned.
+
+    Moves are placed one after the other, by pair and rank: each sees the bundles placed before it, in the filter's
+    counts and in the placement's. Follows ModularLoadManagerImpl.doLoadShedding and selectBroker; planned destinations
+    are checked here, though Pulsar takes them as they are.
+
+    Args:
+        view: the cluster.
+        moves: rows of the moves table as a shedder made them.
+        policies: which brokers a bundle may go to; it counts what is placed.
+        kept: what the placement kept from the last counted run, `{}` at first.
+        seed: decides between equal destinations; the same seed gives the same plan.
+
+    Returns:
+        The rows by pair and rank: a taken one has a destination; one that is taken no longer says why in `reason`
+        (`policy_unknown`, `policy_forbids`, `anti_affinity`, `no_destination` or `same_broker`). And what the
+        placement keeps.
+    """
+    chooser = selector(view, kept)
+    hot = overloaded(view)
+    rows = []
+    for move in sorted(moves, key=lambda row: (row["pair"], row["rank"])):
+        row = dict(move)
+        rows.append(row)
+        if not row["taken"]:
+            continue
+        destination, reason = _destination(row, policies, chooser, hot, seed)
+        if reason is not None:
+            row |= {"taken": False, "reason": reason}
+        elif destination is not None:
+            row["destination"] = destination
+            chooser.placed(row["bundle"], destination)
+            policies.placed(row["bundle"], row["source"], destination)
+    return rows, chooser.document()
+
+
+def _destination(
+    move: Mapping[str, Any], policies: PolicyFilter, chooser: Selector, hot: Collection[str], seed: str
+) -> tuple[str | None, str | None]:
+    """The destination, or the reason why there is none."""
+    bundle, source, planned = move["bundle"], move["source"], move["destination"]
+    if planned == source:
+        return None, "same_broker"
+    if planned is not None:
+        return planned, policies.forbids(bundle, source, planned)
+    held = policies.holds(bundle, source)
+    if held is not None:
+        return None, held
+    chosen = _choose(bundle, policies, chooser, hot, seed)
+    if chosen is None:
+        return None, "no_destination"
+    return chosen, "same_broker" if chosen == source else None
+
+
+def _choose(bundle: str, policies: PolicyFilter, chooser: Selector, hot: Collection[str], seed: str) -> str | None:
+    """Placement's choice; where that is overloaded once more over all that policies leave (selectBroker)."""
+    first = choose(seed, bundle, chooser.eligible(bundle, policies.candidates(bundle)))
+    if first not in hot:
+        return first
+    return choose(seed, bundle, chooser.eligible(bundle, policies.policy_set(bundle))) or first

@@ -1,0 +1,229 @@
+"""Which brokers a bundle may be on, and which of them Pulsar would choose among.
+
+The rules are functions of plain values; `PolicyFilter` knows a cluster and counts along as bundles are placed. They
+follow the modular load manager (ModularLoadManagerImpl.selectBroker and LoadManagerShared). Its filter by load manager
+class is left out: a cluster that runs two load managers is not balanced.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pulsar_rebalancer.isolation import policy_of
+from pulsar_rebalancer.snapshot import namespace_of
+from pulsar_rebalancer.strategies.candidates import SYSTEM_NAMESPACE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pulsar_rebalancer.policies import Policies
+    from pulsar_rebalancer.settings import Settings
+
+_SEMANTIC_VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?")
+
+
+def policy_set(policies: Policies, namespace: str, brokers: Sequence[str]) -> list[str]:
+    """Brokers that policies leave to a namespace (LoadManagerShared.applyNamespacePolicies).
+
+    Args:
+        policies: what policies say.
+        namespace: `tenant/namespace`.
+        brokers: all active brokers, left out ones as well: the failover to secondary ones counts them.
+
+    Returns:
+        Under an isolation policy its brokers; else those that no policy reserves and that take persistent topics. None
+        at all while that is unknown.
+    """
+    if namespace in policies.unknown:
+        return []
+    policy = policy_of(policies.isolation, namespace)
+    if policy is not None:
+        return policy.candidates(brokers)
+    closed = set(policies.without_persistent)
+    return [broker for broker in brokers if broker not in closed and policies.reserved_by(broker) is None]
+
+
+def below_ceiling(candidates: Sequence[str], topics: Mapping[str, int], ceiling: int) -> list[str]:
+    """Candidates with at most so many topics, or all of them where none has (filterBrokersWithLargeTopicCount)."""
+    return [broker for broker in candidates if topics.get(broker, 0) <= ceiling] or list(candidates)
+
+
+def least_of_group(candidates: Sequence[str], spread: Mapping[str, int], domains: Mapping[str, str]) -> list[str]:
+    """Candidates that serve the fewest namespaces of an anti-affinity group (filterAntiAffinityGroupOwnedBrokers).
+
+    Args:
+        candidates: brokers.
+        spread: namespaces of the group that a broker serves.
+        domains: failure domain by broker, to choose the least of them first; brokers in none make one together.
+    """
+    if domains:
+        of_domain: Counter[str] = Counter()
+        for broker in candidates:
+            of_domain[domains.get(broker, "")] += spread.get(broker, 0)
+        least = min(of_domain.values(), default=0)
+        candidates = [broker for broker in candidates if of_domain[domains.get(broker, "")] == least]
+    return fewest(candidates, spread)
+
+
+def fewest(candidates: Sequence[str], counts: Mapping[str, int]) -> list[str]:
+    """Candidates with the smallest count, such as bundles of a namespace (removeMostServicingBrokersForNamespace)."""
+    least = min((counts.get(broker, 0) for broker in candidates), default=0)
+    return [broker for broker in candidates if counts.get(broker, 0) == least]
+
+
+def latest(candidates: Sequence[str], versions: Mapping[str, str | None]) -> list[str]:
+    """Candidates of the latest version; none where one of them cannot be read (BrokerVersionFilter)."""
+    found = {broker: _version(versions.get(broker)) for broker in candidates}
+    if not found or None in found.values():
+        return []
+    newest = max(version for version in found.values() if version is not None)
+    return [broker for broker in candidates if found[broker] == newest]
+
+
+def group_lets_leave(candidates: Sequence[str], spread: Mapping[str, int]) -> bool:
+    """Whether a bundle of an anti-affinity group may leave (LoadManagerShared.shouldAntiAffinityNamespaceUnload).
+
+    It may unless all candidates serve as many namespaces of the group, at least one. That covers Pulsar's own case of a
+    source that serves more than another candidate.
+
+    Args:
+        candidates: brokers that policies leave to its namespace.
+        spread: namespaces of the group that a broker serves.
+    """
+    counts = {spread.get(broker, 0) for broker in candidates}
+    return 0 in counts or len(counts) != 1
+
+
+class _Release(NamedTuple):
+    """A semantic version in its order: a pre-release comes before its release."""
+
+    numbers: tuple[int, ...]
+    is_release: bool
+    identifiers: tuple[tuple[bool, int, str], ...]
+
+
+def _version(text: str | None) -> _Release | None:
+    found = _SEMANTIC_VERSION.fullmatch(text or "")
+    if found is None:
+        return None
+    identifiers = found[4].split(".") if found[4] else []
+    order = tuple((not i.isdecimal(), int(i) if i.isdecimal() else 0, i) for i in identifiers)
+    return _Release(tuple(int(found[n]) for n in (1, 2, 3)), not identifiers, order)
+
+
+class PolicyFilter:
+    """The rules over one cluster; what is placed is counted from then on.
+
+    Args:
+        policies: what policies say.
+        brokers: rows of the brokers table with `left_out`: those left out are no destination.
+        bundles: rows of the bundles table, of all brokers.
+        settings: ceiling of topics, even distribution, later versions.
+    """
+
+    def __init__(
+        self,
+        policies: Policies,
+        brokers: Iterable[Mapping[str, Any]],
+        bundles: Iterable[Mapping[str, Any]],
+        settings: Settings,
+    ) -> None:
+        rows = sorted(brokers, key=lambda row: str(row["broker"]))
+        self._policies = policies
+        self._settings = settings
+        self._active = [row["broker"] for row in rows]
+        self._taking_part = {row["broker"] for row in rows if not row.get("left_out")}
+        self._versions = {row["broker"]: row.get("version") for row in rows}
+        self._topics = Counter({row["broker"]: row.get("topics") or 0 for row in rows})
+        self._topics_of: dict[str, int] = {}
+        self._source: dict[str, str] = {}
+        self._serving: dict[str, Counter[str]] = {}
+        self._spread: dict[str, Counter[str]] = {group: Counter() for group in policies.groups.values()}
+        self._sets: dict[str, list[str]] = {}
+        for row in bundles:
+            self._topics_of[row["bundle"]] = row.get("topics") or 0
+            self._source[row["bundle"]] = row["broker"]
+            self._count(namespace_of(row["bundle"]), row["broker"], 1)
+
+    def policy_set(self, bundle: str) -> list[str]:
+        """Brokers of this run that policies leave to a bundle, by name."""
+        namespace = namespace_of(bundle)
+        if namespace not in self._sets:
+            allowed = policy_set(self._policies, namespace, self._active)
+            self._sets[namespace] = [broker for broker in allowed if broker in self._taking_part]
+        return self._sets[namespace]
+
+    def candidates(self, bundle: str) -> list[str]:
+        """Brokers that placement chooses among, by name; the bundle's own may be one (selectBroker's filters)."""
+        namespace, allowed = namespace_of(bundle), self.policy_set(bundle)
+        found = below_ceiling(allowed, self._topics, self._settings.max_broker_topics)
+        if namespace in self._policies.groups:
+            found = least_of_group(found, self._spread_of(namespace), self._policies.domains)
+        if self._settings.even_distribution or namespace == SYSTEM_NAMESPACE:
+            found = fewest(found, self._serving.get(namespace, {}))
+        if self._settings.prefer_later_versions:
+            found = latest(found, self._versions)
+        return found or allowed
+
+    def may_leave(self, bundle: str, source: str) -> bool:
+        """Whether policies let a bundle leave its broker."""
+        return self.holds(bundle, source) is None
+
+    def holds(self, bundle: str, source: str) -> str | None:
+        """Why a bundle must stay on its broker: `policy_unknown`, `policy_forbids` or `anti_affinity`; None: it may go.
+
+        (ModularLoadManagerImpl.shouldNamespacePoliciesUnload and shouldAntiAffinityNamespaceUnload.)
+        """
+        namespace, allowed = namespace_of(bundle), self.policy_set(bundle)
+        if namespace in self._policies.unknown:
+            return "policy_unknown"
+        if not any(broker != source for broker in allowed):
+            return "policy_forbids"
+        if namespace in self._policies.groups and not group_lets_leave(allowed, self._spread_of(namespace)):
+            return "anti_affinity"
+        return None
+
+    def allows(self, bundle: str, destination: str) -> bool:
+        """Whether policies allow a bundle to go from where it is to a destination."""
+        return self.forbids(bundle, self._source[bundle], destination) is None
+
+    def forbids(self, bundle: str, source: str, destination: str) -> str | None:
+        """Why a bundle must not go to a planned destination: a reason of `holds`, or `no_destination`; None: it may.
+
+        Pulsar checks nothing here: a destination given by hand is taken as it is. The destination must be one that
+        placement could choose, as far as policies go.
+        """
+        held = self.holds(bundle, source)
+        if held is not None:
+            return held
+        if destination not in self._taking_part:
+            return "no_destination"
+        allowed, namespace = self.policy_set(bundle), namespace_of(bundle)
+        if destination not in allowed:
+            return "policy_forbids"
+        if namespace in self._policies.groups:
+            least = least_of_group(allowed, self._spread_of(namespace), self._policies.domains)
+            return None if destination in least else "anti_affinity"
+        return None
+
+    def placed(self, bundle: str, source: str, destination: str) -> None:
+        """Count a bundle on its destination from now on."""
+        namespace = namespace_of(bundle)
+        self._source[bundle] = destination
+        # The source's topics are what it reported: Pulsar takes nothing off before its next report.
+        self._topics[destination] += self._topics_of.get(bundle, 0)
+        self._count(namespace, source, -1)
+        self._count(namespace, destination, 1)
+
+    def _spread_of(self, namespace: str) -> Counter[str]:
+        return self._spread[self._policies.groups[namespace]]
+
+    def _count(self, namespace: str, broker: str, step: int) -> None:
+        serving = self._serving.setdefault(namespace, Counter())
+        before = serving[broker] > 0
+        serving[broker] += step
+        group = self._policies.groups.get(namespace)
+        if group is not None:
+            self._spread[group][broker] += (serving[broker] > 0) - before

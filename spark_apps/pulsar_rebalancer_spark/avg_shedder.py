@@ -1,0 +1,70 @@
+"""AvgShedder as column expressions: no Python on executors (see `strategies.avg_shedder`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pulsar_rebalancer.snapshot import MOVES, table
+from pulsar_rebalancer_spark import (
+    candidates,
+    caps,
+    hit_counting,
+    pairing,
+    policies,
+    rules,
+    scoring,
+    selection,
+    tables,
+)
+from pulsar_rebalancer_spark.decided import Decided
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pulsar_rebalancer_spark.run_input import RunInput
+
+
+def decide(
+    spark: SparkSession, run: RunInput, brokers: DataFrame, bundles: DataFrame, updated_means: Callable[[], DataFrame]
+) -> Decided:
+    """Score, pair, count, select and cap; the moves go to `plan/moves.parquet`.
+
+    Args:
+        spark: the session.
+        run: the run.
+        brokers: the brokers table of its cluster.
+        bundles: the bundles table.
+        updated_means: waits for the means with this sample.
+    """
+    entry = rules.entry(run.settings, run.counting, run.request.force_threshold)
+    of_cluster = rules.of_cluster({run.cluster: entry})
+    known = tables.literal(spark, run.known_brokers, tables.KNOWN)
+    loads = scoring.loads(brokers, of_cluster, known)
+    rows = pairing.numbered(row.asDict() for row in hit_counting.decide(pairing.pairs(loads)).collect())
+    firing = [{name: row[name] for name in tables.names(tables.FIRING)} for row in rows if row["measure"] is not None]
+    moves = run.folder / "plan" / "moves.parquet"
+    if firing:
+        passed_over = tables.literal(spark, run.bundles_passed_over, tables.PASSED_OVER)
+        pairs = tables.literal(spark, firing, tables.FIRING)
+        held = candidates.of_sources(bundles, pairs, updated_means())
+        forbidden = policies.forbidden(run, brokers, bundles, firing)
+        if forbidden:
+            held = policies.with_policy(held, tables.literal(spark, forbidden, tables.FORBIDDEN))
+        judged = candidates.with_reason(held, of_cluster, passed_over)
+        selected = selection.select(pairs, judged)
+        tables.write(caps.apply(selected, of_cluster, {run.cluster: run.policies.groups}), moves)
+    else:
+        moves.write_table(table([], MOVES))
+    return Decided(rows, {row["source"]: row["source_traffic"] for row in rows}, {}, _sentence(rows, run))
+
+
+def _sentence(rows: list[dict[str, Any]], run: RunInput) -> str:
+    pairs = [row for row in rows if row["gap"] is not None and row["source"] != row["destination"]]
+    settings = run.settings
+    over = sum(row["gap"] >= settings.low_threshold for row in pairs)
+    low, high = (max((row[f"{band}_hits"] for row in pairs), default=0) for band in ("low", "high"))
+    hits = f"{low} of {settings.hit_count_low} low hits, {high} of {settings.hit_count_high} high hits"
+    fired = sum(row["fired"] for row in pairs)
+    return f"{over} of {len(pairs)} pairs differ by {settings.low_threshold:g} points or more, {hits}, {fired} fired"
