@@ -23,6 +23,8 @@ class ClusterFactory(Protocol):
         auth: bool = False,
         tls: bool = False,
         plain: bool = True,
+        extensible: bool = False,
+        own_hosts: bool = False,
         stats_seconds: int = 1,
         extra: Mapping[str, str] | None = None,
     ) -> PulsarCluster: ...

@@ -42,6 +42,9 @@ def policy_set(policies: Policies, namespace: str, brokers: Sequence[str]) -> li
     if policy is not None:
         return policy.candidates(brokers)
     closed = set(policies.without_persistent)
+    if closed.issuperset(brokers):
+        # The cluster serves non-persistent topics alone. Pulsar would shed nothing here.
+        closed = set()
     return [broker for broker in brokers if broker not in closed and policies.reserved_by(broker) is None]
 
 

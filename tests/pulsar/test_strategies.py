@@ -1,0 +1,212 @@
+"""Every shedder decides on live load reports, and policies set on the cluster are obeyed.
+
+The product's parts are called one after the other, as the DAG's tasks call them; the DAG itself is in `test_rebalance`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pydantic import SecretStr
+from pyspark.sql import SparkSession
+from tests.pulsar.admin import Admin
+from tests.pulsar.events import await_that
+from tests.pulsar.java import CLUSTER_NAME
+from tests.pulsar.load import Load
+from tests.pulsar.rebalancing import load_broker_zero
+
+from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
+from pulsar_rebalancer.clusters import ClusterEntry
+from pulsar_rebalancer.collect import collect, save
+from pulsar_rebalancer.plan import Summary, read_moves
+from pulsar_rebalancer.run import Validation
+from pulsar_rebalancer.settings import RunParams, Settings, Strategy
+from pulsar_rebalancer.state import DecisionState, MovesState
+from pulsar_rebalancer.storage import ClusterStorage
+from pulsar_rebalancer.unloading import MoveOutcome, carry_out
+from pulsar_rebalancer_spark.rebalance import decide
+from pulsar_rebalancer_spark.run_input import RunInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.pulsar.cluster import PulsarCluster
+    from tests.pulsar.conftest import ClusterFactory
+    from tests.pulsar.distribution import Distribution
+
+    from pulsar_rebalancer.plan import Move
+    from pulsar_rebalancer.storage import Folder
+
+QUOTA_US = 40_000
+RATE = 2500.0
+FREE, ISOLATED, SPREAD = "tests/free", "tests/isolated", ("tests/spread-a", "tests/spread-b")
+SHEDDING: dict[Strategy, dict[str, Any]] = {
+    Strategy.AVG: {"low_threshold": 5, "hit_count_low": 1, "hit_count_high": 1},
+    Strategy.THRESHOLD: {"average_threshold": 3, "min_unload_bundle_throughput": 0},
+    Strategy.OVERLOAD: {"overloaded_threshold": 12},
+    Strategy.UNIFORM: {"rate_difference": 10},
+    Strategy.TRANSFER: {"target_std": 0.02, "hit_count_transfer": 0, "top_bundles": 16},
+}
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master("local[2]").appName("tests").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.sql.shuffle.partitions", "1").config("spark.driver.host", "127.0.0.1")
+    session = builder.config("spark.sql.session.timeZone", "UTC").getOrCreate()
+    yield session
+    session.stop()
+
+
+@dataclass
+class World:
+    """A loaded cluster and the product's way to it.
+
+    Attributes:
+        topics: a topic of every loaded bundle, all of them on broker 0 at first.
+    """
+
+    cluster: PulsarCluster
+    admin: Admin
+    storage: ClusterStorage
+    spark: SparkSession
+    topics: dict[str, str]
+
+    def run(self, **settings: Any) -> tuple[Summary, list[Move], list[MoveOutcome]]:
+        """Collect, decide and carry out, with a fresh state."""
+        given = {"mode": "auto", "min_unload_message": 10, **settings}
+        entry = ClusterEntry(name="real", given=given, settings=Settings(**given))
+        return asyncio.run(self._run(entry))
+
+    async def _run(self, entry: ClusterEntry) -> tuple[Summary, list[Move], list[MoveOutcome]]:
+        token = SecretStr(self.cluster.admin_token) if self.cluster.admin_token else None
+        now = datetime.now(UTC)
+        run = self.storage.new_run(now)
+        async with PulsarAdmin(AdminConnection(seeds=(self.cluster.web_url(0),), token=token)) as admin:
+            save(await collect(admin, entry, RunParams(), now=now, airflow_run_id="test", requested_by=""), run)
+            self._prepare(run)
+            summary = decide(self.spark, RunInput.read(self.storage.root, run.uri))
+            moves, outcomes = read_moves(run), []
+            for _, wave in groupby(moves, key=lambda move: move.wave):
+                outcomes += await carry_out(
+                    admin, list(wave), concurrency=4, retries=2, timeout_seconds=30, on_outcome=lambda _: None
+                )
+        return summary, moves, outcomes
+
+    def _prepare(self, run: Folder) -> None:
+        documents = {"decision": DecisionState(), "moves": MovesState()}
+        (run / "input" / "state.json").write_json({k: v.model_dump(mode="json") for k, v in documents.items()})
+        Validation().write(run)
+
+    def owners(self) -> dict[str, str]:
+        """The owner of every bundle, as each broker says itself."""
+        names = enumerate(self.cluster.broker_ids)
+        return {bundle: name for number, name in names for bundle in self.admin.owned(number)}
+
+    def back_to_broker_zero(self) -> None:
+        """All loaded bundles on broker 0, and its report says so."""
+        owners = self.owners()
+        for bundle, topic in self.topics.items():
+            if owners[bundle] != self.cluster.broker_ids[0]:
+                namespace, _, bundle_range = bundle.rpartition("/")
+                self.admin.move(namespace, bundle_range, topic, 0)
+        await_that(lambda: self._all_report_traffic())
+
+    def _all_report_traffic(self) -> bool:
+        stats = self.admin.load_report(0)["lastStats"]
+        return all(stats.get(bundle, {}).get("msgRateIn", 0) > 0 for bundle in self.topics)
+
+
+@pytest.fixture(scope="module")
+def world(
+    pulsar_424: Distribution,
+    module_clusters: ClusterFactory,
+    spark: SparkSession,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[World]:
+    cluster = module_clusters(pulsar_424, cgroups=True, own_hosts=True)
+    folder: Path = tmp_path_factory.mktemp("strategies")
+    with Admin(cluster) as admin:
+        topics = load_broker_zero(admin, [FREE, ISOLATED, *SPREAD], 4)
+        rates = dict.fromkeys(topics.values(), RATE / len(topics))
+        with Load(cluster, rates, folder / "load.log", batching=False) as load:
+            load.start()
+            for broker in range(3):
+                cluster.set_cpu_quota(broker, QUOTA_US)
+            limit = QUOTA_US / 1000
+
+            def loaded() -> bool:
+                """Broker 0 has taken a host sample under load."""
+                reports = [admin.load_report(broker) for broker in range(3)]
+                busy, *idle = (report["cpu"]["usage"] for report in reports)
+                return all(r["cpu"]["limit"] == limit for r in reports) and busy > 2 * max(idle)
+
+            await_that(loaded)
+            yield World(cluster, admin, ClusterStorage(str(folder), "real"), spark, topics)
+
+
+@pytest.mark.parametrize("strategy", SHEDDING)
+def test_what_the_shedder_decides_is_carried_out(world: World, strategy: Strategy) -> None:
+    world.back_to_broker_zero()
+    summary, moves, outcomes = world.run(strategy=strategy, **SHEDDING[strategy])
+    assert moves, (summary.sentence, summary.reasons, summary.bundles_passed_over)
+    assert {move.source for move in moves} == {world.cluster.broker_ids[0]}
+    assert all(outcome.ok for outcome in outcomes), outcomes
+    owners = world.owners()
+    assert {move.bundle: owners[move.bundle] for move in moves} == {move.bundle: move.destination for move in moves}
+
+
+@pytest.fixture
+def policies(world: World) -> Iterator[None]:
+    """One namespace for broker 1 alone, two others in an anti-affinity group."""
+    path = f"/admin/v2/clusters/{CLUSTER_NAME}/namespaceIsolationPolicies/vip"
+    failover = {"policy_type": "min_available", "parameters": {"min_limit": "1", "usage_threshold": "100"}}
+    world.admin.call(
+        "POST",
+        path,
+        json={
+            "namespaces": [ISOLATED],
+            "primary": [r"127\.0\.0\.2"],
+            "secondary": [],
+            "auto_failover_policy": failover,
+            "unload_scope": "none",
+        },
+    )
+    for namespace in SPREAD:
+        world.admin.call("POST", f"/admin/v2/namespaces/{namespace}/antiAffinity", json="apart")
+    yield
+    world.admin.call("DELETE", path)
+    for namespace in SPREAD:
+        world.admin.call("DELETE", f"/admin/v2/namespaces/{namespace}/antiAffinity")
+
+
+@pytest.mark.usefixtures("policies")
+def test_planned_destinations_obey_policies(world: World) -> None:
+    world.back_to_broker_zero()
+    _, _, shared = world.cluster.broker_ids
+    settings = SHEDDING[Strategy.AVG] | {"max_unload_percentage": 1.0, "excluded_namespaces": (FREE,)}
+    _, moves, outcomes = world.run(strategy=Strategy.AVG, **settings)
+    assert all(outcome.ok for outcome in outcomes), outcomes
+    # Broker 1 is set apart, so broker 0 has one partner; of the group one bundle may go there.
+    assert [move.destination for move in moves] == [shared]
+    assert moves[0].bundle.startswith(SPREAD)
+
+
+@pytest.mark.usefixtures("policies")
+def test_placement_brings_an_isolated_namespace_home(world: World) -> None:
+    world.back_to_broker_zero()
+    _, reserved, _ = world.cluster.broker_ids
+    settings = SHEDDING[Strategy.OVERLOAD] | {"excluded_namespaces": (FREE, *SPREAD)}
+    _, moves, outcomes = world.run(strategy=Strategy.OVERLOAD, **settings)
+    assert all(outcome.ok for outcome in outcomes), outcomes
+    assert moves
+    assert {move.destination for move in moves} == {reserved}
