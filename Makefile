@@ -2,7 +2,7 @@
 PYTHON_BIN := .venv/bin/python
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: help run test test-pulsar lint setup lock wheel benchmark clean
+.PHONY: help run test test-pulsar lint audit setup lock wheel benchmark clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -26,9 +26,12 @@ lint: setup ## format, lint, types, dependency rule
 	@mypy
 	@lint-imports
 
+audit: setup ## known vulnerabilities of the locked packages; tells when the service cannot be reached
+	@$(PYTHON_BIN) scripts/audit.py $(if $(IGNORE),--ignore $(IGNORE))
+
 lock: setup ## renew requirements.lock from pyproject.toml
 	@uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-annotate --group dev \
-		--extra simulation --extra alerts --extra postgres --custom-compile-command "make lock" --upgrade pyproject.toml -o requirements.lock
+		--extra simulation --extra extensible --extra alerts --extra postgres --custom-compile-command "make lock" --upgrade pyproject.toml -o requirements.lock
 
 wheel: setup ## build the wheel into dist/
 	@$(PYTHON_BIN) -m build --wheel --no-isolation

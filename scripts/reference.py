@@ -1,15 +1,17 @@
-"""Writes the tables of settings and reason codes into README.md, from the code that defines them."""
+"""Writes the tables of README.md: settings and reason codes from the code, bad input from the data of its test."""
 
 from __future__ import annotations
 
 import re
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 from pulsar_rebalancer.reasons import REASONS, Effect
 from pulsar_rebalancer.settings import Settings
 
-README = Path(__file__).resolve().parents[1] / "README.md"
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
 
 
 def settings_table() -> str:
@@ -34,9 +36,20 @@ def reasons_table() -> str:
     return "\n".join(rows)
 
 
+def bad_input_table() -> str:
+    """A row per kind of bad input: those that tests/integration/test_bad_input.py takes through the DAG."""
+    spec = spec_from_file_location("bad_input", ROOT / "tests" / "bad_input.py")
+    if spec is None or spec.loader is None:
+        raise ImportError("tests/bad_input.py cannot be loaded")
+    sys.modules[spec.name] = module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return str(module.table())
+
+
 def render(text: str) -> str:
     """The text with its tables renewed between their markers."""
-    for name, content in (("settings", settings_table()), ("reasons", reasons_table())):
+    tables = {"settings": settings_table(), "reasons": reasons_table(), "bad input": bad_input_table()}
+    for name, content in tables.items():
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
         text = pattern.sub(lambda found, content=content: found[1] + content + "\n" + found[2], text)
     return text

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from pulsar_rebalancer import snapshot
 from pulsar_rebalancer.errors import AdminError, SettingsError, SnapshotError
+from pulsar_rebalancer.extensible import ReportCalls, load_reports
 from pulsar_rebalancer.handover import shedding_is_on
 from pulsar_rebalancer.load_report import broker_row, bundle_columns, names_of
 from pulsar_rebalancer.policies import Policies, PolicyCalls, read_policies
@@ -33,7 +34,7 @@ _CREDENTIALS = frozenset({"unauthorized", "forbidden"})
 Report = dict[str, Any]
 
 
-class Admin(PolicyCalls, Protocol):
+class Admin(PolicyCalls, ReportCalls, Protocol):
     """What collect needs of the admin client; every call raises `AdminError`."""
 
     async def brokers(self) -> list[str]:
@@ -44,9 +45,6 @@ class Admin(PolicyCalls, Protocol):
 
     async def runtime_configuration(self, broker: str) -> dict[str, str]:
         """Effective settings of a broker, every value a text."""
-
-    async def load_reports(self, brokers: Iterable[str]) -> dict[str, Report | AdminError | None]:
-        """Broker to its load report, to None for an empty one, or to the error of asking it."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +70,7 @@ async def collect(
     now: datetime,
     airflow_run_id: str,
     requested_by: str = "",
+    kept_in: Folder | None = None,
 ) -> Collected:
     """Take one sample of a cluster.
 
@@ -84,11 +83,13 @@ async def collect(
         now: time of the sample.
         airflow_run_id: the DAG run.
         requested_by: who started a manual run.
+        kept_in: the cluster's state folder, where is kept what brokers under the extensible load manager published.
 
     Raises:
         SettingsError: `wrong_setting` or `contradiction`.
         AdminError: the list of brokers, the leader or every broker's configuration cannot be read; the credentials
-            are refused; `no_load_report` when the load manager gives none.
+            are refused; `no_load_report` when the load manager gives none; `client_missing`, or the system topics of
+            the extensible load manager cannot be read.
     """
     if entry.error:
         raise SettingsError("wrong_setting", f"cluster {entry.name}: {entry.error}")
@@ -98,8 +99,9 @@ async def collect(
     runtimes, failed = await _runtimes(admin, brokers)
     runtime = runtimes.get(leader) or next(iter(runtimes.values()), {})
     resolved = resolve(entry.given, from_brokers(runtime), params)
-    asked = [broker for broker in brokers if failed.get(broker) not in _NOT_THERE]
-    reports, more = _sort_out(await admin.load_reports(asked), brokers, runtime)
+    asked = {broker: runtimes.get(broker, runtime) for broker in brokers if failed.get(broker) not in _NOT_THERE}
+    answers = await load_reports(admin, asked, resolved.settings, now=now, kept_in=kept_in)
+    reports, more = _sort_out(answers, brokers, runtime)
     errors = {broker: more.get(broker) or failed[broker] for broker in brokers if broker not in reports}
     columns = bundle_columns((broker, report["lastStats"]) for broker, report in reports.items())
     policies = await read_policies(
@@ -120,13 +122,15 @@ async def collect(
     )
     cluster_row = {
         "leader": leader,
+        "leader_read": leader in runtimes,
         "load_manager": runtime.get("loadManagerClassName", "").rpartition(".")[2],
         "brokers_listed": len(brokers),
         "brokers_reported": len(reports),
         "bundles": len(columns["bundle"]),
         **_switches(runtimes.values()),
         "policies_readable": policies.readable,
-        "policies_problem": policies.problem or None,
+        "policies_problem": None if policies.readable else policies.problem,
+        "policies_unclear": policies.problem or None if policies.readable else None,
     }
     tables = {
         "cluster": _keyed([cluster_row], snapshot.CLUSTER, request),
@@ -254,7 +258,6 @@ def _bundles(columns: dict[str, list[Any]], policies: Policies, cluster: str) ->
     complete = columns | {
         "cluster": [cluster] * len(names),
         "owners": [owners[name] for name in names],
-        "top_rank": [None] * len(names),
         "policy": [policy[name] for name in names],
     }
     try:

@@ -20,6 +20,7 @@ from pulsar_rebalancer.history import (
     TABLES,
     Draft,
     batches,
+    refuse_newer,
     rows_by_run,
     shape,
     table_file,
@@ -63,8 +64,8 @@ def compact(storage: ClusterStorage, day: date, runs: Sequence[RunFolder]) -> di
         Why, by name, for every run that could not be read; the others are in the history.
 
     Raises:
-        SnapshotError: `file_damaged`, the day's tables cannot be read or do not hold what was written to them; they
-            are as they were.
+        SnapshotError: `file_damaged`, the day's tables cannot be read or do not hold what was written to them, or
+            `file_version`, a newer release wrote them; they are as they were.
     """
     unreadable = {}
     readable = []
@@ -88,8 +89,8 @@ def check(run: RunFolder) -> None:
     """Look at a run's files without reading their data.
 
     Raises:
-        UnreadableRunError: a table's footer cannot be read, its columns are not today's kinds of values, or the run
-            holds what has no place in the history.
+        UnreadableRunError: a table's footer cannot be read, its columns are not today's kinds of values, a newer
+            release wrote it, or the run holds what has no place in the history.
     """
     if run.foreign:
         raise UnreadableRunError(run.name, f"it holds what is not the rebalancer's: {', '.join(run.foreign[:3])}")
@@ -131,8 +132,10 @@ def _stored_columns(target: Folder, today: pa.Schema) -> pa.Schema:
     """Columns of a day's table: today's, and those that another version wrote to it."""
     columns = with_run(today)
     if target.exists():
+        found = shape(target)[0]
+        refuse_newer(found, today, target.uri)
         try:
-            columns = pa.unify_schemas([columns, shape(target)[0]], promote_options="permissive")
+            columns = pa.unify_schemas([columns, found], promote_options="permissive")
         except pa.ArrowException as error:
             raise SnapshotError("file_damaged", f"{target.uri} has other kinds of values: {error}") from None
     return columns
@@ -143,7 +146,9 @@ def _columns(columns: pa.Schema, kind: str, runs: Sequence[RunFolder]) -> pa.Sch
     for run in runs:
         for part in _parts(run, TABLES[kind][0]):
             try:
-                columns = pa.unify_schemas([columns, shape(part)[0]], promote_options="permissive")
+                found = shape(part)[0]
+                refuse_newer(found, TABLES[kind][1], part.uri)
+                columns = pa.unify_schemas([columns, found], promote_options="permissive")
             except (SnapshotError, pa.ArrowException) as error:
                 raise UnreadableRunError(run.name, str(error)) from None
     return columns.with_metadata(TABLES[kind][1].metadata)

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SHEDDING = "loadBalancerSheddingEnabled"
-"""The dynamic setting that the leader looks at before it sheds (LoadSheddingTask)."""
+"""The dynamic setting that the leader looks at before it sheds.
+
+(LoadSheddingTask; with the extensible load manager UnloadScheduler, which looks at both settings here as well.)
+"""
 
 BALANCER = "loadBalancerEnabled"
 """The static setting without which a broker never sheds, whatever the dynamic one says."""

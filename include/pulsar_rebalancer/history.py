@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from pulsar_rebalancer import snapshot
 from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.storage import make_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -158,7 +159,7 @@ def _open_private(file: Folder) -> IO[bytes] | pa.NativeFile:
     file_system, path = file.open()
     if not isinstance(file_system, pafs.LocalFileSystem):
         return file_system.open_output_stream(path)
-    Path(path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private(Path(path).parent)
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
@@ -195,6 +196,18 @@ def shape(file: Folder) -> tuple[pa.Schema, int]:
         raise SnapshotError("file_damaged", f"{file.uri} cannot be read ({type(error).__name__})") from None
 
 
+def refuse_newer(found: pa.Schema, today: pa.Schema, where: str) -> None:
+    """Older tables are read, their missing columns null; a newer release may mean something else by the same name.
+
+    Raises:
+        SnapshotError: `file_version` when the table is of a newer version than today's.
+    """
+    versions = [snapshot.version_of(schema) for schema in (found, today)]
+    newest = int(versions[1])
+    if versions[0] and not (versions[0].isdecimal() and int(versions[0]) <= newest):
+        raise SnapshotError("file_version", f"{where} is of version {versions[0]}, this release reads up to {newest}")
+
+
 def rows_by_run(file: Folder) -> Counter[str]:
     """How many rows a history table has of each run; none when there is no such file.
 
@@ -213,11 +226,12 @@ def whole_runs(storage: ClusterStorage, day: date) -> set[str]:
     """Names of the runs that the history holds with every row that they had.
 
     Raises:
-        SnapshotError: `file_damaged`.
+        SnapshotError: `file_damaged`, or `file_version` when a newer release wrote it.
     """
     listed = table_file(storage, RUNS, day)
     if not listed.exists():
         return set()
+    refuse_newer(shape(listed)[0], RUNS_SCHEMA, listed.uri)
     columns = ["run", *(f"{kind}_rows" for kind in TABLES)]
     expected = {row["run"]: row for table in batches(listed, columns) for row in table.to_pylist()}
     held = {kind: rows_by_run(table_file(storage, kind, day)) for kind in TABLES}

@@ -1,5 +1,6 @@
 """What a broker reports (LocalBrokerData of the modular load manager) as rows of the snapshot.
 
+Reports of other brokers are put together in that form (`extensible.load_data`), with moving averages and ranks added.
 Nothing is cleaned here: a figure that is missing, a text, NaN, infinite or negative reaches the table as null, NaN,
 infinite or negative, so that validation can name it. Unknown fields are passed over.
 """
@@ -21,8 +22,10 @@ _BROKER_COUNTS = {"topics": "numTopics", "bundles": "numBundles", "producers": "
     "consumers": "numConsumers"
 }
 _BUNDLE_COUNTS = {"topics": "topics", "producers": "producerCount", "consumers": "consumerCount"} | {
-    "cache_size": "cacheSize"
+    "cache_size": "cacheSize",
+    "top_rank": "topRank",
 }
+_AVERAGES = {"load_average": "weightedMaxEMA", "throughput_average": "msgThroughputEMA"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MS = 253_402_300_799_999  # the end of year 9999, the last a datetime can hold
 _INT64 = 2**63
@@ -54,6 +57,7 @@ def broker_row(report: Mapping[str, Any], *, collected_at: datetime, host_interv
         row[f"{column}_usage"] = figure(usage.get("usage"))
         row[f"{column}_limit"] = figure(usage.get("limit"))
     row |= {column: figure(report.get(name)) for column, name in _TRAFFIC_FIELDS.items()}
+    row |= {column: figure(report.get(name)) for column, name in _AVERAGES.items()}
     row |= {column: count(report.get(name)) for column, name in _BROKER_COUNTS.items()}
     return row
 

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
+from pulsar_rebalancer import documents
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.settings import Resolved
-from pulsar_rebalancer.state import DecisionState
+from pulsar_rebalancer.state import parse_decision
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from pulsar_rebalancer.state import DecisionState
     from pulsar_rebalancer.storage import Folder
 
 MAX_WAVES = 16
@@ -55,7 +57,7 @@ class Summary(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    version: int = 1
+    version: int = documents.VERSION
     plan_id: str
     cluster: str
     airflow_run_id: str
@@ -87,8 +89,12 @@ class Summary(BaseModel):
 
     @classmethod
     def read(cls, run: Folder) -> Self:
-        """Read from `<run>/plan/summary.json`."""
-        return cls.model_validate((run / "plan" / "summary.json").read_json())
+        """Read from `<run>/plan/summary.json`.
+
+        Raises:
+            SnapshotError: `file_missing`, `file_damaged` or `file_version`.
+        """
+        return documents.read(cls, run / "plan" / "summary.json")
 
     @property
     def score_range(self) -> float:
@@ -117,8 +123,13 @@ def read_moves(run: Folder) -> list[Move]:
 
 
 def read_state(run: Folder) -> DecisionState:
-    """The state that decide derived, to be recorded."""
-    return DecisionState.model_validate((run / "plan" / "state.json").read_json())
+    """The state that decide derived, to be recorded.
+
+    Raises:
+        SnapshotError: `file_missing` or `file_damaged`.
+        StateError: `state_version`.
+    """
+    return parse_decision((run / "plan" / "state.json").read_json())
 
 
 def plan_hash(

@@ -6,9 +6,10 @@ import asyncio
 import re
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from pulsar_rebalancer.errors import AdminError, SnapshotError
+from pulsar_rebalancer import documents
+from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.isolation import IsolationPolicy, doubt, parse_isolation, policy_of
 from pulsar_rebalancer.snapshot import namespace_of
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.storage import Folder
 
-VERSION = 1
 _NAMESPACE = re.compile(r"[^/:]+/[^/:]+")
 _NAMED = 3
 
@@ -53,7 +53,7 @@ class Policies(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    version: int = VERSION
+    version: int = documents.VERSION
     isolation: tuple[IsolationPolicy, ...] = ()
     groups: dict[str, str] = {}
     domains: dict[str, str] = {}
@@ -88,13 +88,7 @@ class Policies(BaseModel):
         Raises:
             SnapshotError: `file_version` when it is of another version, `file_damaged` when it is none of ours.
         """
-        try:
-            found = cls.model_validate(document)
-        except ValidationError as error:
-            raise SnapshotError("file_damaged", f"policies cannot be read: {error.errors()[0]['msg']}") from None
-        if found.version != VERSION:
-            raise SnapshotError("file_version", f"policies of version {found.version}, this release reads {VERSION}")
-        return found
+        return documents.parse(cls, document, "policies.json")
 
     def write(self, run: Folder) -> None:
         """Write to `<run>/input/policies.json`."""
@@ -107,7 +101,7 @@ class Policies(BaseModel):
         Raises:
             SnapshotError: `file_missing`, `file_damaged` or `file_version`.
         """
-        return cls.from_document((run / "input" / "policies.json").read_json())
+        return documents.read(cls, run / "input" / "policies.json")
 
 
 async def read_policies(

@@ -88,7 +88,13 @@ _ALL = (
         "no_load_report",
         _B,
         "The load manager gives no load report.",
-        "Only brokers with loadManagerClassName ModularLoadManagerImpl can be balanced.",
+        "Only brokers with loadManagerClassName ModularLoadManagerImpl or ExtensibleLoadManagerImpl can be balanced.",
+    ),
+    Reason(
+        "client_missing",
+        _B,
+        "Brokers under the extensible load manager are to be listened to, and Pulsar's client is not installed.",
+        "Install pulsar-rebalancer[extensible] on the workers, or set listen_seconds to 0.",
     ),
     Reason(
         "redirect_loop",
@@ -236,6 +242,12 @@ _ALL = (
         "even_distribution_on",
         _W,
         "loadBalancerDistributeBundlesEvenlyEnabled is on; a planned destination is honoured all the same.",
+    ),
+    Reason(
+        "leader_unread",
+        _H,
+        "There is no leader, or its configuration cannot be read: Pulsar's own shedding may be on.",
+        "Nothing while a leader is elected; else check that broker and the role's rights.",
     ),
     Reason(
         "brokers_disagree",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
+from pulsar_rebalancer import documents
 from pulsar_rebalancer.reasons import Effect
 from pulsar_rebalancer.settings import Resolved, RunParams
 
@@ -26,7 +27,7 @@ class RunRequest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    version: int = 1
+    version: int = documents.VERSION
     cluster: str
     airflow_run_id: str
     requested_by: str = ""
@@ -48,8 +49,12 @@ class RunRequest(BaseModel):
 
     @classmethod
     def read(cls, run: Folder) -> Self:
-        """Read from `<run>/input/settings.json`."""
-        return cls.model_validate((run / "input" / "settings.json").read_json())
+        """Read from `<run>/input/settings.json`.
+
+        Raises:
+            SnapshotError: `file_missing`, `file_damaged` or `file_version`.
+        """
+        return documents.read(cls, run / "input" / "settings.json")
 
 
 class Finding(BaseModel):
@@ -77,7 +82,7 @@ class Validation(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    version: int = 1
+    version: int = documents.VERSION
     findings: tuple[Finding, ...] = ()
 
     def reasons(self, effect: Effect) -> dict[str, int]:
@@ -95,5 +100,9 @@ class Validation(BaseModel):
 
     @classmethod
     def read(cls, run: Folder) -> Self:
-        """Read from `<run>/validation.json`."""
-        return cls.model_validate((run / "validation.json").read_json())
+        """Read from `<run>/validation.json`.
+
+        Raises:
+            SnapshotError: `file_missing`, `file_damaged` or `file_version`.
+        """
+        return documents.read(cls, run / "validation.json")

@@ -319,6 +319,13 @@ class Settings(BaseModel):
     max_quarantined_brokers: int = Field(2, ge=0, description="brokers that may be left out before the run is blocked")
     pause: Pause | None = Field(None, description="nothing is moved until its end")
     state_max_gap: float = Field(3, ge=1, description="intervals after which hits are no longer consecutive")
+    listen_seconds: float = Field(
+        6,
+        ge=0,
+        le=120,
+        description="seconds at most that brokers under the extensible load manager are listened to; 0: not at all, "
+        "averages of throughput and top bundles are then computed here",
+    )
     max_plan_age_seconds: float = Field(180, gt=0, description="age at which a plan is no longer carried out")
     unload_concurrency: int = Field(4, ge=1, le=64, description="bundles moved at the same time")
     unload_retries: int = Field(2, ge=0, le=10, description="further tries for a bundle that landed elsewhere")
@@ -535,6 +542,8 @@ def resolve(file: Mapping[str, Any], brokers: Mapping[str, str], params: RunPara
     settings = validate(merged, where="settings of the clusters file over those of the live brokers")
     if params is None:
         return Resolved(settings=settings, origins=origins)
+    if params.force_threshold is not None and settings.strategy is not Strategy.AVG:
+        raise SettingsError("contradiction", f"force_threshold: {settings.strategy} has no pairs to force by their gap")
     changed = _from_params(settings, params)
     merged.update(changed)
     origins.update(dict.fromkeys(changed, Origin.PARAMS))

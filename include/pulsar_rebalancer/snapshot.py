@@ -52,10 +52,14 @@ _UNITS = {
 }
 
 
+VERSION = "2"
+"""Of all tables; it stands in the schema's metadata. Version 1 knew AvgShedder and the modular load manager alone."""
+
+
 def _schema(*columns: tuple[str, pa.DataType]) -> pa.Schema:
     return pa.schema(
         [pa.field(n, t, metadata={"unit": _UNITS[n]} if n in _UNITS else None) for n, t in columns],
-        metadata={"version": "2"},
+        metadata={"version": VERSION},
     )
 
 
@@ -67,6 +71,7 @@ CLUSTER = _schema(
     ("cluster", _S),
     ("collected_at", TIME),
     ("leader", _S),  # brokerId, empty when there is none
+    ("leader_read", _B),  # whether its configuration, which says what it does, could be read
     ("load_manager", _S),  # simple class name
     ("brokers_listed", _I),
     ("brokers_reported", _I),
@@ -76,6 +81,7 @@ CLUSTER = _schema(
     ("settings_in_disagreement", _S),  # comma separated Pulsar names, empty when the brokers agree
     ("policies_readable", _B),
     ("policies_problem", _S),  # why policies could not be read, else null
+    ("policies_unclear", _S),  # what is wrong with some of those that could be read, else null
 )
 """One row: what concerns the cluster as a whole."""
 
@@ -193,12 +199,28 @@ def read(run: Folder, name: str) -> pa.Table:
     """One input table of a run.
 
     Raises:
-        SnapshotError: `file_missing`, `file_damaged`, or `file_version` when its columns are not today's.
+        SnapshotError: `file_missing`, `file_damaged`, or `file_version` when its version or columns are not today's.
     """
     found = (run / "input" / f"{name}.parquet").read_table()
-    if found.schema.names != INPUT[name].names:
-        raise SnapshotError("file_version", f"{run.uri}: table {name} has other columns than this version writes")
+    check(found.schema, run, name)
     return found.cast(INPUT[name])
+
+
+def check(found: pa.Schema, run: Folder, name: str) -> None:
+    """Compare an input table's version and columns with today's.
+
+    Raises:
+        SnapshotError: `file_version`.
+    """
+    version = version_of(found)
+    if version != VERSION or found.names != INPUT[name].names:
+        what = f"is of version {version or 'none'}" if version != VERSION else "has other columns"
+        raise SnapshotError("file_version", f"{run.uri}: table {name} {what}, this release reads version {VERSION}")
+
+
+def version_of(schema: pa.Schema) -> str:
+    """Version of a table; empty where none is written, as in tables of Spark."""
+    return (schema.metadata or {}).get(b"version", b"").decode(errors="replace")
 
 
 def namespace_of(bundle: str) -> str:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from pulsar_rebalancer.extensible import heard
 from pulsar_rebalancer.sweeping import Entry, Kind, below, entries, walk
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def sort_out(
 ) -> tuple[dict[str, list[Entry]], list[str]]:
     """What can go from a state folder.
 
-    Records of changes stay for ever: they say who changed what, and why.
+    Records of changes stay for ever: they say who changed what, and why. So does the one file of published load data.
 
     Args:
         folder: the state folder.
@@ -58,7 +59,7 @@ def sort_out(
                 old[kind].append(entry)
         elif kind in ("copies", "means") and (held is None or entry.path in held):
             continue
-        elif kind != "changes":
+        elif kind not in ("changes", "load data"):
             content = _content(folder, entry)
             times = [found.changed_at for found in content if found.changed_at]
             if times and max(times) < now - _GRACE:
@@ -75,6 +76,8 @@ def _kind(entry: Entry) -> str | None:
         return None
     if is_draft(entry):
         return "drafts"
+    if entry.path == heard.FILE:
+        return "load data"
     named = {"copies": _COPY, "exports": _EXPORT, "changes": _CHANGE}
     return next((kind for kind, pattern in named.items() if pattern.fullmatch(entry.path)), None)
 

@@ -133,8 +133,14 @@ class Folder:
             raise SnapshotError("file_damaged", f"{self.uri} cannot be read ({type(error).__name__})") from None
 
 
+def make_private(folder: Path) -> None:
+    """Make a local folder and those above it that are missing, for their owner only whatever the umask is."""
+    for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)
+
+
 def _write_local(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private(path.parent)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as out:

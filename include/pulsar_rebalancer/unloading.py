@@ -2,7 +2,8 @@
 
 With the modular load manager a planned destination is remembered once, in the leader's memory, and consumed by the
 first placement after it (ModularLoadManagerImpl.setNamespaceBundleAffinity). So the success of an unload says nothing
-about where the bundle lands: only what the brokers say they own does.
+about where the bundle lands: only what the brokers say they own does. The extensible load manager hands a bundle over
+before it answers, and is asked in the same way.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ _REFUSALS = {"conflict": "destination_gone"} | {
     code: code for code in ("bad_range", "not_found", "unauthorized", "forbidden", "read_only", "foreign_redirect")
 }
 """Errors of an unload after which it surely was not carried out, and trying again would not help."""
+
+_SAME_BROKER = "cannot be transfer to same broker"
+"""How the extensible load manager refuses to move a bundle to its owner (ExtensibleLoadManagerImpl, 500)."""
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
 _LAST_HASH = 0xFFFFFFFF
@@ -239,7 +243,8 @@ class _Journey:
         before, self._owner = self._owner, None
         self._owner = await self._settled(topic, before if failed else None)
         if self._owner == self._destination:
-            return _End("moved", self._destination)
+            there = failed is not None and _SAME_BROKER in failed.message
+            return _End("already_there" if there else "moved", self._destination)
         if self._owner is None:
             return _End("unowned", again=True, error=failed.message if failed else "")
         if failed is not None and self._owner == before:

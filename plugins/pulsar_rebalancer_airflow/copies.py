@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from pulsar_rebalancer.errors import SnapshotError, StateError
 from pulsar_rebalancer.state import DecisionState, parse_decision
 
 if TYPE_CHECKING:
@@ -30,19 +31,19 @@ def copy_of(storage: ClusterStorage, seq: int) -> Folder:
 def keep_copy(storage: ClusterStorage, state: DecisionState) -> None:
     """Write the copy of a state that the store already holds, and delete what no kept copy needs.
 
-    Repeating it changes nothing. The means that a kept copy points to are kept as well. Copies with a higher sequence
+    Repeating it changes nothing. The means that a kept copy points to are kept as well, and all of them beside a copy
+    that cannot be read: a reset is the way out of a state that a newer release wrote. Copies with a higher sequence
     number belong to a store that was rolled back since: they go.
-
-    Raises:
-        SnapshotError: a kept copy cannot be read.
-        StateError: a kept copy is of another version.
     """
     copy_of(storage, state.seq).write_json(state.model_dump(mode="json"))
     sequences = committed_sequences(storage)
     kept = [seq for seq in sequences if seq <= state.seq][-KEPT:]
-    needed = {parse_decision(copy_of(storage, seq).read_json()).means for seq in kept}
     for seq in sorted(set(sequences) - set(kept)):
         copy_of(storage, seq).delete()
+    try:
+        needed = {parse_decision(copy_of(storage, seq).read_json()).means for seq in kept}
+    except (SnapshotError, StateError):
+        return
     for name in storage.state.names():
         if _MEANS.fullmatch(name) and name not in needed:
             (storage.state / name).delete()

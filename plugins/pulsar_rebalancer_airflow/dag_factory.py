@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, CronTriggerTimetable, DeltaTriggerTimetable
 
 from pulsar_rebalancer.clusters import load_clusters
+from pulsar_rebalancer_airflow.locations import REBALANCE_DAG, clusters_file, storage_root
 from pulsar_rebalancer_airflow.maintenance_dag import upkeep_dags
 from pulsar_rebalancer_airflow.operators import (
     CollectOperator,
@@ -29,32 +28,14 @@ from pulsar_rebalancer_airflow.state_store import state_asset
 from pulsar_rebalancer_airflow.watch_dag import watch_dags
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pulsar_rebalancer.clusters import ClusterEntry
-
-CLUSTERS_VARIABLE = "PULSAR_REBALANCER_CLUSTERS"
-"""Environment variable with the path of the clusters file."""
-
-STORAGE_VARIABLE = "PULSAR_REBALANCER_STORAGE"
-"""Environment variable with the storage root, a path or an object-store URI."""
 
 _SINCE = datetime(2026, 1, 1, tzinfo=UTC)
 _RETRY_DELAY = timedelta(seconds=5)
 # No backfill: a live cluster has no past that could be balanced.
 _RUN_TYPES: Any = ("scheduled", "manual")
-
-
-def clusters_file() -> Path:
-    """Path of the clusters file: from the environment, else `config/pulsar_clusters.yaml` in AIRFLOW_HOME."""
-    return Path(os.environ.get(CLUSTERS_VARIABLE) or _airflow_home() / "config" / "pulsar_clusters.yaml")
-
-
-def storage_root() -> str:
-    """The storage root: from the environment, else `pulsar_rebalancer` in AIRFLOW_HOME."""
-    return os.environ.get(STORAGE_VARIABLE) or str(_airflow_home() / "pulsar_rebalancer")
-
-
-def _airflow_home() -> Path:
-    return Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser()
 
 
 def build_dags(config_path: Path | None = None) -> dict[str, DAG]:
@@ -89,7 +70,7 @@ def _timetable(interval_seconds: float) -> CronTriggerTimetable | DeltaTriggerTi
 def _rebalance_dag(entry: ClusterEntry, root: str) -> DAG:
     settings = entry.settings
     with DAG(
-        f"pulsar_rebalance__{entry.name}",
+        f"{REBALANCE_DAG}{entry.name}",
         description=f"Balances the load of Pulsar cluster {entry.name} (mode {settings.mode})",
         doc_md=rebalance_page(entry, root),
         schedule=_timetable(settings.interval_seconds),
@@ -104,7 +85,7 @@ def _rebalance_dag(entry: ClusterEntry, root: str) -> DAG:
     ) as dag:
         collect = CollectOperator(task_id="collect", entry=entry, root=root, execution_timeout=timedelta(minutes=5))
         run: Any = collect.output
-        validate = ValidateOperator(task_id="validate", run=run)
+        validate = ValidateOperator(task_id="validate", cluster=entry.name, run=run)
         decide = DecideOperator(
             task_id="decide",
             root=root,
@@ -147,7 +128,7 @@ def _state_dag(entry: ClusterEntry, root: str) -> DAG:
 
 
 def _broken_dag(entry: ClusterEntry, taken: dict[str, DAG]) -> DAG:
-    names = (f"pulsar_rebalance__{entry.name}{suffix}" for suffix in ("", *(f"__broken_{n}" for n in range(1, 1000))))
+    names = (f"{REBALANCE_DAG}{entry.name}{suffix}" for suffix in ("", *(f"__broken_{n}" for n in range(1, 1000))))
     with DAG(
         next(name for name in names if name not in taken),
         description="This cluster's entry in the clusters file is broken",

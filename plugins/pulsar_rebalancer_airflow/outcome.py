@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
+from pulsar_rebalancer import documents
 from pulsar_rebalancer.plan import Summary, read_moves
 from pulsar_rebalancer.reasons import Effect
 from pulsar_rebalancer.run import RunRequest, Validation
@@ -37,7 +38,7 @@ class Outcome(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    version: int = 1
+    version: int = documents.VERSION
     plan_id: str
     cluster: str
     airflow_run_id: str
@@ -61,8 +62,12 @@ class Outcome(BaseModel):
 
     @classmethod
     def read(cls, run: Folder) -> Self:
-        """Read from `<run>/outcome.json`."""
-        return cls.model_validate((run / "outcome.json").read_json())
+        """Read from `<run>/outcome.json`.
+
+        Raises:
+            SnapshotError: `file_missing`, `file_damaged` or `file_version`.
+        """
+        return documents.read(cls, run / "outcome.json")
 
 
 def conclude(run: Folder, gate: str, begun: Container[str], now: datetime) -> Outcome:

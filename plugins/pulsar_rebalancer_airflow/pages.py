@@ -37,7 +37,8 @@ reads their owners back, *report* says what landed where.
 | runs and state | `{root}/{entry.name}` |
 
 Load-balancer settings that the clusters file does not give are those of the live brokers; each run's
-`plan/summary.json` names the value and origin of every setting.
+`plan/summary.json` names the value and origin of every setting. What *validate* found opens as a page from the task's
+link *Validation result*.
 
 **To force a balance now**, trigger the DAG and fill in *Force* with the reason. A forced run acts on every pair whose
 gap reaches *Force threshold*, counts no hits, and obeys the mode, the caps and the validation all the same.

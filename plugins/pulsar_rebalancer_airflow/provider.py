@@ -47,6 +47,10 @@ def get_provider_info() -> dict[str, Any]:
                         "Address template",
                         "URL with {host} and {port} of the brokerId, for brokers that are not in the map",
                     ),
+                    "service_url": _text(
+                        "Service URL",
+                        "pulsar+ssl://broker-0:6651, for the extensible load manager; empty: asked of the brokers",
+                    ),
                     "timeout_seconds": {
                         "label": "Time-out",
                         "description": "Seconds until an answer must be complete",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from pulsar_rebalancer import documents
 from pulsar_rebalancer.state import MovesState, Unload
 from pulsar_rebalancer.unloading import MoveOutcome
 
@@ -43,8 +44,13 @@ def read_outcomes(run: Folder) -> dict[str, MoveOutcome]:
         SnapshotError: a file cannot be read.
     """
     folder = run / "unload"
-    rows = [row for name in folder.names() if name.startswith("wave-") for row in (folder / name).read_json()]
-    return {outcome.bundle: outcome for outcome in map(MoveOutcome.model_validate, rows)}
+    files = [folder / name for name in folder.names() if name.startswith("wave-")]
+    return {bundle: outcome for file in files for bundle, outcome in _outcomes(file).items()}
+
+
+def _outcomes(file: Folder) -> dict[str, MoveOutcome]:
+    found = (documents.load(MoveOutcome, row, file.uri) for row in file.read_json())
+    return {outcome.bundle: outcome for outcome in found}
 
 
 class WaveHistory:
@@ -62,8 +68,7 @@ class WaveHistory:
         self._file = wave_file(run, wave)
         self._plan_id = plan_id
         self._unloads = dict(store.moves().unloads)
-        rows = self._file.read_json() if self._file.exists() else []
-        self.outcomes = {row["bundle"]: MoveOutcome.model_validate(row) for row in rows}
+        self.outcomes = _outcomes(self._file) if self._file.exists() else {}
         self._begun = {b for b, unload in self._unloads.items() if unload.plan_id == plan_id}
         self._written_at = 0.0
 

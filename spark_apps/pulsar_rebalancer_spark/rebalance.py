@@ -43,6 +43,8 @@ def session() -> SparkSession:
         # Parquet packs names about ten times; Spark would take a million bundles for few and broadcast them.
         .config("spark.sql.sources.fileCompressionFactor", "10")
         .config("spark.sql.join.preferSortMergeJoin", "false")
+        # What executors write is for its owner alone, as everything below the storage root.
+        .config("spark.hadoop.fs.permissions.umask-mode", "077")
         .getOrCreate()
     )
 

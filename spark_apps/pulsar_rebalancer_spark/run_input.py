@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import ValidationError
 
+from pulsar_rebalancer import snapshot
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.policies import Policies
 from pulsar_rebalancer.run import RunRequest, Validation
-from pulsar_rebalancer.snapshot import INPUT
 from pulsar_rebalancer.state import (
     Counting,
     DecisionState,
@@ -65,13 +64,13 @@ class RunInput:
         """
         folder = Folder(run.rstrip("/"))
         for name in ("brokers", "bundles"):
-            _check_columns(folder / "input" / f"{name}.parquet", INPUT[name])
+            _check_table(folder, name)
+        request, validation = RunRequest.read(folder), Validation.read(folder)
+        kept = (folder / "input" / "state.json").read_json()
         try:
-            request, validation = RunRequest.read(folder), Validation.read(folder)
-            documents = (folder / "input" / "state.json").read_json()
-            decision, moves = parse_decision(documents["decision"]), parse_moves(documents["moves"])
-        except (ValidationError, KeyError) as error:
-            raise SnapshotError("file_damaged", f"{folder.uri}: a document cannot be read: {error}") from None
+            decision, moves = parse_decision(kept["decision"]), parse_moves(kept["moves"])
+        except (KeyError, TypeError):
+            raise SnapshotError("file_damaged", f"{folder.uri}/input/state.json is no state") from None
         return cls(
             folder=folder,
             state_folder=ClusterStorage(root, request.cluster).state,
@@ -170,13 +169,13 @@ class RunInput:
         return self.state_folder / f"means-{self.decision.seq + 1}-{self.folder.name[-8:]}.parquet"
 
 
-def _check_columns(file: Folder, schema: pa.Schema) -> None:
+def _check_table(run: Folder, name: str) -> None:
+    file = run / "input" / f"{name}.parquet"
     file_system, path = file.open()
     try:
-        names = pq.read_schema(path, filesystem=file_system).names
+        found = pq.read_schema(path, filesystem=file_system)
     except FileNotFoundError:
         raise SnapshotError("file_missing", f"{file.uri} does not exist") from None
     except (OSError, pa.ArrowInvalid) as error:
         raise SnapshotError("file_damaged", f"{file.uri} cannot be read ({type(error).__name__})") from None
-    if names != schema.names:
-        raise SnapshotError("file_version", f"{file.uri} has other columns than this version reads")
+    snapshot.check(found, run, name)

@@ -158,7 +158,7 @@ def test_what_must_survive_is_on_named_volumes(document: dict[str, Any], service
 
 def test_the_storage_root_is_one_volume_under_one_path(services: dict[str, dict[str, Any]]) -> None:
     root = services["airflow-scheduler"]["environment"]["PULSAR_REBALANCER_STORAGE"]
-    for name in ("airflow-scheduler", "spark-worker"):
+    for name in ("airflow-scheduler", "airflow-apiserver", "spark-worker"):
         assert ("rebalancer-storage", root) in mounts(services[name]), name
 
 

@@ -91,6 +91,16 @@ async def test_foreign_redirect_sends_nothing() -> None:
         assert stranger.seen == []
 
 
+async def test_a_list_of_brokers_that_is_redirected_to_a_stranger_says_so() -> None:
+    with brokers(1) as (seed,), brokers(1) as (stranger,):
+        seed.redirect("GET", "/admin/v2/brokers", f"{stranger.url}/admin/v2/brokers")
+        async with connect(seed) as admin:
+            with pytest.raises(AdminError) as caught:
+                await admin.brokers()
+        assert caught.value.reason == "foreign_redirect"
+        assert stranger.seen == []
+
+
 async def test_user_info_does_not_make_a_stranger_known() -> None:
     with brokers(1) as (seed,), brokers(1) as (stranger,):
         seed.redirect("GET", LOOKUP, f"http://{seed.id}@{stranger.id}{LOOKUP}")

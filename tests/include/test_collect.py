@@ -254,7 +254,7 @@ def test_a_policy_reserves_its_brokers_for_its_namespaces(spec):
     assert {row["reserved_by"] for row in rows(collected, "brokers")} == {"p"}
     (cluster,) = rows(collected, "cluster")
     assert cluster["policies_readable"] is True
-    assert "every broker" in cluster["policies_problem"]
+    assert "every broker" in cluster["policies_unclear"]
 
 
 @pytest.mark.parametrize("path", ["namespaceIsolationPolicies", "antiAffinity"])
@@ -281,9 +281,16 @@ def test_one_namespace_that_cannot_be_read_is_unknown_alone(served):
     collected = sample(served)
     (cluster,) = rows(collected, "cluster")
     assert cluster["policies_readable"] is True
-    assert name in cluster["policies_problem"]
+    assert name in cluster["policies_unclear"]
     found = {b["bundle"].rpartition("/")[0]: b["policy"] for b in rows(collected, "bundles")}
     assert {namespace for namespace, policy in found.items() if policy == "unknown"} == {name}
+
+
+def test_a_leader_whose_configuration_cannot_be_read_is_said(served):
+    leader = rows(sample(served), "cluster")[0]["leader"]
+    served.cluster.faults.add(FaultKind.FORBIDDEN, broker=leader, path="/configuration/runtime")
+    (cluster,) = rows(sample(served), "cluster")
+    assert (cluster["leader"], cluster["leader_read"]) == (leader, False)
 
 
 def test_failure_domains_are_read_when_they_are_on(spec):

@@ -65,6 +65,7 @@ def test_bundles_are_all_that_have_a_loaded_topic_heartbeat_included():
         "producers": 2,
         "consumers": 0,
         "cache_size": 0,
+        "top_rank": None,
     }
     assert sum(columns["msg_rate_in"]) == pytest.approx(REPORT["msgRateIn"])
 

@@ -245,7 +245,9 @@ def test_policies_are_written_and_read_back_in_their_order(tmp_path):
     assert [policy.name for policy in Policies.read(run).isolation] == ["z", "vip", "bad"]
 
 
-@pytest.mark.parametrize(("document", "reason"), [({"version": 2}, "file_version"), ({"isolation": 1}, "file_damaged")])
+@pytest.mark.parametrize(
+    ("document", "reason"), [({"version": 2}, "file_version"), ({"version": 1, "isolation": 1}, "file_damaged")]
+)
 def test_another_document_is_refused(document, reason):
     with pytest.raises(SnapshotError) as refused:
         Policies.from_document(document)

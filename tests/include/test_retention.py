@@ -314,12 +314,14 @@ def test_state_files_that_nothing_points_to_go(storage: ClusterStorage) -> None:
     old_export = aged(state / f"export-{at(20):%Y%m%dT%H%M%SZ}.json", 20)
     export = aged(state / f"export-{at(3):%Y%m%dT%H%M%SZ}.json", 3)
     change = aged(state / "change-20200101T000000Z-3.json", 2000)
+    load_data = aged(state / "load-data.json", 2000)
 
     report = upkeep(storage, Held(frozenset(), frozenset(kept)))
 
-    assert set(state.names()) == kept | {under_way.name, export.name, change.name}
+    assert set(state.names()) == kept | {under_way.name, export.name, change.name, load_data.name}
     assert not old_export.exists()
     assert {step.what: step.files for step in report.steps} == {"copies": 1, "means": 3, "drafts": 1, "exports": 1}
+    assert not report.left
 
 
 def test_nothing_that_could_restore_a_lost_state_goes(storage: ClusterStorage) -> None:

@@ -182,3 +182,25 @@ def test_brokers_that_disagree_are_named_by_setting():
     same = {"minUnloadMessage": "1", "unrelated": "a"}
     assert disagreements([same, same | {"unrelated": "b"}]) == ()
     assert disagreements([same, same | {"minUnloadMessage": "2"}]) == ("minUnloadMessage",)
+
+
+def test_what_fits_avg_shedder_alone_is_refused_for_the_others():
+    params = parse_params({"force": "now", "force_threshold": 10})
+    assert resolve({}, {}, params).settings.strategy == "AvgShedder"
+    with pytest.raises(SettingsError, match="force_threshold: ThresholdShedder has no pairs"):
+        resolve({"strategy": "ThresholdShedder"}, {}, params)
+    with pytest.raises(SettingsError, match="placement RoundRobinBrokerSelector has nothing to place"):
+        validate({"placement": "RoundRobinBrokerSelector"}, where="here")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, "AvgShedder"),
+        ({"strategy": "OverloadShedder"}, "LeastLongTermMessageRate"),
+        ({"strategy": "TransferShedder"}, "LeastResourceUsageWithWeight"),
+        ({"strategy": "TransferShedder", "placement": "RoundRobinBrokerSelector"}, "RoundRobinBrokerSelector"),
+    ],
+)
+def test_every_strategy_has_a_placement_beside_it(given, expected):
+    assert validate(given, where="here").names_destinations == expected

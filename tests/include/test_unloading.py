@@ -362,6 +362,19 @@ def test_a_reset_connection_is_no_verdict(scene):
     assert (outcome.reason, outcome.owner, outcome.attempts) == ("moved", scene.b, 2)
 
 
+def test_the_extensible_load_manager_refuses_to_move_a_bundle_to_its_owner(scene):
+    def prepare(admin):
+        def in_the_meantime():
+            scene.cluster.unload(scene.bundles[0], scene.b)
+            scene.cluster.advance(RECONNECT)
+            raise AdminError("server_error", f"own by {scene.b}, cannot be transfer to same broker")
+
+        admin.before_unload = in_the_meantime
+
+    outcome = scene.run_one(prepare=prepare)
+    assert (outcome.reason, outcome.owner, outcome.attempts) == ("already_there", scene.b, 1)
+
+
 def test_a_lookup_that_fails_is_repeated(scene):
     scene.cluster.faults.add("forbidden", path="/lookup/", times=2)
     outcome = scene.run_one()

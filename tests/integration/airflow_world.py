@@ -200,8 +200,8 @@ def world(name: str, folder: Path, **settings: Any) -> Iterator[World]:
         folder: for the clusters file and the runs.
         settings: of the clusters file.
     """
-    # Brokers that look at themselves every second: each run sees what the last one did.
-    timing = Timing(stats_period=1, host_check_period=1)
+    # Brokers that look at themselves every second: each run sees what the last one did, and no report is old.
+    timing = Timing(stats_period=1, host_check_period=1, report_max_interval=5)
     cluster = build(brokers=4, bundles=60, noise=QUIET, timing=timing, clock=RealClock())
     with running(cluster) as served:
         host = ",".join(url.removeprefix("http://") for url in served.urls)

@@ -1,6 +1,7 @@
 """`make run`: the embedded default balances its simulated cluster and leaves no process behind."""
 
 import contextlib
+import json
 import re
 import signal
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.private_files import leaks, open_to_others, texts_below
 
 pytestmark = pytest.mark.integration
 
@@ -46,6 +48,12 @@ def test_once_ends_when_the_cluster_is_balanced(tmp_path):
     assert re.search(r"login: admin {2}password: \w+", text)
     assert watched.family
     assert watched.left_behind() == []
+
+    folder = tmp_path / "run"
+    token, passwords = folder / "simulation" / "token", next(folder.glob("*/*passwords.json.generated"))
+    secrets = {"token": token.read_text().strip(), "password": json.loads(passwords.read_text())["admin"]}
+    assert leaks(secrets, texts_below(folder)) == {("token", str(token)), ("password", str(passwords))}
+    assert open_to_others(folder) == []
 
 
 def test_ctrl_c_ends_every_process_it_started(tmp_path):

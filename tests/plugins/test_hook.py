@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.admin import PulsarAdmin
+from pulsar_rebalancer.errors import AdminError, SettingsError
 from pulsar_rebalancer_airflow.hook import PulsarAdminHook
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def test_reads_every_field(monkeypatch: pytest.MonkeyPatch) -> None:
             "read_only": True,
             "address_map": '{"broker-0:8443": "https://gateway:1"}',
             "address_template": "https://{host}.example:{port}",
+            "service_url": "pulsar+ssl://broker-0:6651",
             "timeout_seconds": 12,
         },
     )
@@ -52,6 +54,7 @@ def test_reads_every_field(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings.read_only
     assert settings.base_url("broker-0:8443") == "https://gateway:1"
     assert settings.base_url("broker-7:8443") == "https://broker-7.example:8443"
+    assert settings.service_url == "pulsar+ssl://broker-0:6651"
     assert settings.read_timeout_s == 12
 
 
@@ -74,6 +77,7 @@ def test_a_host_alone_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"extra": {"timeout_seconds": 0}}, "read_timeout_s"),
         ({"extra": {"address_map": "broker-0=x"}}, "address_map"),
         ({"extra": {"address_map": {"broker-0:8080": "https://x"}}}, "mix http and https"),
+        ({"schema": "https", "extra": {"service_url": "pulsar://broker-0:6650"}}, "service_url"),
     ],
 )
 def test_refuses_with_the_connection_and_the_field(
@@ -122,3 +126,20 @@ def test_the_token_is_shown_nowhere(
 
     assert not ok
     assert TOKEN not in sentence + repr(settings) + caplog.text
+
+
+@pytest.mark.parametrize("ok", [True, False])
+def test_brokers_that_give_no_report_are_asked_for_metrics(
+    served: Running, monkeypatch: pytest.MonkeyPatch, ok: bool
+) -> None:
+    async def metrics(_: object, broker: str) -> list[dict[str, Any]]:
+        if ok or broker != served.cluster.active_brokers()[2]:
+            return []
+        raise AdminError("forbidden", f"{broker}: no")
+
+    monkeypatch.setattr(PulsarAdmin, "metrics", metrics)
+    served.cluster.faults.add("error_500")  # as the extensible load manager answers
+    answered, sentence = PulsarAdminHook("pulsar_test").test_connection()
+
+    assert answered is ok
+    assert sentence.startswith(f"{4 if ok else 3} of 4 brokers answered")

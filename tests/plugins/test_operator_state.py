@@ -49,6 +49,23 @@ def test_show_changes_nothing(storage: ClusterStorage, state: MemoryState, fille
     assert not state.writes
 
 
+def test_reset_is_the_way_out_of_a_state_of_a_newer_release(
+    storage: ClusterStorage, state: MemoryState, filled: StateStore
+) -> None:
+    newer = DECIDED.model_dump(mode="json") | {"version": 99}
+    state.set(DECISION, newer)
+    (storage.state / "decision-5.json").write_json(newer)
+
+    with pytest.raises(AirflowFailException, match=r"version 99.*state_version.*reset the state"):
+        act(storage, state, "show")
+    act(storage, state, "reset", "back to the release before")
+
+    assert filled.decision() == DecisionState(seq=6)
+    assert any(name.startswith("change-") for name in storage.state.names())
+    # The newer release may be installed again: its copy and the means that it may point to are kept.
+    assert {"decision-5.json", DECIDED.means} <= set(storage.state.names())
+
+
 def test_reset_makes_plans_under_way_stale(storage: ClusterStorage, state: MemoryState, filled: StateStore) -> None:
     act(storage, state, "reset", "load was replayed")
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
@@ -12,8 +13,12 @@ from pulsar_rebalancer.run import Validation
 from pulsar_rebalancer.settings import Settings
 from pulsar_rebalancer.storage import Folder
 from pulsar_rebalancer_airflow.operators import CollectOperator, ValidateOperator
+from pulsar_rebalancer_airflow.validation_page import page_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
     from tests.airflow_context import MemoryState
 
     from pulsar_rebalancer.simulation.serve import Running
@@ -30,21 +35,37 @@ def collected(storage: ClusterStorage, state: MemoryState) -> Folder:
 def validate(run: Folder, state: MemoryState) -> tuple[dict[str, dict[str, int]] | None, Any, str]:
     given: Any = context(CLUSTER, state)
     try:
-        return ValidateOperator(task_id="validate", run=run.uri).execute(given), given["ti"].pushed, ""
+        return ValidateOperator(task_id="validate", cluster=CLUSTER, run=run.uri).execute(given), given["ti"].pushed, ""
     except AirflowFailException as error:
         return None, given["ti"].pushed, str(error)
 
 
-def test_counts_what_was_found(served: Running, storage: ClusterStorage, state: MemoryState) -> None:
+def test_says_what_was_found_about_whom_and_where_the_rest_lies(
+    served: Running, storage: ClusterStorage, state: MemoryState, capfd: pytest.CaptureFixture[str]
+) -> None:
     broker = served.cluster.active_brokers()[1]
-    served.cluster.faults.add("nan_usage", broker)
+    served.cluster.faults.add("dead", broker)
     run = collected(storage, state)
 
-    counts, _, _ = validate(run, state)
+    counts, pushed, _ = validate(run, state)
+    said = "".join(capfd.readouterr())
 
-    assert counts is not None
-    assert sum(counts[Effect.QUARANTINE.value].values()) == 1
+    assert counts == {"quarantine": {"report_missing": 1}}
     assert set(Validation.read(run).quarantined) == {broker}
+    (reason,) = pushed["findings"].pop("reasons")
+    assert pushed["findings"] == {
+        "cluster": CLUSTER,
+        "effect": "quarantine",
+        "more": 0,
+        "result": f"{run.uri}/validation.json",
+        "page": f"{run.uri}/validation/index.html",
+    }
+    assert (reason["reason"], reason["count"]) == ("report_missing", 1)
+    assert reason["worst"] == [f"{broker} error unreachable"]
+    assert "unreachable: Check that the broker runs" in reason["action"]
+    assert f"Cluster {CLUSTER}: The brokers or bundles named are left out." in said
+    assert f"quarantine: report_missing x1 ({broker} error unreachable)" in said
+    assert f"The full result: {run.uri}/validation.json" in said
 
 
 def test_a_block_ends_the_run_and_says_why(served: Running, storage: ClusterStorage, state: MemoryState) -> None:
@@ -55,7 +76,29 @@ def test_a_block_ends_the_run_and_says_why(served: Running, storage: ClusterStor
     counts, pushed, said = validate(run, state)
 
     assert counts is None
-    assert pushed["findings"][Effect.BLOCK.value]
+    assert pushed["findings"]["effect"] == Effect.BLOCK.value
     assert "nothing was decided" in said
     assert f"{run.uri}/validation.json" in said
     assert len(said.splitlines()) <= 12
+
+
+def test_a_healthy_cluster_leaves_no_findings(served: Running, storage: ClusterStorage, state: MemoryState) -> None:
+    counts, pushed, _ = validate(collected(storage, state), state)
+
+    assert counts == {}
+    assert "findings" not in pushed
+
+
+def test_the_link_leads_to_the_page_once_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://airflow.example/flow/")
+    operator = ValidateOperator(task_id="validate", cluster=CLUSTER, run=str(tmp_path / "20261121T120000Z"))
+    key: Any = SimpleNamespace(dag_id="pulsar_rebalance__east", run_id="manual__2026-11-21T12:00:00+00:00")
+
+    (link,) = operator.operator_extra_links
+    assert link.get_link(operator, ti_key=key) == ""
+    page_of(Folder(operator.run)).write_bytes(b"<html>")
+
+    assert link.get_link(operator, ti_key=key) == (
+        "/flow/pulsar_rebalancer/dags/pulsar_rebalance__east/runs/manual__2026-11-21T12%3A00%3A00%2B00%3A00"
+        "/validation/20261121T120000Z"
+    )

@@ -20,9 +20,9 @@ SOURCE = Path(__file__).parents[2]
 PROJECT = tomllib.loads((SOURCE / "pyproject.toml").read_text())["project"]
 
 ASK = """
-import json
+import json, sys
 from airflow.providers_manager import ProvidersManager
-from airflow.plugins_manager import get_plugin_info
+from airflow.plugins_manager import get_fastapi_plugins, get_operator_extra_links, get_plugin_info
 manager = ProvidersManager()
 manager.initialize_providers_hooks()
 hook = manager.hooks["pulsar_admin"]
@@ -31,6 +31,9 @@ print(json.dumps({
     "hook": hook.hook_name, "package": hook.package_name, "widgets": widgets,
     "behaviour": manager.field_behaviours["pulsar_admin"],
     "plugins": [p["name"] for p in get_plugin_info() if p["name"] == "pulsar_rebalancer"],
+    "links": [link.name for link in get_operator_extra_links()],
+    "apps": [app["url_prefix"] for app in get_fastapi_plugins()[0]],
+    "heavy": sorted({"great_expectations", "pyspark", "pulsar_rebalancer_airflow.web"} & set(sys.modules)),
 }))
 """
 
@@ -67,6 +70,15 @@ def test_the_connection_type_has_a_form(registered: Mapping[str, Any]) -> None:
 
 def test_the_plugin_is_registered_once(registered: Mapping[str, Any]) -> None:
     assert registered["plugins"] == ["pulsar_rebalancer"]
+
+
+def test_the_link_to_validation_results_and_its_pages_are_registered(registered: Mapping[str, Any]) -> None:
+    assert "Validation result" in registered["links"]
+    assert "/pulsar_rebalancer" in registered["apps"]
+
+
+def test_nothing_heavy_is_loaded_with_the_plugin(registered: Mapping[str, Any]) -> None:
+    assert registered["heavy"] == []
 
 
 def test_a_plugins_folder_executes_nothing() -> None:

@@ -56,10 +56,12 @@ CLUSTER = [
         "settings_in_disagreement loadBalancerAvgShedderLowThreshold",
     ),
     (
-        {"policies_readable": False, "policies_problem": "isolation policy 'p': namespaces: '('"},
-        "policy_unreadable",
-        "policies_problem isolation policy 'p': namespaces: '('",
+        {"policies_unclear": "policy 'p' serves no broker"},
+        "policy_unclear",
+        "policies_unclear policy 'p' serves no broker",
     ),
+    ({"leader_read": False, "leader": "b-1:8080"}, "leader_unread", "leader b-1:8080"),
+    ({"leader_read": None}, "leader_unread", "leader_read missing"),
     ({"policies_readable": None}, "policy_unreadable", "policies_readable missing"),
 ]
 
@@ -68,6 +70,12 @@ CLUSTER = [
 def test_a_problem_of_the_cluster(changes, reason, detail, tmp_path):
     expected = Finding(reason=reason, effect=REASONS[reason].effect, detail=detail)
     assert findings_of(spoiled_cluster(**changes), tmp_path) == (expected,)
+
+
+def test_policies_that_cannot_be_read_hold_and_say_why(tmp_path):
+    found = findings_of(spoiled_cluster(policies_readable=False, policies_problem="answered 403"), tmp_path)
+    seen = [(f.reason, f.effect, f.detail) for f in found]
+    assert seen == [("policy_unreadable", Effect.HOLD, "policies_problem answered 403")]
 
 
 NO_REPORT = dict.fromkeys(

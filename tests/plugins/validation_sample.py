@@ -28,6 +28,7 @@ class Sample:
                 "cluster": "east",
                 "collected_at": NOW,
                 "leader": BROKERS[0],
+                "leader_read": True,
                 "load_manager": "ModularLoadManagerImpl",
                 "brokers_listed": 3,
                 "brokers_reported": 3,

@@ -16,6 +16,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from pulsar_rebalancer_airflow.dag_factory import build_dags
 from pulsar_rebalancer_airflow.operators.decide import application, source_roots
+from pulsar_rebalancer_airflow import validation_page
 from pulsar_rebalancer_airflow.validation import suites_folder
 dags = build_dags()
 plugin = next(iter(entry_points(group="airflow.plugins", name="pulsar_rebalancer"))).load()
@@ -24,6 +25,7 @@ print(json.dumps({
     "dags": sorted(dags),
     "tasks": sorted(dags["pulsar_rebalance__east"].task_ids), "plugin": plugin.name, "heavy": heavy,
     "application": application(), "application_exists": Path(application()).is_file(), "source_roots": source_roots(),
+    "page": (Path(validation_page.__file__).parent / "templates" / "validation.html").is_file(),
     "suites": sorted(path.name for path in Path(str(suites_folder())).iterdir() if path.suffix == ".json"),
 }))
 """
@@ -63,8 +65,9 @@ def test_nothing_heavy_is_loaded(installed):
     assert installed["heavy"] == []
 
 
-def test_application_and_suites_are_in_the_wheel(installed):
+def test_application_suites_and_template_are_in_the_wheel(installed):
     assert installed["application"].startswith(installed["folder"])
     assert installed["application_exists"]
     assert installed["source_roots"] == []
     assert installed["suites"] == ["brokers.json", "bundles.json", "cluster.json"]
+    assert installed["page"]

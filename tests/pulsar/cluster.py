@@ -1,4 +1,4 @@
-"""A real Pulsar cluster on loopback: one ZooKeeper and some brokers, no bookie, non-persistent topics only."""
+"""A real Pulsar cluster on loopback: one ZooKeeper and some brokers; a bookie where the load manager needs one."""
 
 from __future__ import annotations
 
@@ -45,6 +45,9 @@ class PulsarCluster:
         tls: TLS ports beside the plain ones; `web_url` and `service_url` are then the TLS ones. A broker's id keeps
             naming the plain web port as long as there is one.
         plain: keep the plain ports when `tls` is on. Without them the id names the TLS web port.
+        extensible: run the extensible load manager, and a bookie for its system topics. Else there is no bookie, so
+            non-persistent topics only.
+        own_hosts: a loopback address for each broker: isolation policies look at hosts, not at ports.
         stats_seconds: how often brokers compute the rates of their topics.
         extra: further broker settings, under Pulsar's names.
     """
@@ -59,6 +62,8 @@ class PulsarCluster:
         auth: bool = False,
         tls: bool = False,
         plain: bool = True,
+        extensible: bool = False,
+        own_hosts: bool = False,
         stats_seconds: int = 1,
         extra: Mapping[str, str] | None = None,
     ) -> None:
@@ -67,20 +72,23 @@ class PulsarCluster:
         self.distribution = distribution
         self.run_dir = run_dir.resolve()
         self._plain = plain
-        self._zookeeper_port, *ports = free_ports(1 + 4 * brokers)
+        self._hosts = [f"127.0.0.{i + 1 if own_hosts else 1}" for i in range(brokers)]
+        self._zookeeper_port, self._bookie_port, *ports = free_ports(2 + 4 * brokers)
         self._ports = [_Ports(*ports[4 * i : 4 * i + 4]) for i in range(brokers)]
         self._brokers: dict[int, LoggedProcess] = {}
         self._groups: list[CpuGroup] = []
         self._with_groups = cgroups
         self._quotas: dict[int, int | None] = {}
         self._zookeeper: LoggedProcess | None = None
+        self._with_bookie = extensible
+        self._bookie: LoggedProcess | None = None
         run_dir.mkdir(parents=True, exist_ok=True)
         self._common = {
             "metadataStoreUrl": self._metadata_url,
             "configurationMetadataStoreUrl": self._metadata_url,
             "statsUpdateFrequencyInSecs": str(stats_seconds),
             "statsUpdateInitialDelayInSecs": str(stats_seconds),
-        }
+        } | (java.EXTENSIBLE if extensible else {})
         self.admin_token: str | None = None
         self.app_token: str | None = None
         if auth:
@@ -103,7 +111,8 @@ class PulsarCluster:
     @property
     def broker_ids(self) -> list[str]:
         """The brokers' ids (``host:port``) in the order of their numbers, whether they run or not."""
-        return [f"127.0.0.1:{p.web if self._plain else p.web_tls}" for p in self._ports]
+        ports = (ports.web if self._plain else ports.web_tls for ports in self._ports)
+        return [f"{host}:{port}" for host, port in zip(self._hosts, ports, strict=True)]
 
     @property
     def ca_file(self) -> Path | None:
@@ -114,13 +123,14 @@ class PulsarCluster:
     def service_url(self) -> str:
         """Binary service URL that names every broker, so that clients survive the loss of one."""
         scheme = "pulsar+ssl" if self._certificates else "pulsar"
-        hosts = ",".join(f"127.0.0.1:{p.binary_tls if self._certificates else p.binary}" for p in self._ports)
+        ports = (ports.binary_tls if self._certificates else ports.binary for ports in self._ports)
+        hosts = ",".join(f"{host}:{port}" for host, port in zip(self._hosts, ports, strict=True))
         return f"{scheme}://{hosts}"
 
     def web_url(self, broker: int) -> str:
         """Base address of one broker's admin REST API."""
-        ports = self._ports[broker]
-        return f"https://127.0.0.1:{ports.web_tls}" if self._certificates else f"http://127.0.0.1:{ports.web}"
+        host, ports = self._hosts[broker], self._ports[broker]
+        return f"https://{host}:{ports.web_tls}" if self._certificates else f"http://{host}:{ports.web}"
 
     def pid(self, broker: int) -> int:
         """Process id of a running broker."""
@@ -149,6 +159,8 @@ class PulsarCluster:
         java.write_logging(self.run_dir / "log4j2.properties")
         self._start_zookeeper()
         self._initialise_metadata()
+        if self._with_bookie:
+            self._start_bookie()
         if self._with_groups:
             # The random part keeps runs apart that share the machine.
             run = secrets.token_hex(4)
@@ -183,11 +195,20 @@ class PulsarCluster:
         setup = LoggedProcess("metadata set-up", command, self.run_dir / "metadata.log")
         setup.await_end(_START_SECONDS)
 
+    def _start_bookie(self) -> None:
+        configuration = self.run_dir / "bookie.conf"
+        java.write_bookie(configuration, self.run_dir / "bookie", self._bookie_port, self._metadata_url)
+        memory = ("-Xms48m", "-Xmx128m", "-XX:MaxDirectMemorySize=96m")
+        command = self._java(memory, "org.apache.bookkeeper.server.Main", "--conf", str(configuration))
+        self._bookie = LoggedProcess("bookie", command, self.run_dir / "bookie.log")
+        self._bookie.await_that(lambda: port_answers(self._bookie_port), "listening on its port", _START_SECONDS)
+
     def _broker_settings(self, broker: int) -> dict[str, str]:
         ports = self._ports[broker]
-        settings = {"webServicePort": "", "brokerServicePort": ""}
+        address = {"bindAddress": self._hosts[broker], "advertisedAddress": self._hosts[broker]}
+        settings = {"webServicePort": "", "brokerServicePort": "", **address}
         if self._plain:
-            settings = {"webServicePort": str(ports.web), "brokerServicePort": str(ports.binary)}
+            settings |= {"webServicePort": str(ports.web), "brokerServicePort": str(ports.binary)}
         if self._certificates:
             settings |= java.tls_settings(self._certificates, ports.web_tls, ports.binary_tls)
         return settings
@@ -265,6 +286,9 @@ class PulsarCluster:
         """End every process this cluster started and remove its control groups. Twice is harmless."""
         while self._brokers:
             self._brokers.popitem()[1].kill()
+        if self._bookie is not None:
+            self._bookie.kill()
+            self._bookie = None
         if self._zookeeper is not None:
             self._zookeeper.kill()
             self._zookeeper = None

@@ -138,6 +138,44 @@ def write_broker(path: Path, *settings: Mapping[str, str]) -> None:
     _write_properties(path, merged)
 
 
+def write_bookie(path: Path, data: Path, port: int, metadata_url: str) -> None:
+    """One bookie on loopback; nothing is forced to disk."""
+    settings = {
+        "bookiePort": str(port),
+        "listeningInterface": "lo",
+        "allowLoopback": "true",
+        "advertisedAddress": "127.0.0.1",
+        "metadataServiceUri": f"metadata-store:{metadata_url}",
+        "journalDirectory": str(data / "journal"),
+        "ledgerDirectories": str(data / "ledgers"),
+        "ledgerStorageClass": "org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage",
+        "dbStorage_writeCacheMaxSizeMb": "16",
+        "dbStorage_readAheadCacheMaxSizeMb": "8",
+        "dbStorage_rocksDB_blockCacheSize": "4194304",
+        "journalSyncData": "false",
+        "journalWriteData": "false",
+        "journalPreAllocSizeMB": "4",
+        "numAddWorkerThreads": "1",
+        "numReadWorkerThreads": "1",
+        "numHighPriorityWorkerThreads": "1",
+        "serverNumIOThreads": "2",
+        "httpServerEnabled": "false",
+        "diskUsageThreshold": "0.99",
+        "diskUsageWarnThreshold": "0.98",
+        "diskUsageLwmThreshold": "0.97",
+        "autoRecoveryDaemonEnabled": "false",
+        "enableStatistics": "false",
+    }
+    _write_properties(path, settings)
+
+
+EXTENSIBLE = {
+    "loadManagerClassName": "org.apache.pulsar.broker.loadbalance.extensions.ExtensibleLoadManagerImpl",
+    "enablePersistentTopics": "true",
+}
+"""Broker settings for the extensible load manager, which keeps ownership in a persistent topic."""
+
+
 def token_settings(key_file: Path, admin_token_file: Path, super_user: str) -> dict[str, str]:
     """Broker settings for JSON web tokens: everybody needs one, only the super-user may administer."""
     package = "org.apache.pulsar"

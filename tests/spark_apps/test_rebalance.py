@@ -260,7 +260,7 @@ class TestDamagedInput:
         assert self.read(tmp_path, run) == "file_version"
 
     def test_a_document_of_another_shape(self, tmp_path, run):
-        (run / "input" / "settings.json").write_json({"cluster": "east"})
+        (run / "input" / "settings.json").write_json({"version": 1, "cluster": "east"})
         assert self.read(tmp_path, run) == "file_damaged"
 
     def test_brokers_of_another_cluster(self, spark, tmp_path):

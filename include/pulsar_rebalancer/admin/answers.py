@@ -136,6 +136,17 @@ class Answer:
             raise self.bad("the answer is no JSON list of texts")
         return value
 
+    def objects(self) -> list[dict[str, Any]]:
+        """The body as a JSON list of objects.
+
+        Raises:
+            AdminError: `bad_answer`.
+        """
+        value = self.json()
+        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+            raise self.bad("the answer is no JSON list of objects")
+        return value
+
     def brokers(self) -> list[str]:
         """The body as a list of brokerIds, sorted; one that is listed twice stays so.
 

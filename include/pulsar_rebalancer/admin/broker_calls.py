@@ -33,6 +33,11 @@ class BrokerCalls:
         self._transport = Transport(connection)
         self._cluster = connection.cluster
 
+    @property
+    def connection(self) -> AdminConnection:
+        """How the brokers are reached."""
+        return self._connection
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -116,6 +121,23 @@ class BrokerCalls:
 
         asked = list(dict.fromkeys(brokers))
         return dict(zip(asked, await asyncio.gather(*map(ask, asked)), strict=True))
+
+    async def metrics(self, broker: str) -> list[dict[str, Any]]:
+        """Metrics of the broker itself: objects with `metrics` (name to figure) and `dimensions`."""
+        return (await self._get("/admin/v2/broker-stats/metrics", broker=broker, follow=False)).objects()
+
+    async def topic_stats(self, broker: str) -> dict[str, Any]:
+        """Statistics of the broker's loaded topics: namespace, hash range, domain, topic.
+
+        Brokers renew them when they compute rates, every `statsUpdateFrequencyInSecs`.
+        """
+        timeout = self._connection.read_timeout_s
+        request = Request("GET", "/admin/v2/broker-stats/topics", "", timeout, follow=False, long=True)
+        return (await self._transport.send(request, broker)).mapping()
+
+    async def version(self, broker: str) -> str:
+        """Pulsar's version that the broker runs."""
+        return (await self._get("/admin/v2/brokers/version", broker=broker, follow=False)).text()
 
     async def owned_bundles(self, broker: str) -> set[str]:
         """Bundles that the broker owns, with or without loaded topics."""

@@ -26,7 +26,8 @@ class LookupResult:
     """The owner of a topic's bundle, as a lookup names it.
 
     Attributes:
-        broker_service_url: `pulsar://…`, or `pulsar+ssl://…` where the broker has no plain port; may be empty.
+        broker_service_url: `pulsar://…` or `pulsar+ssl://…`; may be empty. Where the broker has both, the one that
+            goes with the scheme of the connection.
         http_url: the owner's web service, `http://…` or `https://…`.
         addresses: `host:port` of every web address in the answer.
     """
@@ -117,12 +118,13 @@ class PulsarAdmin(BrokerCalls):
         answer = await self._get(path("lookup", "v2", "topic", *split_topic(topic)))
         found = {k: v for k, v in answer.mapping().items() if isinstance(v, str) and v}
         urls = [found[key] for key in ("httpUrl", "httpUrlTls") if address_in(found.get(key))]
+        services = [found[key] for key in ("brokerUrl", "brokerUrlTls") if key in found]
         if not urls:
             raise answer.bad("the answer names no owner")
-        if self._connection.seeds[0].startswith("https:"):
+        if self._connection.tls:
             urls.reverse()
-        service = found.get("brokerUrl") or found.get("brokerUrlTls") or ""
-        return LookupResult(service, urls[0], tuple(address_in(url) for url in urls))
+            services.reverse()
+        return LookupResult(next(iter(services), ""), urls[0], tuple(address_in(url) for url in urls))
 
     async def lookup_owner(self, topic: str) -> str:
         """BrokerId of the owner that a lookup names."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _BROKER = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}")
+_SERVICE_URL = re.compile(rf"pulsar(?:\+ssl)?://{_BROKER.pattern}(?:,{_BROKER.pattern})*/?")
 _DEFAULT_PORT = {"http": 80, "https": 443}
 
 
@@ -81,6 +82,8 @@ class AdminConnection:
         read_only: refuse every request that is not a GET before it is sent.
         address_map: brokerId or advertised `host:port` to the base URL it is reached at.
         address_template: base URL with `{host}` and `{port}`, for brokers that are not in the map.
+        service_url: `pulsar://host:port` or `pulsar+ssl://host:port` of brokers or a proxy, for the system topics of
+            the extensible load manager; asked of the brokers when empty.
         concurrency: how many requests may be under way at once.
 
     Raises:
@@ -100,6 +103,7 @@ class AdminConnection:
     read_only: bool = False
     address_map: Mapping[str, str] = field(default_factory=dict)
     address_template: str = ""
+    service_url: str = ""
     concurrency: int = 64
 
     def __post_init__(self) -> None:
@@ -116,6 +120,19 @@ class AdminConnection:
         if len(schemes) > 1:
             # A token that is meant for https must never travel over http.
             raise SettingsError("contradiction", "seeds, address_map and address_template mix http and https")
+        self._check_service_url()
+
+    @property
+    def tls(self) -> bool:
+        """Whether the brokers are reached over TLS."""
+        return urlsplit(self.seeds[0]).scheme == "https"
+
+    def _check_service_url(self) -> None:
+        if self.service_url and _SERVICE_URL.fullmatch(self.service_url) is None:
+            # The value is not shown: somebody may have put credentials before the host.
+            raise SettingsError("wrong_setting", "service_url: expected pulsar://host:port or pulsar+ssl://host:port")
+        if self.tls and self.service_url.startswith("pulsar://"):
+            raise SettingsError("contradiction", "service_url: brokers behind https need a pulsar+ssl:// address")
 
     def _check_token(self) -> None:
         if self.token is None:

@@ -24,6 +24,8 @@ _log = logging.getLogger(__name__)
 MAX_HOPS = 5
 MAX_ERROR_BYTES = 64 * 1024
 """Of an error's body no more is read: it is only quoted."""
+LONG_ANSWER = 8
+"""Statistics of single topics: 256 MiB are some 100,000 topics of a broker."""
 _REDIRECTS = (301, 302, 307, 308)
 
 
@@ -38,6 +40,7 @@ class Request:
         timeout_s: seconds for one hop.
         follow: whether redirects are followed; otherwise they are a `bad_answer`.
         on_412: reason code of an answer 412.
+        long: whether the answer may be `LONG_ANSWER` times as long as others.
     """
 
     method: str
@@ -46,6 +49,7 @@ class Request:
     timeout_s: float
     follow: bool = True
     on_412: str = "bad_range"
+    long: bool = False
 
     @property
     def what(self) -> str:
@@ -173,8 +177,11 @@ class Transport:
         if not 200 <= answer.status < 300:
             raise answer.error(request.on_412)
         if answer.cut:
-            raise answer.bad(f"the answer is longer than {self._connection.max_answer_bytes} bytes")
+            raise answer.bad(f"the answer is longer than {self._most_bytes(request)} bytes")
         return answer
+
+    def _most_bytes(self, request: Request) -> int:
+        return self._connection.max_answer_bytes * (LONG_ANSWER if request.long else 1)
 
     async def _next(self, request: Request, answer: Answer, came_from: str, location: str) -> _Place:
         """Where a redirect leads, after it was checked and mapped.
@@ -212,9 +219,16 @@ class Transport:
         return None
 
     async def _refresh(self, request: Request) -> None:
-        """Read the list of brokers: one that joined lately is no stranger."""
+        """Read the list of brokers: one that joined lately is no stranger.
+
+        Where the list itself is redirected, what is known stays.
+        """
         asked = Request("GET", "/admin/v2/brokers", "", request.timeout_s, follow=False)
-        self.know((await self._ask_seeds(asked)).brokers())
+        try:
+            self.know((await self._ask_seeds(asked)).brokers())
+        except AdminError as error:
+            if error.status not in _REDIRECTS:
+                raise
 
     async def _hop(self, request: Request, place: _Place) -> tuple[int, str, bytes, bool]:
         """One exchange; a GET whose connection was reset is sent once more."""
@@ -271,7 +285,7 @@ class Transport:
         sent = self._client(place.base).stream(request.method, place.url(request), headers=headers, content=content)
         async with sent as response:
             ok = response.is_success
-            most = self._connection.max_answer_bytes if ok else MAX_ERROR_BYTES
+            most = self._most_bytes(request) if ok else MAX_ERROR_BYTES
             body = bytearray()
             async for chunk in response.aiter_raw():
                 body += chunk

@@ -32,6 +32,7 @@ _ONCE_FAILURES = 3
 def main(arguments: list[str] | None = None) -> int:
     """Run until interrupted, or until balanced; returns the exit code."""
     given = _parser().parse_args(arguments)
+    os.umask(0o077)  # for every process that is started: database, logs and runs are for their owner alone
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     try:
@@ -124,7 +125,7 @@ def _watch(airflow: Airflow, dag_id: str, *, once: bool) -> int:
         print(line.text, flush=True)
         failures = failures + 1 if line.failed else 0
         if once and line.balanced:
-            _say(f"balanced after {number} runs")
+            _say(f"balanced after {number} runs: nothing more to move")
             return 0
         if once and failures == _ONCE_FAILURES:
             raise EmbeddedError(f"not balanced: {failures} runs in a row failed, the last one with: {line.failed}")

@@ -13,6 +13,8 @@ from typing import Any
 
 import yaml
 
+from pulsar_rebalancer.storage import make_private
+
 SOURCE = Path(__file__).resolve().parents[3]
 """The source tree: the embedded default runs from it."""
 
@@ -66,7 +68,8 @@ class Home:
         """
         if not keep and self.folder.exists():
             shutil.rmtree(self.folder)
-        (self.folder / "config").mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(self.folder / "config")
+        self.folder.chmod(0o700)
         (self.folder / "config" / "airflow_local_settings.py").write_text(_LOCAL_SETTINGS, encoding="utf-8")
         self.clusters_file.write_text(yaml.safe_dump({"clusters": self.clusters}), encoding="utf-8")
 
@@ -95,6 +98,9 @@ class Home:
             "AIRFLOW__API__WORKERS": "1",
             "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.1",
             "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "600",
+            # Airflow sets the rights of task logs itself, whatever the umask is.
+            "AIRFLOW__LOGGING__FILE_TASK_HANDLER_NEW_FOLDER_PERMISSIONS": "0o700",
+            "AIRFLOW__LOGGING__FILE_TASK_HANDLER_NEW_FILE_PERMISSIONS": "0o600",
             "AIRFLOW__STATE_STORE__MAX_VALUE_STORAGE_BYTES": str(16 * 1024 * 1024),
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.folder / 'airflow.db'}",
             "PULSAR_REBALANCER_CLUSTERS": str(self.clusters_file),

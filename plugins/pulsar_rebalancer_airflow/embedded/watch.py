@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 WAITING = frozenset({"hits_low", "hits_high", "hit_count", "cool_down", "too_soon"})
 """Reasons of decisions that a later run may act on."""
 
+STUCK = frozenset({"below_minimum", "no_fitting_bundle", "single_bundle", "no_top_bundles"})
+"""Reasons of brokers that should shed and have nothing that is worth it."""
+
 
 @dataclass(frozen=True)
 class RunLine:
@@ -95,6 +98,8 @@ def _verdict(summary: Summary, outcome: Outcome) -> str:
         return f"would move {summary.bundles_taken} bundles: gate closed ({outcome.verdict})"
     if summary.pairs_fired:
         return "fired, nothing to move"
+    if STUCK & summary.reasons.keys():
+        return "unbalanced, but nothing worth moving"
     return "waiting" if WAITING & summary.reasons.keys() else "balanced: nothing to do"
 
 

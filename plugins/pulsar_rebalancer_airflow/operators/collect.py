@@ -65,7 +65,7 @@ class CollectOperator(BaseOperator):
             store = StateStore.of(context, self.entry.name)
             decision, moves = store.decision_or_lost(storage), store.moves()
             now = datetime.now(UTC)
-            collected = asyncio.run(self._collect(context, params, now))
+            collected = asyncio.run(self._collect(context, params, now, storage))
             run = storage.new_run(now)
             save(collected, run)
             state = {"decision": decision.model_dump(mode="json"), "moves": moves.model_dump(mode="json")}
@@ -73,7 +73,7 @@ class CollectOperator(BaseOperator):
         self.log.info("Collected %s", run.uri)
         return run.uri
 
-    async def _collect(self, context: Context, params: RunParams, now: datetime) -> Collected:
+    async def _collect(self, context: Context, params: RunParams, now: datetime, storage: ClusterStorage) -> Collected:
         settings = self.entry.settings
         connection = PulsarAdminHook(settings.connection).get_connection_settings(settings.pulsar_cluster)
         dag_run = context["dag_run"]
@@ -85,4 +85,5 @@ class CollectOperator(BaseOperator):
                 now=now,
                 airflow_run_id=dag_run.run_id,
                 requested_by=(dag_run.triggering_user_name or "") if dag_run.run_type == "manual" else "",
+                kept_in=storage.state,
             )

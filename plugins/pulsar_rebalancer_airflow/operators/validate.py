@@ -7,29 +7,48 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
+from pulsar_rebalancer.explanation import explain
 from pulsar_rebalancer.reasons import Effect
 from pulsar_rebalancer.storage import Folder
 from pulsar_rebalancer_airflow.failures import final_unless_passing
+from pulsar_rebalancer_airflow.validation_link import ValidationLink
+from pulsar_rebalancer_airflow.validation_page import page_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from airflow.sdk import Context
 
+    from pulsar_rebalancer.run import Validation
+
+FINDINGS = "findings"
+"""XCom key of what was found, for people and other tasks; not there when nothing was."""
+
+_MEANS = {
+    Effect.BLOCK: "Validation blocks the run; nothing was decided.",
+    Effect.HOLD: "The run is decided and explained, but the gate stays closed.",
+    Effect.QUARANTINE: "The brokers or bundles named are left out.",
+    Effect.WARN: "Nothing is changed by it.",
+}
+
 
 class ValidateOperator(BaseOperator):
     """Validate a run's snapshot; the counts of findings by effect and reason are the XCom of the task.
 
+    What was found is in the log and in the XCom `findings`; the link *Validation result* opens it as a page.
     A retry validates the same snapshot again and comes to the same end, so a block is not tried again.
 
     Args:
+        cluster: name in the clusters file.
         run: address of the run's folder.
     """
 
     template_fields: Sequence[str] = ("run",)
+    operator_extra_links = (ValidationLink(),)
 
-    def __init__(self, *, run: str, **kwargs: Any) -> None:
+    def __init__(self, *, cluster: str, run: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.cluster = cluster
         self.run = run
 
     def execute(self, context: Context) -> dict[str, dict[str, int]]:
@@ -49,12 +68,16 @@ class ValidateOperator(BaseOperator):
             validation = validate(run)
         counts = {effect.value: found for effect in Effect if (found := validation.reasons(effect))}
         if validation.findings:
-            self.log.warning("Findings in %s/validation.json:\n%s", run.uri, validation.sentence())
-        if Effect.BLOCK.value in counts:
-            context["ti"].xcom_push(key="findings", value=counts)
-            raise AirflowFailException(
-                f"Validation blocks the run; nothing was decided.\n{validation.sentence()}\n"
-                f"All findings: {run.uri}/validation.json"
-            )
+            self._tell(context, run, validation)
         self.log.info("Validated: %s", counts or "no findings")
         return counts
+
+    def _tell(self, context: Context, run: Folder, validation: Validation) -> None:
+        found, result = explain(validation), (run / "validation.json").uri
+        gravest = found.reasons[0].effect
+        document = {"cluster": self.cluster, "effect": gravest.value, **found.document()}
+        context["ti"].xcom_push(key=FINDINGS, value=document | {"result": result, "page": page_of(run).uri})
+        text = f"Cluster {self.cluster}: {_MEANS[gravest]}\n{found.text()}\nThe full result: {result}"
+        if gravest is Effect.BLOCK:
+            raise AirflowFailException(text)
+        self.log.warning("%s", text)

@@ -1,0 +1,225 @@
+"""What brokers can serve that is wrong, and what a run makes of it: the table of the README and of the test.
+
+Rows are plain data: the test serves each over HTTP with the simulation's fault switches and takes it through the DAG.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+ALL = "all"
+"""Every broker."""
+
+ONE = "one"
+"""The hottest broker: it has hits, which must neither be lost nor counted on by a fault."""
+
+OTHERS = "others"
+"""Every broker but the hottest one."""
+
+COLLECT = "`collect` fails, nothing is judged"
+BLOCKED = "`validate` fails, nothing is decided"
+HELD = "decided, the gate stays closed"
+GOES_ON = "goes on"
+UNLOAD = "`unload` fails, the bundle stays"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One kind of bad input.
+
+    Attributes:
+        served: what the brokers serve.
+        faults: switches of the simulation: kind, which brokers, further attributes.
+        ends: what becomes of the run.
+        reason: reason code that names it; empty when it is normal.
+        effect: of that reason in this place; empty when it is normal.
+        cause: reason code behind it, of the request that failed.
+        detail: beginning of the figure or text that is shown.
+        bundle: whether a bundle, and not a broker, is concerned.
+        connection: changes to the connection: `timeout_seconds`, or `token`, the name of another one.
+    """
+
+    served: str
+    faults: tuple[tuple[str, str, dict[str, Any]], ...]
+    ends: str = GOES_ON
+    reason: str = ""
+    effect: str = ""
+    cause: str = ""
+    detail: str = ""
+    bundle: bool = False
+    connection: dict[str, Any] = field(default_factory=dict)
+
+
+def _fault(kind: str, who: str = ONE, **more: Any) -> tuple[tuple[str, str, dict[str, Any]], ...]:
+    return ((kind, who, more),)
+
+
+def _no_report(served: str, faults: tuple[tuple[str, str, dict[str, Any]], ...], cause: str, **more: Any) -> Row:
+    """One broker gives no report that can be used."""
+    return Row(served, faults, GOES_ON, "report_missing", "quarantine", cause, f"error {cause}", **more)
+
+
+def _left_out(served: str, faults: tuple[tuple[str, str, dict[str, Any]], ...], reason: str, detail: str) -> Row:
+    return Row(served, faults, GOES_ON, reason, "quarantine", detail=detail)
+
+
+def _warned(served: str, faults: tuple[tuple[str, str, dict[str, Any]], ...], reason: str, detail: str) -> Row:
+    return Row(served, faults, GOES_ON, reason, "warn", detail=detail)
+
+
+def _refused(served: str, faults: tuple[tuple[str, str, dict[str, Any]], ...], reason: str, **more: Any) -> Row:
+    return Row(served, faults, COLLECT, reason, "block", **more)
+
+
+def _odd(served: str, name: str) -> Row:
+    faults = _fault("odd_bundle", target=name)
+    return Row(served, faults, GOES_ON, "bad_bundle_name", "quarantine", detail="bundle ", bundle=True)
+
+
+_LIST = "/admin/v2/brokers"
+_MARKUP = "acme/\"'><script>alert(1)</script>/0x00000000_0xffffffff"
+_SHEDDING = {"loadBalancerSheddingEnabled": "true"}
+_EVEN = {"loadBalancerDistributeBundlesEvenlyEnabled": "true"}
+_LOW = {"loadBalancerAvgShedderLowThreshold": "25"}
+
+ROWS = (
+    # answers that do not come
+    _no_report("a broker refuses connections", _fault("dead"), "unreachable"),
+    _no_report("a broker resets every connection", _fault("reset", path=""), "unreachable"),
+    _no_report(
+        "a broker accepts the connection and never answers",
+        _fault("silent"),
+        "timeout",
+        connection={"timeout_seconds": 1},
+    ),
+    _no_report(
+        "a broker's report comes later than the time-out",
+        _fault("slow", amount=9, path="/load-report"),
+        "timeout",
+        connection={"timeout_seconds": 1},
+    ),
+    Row("a broker answers slowly, within the time-out", _fault("slow", amount=0.3)),
+    _refused("no broker accepts connections", _fault("dead", ALL), "unreachable"),
+    # reports
+    Row("a report written 15 minutes ago, the brokers' own maximum", _fault("stale_last_update", amount=900)),
+    _left_out(
+        "a report older than the brokers' own maximum",
+        _fault("stale_last_update", amount=1000),
+        "report_stale",
+        "report_age_seconds 10",
+    ),
+    _left_out("a broker's clock is an hour ahead", _fault("future_clock"), "clock_ahead", "report_age_seconds -3"),
+    _left_out(
+        "a broker's clock is an hour behind", _fault("stale_last_update"), "report_stale", "report_age_seconds 36"
+    ),
+    Row(
+        "the workers' clock is an hour behind that of all brokers",
+        _fault("future_clock", ALL),
+        BLOCKED,
+        "too_many_quarantined",
+        "block",
+        detail="4 left out, 2 allowed",
+    ),
+    _left_out('CPU usage is "NaN"', _fault("nan_usage"), "not_a_number", "cpu_usage missing"),
+    _left_out("CPU usage is NaN without quotes", _fault("bare_nan"), "not_a_number", "cpu_usage missing"),
+    _left_out("CPU is missing", _fault("missing_field"), "not_a_number", "cpu_usage missing, cpu_limit missing"),
+    _left_out("CPU usage is negative", _fault("negative_usage"), "negative_figure", "cpu_usage -1"),
+    _warned("CPU usage is three times its limit", _fault("over_limit"), "over_limit", "cpu_percent 300"),
+    _warned("the limit of the network cards is zero", _fault("zero_limit"), "zero_limit", "bandwidth_in_limit 0"),
+    _no_report("a report without its bundles", _fault("missing_field", target="lastStats"), "bad_answer"),
+    _no_report("a proxy gives another broker's report", _fault("wrong_broker"), "wrong_broker"),
+    _no_report("the report is no JSON", _fault("garbage"), "bad_answer"),
+    _no_report("half a JSON document", _fault("half_json"), "bad_answer"),
+    _no_report("an answer of 100 MB", _fault("huge_answer", amount=100 * 1024 * 1024), "bad_answer"),
+    # bundles
+    Row(
+        "a bundle's message rate is negative",
+        _fault("negative_rate"),
+        GOES_ON,
+        "negative_figure",
+        "quarantine",
+        detail="msg_rate_in -",
+        bundle=True,
+    ),
+    Row(
+        "two brokers own a bundle, normal for one interval after a move",
+        _fault("two_owners", bundle="of another"),
+        GOES_ON,
+        "two_owners",
+        "quarantine",
+        detail="broker ",
+        bundle=True,
+    ),
+    _warned(
+        "a broker's traffic is not the sum of its bundles'",
+        _fault("unaccounted"),
+        "sums_disagree",
+        "unaccounted_percent 50",
+    ),
+    _odd("a namespace's name holds quotes and markup", _MARKUP),
+    _odd("a namespace's name holds slashes", "acme/a/b/../../c/0x00000000_0xffffffff"),
+    # the cluster
+    _warned("a broker is listed twice", _fault("listed_twice"), "listed_twice", "listings 2"),
+    Row("no broker is listed", _fault("not_listed", ALL), BLOCKED, "too_few_brokers", "block", detail="0 of 0"),
+    Row("one broker is listed", _fault("not_listed", OTHERS), BLOCKED, "too_few_brokers", "block", detail="1 of 1"),
+    Row(
+        "Pulsar's own shedding is on",
+        _fault("other_configuration", values=_SHEDDING),
+        HELD,
+        "builtin_shedding_on",
+        "hold",
+        detail="builtin_shedding True",
+    ),
+    _warned(
+        "even distribution is on",
+        _fault("other_configuration", ALL, values=_EVEN),
+        "even_distribution_on",
+        "even_distribution True",
+    ),
+    _warned(
+        "brokers disagree on their configuration",
+        _fault("other_configuration", values=_LOW),
+        "brokers_disagree",
+        "settings_in_disagreement loadBalancerAvgShedderLowThreshold",
+    ),
+    _refused("a load manager without reports: `null`", _fault("null_answer", ALL), "no_load_report"),
+    _refused("a load manager without reports: 500", _fault("error_500", ALL), "no_load_report"),
+    _no_report("one broker has a load manager without reports", _fault("null_answer"), "no_load_report"),
+    # credentials
+    _refused("401 with a page: unknown credentials", _fault("unauthorized", ALL), "unauthorized"),
+    _refused("401 with a reason: a role without the right", (), "forbidden", connection={"token": "user_token"}),
+    _refused("403", _fault("forbidden", ALL), "forbidden"),
+    _no_report("one broker refuses the credentials", _fault("unauthorized", path="/load-report"), "unauthorized"),
+    # redirects
+    _refused("307 in a circle, for the list of brokers", _fault("redirect_circle", ALL, path=_LIST), "redirect_loop"),
+    _refused(
+        "307 to a dead broker, for the list of brokers",
+        (*_fault("redirect_to_stranger", OTHERS, path=_LIST, target="the hottest"), *_fault("dead")),
+        "unreachable",
+    ),
+    _refused(
+        "307 to a stranger, for the list of brokers",
+        _fault("redirect_to_stranger", ALL, path=_LIST),
+        "foreign_redirect",
+    ),
+    _no_report("307 for a report", _fault("redirect_circle", path="/load-report"), "bad_answer"),
+    Row("307 in a circle, for an unload", _fault("redirect_circle", ALL, path="/unload"), UNLOAD, "redirect_loop"),
+    Row(
+        "307 to a stranger, for an unload",
+        _fault("redirect_to_stranger", ALL, path="/unload"),
+        UNLOAD,
+        "foreign_redirect",
+    ),
+)
+
+
+def table() -> str:
+    """The rows in Markdown."""
+    lines = ["| what is served | reason code | effect | the run |", "| --- | --- | --- | --- |"]
+    for row in ROWS:
+        code = f"`{row.reason}`" if row.reason else "none"
+        behind = f" (`{row.cause}`)" if row.cause else ""
+        subject = {"quarantine": " of the bundle" if row.bundle else " of the broker"}.get(row.effect, "")
+        lines.append(f"| {row.served} | {code}{behind} | {(row.effect or 'none') + subject} | {row.ends} |")
+    return "\n".join(lines)

@@ -1,0 +1,183 @@
+"""Bad input of every kind, served over HTTP and taken through the DAG's real tasks.
+
+One Spark session decides for all rows, with the application that the DAG submits: only its start is spared.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.bad_input import ALL, BLOCKED, COLLECT, GOES_ON, HELD, ONE, ROWS, UNLOAD, Row
+from tests.integration.airflow_world import Outcome, World, world
+
+from pulsar_rebalancer.plan import Summary, read_moves
+from pulsar_rebalancer.reasons import REASONS
+from pulsar_rebalancer.run import Validation
+from pulsar_rebalancer_airflow import dag_factory
+from pulsar_rebalancer_airflow.operators import DecideOperator
+from pulsar_rebalancer_airflow.outcome import Outcome as Written
+from pulsar_rebalancer_spark import rebalance
+from pulsar_rebalancer_spark.run_input import RunInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.integration
+
+NEVER = 1_000_000
+SETTINGS = {
+    "mode": "auto",
+    # Hits are counted and nobody fires, whatever else a row shows; a busy machine may take minutes.
+    "hit_count_low": NEVER,
+    "hit_count_high": NEVER,
+    "interval_seconds": 5,
+    "state_max_gap": NEVER,
+    "max_plan_age_seconds": 3600,
+    "max_bundles_per_run": 1,
+    "unload_retries": 0,
+    "unload_timeout_seconds": 1,
+    "grace_period_minutes": 0,
+}
+FORCE = {"force": "to show that nothing moves", "force_threshold": 5}
+
+TASKS = {
+    COLLECT: {"collect": "failed", "validate": "upstream_failed", "record": "upstream_failed"},
+    BLOCKED: {"collect": "success", "validate": "failed", "decide": "upstream_failed", "record": "upstream_failed"},
+    HELD: {"validate": "success", "decide": "success", "record": "success", "gate": "success", "unload": "skipped"},
+    GOES_ON: {"validate": "success", "decide": "success", "record": "success", "gate": "success", "unload": "skipped"},
+    UNLOAD: {"validate": "success", "decide": "success", "record": "success", "gate": "success", "unload": "failed"},
+}
+VERDICTS = {BLOCKED: "blocked", HELD: "on_hold", GOES_ON: "nothing_to_do", UNLOAD: "open"}
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    running = SparkSession.getActiveSession()
+    started = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    started.config("spark.sql.shuffle.partitions", "1").config("spark.driver.host", "127.0.0.1").getOrCreate()
+    session = rebalance.session()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    if running is None:
+        session.stop()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[World]:
+    def decide(operator: Any, context: Any) -> None:
+        _, root, _, run = operator.application_args
+        rebalance.decide(spark, RunInput.read(root, run))
+
+    with (
+        mock.patch.object(DecideOperator, "execute", decide),
+        mock.patch.object(dag_factory, "_RETRY_DELAY", timedelta(0)),
+        world("bad", tmp_path_factory.mktemp("bad"), **SETTINGS) as made,
+    ):
+        yield made
+
+
+def hottest_of(cluster: World) -> str:
+    scores = cluster.served.cluster.true_scores()
+    return max(scores, key=scores.__getitem__)
+
+
+def with_hits(cluster: World) -> None:
+    """A forced run takes the hits of its pair: they are counted anew, so that a row could lose them."""
+    for _ in range(3):
+        if hottest_of(cluster) in cluster.decision().hits:
+            return
+        cluster.run()
+    raise RuntimeError("the hottest broker collects no hits")
+
+
+@contextmanager
+def served(cluster: World, row: Row, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The row's faults while it lasts; the broker that is hottest."""
+    simulated, hottest = cluster.served.cluster, hottest_of(cluster)
+    for kind, who, more in row.faults:
+        attributes = dict(more)
+        if attributes.get("bundle"):
+            owners = simulated.state()["owners"]
+            attributes["bundle"] = next(b for b, owner in owners.items() if owner not in (None, hottest))
+        if attributes.get("target") == "the hottest":
+            attributes["target"] = f"http://{hottest}"
+        concerned = [b for b in simulated.true_scores() if who == ALL or (b == hottest) == (who == ONE)]
+        for broker in concerned:
+            simulated.faults.add(kind, broker, **attributes)
+    hosts = ",".join(url.removeprefix("http://") for url in cluster.served.urls)
+    token = getattr(cluster.served, row.connection.get("token", "token"))
+    extra = {name: value for name, value in row.connection.items() if name != "token"}
+    connection = {"conn_type": "pulsar_admin", "host": hosts, "password": token, "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_PULSAR_BAD", json.dumps(connection))
+    yield hottest
+    simulated.faults.clear()
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row.served for row in ROWS])
+def test_bad_input(
+    cluster: World, row: Row, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with_hits(cluster)
+    before, owners = cluster.decision(), cluster.served.cluster.state()["owners"]
+
+    with served(cluster, row, monkeypatch) as hottest:
+        capfd.readouterr()
+        run = cluster.run(**FORCE if row.ends in (HELD, UNLOAD) else {})
+    said = "".join(capfd.readouterr())
+
+    assert run.state == ("success" if row.ends in (GOES_ON, HELD) else "failed")
+    assert {task: run.states[task] for task in TASKS[row.ends]} == TASKS[row.ends]
+    assert run.states["report"] == "success"
+    assert cluster.served.cluster.state()["owners"] == owners
+    if row.ends == COLLECT:
+        assert run.xcom("collect", "failure") == row.reason
+        assert REASONS[row.reason].action in said
+    else:
+        assert Written.read(run.folder).verdict == VERDICTS[row.ends]
+        found_as_told(row, run, hottest, said)
+    counted_as_ruled(cluster, row, run, hottest, before)
+
+
+def found_as_told(row: Row, run: Outcome, hottest: str, said: str) -> None:
+    """The findings are the row's, and the log and the XCom say so with what to do."""
+    findings = Validation.read(run.folder).findings
+    if row.ends == UNLOAD or not row.reason:
+        assert findings == ()
+        assert run.xcom("validate", "findings") is None
+        return
+    found = [finding for finding in findings if finding.reason == row.reason]
+    (first, *_) = found
+    assert len(findings) == len(found) or row.ends == BLOCKED
+    assert (first.effect, first.cause) == (row.effect, row.cause)
+    assert first.detail.startswith(row.detail)
+    if row.effect == "quarantine" and not row.bundle:
+        assert [finding.subject for finding in found] == [hottest]
+    (told,) = [told for told in run.xcom("validate", "findings")["reasons"] if told["reason"] == row.reason]
+    assert (told["effect"], told["count"]) == (row.effect, len(found))
+    for code in filter(None, (row.reason, row.cause)):
+        assert REASONS[code].action in told["action"]
+    assert f"{row.effect}: {row.reason} x{len(found)} ({told['worst'][0]}" in said
+    assert f"{told['meaning']} {told['action']}".strip() in said
+    assert f"{run.folder.uri}/validation.json" in said
+
+
+def counted_as_ruled(cluster: World, row: Row, run: Outcome, hottest: str, before: Any) -> None:
+    """Counters change by record alone, and never for a broker that was left out."""
+    after = cluster.decision()
+    if row.ends in (COLLECT, BLOCKED):
+        assert after == before
+        return
+    assert (after.seq, after.plan_id) == (before.seq + 1, run.folder.name)
+    if row.effect == "quarantine" and not row.bundle:
+        assert after.hits.get(hottest) == before.hits.get(hottest) is not None
+        assert hottest not in {broker for move in read_moves(run.folder) for broker in (move.source, move.destination)}
+    if row.ends in (HELD, UNLOAD):
+        assert Summary.read(run.folder).bundles_taken == 1
+    if row.ends == UNLOAD:
+        assert Written.read(run.folder).counts == {row.reason: 1}

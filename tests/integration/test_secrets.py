@@ -1,0 +1,146 @@
+"""Secrets stay where they belong, and files with their owner, whatever a run comes to."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.settings import engine
+from sqlalchemy import MetaData, select
+from tests.airflow_home import HOME
+from tests.hostile_names import BUNDLES, NAMES
+from tests.integration.airflow_world import world
+from tests.plugins.receivers import mail_server, webhook
+from tests.private_files import leaks, open_to_others, texts_below
+from tests.pulsar.credentials import make_certificates
+
+from pulsar_rebalancer.run import RunRequest, Validation
+from pulsar_rebalancer_airflow.alerts import notifier as notifier_module
+from pulsar_rebalancer_airflow.operators import collect as collect_module
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.integration.airflow_world import World
+
+pytestmark = pytest.mark.integration
+
+HOOK_KEY, SMTP_PASSWORD = "hook-k3y/with?signs", "smtp p4ssword%"
+EXTRA, WRONG_TOKEN = "extra-s3cret-value", "wrong-t0ken-of-nobody"
+SETTINGS = {"mode": "auto", "interval_seconds": 3600, "alert_connection": "vault_alerts", "low_threshold": 5}
+
+
+def connect(vault: World, patch: pytest.MonkeyPatch, **changes: Any) -> None:
+    host = ",".join(url.removeprefix("http://") for url in vault.served.urls)
+    document = {"conn_type": "pulsar_admin", "host": host, "password": vault.served.token} | changes
+    patch.setenv("AIRFLOW_CONN_PULSAR_VAULT", json.dumps(document))
+
+
+def database() -> Iterator[tuple[str, str]]:
+    """Every row of the metadata database: XComs, rendered templates, serialized DAGs, asset state, events."""
+    tables = MetaData()
+    tables.reflect(engine)
+    with engine.connect() as connection:
+        for name, table in tables.tables.items():
+            for row in connection.execute(select(table)):
+                yield (
+                    f"table {name}",
+                    " ".join(
+                        value.decode(errors="replace") if isinstance(value, bytes) else str(value) for value in row
+                    ),
+                )
+
+
+@pytest.fixture
+def _usual_umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("_usual_umask")
+def test_no_secret_is_left_anywhere(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setattr(notifier_module, "TIMEOUT_SECONDS", 120)
+    keys = tmp_path / "keys"
+    keys.mkdir()
+    pair = make_certificates(keys)
+    tls = {"ca_file": str(pair.ca_file), "client_cert": str(pair.server_file), "client_key": str(pair.key_file)}
+    places, work = tmp_path / "vault", tmp_path / "work"
+    places.mkdir()
+    work.mkdir()
+    monkeypatch.chdir(work)
+    with webhook() as hook, mail_server() as mails, world("vault", places, **SETTINGS) as vault:
+        receivers = [
+            {"path": f"json://127.0.0.1:{hook.port}/{HOOK_KEY.replace('/', '%2F').replace('?', '%3F')}"},
+            {
+                "path": f"mailto://ada:{SMTP_PASSWORD.replace('%', '%25').replace(' ', '%20')}@127.0.0.1:{mails.port}"
+                "?from=ada@example.com&to=ops@example.com&mode=insecure"
+            },
+        ]
+        alerts = {"conn_type": "apprise", "extra": {"config": receivers}}
+        monkeypatch.setenv("AIRFLOW_CONN_VAULT_ALERTS", json.dumps(alerts))
+
+        # Names that mean something elsewhere go all the way too, through Spark and the metadata database.
+        broker = vault.served.cluster.active_brokers()[0]
+        for bundle in BUNDLES:
+            vault.served.cluster.faults.add("odd_bundle", broker, target=bundle)
+        good = vault.run(force="".join(NAMES))
+        vault.served.cluster.faults.clear()
+        ended = [vault.run("watch"), vault.run("maintenance", dry_run=False), vault.run("state", action="export")]
+        ended.append(vault.run("handover", action="take_over", reason="a trial"))
+        failed = []
+        for changes in (
+            {"password": WRONG_TOKEN},
+            {"schema": "https", "extra": tls},
+            {"extra": {"api_key": EXTRA}},
+            {"password": f"{vault.served.token}\nX-Header: {EXTRA}"},
+        ):
+            connect(vault, monkeypatch, **changes)
+            failed.append(vault.run())
+        connect(vault, monkeypatch)
+        with monkeypatch.context() as broken:
+            broken.setattr(collect_module, "save", lambda *_: 1 / 0)
+            failed.append(vault.run())
+        pages = [(name, dag.doc_md or "") for name, dag in vault._bag().dags.items()]
+        token = vault.served.token
+
+    said = capfd.readouterr()
+    assert (good.state, {run.state for run in ended}) == ("success", {"success"})
+    assert good.xcom("report")["moved"] > 0
+    assert set(Validation.read(good.folder).quarantined) & set(BUNDLES)
+    assert RunRequest.read(good.folder).params.force == "".join(NAMES)
+    assert not list(work.iterdir())
+    assert {run.states["collect"] for run in failed} == {"failed"}
+    for word in ("[unauthorized]", "[unreachable]", "unknown keys api_key", "value not shown", "ZeroDivisionError"):
+        assert word in said.out + said.err + caplog.text, word
+    assert hook.messages
+    assert mails.mails
+
+    key = "".join(pair.key_file.read_text().splitlines()[1:-1])
+    secrets = {
+        "token": token,
+        "wrong token": WRONG_TOKEN,
+        "extra": EXTRA,
+        "webhook": HOOK_KEY,
+        "mail": SMTP_PASSWORD,
+        "private key": key[:64],
+        "end of private key": key[-40:],
+    }
+    # What is no secret is found in each of these places: they are looked through.
+    for place in (database(), texts_below(places), [("output", said.out + said.err + caplog.text)]):
+        assert leaks({"bundle": good.folder.name}, place)
+    found = leaks(secrets, [("output", said.out + said.err), ("log", caplog.text), *pages])
+    found |= leaks(secrets, [("message", str(hook.messages)), ("mail", str([str(mail) for mail in mails.mails]))])
+    found |= leaks(secrets, database()) | leaks(secrets, texts_below(HOME)) | leaks(secrets, texts_below(places))
+    assert found == set()
+    assert open_to_others(places / "runs") == []

@@ -1,0 +1,67 @@
+"""README.md, SECURITY.md and docs/*.md as a reader copies from them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = (ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md")))
+LANGUAGES = {"sh", "yaml", "json", "text"}
+_FENCE = re.compile(r"^ *```(?P<language>\w*)\n(?P<body>.*?)^ *```$", re.MULTILINE | re.DOTALL)
+_SPAN = re.compile(r"`([^`\n]+)`")
+_COMMANDS = ("make ", "python ", "pip ", "airflow ", "docker ", "deploy/make_env", "spark-submit ", "uv ", "kubectl ")
+
+
+class Block(NamedTuple):
+    """A fenced block, or a command in running text as one."""
+
+    page: str
+    language: str
+    body: str
+
+
+def blocks() -> list[Block]:
+    """All fenced blocks."""
+    return [
+        Block(page.name, found["language"], found["body"])
+        for page in PAGES
+        for found in _FENCE.finditer(page.read_text(encoding="utf-8"))
+    ]
+
+
+def prose() -> str:
+    """All pages without their fenced blocks."""
+    return "\n".join(_FENCE.sub("", page.read_text(encoding="utf-8")) for page in PAGES)
+
+
+def spans() -> set[str]:
+    """What stands between backticks in running text."""
+    return set(_SPAN.findall(prose()))
+
+
+def commands() -> set[str]:
+    """Every command, in shell blocks and in running text, as one line without its comment."""
+    found = {span for span in spans() if span.startswith(_COMMANDS)}
+    for block in blocks():
+        if block.language == "sh":
+            found.update(_split(block.body))
+    return found
+
+
+def _split(body: str) -> list[str]:
+    """The commands of a shell block; a quoted text may run over several lines."""
+    found, waiting = [], ""
+    for line in body.splitlines():
+        waiting = f"{waiting} {line.strip()}".strip()
+        try:
+            words = shlex.split(waiting, comments=True)
+        except ValueError:  # a quotation goes on
+            continue
+        if words and not waiting.endswith("\\"):
+            found.append(re.sub(r"\s+#.*$", "", waiting))
+            waiting = ""
+    assert not waiting, f"an open quotation in {body!r}"
+    return found

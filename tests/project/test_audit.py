@@ -1,0 +1,89 @@
+"""`make audit` against a service that is asked over HTTP, and without one."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[2]
+HOLE = {
+    "id": "TEST-1",
+    "modified": "2026-01-01T00:00:00Z",
+    "published": "2026-01-01T00:00:00Z",
+    "summary": "a hole",
+    "affected": [{"package": {"ecosystem": "PyPI", "name": "jinja2"}}],
+}
+
+
+class Service(BaseHTTPRequestHandler):
+    """Knows of one hole, in jinja2."""
+
+    asked: ClassVar[set[str]] = set()
+
+    def do_POST(self) -> None:
+        queries = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["queries"]
+        names = [query["package"]["name"] for query in queries]
+        self.asked |= set(names)
+        self._answer({"results": [{"vulns": [HOLE]} if name == "jinja2" else {} for name in names]})
+
+    def do_GET(self) -> None:
+        self._answer(HOLE)
+
+    def _answer(self, document: dict[str, Any]) -> None:
+        body = json.dumps(document).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def service() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Service) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+def audit(*arguments: str) -> tuple[int, str]:
+    command = [sys.executable, str(ROOT / "scripts" / "audit.py"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_known_vulnerability_fails_and_is_named(service: str) -> None:
+    code, said = audit("--service-url", service)
+    assert code == 1
+    assert "TEST-1: a hole" in said
+    locked = re.findall(r"^([a-z0-9._-]+)==", (ROOT / "requirements.lock").read_text(), flags=re.MULTILINE)
+    assert Service.asked == set(locked)
+
+
+def test_one_that_is_accepted_does_not(service: str) -> None:
+    code, said = audit("--service-url", service, "--ignore", "TEST-1")
+    assert (code, "no known vulnerabilities" in said) == (0, True), said
+
+
+def test_without_the_service_it_says_so() -> None:
+    code, said = audit("--service-url", "http://127.0.0.1:9/")
+    assert code == 0
+    assert "NOT CHECKED: the vulnerability service cannot be reached" in said
+
+
+def test_an_error_that_is_not_the_networks_fails() -> None:
+    assert audit("--no-such-option")[0] == 1

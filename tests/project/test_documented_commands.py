@@ -1,0 +1,360 @@
+"""Every command of README.md and docs/ is exercised: here, or by a test that is named here."""
+
+from __future__ import annotations
+
+import tests.airflow_home  # noqa: F401 - before anything of Airflow
+
+# isort: split
+
+import ast
+import copy
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import tomllib
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from airflow.api_fastapi.core_api.routes.public.asset_state_store import asset_state_store_router
+from airflow.cli import cli_parser
+from airflow.dag_processing.bundles.manager import DagBundlesManager
+from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+from airflow.models.connection import Connection as StoredConnection
+from airflow.models.dag import DagModel
+from airflow.models.dagrun import DagRun
+from airflow.sdk import Connection
+from airflow.utils import db
+from airflow.utils.session import create_session
+from sqlalchemy import select
+from tests.airflow_home import HOME
+from tests.deployment import compose
+from tests.include import previous_release as previous
+from tests.project.documentation import LANGUAGES, ROOT, blocks, commands, prose, spans
+
+from pulsar_rebalancer import check_age
+from pulsar_rebalancer.clusters import load_clusters
+from pulsar_rebalancer.settings import RunParams, Strategy, parse_params
+from pulsar_rebalancer_airflow.alerts.notifier import _urls
+from pulsar_rebalancer_airflow.embedded.__main__ import _own_cluster, _parser
+from pulsar_rebalancer_airflow.hook import PulsarAdminHook, _settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+EAST = "clusters: {east: {connection: pulsar_admin_east, alert_connection: pulsar_alerts}}"
+ALL_DAGS = ("rebalance", "state", "maintenance", "handover", "watch")
+
+
+# What a command is exercised by. Each takes the command's words.
+
+
+def by(test: str) -> Callable[[list[str]], None]:
+    """A test elsewhere; it has to be there."""
+
+    def check(_: list[str]) -> None:
+        file, _, name = test.partition("::")
+        found = {node.name for node in ast.walk(ast.parse((ROOT / file).read_text())) if hasattr(node, "name")}
+        assert not name or name in found, test
+
+    return check
+
+
+def made(words: list[str], *also: Callable[[list[str]], None]) -> None:
+    """A target of the Makefile, as `make` would run it."""
+    lines = subprocess.run(
+        [*words, "--dry-run", "--no-print-directory"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.replace("\\\n", "")
+    own = [shlex.split(line) for line in lines.splitlines() if "setup.sh" not in line]
+    assert own, lines
+    for check in also:
+        for command in own:
+            check(command)
+
+
+def make(*also: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
+    return lambda words: made(words, *also)
+
+
+def embedded(words: list[str]) -> Any:
+    """What `make run` starts takes these arguments."""
+    assert words[1:3] == ["-m", "pulsar_rebalancer_airflow.embedded"]
+    return _parser().parse_args(words[3:])
+
+
+def observes(words: list[str]) -> None:
+    """Two locks against moving anything."""
+    name, entry, connection = _own_cluster(embedded(words))
+    assert (name, entry["mode"]) == ("own-broker-8080", "observe")
+    found = _settings(Connection(conn_id="own", **connection | {"extra": json.dumps(connection["extra"])}))
+    assert found.read_only
+    assert found.seeds == ("http://broker:8080",)
+
+
+def strategy(words: list[str]) -> None:
+    assert embedded(words).strategy is Strategy("ThresholdShedder")
+
+
+def script(words: list[str]) -> None:
+    """A script of the project that is there."""
+    assert (ROOT / words[1]).is_file()
+
+
+def airflow(words: list[str]) -> None:
+    """Airflow's own command line, in this process."""
+    given = cli_parser.get_parser().parse_args([word.replace("<cluster>", "east") for word in words[1:]])
+    given.func(given)
+
+
+def stored_connections() -> dict[str, str]:
+    """URIs by id."""
+    with create_session() as session:
+        return {stored.conn_id: stored.get_uri() for stored in session.scalars(select(StoredConnection))}
+
+
+def connection(words: list[str]) -> None:
+    """The hook reads what was added, with everything that the text promises of it."""
+    airflow(words)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AIRFLOW_CONN_ADDED", stored_connections()[words[3]])
+        found = PulsarAdminHook("added").get_connection_settings()
+    assert found.seeds == ("https://broker-1:8443", "https://broker-2:8443")
+    assert found.token is not None
+    assert found.token.get_secret_value() == "<token>"
+    assert (found.ca_file, found.read_only) == (Path("/etc/pulsar/ca.pem"), True)
+
+
+def connection_gone(words: list[str]) -> None:
+    if words[3] not in stored_connections():
+        airflow(["airflow", "connections", "add", words[3], "--conn-uri", "http://nowhere"])
+    airflow(words)
+    assert words[3] not in stored_connections()
+
+
+def triggered(words: list[str]) -> None:
+    """Airflow takes the run, and the DAG takes its parameters."""
+    airflow(words)
+    with create_session() as session:
+        dag_id = words[3].replace("<cluster>", "east")
+        conf = session.scalars(select(DagRun.conf).where(DagRun.dag_id == dag_id).order_by(DagRun.id.desc())).first()
+    assert conf == json.loads(words[5])
+    params = copy.deepcopy(dags()[dag_id].params)
+    assert set(conf) <= set(params)
+    params.update(conf)
+    values = params.validate()
+    if dag_id.startswith("pulsar_rebalance__"):
+        assert parse_params(values) != RunParams()
+    else:
+        assert values["action"] in ("take_over", "hand_back")
+        assert values["reason"]
+
+
+def deleted(words: list[str]) -> None:
+    """There is such a DAG, and Airflow forgets it."""
+    airflow(words)
+    with create_session() as session:
+        assert session.get(DagModel, words[-1]) is None
+
+
+def asked_from_outside(words: list[str]) -> None:
+    """The check of data age says that what the previous release left is too old."""
+    assert words[:3] == ["python", "-m", "pulsar_rebalancer.check_age"]
+    given = dict(zip(words[3::2], words[4::2], strict=True)) | {"--root": str(previous.DATA), "--cluster": "east"}
+    if len(words) > 3:
+        assert set(given) == {"--root", "--cluster", "--max-age-seconds"}
+        assert check_age.main([part for pair in given.items() for part in pair]) == check_age.CRITICAL
+        assert check_age.main([*("--root", str(previous.DATA)), "--cluster", "east", "--max-age-seconds", "1e12"]) == 0
+
+
+def exported(words: list[str]) -> None:
+    """The notifier finds receivers in the connection."""
+    (assignment,) = words
+    name, _, value = assignment.partition("=")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(name, value)
+        assert [url.partition("://")[0] for url in _urls(name.removeprefix("AIRFLOW_CONN_").lower())] == [
+            "slack",
+            "mailtos",
+        ]
+
+
+def extra(words: list[str]) -> None:
+    """A wheel's extra that is there."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    found = re.fullmatch(r"([a-z-]+)\[([a-z,]+)\]", words[-1])
+    assert found is not None
+    assert found[1] == project["name"]
+    assert set(found[2].split(",")) <= set(project["optional-dependencies"])
+
+
+def composed(words: list[str]) -> None:
+    """The parts of a `docker compose` command name what the file has; the file itself is tested in tests/deployment."""
+    options = {
+        "up": {"--detach", "--build", "--wait"},
+        "ps": set(),
+        "down": {"--volumes"},
+        "exec": {"--bundles", "--num-topics", "--rate"},
+    }
+    verb, rest = words[2], words[3:]
+    assert {word for word in rest if word.startswith("--")} <= options[verb]
+    if verb == "exec":
+        service = compose.raw()["services"][rest[0]]
+        assert "pulsar-broker" in rest[0]
+        assert service["image"].startswith("apachepulsar/pulsar:")
+        assert rest[1] in ("bin/pulsar-admin", "bin/pulsar-perf")
+    by("tests/deployment/test_compose.py")(words)
+    by("tests/deployment/test_native.py::test_a_triggered_run_succeeds")(words)
+
+
+def removed(words: list[str]) -> None:
+    """The folder that goes is the cluster's own below the root that other commands name."""
+    assert words[:2] == ["rm", "-r"]
+    root, _, cluster = words[2].rpartition("/")
+    assert cluster == "east"
+    assert any(f"--root {root} " in command for command in commands())
+
+
+TABLE: dict[str, Callable[[list[str]], None]] = {
+    "make run": make(embedded, by("tests/integration/test_embedded.py::test_once_ends_when_the_cluster_is_balanced")),
+    "make run ONCE=1": make(
+        embedded, by("tests/integration/test_embedded.py::test_once_ends_when_the_cluster_is_balanced")
+    ),
+    "make run STRATEGY=ThresholdShedder": make(strategy, by("tests/spark_apps/test_other_strategies.py")),
+    "make run PULSAR=http://broker:8080": make(observes),
+    "make test": make(by("tests/project/test_documented_commands.py")),
+    "make test-pulsar": make(by("tests/pulsar/test_rebalance.py")),
+    "make lint": make(),
+    "make benchmark": make(script),
+    "make wheel": make(by("tests/project/test_wheel.py")),
+    "make audit": make(script, by("tests/project/test_audit.py")),
+    "airflow connections add pulsar_admin_east --conn-json '{ "
+    '"conn_type": "pulsar_admin", "schema": "https", "host": "broker-1,broker-2", "port": 8443, "password": "<token>", '
+    '"extra": {"ca_file": "/etc/pulsar/ca.pem", "read_only": true} }\'': connection,
+    "airflow dags trigger pulsar_rebalance__east "
+    '--conf \'{"force": "two brokers were added", "force_threshold": 10}\'': triggered,
+    'airflow dags trigger pulsar_handover__<cluster> --conf \'{"action": "take_over", "reason": "..."}\'': triggered,
+    'airflow dags trigger pulsar_handover__<cluster> --conf \'{"action": "hand_back", "reason": "..."}\'': triggered,
+    "python -m pulsar_rebalancer.check_age": asked_from_outside,
+    "python -m pulsar_rebalancer.check_age --root /var/lib/pulsar-rebalancer --cluster east "
+    "--max-age-seconds 300": asked_from_outside,
+    "python -m pulsar_rebalancer.check_age --root ROOT --cluster NAME --max-age-seconds 600": asked_from_outside,
+    'pip install "pulsar-rebalancer[alerts]"': extra,
+    'AIRFLOW_CONN_PULSAR_ALERTS=\'{"conn_type": "apprise", "extra": {"config": [ {"path": "slack://…"}, '
+    '{"path": "mailtos://user:password@mail.example.com?to=ops@example.com"}]}}\'': exported,
+    "deploy/make_env.sh": by("tests/deployment/test_compose.py::test_secrets_that_are_there_are_not_replaced"),
+    "docker compose up --detach --build": composed,
+    "docker compose ps": composed,
+    "docker compose exec pulsar-broker-1 bin/pulsar-admin namespaces create public/trial --bundles 16": composed,
+    "docker compose exec pulsar-broker-1 bin/pulsar-perf produce --num-topics 32 --rate 5000 "
+    "public/trial/load": composed,
+    "docker compose down": composed,
+    "docker compose down --volumes": composed,
+    "rm -r /var/lib/pulsar-rebalancer/east": removed,
+    "airflow connections delete pulsar_admin_east": connection_gone,
+    **{f"airflow dags delete --yes pulsar_{kind}__east": deleted for kind in ALL_DAGS},
+}
+"""Commands that delete come last."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def east(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """An Airflow whose database knows the DAGs of a cluster `east`."""
+    folder = tmp_path_factory.mktemp("documented")
+    (folder / "clusters.yaml").write_text(EAST)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PULSAR_REBALANCER_CLUSTERS", str(folder / "clusters.yaml"))
+        patch.setenv("PULSAR_REBALANCER_STORAGE", str(folder / "storage"))
+        db.initdb()
+        shutil.copy(ROOT / "dags" / "pulsar_rebalancer_dags.py", HOME / "dags")
+        DagBundlesManager().sync_bundles_to_db()
+        sync_bag_to_db(_bag(), "dags-folder", None)
+        yield
+        (HOME / "dags" / "pulsar_rebalancer_dags.py").unlink()
+
+
+@cache
+def _bag() -> Any:
+    return DagBag(dag_folder=str(HOME / "dags"), bundle_name="dags-folder")
+
+
+def dags() -> dict[str, Any]:
+    return _bag().dags  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("command", TABLE)
+def test_command(command: str) -> None:
+    TABLE[command](shlex.split(command))
+
+
+def test_every_command_is_in_the_table_and_the_other_way_round() -> None:
+    assert commands() - TABLE.keys() == set(), "documented, and exercised by nothing"
+    assert TABLE.keys() - commands() == set(), "documented no more"
+
+
+def test_every_block_says_what_it_is() -> None:
+    assert {block.language for block in blocks()} <= LANGUAGES
+
+
+def test_yaml_blocks_are_clusters_files(tmp_path: Path) -> None:
+    found = [yaml.safe_load(block.body) for block in blocks() if block.language == "yaml"]
+    assert len(found) >= 2
+    for document in found:
+        file = tmp_path / "clusters.yaml"
+        file.write_text(yaml.safe_dump({"clusters": {"east": None}} | document))
+        assert [entry.error for entry in load_clusters(file)] == [""] * len(document.get("clusters") or {"east": None})
+
+
+def test_connections_in_running_text_are_read() -> None:
+    documents = [json.loads(span) for span in spans() if span.startswith('{"conn_type"')]
+    assert documents
+    for document in documents:
+        assert document["conn_type"] in ("spark", "pulsar_admin", "apprise")
+
+
+def test_dags_that_are_named_exist() -> None:
+    named = set(re.findall(r"pulsar_[a-z]+__(?:east|<cluster>)", "\n".join([prose(), *commands()])))
+    assert {name.replace("<cluster>", "east") for name in named} <= set(dags())
+    assert {name.split("_")[1] for name in named} == set(ALL_DAGS)
+
+
+def test_variables_that_are_named_are_read() -> None:
+    """By the code, the Makefile's scripts, the compose file, or Airflow and Spark themselves."""
+    folders = ("include", "plugins", "scripts", "deploy")
+    code = "\n".join(
+        path.read_text() for name in folders for path in (ROOT / name).rglob("*") if path.suffix in (".py", ".sh")
+    )
+    code += (ROOT / "docker-compose.yaml").read_text() + (ROOT / ".env.example").read_text()
+    named = set(re.findall(r"\b((?:PULSAR|AIRFLOW|SPARK|COMPOSE)_[A-Z0-9_]+[A-Z0-9])\b", prose()))
+    assert len(named) > 10
+    assert {name for name in named if name not in code and not _of_airflow(name)} == set()
+
+
+def _of_airflow(name: str) -> bool:
+    spec = find_spec("airflow")
+    assert spec is not None
+    assert spec.submodule_search_locations
+    known = yaml.safe_load((Path(spec.submodule_search_locations[0]) / "config_templates" / "config.yml").read_text())
+    parts = name.removeprefix("AIRFLOW__").removesuffix("_CMD").lower().split("__")
+    return name in ("AIRFLOW_HOME", "AIRFLOW_CONN") or (
+        len(parts) == 2 and parts[1] in known.get(parts[0], {}).get("options", {})
+    )
+
+
+def test_files_that_are_named_exist() -> None:
+    tops = {path.name for path in ROOT.iterdir() if path.is_dir()}
+    named = {span for span in spans() if re.fullmatch(r"[\w./-]+", span) and span.split("/")[0] in tops and "/" in span}
+    named |= set(re.findall(r"\]\((?!http)([^)#]+)", prose()))
+    assert named
+    gone = {name for name in named if not any((base / name).exists() for base in (ROOT, ROOT / "docs"))}
+    assert {name for name in gone if not name.startswith(("plan/", "state/", "validation/"))} == set()
+
+
+def test_the_state_of_a_removed_cluster_can_be_cleared() -> None:
+    assert "`DELETE /api/v2/assets/<id>/state-store`" in prose()
+    routes = {(method, route.path) for route in asset_state_store_router.routes for method in route.methods}
+    assert ("DELETE", "/assets/{asset_id}/state-store") in routes

@@ -1,0 +1,213 @@
+"""Clusters under the extensible load manager: what its brokers tell, and moves by its transfer protocol."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from pydantic import SecretStr
+from tests.pulsar.admin import Admin, topics_in_bundles
+from tests.pulsar.events import await_that
+from tests.pulsar.load import Load
+
+from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
+from pulsar_rebalancer.clusters import ClusterEntry
+from pulsar_rebalancer.collect import collect
+from pulsar_rebalancer.errors import AdminError
+from pulsar_rebalancer.extensible import listening
+from pulsar_rebalancer.plan import Move
+from pulsar_rebalancer.settings import RunParams, Settings, Strategy
+from pulsar_rebalancer.storage import ClusterStorage
+from pulsar_rebalancer.strategies import transfer_shedder
+from pulsar_rebalancer.strategies.scoring import traffic
+from pulsar_rebalancer.strategies.view import View
+from pulsar_rebalancer.unloading import MoveOutcome, carry_out
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.pulsar.cluster import PulsarCluster
+    from tests.pulsar.conftest import ClusterFactory
+    from tests.pulsar.distribution import Distribution
+
+    from pulsar_rebalancer.collect import Collected
+
+NAMESPACE, BUNDLES = "tests/load", 16
+RATE = 4000.0
+TOP = 10
+"""Brokers publish this many top bundles."""
+SETTINGS: dict[str, Any] = {
+    "mode": "auto",
+    "strategy": Strategy.TRANSFER,
+    "target_std": 0.002,
+    "hit_count_transfer": 0,
+    "listen_seconds": 20,
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(pulsar_408: Distribution, module_clusters: ClusterFactory) -> PulsarCluster:
+    """Three brokers with tokens, TLS, and a control group each."""
+    return module_clusters(pulsar_408, auth=True, tls=True, plain=False, cgroups=True, extensible=True)
+
+
+@pytest.fixture(scope="module")
+def admin(cluster: PulsarCluster) -> Iterator[Admin]:
+    with Admin(cluster) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def loaded(cluster: PulsarCluster, admin: Admin, tmp_path_factory: pytest.TempPathFactory) -> Iterator[set[str]]:
+    """The bundles of a namespace, all of them with traffic on broker 0, which shows in its CPU figure."""
+    ranges = admin.create_namespace(NAMESPACE, BUNDLES)
+    topics = {bundle_range: topic for bundle_range, (topic,) in topics_in_bundles(NAMESPACE, ranges, 1).items()}
+    for bundle_range, topic in topics.items():
+        if admin.look_up(topic) != cluster.broker_ids[0]:
+            admin.unload(NAMESPACE, bundle_range, 0)
+    log = tmp_path_factory.mktemp("load") / "load.log"
+    with Load(cluster, dict.fromkeys(topics.values(), RATE / BUNDLES), log, batching=False) as load:
+        load.start()
+        await_that(lambda: cpu_percent(admin, 0) > 1.3 * max(cpu_percent(admin, 1), cpu_percent(admin, 2)) > 0)
+        yield {f"{NAMESPACE}/{bundle_range}" for bundle_range in ranges}
+
+
+def cpu_percent(admin: Admin, broker: int) -> float:
+    """As the broker says itself; it looks at its host once a minute."""
+    groups = admin.get("broker-stats/metrics", broker=broker)
+    return next(float(g["metrics"]["brk_lb_cpu_usage"]) for g in groups if "brk_lb_cpu_usage" in g["metrics"])
+
+
+def connection(cluster: PulsarCluster, token: str | None = None) -> AdminConnection:
+    secret = SecretStr(token or cluster.admin_token or "")
+    return AdminConnection(seeds=(cluster.web_url(0),), token=secret, ca_file=cluster.ca_file)
+
+
+async def sample(client: PulsarAdmin, storage: ClusterStorage, **settings: Any) -> Collected:
+    given = SETTINGS | settings
+    entry = ClusterEntry(name="real", given=given, settings=Settings(**given))
+    now = datetime.now(UTC)
+    return await collect(client, entry, RunParams(), now=now, airflow_run_id="test", kept_in=storage.state)
+
+
+def threads() -> set[str]:
+    return {task.name for task in Path("/proc/self/task").iterdir()}
+
+
+def test_listening_needs_the_right_and_leaves_nothing_behind(
+    cluster: PulsarCluster, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = threads()
+    heard: list[listening.Message] = []
+
+    def take(message: listening.Message) -> bool:
+        heard.append(message)
+        return True
+
+    topics = {listening.LOAD: take, listening.TOP: take}
+    listening.listen(connection(cluster), cluster.service_url, topics, 60)
+    assert [message.broker in cluster.broker_ids for message in heard] == [True]
+    with pytest.raises(AdminError, match=r"system topics of .* cannot be read: AuthorizationError") as refused:
+        listening.listen(connection(cluster, cluster.app_token), cluster.service_url, topics, 60)
+    assert refused.value.reason == "forbidden"
+    await_that(lambda: threads() <= before)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_brokers_that_give_no_report_are_collected_and_balanced(
+    cluster: PulsarCluster, admin: Admin, loaded: set[str], tmp_path: Path
+) -> None:
+    with pytest.raises(httpx.HTTPStatusError, match="UnsupportedOperationException"):
+        admin.load_report(0)
+    storage = ClusterStorage(str(tmp_path), "real")
+    collected, moves, outcomes = asyncio.run(balance(cluster, storage, loaded))
+
+    (facts,) = collected.tables["cluster"].to_pylist()
+    assert (facts["load_manager"], facts["brokers_reported"]) == ("ExtensibleLoadManagerImpl", 3)
+    assert facts["builtin_shedding"] is False
+    brokers = {row["broker"]: row for row in collected.tables["brokers"].to_pylist()}
+    assert sorted(brokers) == sorted(cluster.broker_ids)
+    for row in brokers.values():
+        assert row["error"] is None
+        assert (row["report_age_seconds"], row["version"]) == (0, "4.0.8")
+        assert row["host_samples"] >= 1
+        assert row["load_average"] > 0
+        assert row["throughput_average"] is not None
+    assert max(brokers, key=lambda name: brokers[name]["load_average"]) == cluster.broker_ids[0]
+    assert brokers[cluster.broker_ids[0]]["throughput_average"] > 0
+    bundles = collected.tables["bundles"].to_pylist()
+    held = {row["bundle"]: row for row in bundles if row["broker"] == cluster.broker_ids[0]}
+    assert loaded <= held.keys()
+    assert sum(held[name]["msg_rate_in"] for name in loaded) == pytest.approx(RATE, rel=0.3)
+    assert sorted(r for name in loaded if (r := held[name]["top_rank"]) is not None) == list(range(TOP))
+    assert {row["owners"] for row in bundles} == {1}
+
+    assert moves
+    assert {move.source for move in moves} == {cluster.broker_ids[0]}
+    assert [outcome.reason for outcome in outcomes] == ["moved"] * len(moves) + ["already_there"] * len(moves)
+    names = enumerate(cluster.broker_ids)
+    owners = {bundle: name for number, name in names for bundle in admin.owned(number)}
+    assert {move.bundle: owners[move.bundle] for move in moves} == {move.bundle: move.destination for move in moves}
+
+
+async def balance(
+    cluster: PulsarCluster, storage: ClusterStorage, loaded: set[str]
+) -> tuple[Collected, list[Move], list[MoveOutcome]]:
+    """One run: collect, decide, carry out, and carry out again as a retry does."""
+    outcomes: list[MoveOutcome] = []
+    async with PulsarAdmin(connection(cluster)) as client:
+        collected = await sample(client, storage)
+        moves = decide(collected, loaded)
+        for _ in range(2):
+            outcomes += await carry_out(
+                client, moves, concurrency=2, retries=2, timeout_seconds=30, on_outcome=lambda _: None
+            )
+    return collected, moves, outcomes
+
+
+def decide(collected: Collected, loaded: set[str]) -> list[Move]:
+    """What TransferShedder makes of the sample."""
+    brokers, bundles = (collected.tables[name].to_pylist() for name in ("brokers", "bundles"))
+    held = [
+        {**row, "reason": None, **{name: traffic(row, name) for name in ("msg_rate", "msg_throughput")}}
+        for row in bundles
+        if row["bundle"] in loaded
+    ]
+    shed = transfer_shedder.shed(View("real", brokers, held, collected.request.resolved.settings), {})
+    names = ("bundle", "source", "destination", "traffic", "measure")
+    return [Move(wave=0, **{name: row[name] for name in names}) for row in shed.moves if row["taken"]]
+
+
+def test_unloads_that_the_transfer_protocol_refuses(cluster: PulsarCluster, admin: Admin, loaded: set[str]) -> None:
+    bundle = min(loaded)
+    owner = next(name for number, name in enumerate(cluster.broker_ids) if bundle in admin.owned(number))
+
+    async def refused(destination: str) -> AdminError:
+        async with PulsarAdmin(connection(cluster)) as client:
+            with pytest.raises(AdminError) as error:
+                await client.unload(bundle, destination)
+        return error.value
+
+    assert "cannot be transfer to same broker" in asyncio.run(refused(owner)).message
+    assert asyncio.run(refused("127.0.0.1:1")).reason == "conflict"
+    assert bundle in admin.owned(cluster.broker_ids.index(owner))
+
+
+def test_without_listening_ranks_are_missing_and_nothing_else(
+    cluster: PulsarCluster, loaded: set[str], tmp_path: Path
+) -> None:
+    async def go() -> Collected:
+        async with PulsarAdmin(connection(cluster)) as client:
+            return await sample(client, ClusterStorage(str(tmp_path), "real"), listen_seconds=0)
+
+    collected = asyncio.run(go())
+    for row in collected.tables["brokers"].to_pylist():
+        assert (row["error"], row["cpu_limit"], row["throughput_average"]) == (None, 100, None)
+        assert row["load_average"] > 0
+    bundles = collected.tables["bundles"].to_pylist()
+    assert loaded <= {row["bundle"] for row in bundles}
+    assert {row["top_rank"] for row in bundles} == {None}
