@@ -15,11 +15,11 @@ def folder(tmp_path):
 
 
 def test_files_are_for_their_owner_alone(folder, tmp_path):
-    (folder / "a" / "b.json").write_json({"x": 1})
-    path = tmp_path / "a" / "b.json"
+    (folder / "a" / "b" / "c.json").write_json({"x": 1})
+    path = tmp_path / "a" / "b" / "c.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    assert (folder / "a").names() == ["b.json"]
+    assert {stat.S_IMODE(made.stat().st_mode) for made in (path.parent, path.parent.parent)} == {0o700}
+    assert (folder / "a" / "b").names() == ["c.json"]
 
 
 def test_a_document_that_cannot_be_written_leaves_the_old_one(folder):

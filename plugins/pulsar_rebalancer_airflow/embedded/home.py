@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import socket
 import sys
@@ -13,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from pulsar_rebalancer.storage import make_private
+from pulsar_rebalancer.storage import Folder, make_private
 
 SOURCE = Path(__file__).resolve().parents[3]
 """The source tree: the embedded default runs from it."""
@@ -57,7 +58,7 @@ class Home:
 
     @property
     def passwords(self) -> Path:
-        """The file into which Airflow writes the generated password of `admin`."""
+        """The file with the password of `admin`."""
         return self.folder / "simple_auth_manager_passwords.json.generated"
 
     def prepare(self, *, keep: bool) -> None:
@@ -72,6 +73,9 @@ class Home:
         self.folder.chmod(0o700)
         (self.folder / "config" / "airflow_local_settings.py").write_text(_LOCAL_SETTINGS, encoding="utf-8")
         self.clusters_file.write_text(yaml.safe_dump({"clusters": self.clusters}), encoding="utf-8")
+        if not self.passwords.exists():
+            # Airflow would make one up, and print it into its log.
+            Folder(str(self.passwords)).write_json({"admin": secrets.token_hex(12)})
 
     @property
     def clusters_file(self) -> Path:
