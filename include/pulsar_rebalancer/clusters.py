@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -42,7 +43,8 @@ def load_clusters(path: Path) -> list[ClusterEntry]:
         SettingsError: `wrong_setting` when the file as a whole cannot be read; a single broken entry does not raise.
     """
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        text = path.read_text(encoding="utf-8")
+        document = yaml.safe_load(text) or {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise SettingsError("wrong_setting", f"{path.name}: cannot be read: {str(error).splitlines()[0]}") from None
     if not isinstance(document, dict) or set(document) - {"defaults", "clusters"}:
@@ -50,14 +52,26 @@ def load_clusters(path: Path) -> list[ClusterEntry]:
     defaults, clusters = document.get("defaults") or {}, document.get("clusters") or {}
     if not isinstance(defaults, dict) or not isinstance(clusters, dict):
         raise SettingsError("wrong_setting", f"{path.name}: `defaults` and `clusters` must be mappings")
-    return [_entry(str(name), defaults, given, path.name) for name, given in clusters.items()]
+    twice = _named_twice(text)
+    return [_entry(str(name), defaults, given, path.name, twice=name in twice) for name, given in clusters.items()]
 
 
-def _entry(name: str, defaults: Mapping[str, Any], given: object, file: str) -> ClusterEntry:
+def _named_twice(text: str) -> set[str]:
+    """Clusters of one name, of which YAML keeps the last without a word."""
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    parts = root.value if isinstance(root, yaml.MappingNode) else []
+    named = [part for key, part in parts if key.value == "clusters" and isinstance(part, yaml.MappingNode)]
+    names = Counter(key.value for part in named for key, _ in part.value)
+    return {name for name, count in names.items() if count > 1}
+
+
+def _entry(name: str, defaults: Mapping[str, Any], given: object, file: str, *, twice: bool) -> ClusterEntry:
     safe = name if CLUSTER_NAME.fullmatch(name) else "".join(c if c.isalnum() else "_" for c in name)[:60] or "unnamed"
     try:
         if safe != name:
             raise SettingsError("wrong_setting", f"{file}: {name!r} is no cluster name: letters, digits, . _ - only")
+        if twice:
+            raise SettingsError("contradiction", f"{file}: two clusters are named {name}: give each a name of its own")
         if given is not None and not isinstance(given, dict):
             raise SettingsError("wrong_setting", f"{file}: {name}: expected a mapping of settings")
         merged = _by_field(defaults) | _by_field(given or {})

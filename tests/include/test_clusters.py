@@ -48,6 +48,12 @@ def test_a_broken_entry_says_so_and_the_others_live(tmp_path):
     assert "." not in evil.name
 
 
+def test_two_clusters_of_one_name_are_refused_and_the_others_live(tmp_path):
+    east, west = load_clusters(write(tmp_path, "clusters:\n  east: {mode: auto}\n  west: {}\n  east: {}\n"))
+    assert "two clusters are named east" in east.error
+    assert not west.error
+
+
 @pytest.mark.parametrize("text", ["clusters: [", "- a", "cluster: {}", "clusters: 1"])
 def test_a_file_that_cannot_be_read_is_refused(tmp_path, text):
     with pytest.raises(SettingsError, match=r"clusters\.yaml"):
