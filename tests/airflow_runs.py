@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.plan import Summary, plan_hash
+from pulsar_rebalancer.resolution import Resolved
 from pulsar_rebalancer.run import RunRequest, Validation
-from pulsar_rebalancer.settings import Resolved, Settings
+from pulsar_rebalancer.settings import Settings
 from pulsar_rebalancer.snapshot import DECISIONS, MOVES, table
 from pulsar_rebalancer.state import DecisionState, HitCount
 

@@ -16,8 +16,8 @@ from pulsar_rebalancer.extensible import ReportCalls, load_reports
 from pulsar_rebalancer.handover import shedding_is_on
 from pulsar_rebalancer.load_report import broker_row, bundle_columns, names_of
 from pulsar_rebalancer.policies import Policies, PolicyCalls, read_policies
+from pulsar_rebalancer.resolution import RunParams, disagreements, from_brokers, resolve
 from pulsar_rebalancer.run import RunRequest
-from pulsar_rebalancer.settings import RunParams, disagreements, from_brokers, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

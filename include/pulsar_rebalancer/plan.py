@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from pulsar_rebalancer import documents
 from pulsar_rebalancer.errors import PlanError
-from pulsar_rebalancer.settings import Resolved
+from pulsar_rebalancer.resolution import Resolved
 from pulsar_rebalancer.state import parse_decision
 
 if TYPE_CHECKING:

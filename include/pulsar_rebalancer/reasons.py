@@ -25,12 +25,14 @@ class Reason:
         effect: what it does to the run.
         meaning: one sentence, what was seen.
         action: one sentence, what to do about it; empty when nothing has to be done.
+        passing: it may be gone a moment later, so what it stopped is tried again.
     """
 
     code: str
     effect: Effect
     meaning: str
     action: str = ""
+    passing: bool = False
 
 
 _B, _H, _Q, _W, _V = Effect.BLOCK, Effect.HOLD, Effect.QUARANTINE, Effect.WARN, Effect.VERDICT
@@ -56,12 +58,14 @@ _ALL = (
         _Q,
         "A broker did not accept a connection.",
         "Check that the broker runs and that its address is reachable from the workers.",
+        passing=True,
     ),
     Reason(
         "timeout",
         _Q,
         "A broker did not answer in time.",
         "Look at the broker's load and at the connection's time-out.",
+        passing=True,
     ),
     Reason(
         "unauthorized",
@@ -83,7 +87,13 @@ _ALL = (
         "The bundle range no longer exists, it was split (412).",
         "Nothing: the next run sees the new bundles.",
     ),
-    Reason("server_error", _V, "The broker failed on the request (5xx).", "Look into the broker's log."),
+    Reason(
+        "server_error",
+        _V,
+        "The broker failed on the request (5xx).",
+        "Look into the broker's log.",
+        passing=True,
+    ),
     Reason(
         "no_load_report",
         _B,
@@ -101,6 +111,7 @@ _ALL = (
         _V,
         "Brokers redirected the request in a circle.",
         "Look at the brokers' advertised addresses and the leader's health.",
+        passing=True,
     ),
     Reason(
         "foreign_redirect",
@@ -113,6 +124,7 @@ _ALL = (
         _V,
         "The answer was no JSON, too large, or not of the documented shape.",
         "Check that the address is a Pulsar broker and not a proxy.",
+        passing=True,
     ),
     Reason(
         "read_only",
@@ -466,3 +478,6 @@ _ALL = (
 
 REASONS: dict[str, Reason] = {r.code: r for r in _ALL}
 """Reason codes by name."""
+
+PASSING = frozenset(code for code, reason in REASONS.items() if reason.passing)
+"""Reason codes that may be gone a moment later."""

@@ -9,7 +9,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from pulsar_rebalancer import documents
 from pulsar_rebalancer.reasons import Effect
-from pulsar_rebalancer.settings import Resolved, RunParams
+from pulsar_rebalancer.resolution import Resolved, RunParams
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.storage import Folder

@@ -1,8 +1,6 @@
-"""The validated settings of one cluster, and where each of them came from.
+"""The validated settings of one cluster.
 
-Later sources win: the defaults of Pulsar 5.0, the live brokers' configuration (load-balancer keys only), the
-clusters file, the parameters of a manual run. Load-balancer settings have Pulsar's meaning and are accepted under
-Pulsar's name as well as under ours.
+Load-balancer settings have Pulsar's meaning and are accepted under Pulsar's name as well as under ours.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from pydantic import (
 from pulsar_rebalancer.errors import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 CLUSTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 """Cluster names become folders and DAG ids."""
@@ -41,15 +39,6 @@ class Mode(StrEnum):
     def rank(self) -> int:
         """Position in the order of power: a manual run may lower it, never raise it."""
         return list(Mode).index(self)
-
-
-class Origin(StrEnum):
-    """Where a setting's value came from."""
-
-    DEFAULT = "default"
-    BROKERS = "brokers"
-    FILE = "file"
-    PARAMS = "params"
 
 
 class Strategy(StrEnum):
@@ -392,55 +381,6 @@ FIELD_OF_PULSAR_NAME: dict[str, str] = {
 }
 """Our field name by Pulsar's setting name."""
 
-THRESHOLD_FIELDS = frozenset(
-    {"low_threshold", "high_threshold", "hit_count_low", "hit_count_high"}
-    | {"min_unload_message", "min_unload_throughput", "max_unload_percentage"}
-)
-"""A manual run that changes one of these counts no hits."""
-
-
-class RunParams(BaseModel):
-    """What a manual run may say: force a balance, lower the mode, use other thresholds, leave things out."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    force: str = Field("", max_length=500, description="why a balance is forced; empty: a normal run")
-    force_threshold: Percent | None = Field(
-        None, description="gap from which a forced run acts; empty: the low threshold"
-    )
-    mode: Mode | None = Field(None, description="a lower mode than the clusters file's")
-    low_threshold: Percent | None = None
-    high_threshold: Percent | None = None
-    hit_count_low: int | None = Field(None, ge=1)
-    hit_count_high: int | None = Field(None, ge=1)
-    max_unload_percentage: float | None = Field(None, gt=0, le=1)
-    max_bundles_per_run: int | None = Field(None, ge=1)
-    max_bundles_per_broker: int | None = Field(None, ge=1)
-    excluded_namespaces: tuple[str, ...] = ()
-    excluded_brokers: tuple[str, ...] = ()
-
-    @model_validator(mode="after")
-    def _two_fields(self) -> Self:
-        if self.force_threshold is not None and not self.force.strip():
-            raise ValueError("force_threshold needs force: say why the balance is forced")
-        if None not in (self.low_threshold, self.high_threshold) and self.low_threshold > self.high_threshold:  # type: ignore[operator]
-            raise ValueError(f"low_threshold {self.low_threshold:g} is above high_threshold {self.high_threshold:g}")
-        return self
-
-    @property
-    def changes_thresholds(self) -> bool:
-        """Whether the run judges by thresholds of its own, or pairs other brokers than the other runs do."""
-        return bool(self.excluded_brokers) or any(getattr(self, name, None) is not None for name in THRESHOLD_FIELDS)
-
-
-class Resolved(BaseModel):
-    """Effective settings with the origin of each field."""
-
-    model_config = ConfigDict(frozen=True)
-
-    settings: Settings
-    origins: dict[str, Origin]
-
 
 def split_list(text: str) -> tuple[str, ...]:
     """Items of a comma separated list, also in the brokers' form `[a, b]`."""
@@ -460,23 +400,19 @@ def validate(values: Mapping[str, Any], *, where: str) -> Settings:
     try:
         return Settings.model_validate(dict(values))
     except ValidationError as error:
-        raise _settings_error(error, where) from None
+        raise settings_error(error, where) from None
 
 
-def parse_params(values: Mapping[str, Any]) -> RunParams:
-    """The parameters of a manual run, refused with the field's name before anything is collected.
+def settings_error(error: ValidationError, where: str) -> SettingsError:
+    """What is wrong with settings or parameters, by the names of their keys.
 
-    Raises:
-        SettingsError: `wrong_setting` or `contradiction`.
+    Args:
+        error: of a model of settings.
+        where: the place, such as `clusters.yaml: east`.
+
+    Returns:
+        `contradiction` when it takes two keys to be wrong, else `wrong_setting`.
     """
-    given = {name: value for name, value in values.items() if value not in (None, "", [])}
-    try:
-        return RunParams.model_validate(given)
-    except ValidationError as error:
-        raise _settings_error(error, "parameters of the run") from None
-
-
-def _settings_error(error: ValidationError, where: str) -> SettingsError:
     problems = []
     for item in error.errors(include_url=False, include_input=True, include_context=False):
         key = ".".join(_both_names(str(part)) for part in item["loc"])
@@ -489,80 +425,3 @@ def _settings_error(error: ValidationError, where: str) -> SettingsError:
 def _both_names(name: str) -> str:
     field = FIELD_OF_PULSAR_NAME.get(name)
     return f"{field} ({name})" if field else name
-
-
-def from_brokers(runtime: Mapping[str, str]) -> dict[str, str]:
-    """The settings that the live brokers give, by our field names.
-
-    Args:
-        runtime: `/admin/v2/brokers/configuration/runtime`, every value a string.
-    """
-    found = {}
-    for pulsar_name, field in FIELD_OF_PULSAR_NAME.items():
-        value = _plain(runtime.get(pulsar_name))
-        if value is not None:
-            found[field] = value
-    # The misspelt old keys win only while the new key still has its default (ServiceConfiguration).
-    for field, old in (("bandwidth_in_weight", "In"), ("bandwidth_out_weight", "Out")):
-        value = _plain(runtime.get(f"loadBalancerBandwith{old}ResourceWeight"))
-        if value is not None and float(found.get(field, "1.0")) == 1.0 and float(value) != 1.0:
-            found[field] = value
-    return found
-
-
-def _plain(value: str | None) -> str | None:
-    if value is None or value in ("null", "Optional.empty"):
-        return None
-    return value.removeprefix("Optional[").removesuffix("]") if value.startswith("Optional[") else value
-
-
-def disagreements(runtimes: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
-    """Pulsar names of the load-balancer settings that differ between brokers, sorted."""
-    runtimes = list(runtimes)
-    return tuple(sorted(name for name in FIELD_OF_PULSAR_NAME if len({r.get(name) for r in runtimes}) > 1))
-
-
-def resolve(file: Mapping[str, Any], brokers: Mapping[str, str], params: RunParams | None = None) -> Resolved:
-    """Effective settings: defaults < live brokers < clusters file < parameters of a manual run.
-
-    Args:
-        file: the cluster's entry, by our names or Pulsar's.
-        brokers: what `from_brokers` gave.
-        params: those of a manual run; lists are added to the file's, the mode is lowered only.
-
-    Raises:
-        SettingsError: `wrong_setting` or `contradiction`, with the key's name.
-    """
-    merged: dict[str, Any] = dict(brokers)
-    origins = dict.fromkeys(Settings.model_fields, Origin.DEFAULT) | dict.fromkeys(brokers, Origin.BROKERS)
-    for name, value in file.items():
-        field = FIELD_OF_PULSAR_NAME.get(name, name)
-        merged[field] = value
-        origins[field] = Origin.FILE
-    settings = validate(merged, where="settings of the clusters file over those of the live brokers")
-    if params is None:
-        return Resolved(settings=settings, origins=origins)
-    if params.force_threshold is not None and settings.strategy is not Strategy.AVG:
-        raise SettingsError("contradiction", f"force_threshold: {settings.strategy} has no pairs to force by their gap")
-    changed = _from_params(settings, params)
-    merged.update(changed)
-    origins.update(dict.fromkeys(changed, Origin.PARAMS))
-    return Resolved(settings=validate(merged, where="settings with the run's parameters"), origins=origins)
-
-
-def _from_params(settings: Settings, params: RunParams) -> dict[str, Any]:
-    given = params.model_dump(exclude_none=True, exclude={"force", "force_threshold"})
-    changed = {name: value for name, value in given.items() if value not in ((), settings.mode)}
-    if params.mode is not None and params.mode.rank > settings.mode.rank:
-        raise SettingsError(
-            "wrong_setting",
-            f"mode: a run may lower the mode, not raise it from {settings.mode} to {params.mode}",
-        )
-    for name in ("max_bundles_per_run", "max_bundles_per_broker"):
-        cap = getattr(settings, name)
-        if cap is not None and changed.get(name, cap) > cap:
-            raise SettingsError("wrong_setting", f"{name}: a run may lower the cap, not raise it from {cap}")
-    for name in ("excluded_namespaces", "excluded_brokers"):
-        if changed.get(name):
-            changed[name] = tuple(dict.fromkeys((*getattr(settings, name), *changed[name])))
-    return changed

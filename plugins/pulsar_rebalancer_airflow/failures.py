@@ -8,16 +8,12 @@ from typing import TYPE_CHECKING
 from airflow.sdk.exceptions import AirflowFailException
 
 from pulsar_rebalancer.errors import RebalancerError
-from pulsar_rebalancer.reasons import REASONS
+from pulsar_rebalancer.reasons import PASSING, REASONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from airflow.sdk import Context
-
-PASSING = frozenset({"unreachable", "timeout", "server_error", "bad_answer", "redirect_loop"})
-"""Reasons that may be gone a moment later: the task is tried again."""
-
 
 FAILURE = "failure"
 """XCom key of the reason code that a task failed with."""

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Param
 
-from pulsar_rebalancer.settings import Mode, RunParams, Settings
+from pulsar_rebalancer.resolution import RunParams
+from pulsar_rebalancer.settings import Mode, Settings
 from pulsar_rebalancer_airflow.operators.state import ACTIONS, FILE_NAME
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer import documents
+from pulsar_rebalancer.reasons import PASSING
 from pulsar_rebalancer.state import MovesState, Unload
 from pulsar_rebalancer.unloading import MoveOutcome
 
@@ -21,9 +22,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage import Folder
     from pulsar_rebalancer_airflow.state_store import StateStore
 
-REPEATED = frozenset({"unreachable", "timeout", "server_error", "bad_answer", "redirect_loop"}) | frozenset(
-    {"unowned", "unknown_owner"}
-)
+REPEATED = PASSING | {"unowned", "unknown_owner"}
 """Outcomes that a retry of the wave can mend: a broker did not answer, or the bundle still waits for an owner."""
 
 REFUSED = frozenset({"unauthorized", "forbidden", "read_only", "foreign_redirect"})

@@ -12,8 +12,9 @@ from pulsar_rebalancer.clusters import ClusterEntry
 from pulsar_rebalancer.collect import collect, save
 from pulsar_rebalancer.errors import AdminError, SettingsError
 from pulsar_rebalancer.policies import Policies
+from pulsar_rebalancer.resolution import Origin, RunParams
 from pulsar_rebalancer.run import RunRequest
-from pulsar_rebalancer.settings import Origin, RunParams, Settings, validate
+from pulsar_rebalancer.settings import Settings, validate
 from pulsar_rebalancer.simulation import scenario
 from pulsar_rebalancer.simulation.cluster import Cluster
 from pulsar_rebalancer.simulation.faults import FaultKind

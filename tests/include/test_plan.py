@@ -5,7 +5,7 @@ import pytest
 
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.plan import Summary, plan_hash, read_moves, verify
-from pulsar_rebalancer.settings import resolve
+from pulsar_rebalancer.resolution import resolve
 from pulsar_rebalancer.snapshot import DECISIONS, MOVES, table
 from pulsar_rebalancer.state import DecisionState
 from pulsar_rebalancer.storage import Folder

@@ -10,8 +10,9 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from tests.plugins.validation_sample import NOW
 
+from pulsar_rebalancer.resolution import Resolved
 from pulsar_rebalancer.run import RunRequest
-from pulsar_rebalancer.settings import Resolved, Settings
+from pulsar_rebalancer.settings import Settings
 from pulsar_rebalancer.storage import ClusterStorage, Folder
 from pulsar_rebalancer_airflow import web
 from pulsar_rebalancer_airflow.locations import STORAGE_VARIABLE

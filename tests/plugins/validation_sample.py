@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer import snapshot
+from pulsar_rebalancer.resolution import resolve
 from pulsar_rebalancer.run import RunRequest
-from pulsar_rebalancer.settings import resolve
 from pulsar_rebalancer.snapshot import RESOURCES, TRAFFIC
 from pulsar_rebalancer.storage import Folder
 

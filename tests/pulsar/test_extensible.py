@@ -20,7 +20,8 @@ from pulsar_rebalancer.collect import collect
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.extensible import listening
 from pulsar_rebalancer.plan import Move
-from pulsar_rebalancer.settings import RunParams, Settings, Strategy
+from pulsar_rebalancer.resolution import RunParams
+from pulsar_rebalancer.settings import Settings, Strategy
 from pulsar_rebalancer.storage import ClusterStorage
 from pulsar_rebalancer.strategies import transfer_shedder
 from pulsar_rebalancer.strategies.scoring import traffic

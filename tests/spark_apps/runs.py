@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from pulsar_rebalancer.policies import Policies
+from pulsar_rebalancer.resolution import Resolved, RunParams
 from pulsar_rebalancer.run import RunRequest, Validation
-from pulsar_rebalancer.settings import Resolved, RunParams, Settings
+from pulsar_rebalancer.settings import Settings
 from pulsar_rebalancer.snapshot import BROKERS, BUNDLES, CLUSTER, write
 from pulsar_rebalancer.state import DecisionState, MovesState
 from pulsar_rebalancer.storage import ClusterStorage

@@ -18,8 +18,8 @@ from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.isolation import IsolationPolicy
 from pulsar_rebalancer.policies import Policies
 from pulsar_rebalancer.reasons import Effect
+from pulsar_rebalancer.resolution import THRESHOLD_FIELDS, RunParams
 from pulsar_rebalancer.run import Finding, Validation
-from pulsar_rebalancer.settings import THRESHOLD_FIELDS, RunParams
 from pulsar_rebalancer.snapshot import BUNDLES, TRAFFIC
 from pulsar_rebalancer.state import DecisionState, HitCount, MovesState, Unload
 from pulsar_rebalancer.strategies import means

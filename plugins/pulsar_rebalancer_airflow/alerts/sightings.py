@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.alerts import Condition, Seen
 from pulsar_rebalancer.reasons import Effect
-from pulsar_rebalancer.settings import Mode, Origin
+from pulsar_rebalancer.resolution import Origin
+from pulsar_rebalancer.settings import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,8 +16,9 @@ from pydantic import SecretStr
 from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.clusters import ClusterEntry
 from pulsar_rebalancer.collect import collect, save
+from pulsar_rebalancer.resolution import RunParams
 from pulsar_rebalancer.run import Validation
-from pulsar_rebalancer.settings import RunParams, Settings
+from pulsar_rebalancer.settings import Settings
 from pulsar_rebalancer.simulation.scenario import build
 from pulsar_rebalancer.simulation.serve import running
 from pulsar_rebalancer.state import DecisionState, MovesState

@@ -11,7 +11,8 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from pulsar_rebalancer.admin import PulsarAdmin
 from pulsar_rebalancer.collect import collect, save
-from pulsar_rebalancer.settings import Mode, RunParams, parse_params, resolve
+from pulsar_rebalancer.resolution import RunParams, parse_params, resolve
+from pulsar_rebalancer.settings import Mode
 from pulsar_rebalancer.storage import ClusterStorage
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hook import PulsarAdminHook

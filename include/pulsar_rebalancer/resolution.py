@@ -1,0 +1,167 @@
+"""Effective settings: where each one came from, and what a manual run may change.
+
+Later sources win: the defaults of Pulsar 5.0, the live brokers' configuration (load-balancer keys only), the clusters
+file, the parameters of a manual run.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.settings import FIELD_OF_PULSAR_NAME, Mode, Percent, Settings, Strategy, settings_error, validate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+class Origin(StrEnum):
+    """Where a setting's value came from."""
+
+    DEFAULT = "default"
+    BROKERS = "brokers"
+    FILE = "file"
+    PARAMS = "params"
+
+
+THRESHOLD_FIELDS = frozenset(
+    {"low_threshold", "high_threshold", "hit_count_low", "hit_count_high"}
+    | {"min_unload_message", "min_unload_throughput", "max_unload_percentage"}
+)
+"""A manual run that changes one of these counts no hits."""
+
+
+class RunParams(BaseModel):
+    """What a manual run may say: force a balance, lower the mode, use other thresholds, leave things out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    force: str = Field("", max_length=500, description="why a balance is forced; empty: a normal run")
+    force_threshold: Percent | None = Field(
+        None, description="gap from which a forced run acts; empty: the low threshold"
+    )
+    mode: Mode | None = Field(None, description="a lower mode than the clusters file's")
+    low_threshold: Percent | None = None
+    high_threshold: Percent | None = None
+    hit_count_low: int | None = Field(None, ge=1)
+    hit_count_high: int | None = Field(None, ge=1)
+    max_unload_percentage: float | None = Field(None, gt=0, le=1)
+    max_bundles_per_run: int | None = Field(None, ge=1)
+    max_bundles_per_broker: int | None = Field(None, ge=1)
+    excluded_namespaces: tuple[str, ...] = ()
+    excluded_brokers: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _two_fields(self) -> Self:
+        if self.force_threshold is not None and not self.force.strip():
+            raise ValueError("force_threshold needs force: say why the balance is forced")
+        if None not in (self.low_threshold, self.high_threshold) and self.low_threshold > self.high_threshold:  # type: ignore[operator]
+            raise ValueError(f"low_threshold {self.low_threshold:g} is above high_threshold {self.high_threshold:g}")
+        return self
+
+    @property
+    def changes_thresholds(self) -> bool:
+        """Whether the run judges by thresholds of its own, or pairs other brokers than the other runs do."""
+        return bool(self.excluded_brokers) or any(getattr(self, name, None) is not None for name in THRESHOLD_FIELDS)
+
+
+class Resolved(BaseModel):
+    """Effective settings with the origin of each field."""
+
+    model_config = ConfigDict(frozen=True)
+
+    settings: Settings
+    origins: dict[str, Origin]
+
+
+def parse_params(values: Mapping[str, Any]) -> RunParams:
+    """The parameters of a manual run, refused with the field's name before anything is collected.
+
+    Raises:
+        SettingsError: `wrong_setting` or `contradiction`.
+    """
+    given = {name: value for name, value in values.items() if value not in (None, "", [])}
+    try:
+        return RunParams.model_validate(given)
+    except ValidationError as error:
+        raise settings_error(error, "parameters of the run") from None
+
+
+def from_brokers(runtime: Mapping[str, str]) -> dict[str, str]:
+    """The settings that the live brokers give, by our field names.
+
+    Args:
+        runtime: `/admin/v2/brokers/configuration/runtime`, every value a string.
+    """
+    found = {}
+    for pulsar_name, field in FIELD_OF_PULSAR_NAME.items():
+        value = _plain(runtime.get(pulsar_name))
+        if value is not None:
+            found[field] = value
+    # The misspelt old keys win only while the new key still has its default (ServiceConfiguration).
+    for field, old in (("bandwidth_in_weight", "In"), ("bandwidth_out_weight", "Out")):
+        value = _plain(runtime.get(f"loadBalancerBandwith{old}ResourceWeight"))
+        if value is not None and float(found.get(field, "1.0")) == 1.0 and float(value) != 1.0:
+            found[field] = value
+    return found
+
+
+def _plain(value: str | None) -> str | None:
+    if value is None or value in ("null", "Optional.empty"):
+        return None
+    return value.removeprefix("Optional[").removesuffix("]") if value.startswith("Optional[") else value
+
+
+def disagreements(runtimes: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
+    """Pulsar names of the load-balancer settings that differ between brokers, sorted."""
+    runtimes = list(runtimes)
+    return tuple(sorted(name for name in FIELD_OF_PULSAR_NAME if len({r.get(name) for r in runtimes}) > 1))
+
+
+def resolve(file: Mapping[str, Any], brokers: Mapping[str, str], params: RunParams | None = None) -> Resolved:
+    """Effective settings: defaults < live brokers < clusters file < parameters of a manual run.
+
+    Args:
+        file: the cluster's entry, by our names or Pulsar's.
+        brokers: what `from_brokers` gave.
+        params: those of a manual run; lists are added to the file's, the mode is lowered only.
+
+    Raises:
+        SettingsError: `wrong_setting` or `contradiction`, with the key's name.
+    """
+    merged: dict[str, Any] = dict(brokers)
+    origins = dict.fromkeys(Settings.model_fields, Origin.DEFAULT) | dict.fromkeys(brokers, Origin.BROKERS)
+    for name, value in file.items():
+        field = FIELD_OF_PULSAR_NAME.get(name, name)
+        merged[field] = value
+        origins[field] = Origin.FILE
+    settings = validate(merged, where="settings of the clusters file over those of the live brokers")
+    if params is None:
+        return Resolved(settings=settings, origins=origins)
+    if params.force_threshold is not None and settings.strategy is not Strategy.AVG:
+        raise SettingsError("contradiction", f"force_threshold: {settings.strategy} has no pairs to force by their gap")
+    changed = _from_params(settings, params)
+    merged.update(changed)
+    origins.update(dict.fromkeys(changed, Origin.PARAMS))
+    return Resolved(settings=validate(merged, where="settings with the run's parameters"), origins=origins)
+
+
+def _from_params(settings: Settings, params: RunParams) -> dict[str, Any]:
+    given = params.model_dump(exclude_none=True, exclude={"force", "force_threshold"})
+    changed = {name: value for name, value in given.items() if value not in ((), settings.mode)}
+    if params.mode is not None and params.mode.rank > settings.mode.rank:
+        raise SettingsError(
+            "wrong_setting",
+            f"mode: a run may lower the mode, not raise it from {settings.mode} to {params.mode}",
+        )
+    for name in ("max_bundles_per_run", "max_bundles_per_broker"):
+        cap = getattr(settings, name)
+        if cap is not None and changed.get(name, cap) > cap:
+            raise SettingsError("wrong_setting", f"{name}: a run may lower the cap, not raise it from {cap}")
+    for name in ("excluded_namespaces", "excluded_brokers"):
+        if changed.get(name):
+            changed[name] = tuple(dict.fromkeys((*getattr(settings, name), *changed[name])))
+    return changed
