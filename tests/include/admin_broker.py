@@ -17,8 +17,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from pydantic import SecretStr
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+
+from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -195,3 +198,10 @@ class Authority:
             )
         )
         return certificate_file, key_file
+
+
+def connect(*seeds: Broker | str, **options: Any) -> PulsarAdmin:
+    """A client of these brokers, with the token unless told otherwise."""
+    urls = tuple(seed if isinstance(seed, str) else seed.url for seed in seeds)
+    options.setdefault("token", SecretStr(TOKEN))
+    return PulsarAdmin(AdminConnection(seeds=urls, **options))

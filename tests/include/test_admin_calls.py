@@ -28,11 +28,6 @@ REPORT = f"{ADMIN}/broker-stats/load-report"
 RUNTIME = f"{ADMIN}/brokers/configuration/runtime"
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def connect(broker: Broker, **options: Any) -> PulsarAdmin:
     return PulsarAdmin(AdminConnection(seeds=(broker.url,), **options))
 
