@@ -110,7 +110,7 @@ async def collect(
         brokers=brokers,
         bundles=columns["bundle"],
         failure_domains=resolved.settings.failure_domains,
-        without_persistent=[b for b, report in reports.items() if report.get("persistentTopicsEnabled") is False],
+        without_persistent=_closed(reports),
     )
     request = RunRequest(
         cluster=entry.name,
@@ -212,6 +212,12 @@ def _is_of_another(report: Report, broker: str, brokers: Sequence[str]) -> bool:
     """Whether the report is certainly another listed broker's: a proxy or service answered in the broker's place."""
     names = {name.lower() for name in names_of(report)}
     return broker.lower() not in names and any(other.lower() in names for other in brokers)
+
+
+def _closed(reports: Mapping[str, Report]) -> list[str]:
+    """Brokers that take no persistent topics; none where no broker does: the cluster serves the other kind alone."""
+    closed = [broker for broker, report in reports.items() if report.get("persistentTopicsEnabled") is False]
+    return closed if len(closed) < len(reports) else []
 
 
 def _switches(runtimes: Iterable[Mapping[str, str]]) -> dict[str, Any]:

@@ -46,7 +46,7 @@ class Policies(BaseModel):
         groups: anti-affinity group by namespace; those in none are not in it.
         domains: failure domain by broker; empty when domains are off.
         unknown: why it is not known where a namespace may be, by namespace: an admin reason code or a sentence.
-        without_persistent: brokers that take no persistent topics.
+        without_persistent: brokers that take no persistent topics, while others do.
         readable: whether anything is known about the namespaces at all.
         problem: what could not be read, and which policy no broker can serve; empty when all is well.
     """

@@ -405,6 +405,9 @@ _ALL = (
         "Nothing: the next firing takes it.",
     ),
     Reason("broker_quarantined", _V, "Validation left the broker out."),
+    Reason(
+        "no_persistent_topics", _V, "The broker takes no persistent topics, other brokers do: no bundle may go there."
+    ),
     Reason("broker_excluded", _V, "The broker is excluded by a setting."),
     # gate
     Reason("open", _V, "The gate is open: the plan is carried out."),

@@ -34,6 +34,9 @@ THRESHOLD_FIELDS = frozenset(
 """A manual run that changes one of these counts no hits."""
 
 
+_AVG_SHEDDER_ALONE = ("force_threshold", "low_threshold", "high_threshold", "hit_count_low", "hit_count_high")
+
+
 class RunParams(BaseModel):
     """What a manual run may say: force a balance, lower the mode, use other thresholds, leave things out."""
 
@@ -141,8 +144,9 @@ def resolve(file: Mapping[str, Any], brokers: Mapping[str, str], params: RunPara
     settings = validate(merged, where="settings of the clusters file over those of the live brokers")
     if params is None:
         return Resolved(settings=settings, origins=origins)
-    if params.force_threshold is not None and settings.strategy is not Strategy.AVG:
-        raise SettingsError("contradiction", f"force_threshold: {settings.strategy} has no pairs to force by their gap")
+    foreign = sorted(name for name in _AVG_SHEDDER_ALONE if getattr(params, name) is not None)
+    if foreign and settings.strategy is not Strategy.AVG:
+        raise SettingsError("contradiction", f"{', '.join(foreign)}: strategy {settings.strategy} does not know them")
     changed = _from_params(settings, params)
     merged.update(changed)
     origins.update(dict.fromkeys(changed, Origin.PARAMS))

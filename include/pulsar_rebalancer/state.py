@@ -123,7 +123,7 @@ def counting(state: DecisionState, settings: Settings, now: datetime, *, forced:
     longest = settings.state_max_gap * settings.interval_seconds
     # A sample from the future was taken by a clock that ran ahead: waiting for it to pass would freeze the counters.
     apart = since is not None and not 0 <= since <= longest
-    gap = apart and bool(state.hits or state.kept)
+    gap = apart and bool(state.hits or state.kept.get("shedder", {}).get("hits"))
     clear = changed or gap
     if forced:
         return Counting(False, "forced", clear)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pulsar_rebalancer.settings import Strategy
 from pulsar_rebalancer_airflow.hook import PulsarAdminHook
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.clusters import ClusterEntry
+    from pulsar_rebalancer.settings import Settings
 
 _MODES = {
     "off": "nothing is asked of the brokers",
     "observe": "every run decides and explains, nothing is moved",
-    "auto": "a pair of brokers that is far enough apart for long enough is balanced",
+    "auto": "what is decided is carried out",
 }
 
 
@@ -23,25 +25,33 @@ def rebalance_page(entry: ClusterEntry, root: str) -> str:
 
 Mode **{settings.mode}**: {_MODES[settings.mode.value]}.
 
-Every {settings.interval_seconds:g} s: *collect* asks the brokers, *validate* judges the data, *decide* pairs hot with
-cold brokers and counts hits, *record* commits the counts, *gate* opens or says why not, *unload* moves bundles and
-reads their owners back, *report* says what landed where.
+Every {settings.interval_seconds:g} s: *collect* asks the brokers, *validate* judges the data, *decide* chooses
+bundles and their destinations by {settings.strategy}, *record* commits what it keeps, *gate* opens or says why not,
+*unload* moves bundles and reads their owners back, *report* says what landed where.
 
 | setting | value |
 |---|---|
 | connection | `{settings.connection}` (type `{PulsarAdminHook.conn_type}`), Spark: `{settings.spark_connection}` |
-| low threshold | {settings.low_threshold:g} points, {settings.hit_count_low} hits |
-| high threshold | {settings.high_threshold:g} points, {settings.hit_count_high} hits |
-| share of a difference that is moved | {settings.max_unload_percentage:g} |
-| grace period of a moved bundle | {settings.grace_period_minutes:g} min |
+| strategy | {settings.strategy}, placement {settings.names_destinations} |
+{_thresholds(settings)}| grace period of a moved bundle | {settings.grace_period_minutes:g} min |
 | runs and state | `{root}/{entry.name}` |
 
 Load-balancer settings that the clusters file does not give are those of the live brokers; each run's
 `plan/summary.json` names the value and origin of every setting. What *validate* found opens as a page from the task's
 link *Validation result*.
 
-**To force a balance now**, trigger the DAG and fill in *Force* with the reason. A forced run acts on every pair whose
-gap reaches *Force threshold*, counts no hits, and obeys the mode, the caps and the validation all the same.
+**To force a balance now**, trigger the DAG and fill in *Force* with the reason. A forced run waits for no hits and
+counts none; it obeys the mode, the caps and the validation all the same. With AvgShedder it acts on every pair whose
+gap reaches *Force threshold*.
+"""
+
+
+def _thresholds(settings: Settings) -> str:
+    if settings.strategy is not Strategy.AVG:
+        return ""
+    return f"""| low threshold | {settings.low_threshold:g} points, {settings.hit_count_low} hits |
+| high threshold | {settings.high_threshold:g} points, {settings.hit_count_high} hits |
+| share of a difference that is moved | {settings.max_unload_percentage:g} |
 """
 
 

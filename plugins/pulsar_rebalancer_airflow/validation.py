@@ -144,8 +144,17 @@ def _run_suite(name: str, frame: pd.DataFrame, folder: Path, values: Mapping[str
     if len(results) != len(suite["expectations"]):
         raise ValueError(f"{len(suite['expectations'])} expectations gave {len(results)} results")
     for result, said in zip(results, outcome.results, strict=True):
-        result["wording"] = wording(said)
+        result["wording"] = _wording(said)
     return sorted(results, key=lambda result: int(result["expectation_config"]["meta"]["position"]))
+
+
+def _wording(said: Any) -> dict[str, str]:
+    """The result in words for the page; without them it is a poorer page, no other verdict."""
+    try:
+        return wording(said)
+    except Exception as error:
+        log.warning("an expectation cannot be put into words: %s", type(error).__name__)
+        return {"expected": "", "seen": ""}
 
 
 class _Miss(NamedTuple):

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pulsar_rebalancer.plan import Forced, Summary, plan_hash
+from pulsar_rebalancer.settings import Strategy
 from pulsar_rebalancer.snapshot import DECISIONS, table
 from pulsar_rebalancer.state import DecisionState
 from pulsar_rebalancer.strategies.outcome import SELECTED, complete, hits_after, predict
@@ -98,7 +99,9 @@ def _summary(
         score_mean=math.fsum(scores.values()) / len(scores) if scores else None,
         brokers=len(scores),
         pairs=len(pairs),
-        pairs_over=sum(row["gap"] >= run.settings.low_threshold for row in pairs),
+        pairs_over=sum(row["gap"] >= run.settings.low_threshold for row in pairs)
+        if run.settings.strategy is Strategy.AVG
+        else 0,
         pairs_fired=sum(row["fired"] for row in judged),
         hits=(
             max((row["low_hits"] or 0 for row in judged), default=0),

@@ -39,7 +39,12 @@ def forbidden(
     if run.policies == Policies():
         return []
     names = brokers.select("broker", "version", "topics").collect()
-    served = bundles.where(F.col("policy").isNotNull()).select("broker", namespace().alias("namespace")).distinct()
+    destinations = {pair["source"]: pair["destination"] for pair in firing}
+    # Groups are counted over all brokers, other policies asked for the firing sources alone.
+    wanted = (F.col("policy") == "anti_affinity") | F.col("broker").isin(*destinations)
+    served = (
+        bundles.where(F.col("policy").isNotNull() & wanted).select("broker", namespace().alias("namespace")).distinct()
+    )
     rows = [row.asDict() for row in served.collect()]
     policies = PolicyFilter(
         run.policies,
@@ -47,7 +52,6 @@ def forbidden(
         [{"broker": row["broker"], "bundle": row["namespace"] + _ANY_RANGE} for row in rows],
         run.settings,
     )
-    destinations = {pair["source"]: pair["destination"] for pair in firing}
     asked = [(source, FREE) for source in destinations]
     asked += [(row["broker"], row["namespace"]) for row in rows if row["broker"] in destinations]
     found = []

@@ -78,10 +78,13 @@ def _updated_means(spark: SparkSession, run: RunInput, bundles: DataFrame) -> Da
     if run.decision.means and not known:
         print(f"means: {run.decision.means} is gone, bundles start anew with this sample")
     if run.bundles_quarantined:
-        # Figures that validation refused would stay in a mean for ten samples.
-        refused = tables.literal(spark, run.bundles_quarantined, tables.PASSED_OVER)
-        bundles = bundles.join(F.broadcast(refused), on=["cluster", "bundle"], how="left_anti")
-    updated = means.update(bundles, previous)
+        # Figures that validation refused would stay in a mean for ten samples: the old mean stays instead.
+        refused = F.broadcast(tables.literal(spark, run.bundles_quarantined, tables.PASSED_OVER).drop("reason"))
+        sound = bundles.join(refused, on=["cluster", "bundle"], how="left_anti")
+        known_of_refused = previous.join(refused, on=["cluster", "bundle"], how="left_semi")
+        updated = means.update(sound, previous).unionByName(known_of_refused)
+    else:
+        updated = means.update(bundles, previous)
     if not run.counting.counts:
         return updated
     tables.write(updated, run.new_means)

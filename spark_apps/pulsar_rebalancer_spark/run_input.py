@@ -102,7 +102,8 @@ class RunInput:
     def left_out(self) -> dict[str, str]:
         """Why a broker is neither source nor destination."""
         quarantined = dict.fromkeys(self.validation.quarantined, "broker_quarantined")
-        return quarantined | dict.fromkeys(self.settings.excluded_brokers, "broker_excluded")
+        closed = dict.fromkeys(self.policies.without_persistent, "no_persistent_topics")
+        return closed | quarantined | dict.fromkeys(self.settings.excluded_brokers, "broker_excluded")
 
     @property
     def case(self) -> Case:
@@ -115,7 +116,8 @@ class RunInput:
         return Case(
             settings=self.settings,
             counting=self.counting,
-            kept=self.decision.kept,
+            # Another strategy's averages would be no averages of this one.
+            kept=self.decision.kept if self.decision.strategy == self.settings.strategy else {},
             policies=self.policies,
             left_out=self.left_out,
             forced=self.request.force_threshold is not None,

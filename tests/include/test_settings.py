@@ -178,7 +178,7 @@ def test_brokers_that_disagree_are_named_by_setting():
 def test_what_fits_avg_shedder_alone_is_refused_for_the_others():
     params = parse_params({"force": "now", "force_threshold": 10})
     assert resolve({}, {}, params).settings.strategy == "AvgShedder"
-    with pytest.raises(SettingsError, match="force_threshold: ThresholdShedder has no pairs"):
+    with pytest.raises(SettingsError, match="force_threshold: strategy ThresholdShedder does not know"):
         resolve({"strategy": "ThresholdShedder"}, {}, params)
     with pytest.raises(SettingsError, match="placement RoundRobinBrokerSelector has nothing to place"):
         validate({"placement": "RoundRobinBrokerSelector"}, where="here")

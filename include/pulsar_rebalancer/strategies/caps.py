@@ -35,38 +35,71 @@ def apply(
     Returns:
         Rows of the moves table, by pair and rank.
     """
-    of_broker: Counter[str] = Counter()
-    of_range: Counter[str] = Counter()
-    of_run = 0
-    moving: set[str] = set()
+    caps = _Caps(settings, groups)
     result = []
-    for row in sorted(moves, key=lambda move: (move["pair"], move["rank"])):
-        move = {**row, "wave": None}
-        result.append(move)
-        if not move["taken"]:
+    for unit in units(moves):
+        rows = [{**row, "wave": None} for row in unit]
+        result += rows
+        if not rows[0]["taken"]:
             continue
-        group = groups.get(namespace_of(move["bundle"]))
-        if group in moving:
-            move |= {"taken": False, "reason": "anti_affinity"}
-            continue
-        if group is not None:
-            moving.add(group)
-        ends = (move["source"], move["destination"])
-        if any(_over(of_broker[broker] + 1, settings.max_bundles_per_broker) for broker in ends):
-            move |= {"taken": False, "reason": "cap_broker"}
-            continue
-        of_broker.update(ends)
-        of_run += 1
-        if _over(of_run, settings.max_bundles_per_run):
-            move |= {"taken": False, "reason": "cap_run"}
-            continue
-        wave = of_range[range_of(move["bundle"])]
-        of_range[range_of(move["bundle"])] += 1
-        if wave >= MAX_WAVES:
-            move |= {"taken": False, "reason": "cap_waves"}
-        else:
-            move["wave"] = wave
+        reason = caps.bite(rows)
+        for row in rows if reason else ():
+            row |= {"taken": False, "reason": reason, "wave": None}
     return result
+
+
+def units(moves: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """Rows by pair and rank; a taken bundle and those that come back for it are one unit, all others stand alone.
+
+    Half a swap would be worse than none: a bundle that was too large to go alone would go alone.
+    """
+    found: list[list[Mapping[str, Any]]] = []
+    for row in sorted(moves, key=lambda move: (move["pair"], move["rank"])):
+        first = found[-1][0] if found else None
+        comes_back = (
+            first is not None
+            and first["taken"]
+            and row["taken"]
+            and row["pair"] == first["pair"]
+            and row["source"] == first["destination"]
+        )
+        if comes_back:
+            found[-1].append(row)
+        else:
+            found.append([row])
+    return found
+
+
+class _Caps:
+    """What the units of one plan have used up so far."""
+
+    def __init__(self, settings: Settings, groups: Mapping[str, str]) -> None:
+        self._settings = settings
+        self._groups = groups
+        self._moving: set[str] = set()
+        self._of_broker: Counter[str] = Counter()
+        self._of_range: Counter[str] = Counter()
+        self._of_run = 0
+
+    def bite(self, rows: list[dict[str, Any]]) -> str | None:
+        """The reason why a unit has to wait; None when it goes, then its rows have their waves."""
+        namespaces = {namespace_of(row["bundle"]) for row in rows}
+        groups = {self._groups[name] for name in namespaces if name in self._groups}
+        if groups & self._moving:
+            return "anti_affinity"
+        self._moving |= groups
+        ends = Counter(row[end] for row in rows for end in ("source", "destination"))
+        cap = self._settings.max_bundles_per_broker
+        if any(_over(self._of_broker[broker] + count, cap) for broker, count in ends.items()):
+            return "cap_broker"
+        self._of_broker += ends
+        self._of_run += len(rows)
+        if _over(self._of_run, self._settings.max_bundles_per_run):
+            return "cap_run"
+        for row in rows:
+            row["wave"] = self._of_range[range_of(row["bundle"])]
+            self._of_range[range_of(row["bundle"])] += 1
+        return "cap_waves" if any(row["wave"] >= MAX_WAVES for row in rows) else None
 
 
 def _over(count: int, cap: int | None) -> bool:

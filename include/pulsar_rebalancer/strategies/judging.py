@@ -75,7 +75,7 @@ def judge(case: Case, cluster: str, brokers: Sequence[Row], bundles: Sequence[Ro
         brokers: rows of the brokers table.
         bundles: as `View.bundles`.
     """
-    before: Mapping[str, Any] = {} if case.counting.clear else case.kept
+    before = without_hits(case.kept) if case.counting.clear else dict(case.kept)
     view = _view(case, cluster, brokers, bundles)
     policies = PolicyFilter(case.policies, view.brokers, bundles, case.settings)
     view = replace(view, allowed=policies.allows)
@@ -83,10 +83,19 @@ def judge(case: Case, cluster: str, brokers: Sequence[Row], bundles: Sequence[Ro
     if case.counting.reason == "too_soon":
         waiting = [row | {"fired": False, "measure": None, "target": None} for row in shed.decisions]
         decisions = [row | {"reason": "too_soon"} if row["pair"] is not None else row for row in waiting]
-        return Judged(decisions, [], dict(before), "too soon after the last sample: nothing is shed")
+        return Judged(decisions, [], before, "too soon after the last sample: nothing is shed")
     moves, placement = placing.place(view, shed.moves, policies, before.get("placement", {}), case.seed)
-    after = {"shedder": shed.kept, "placement": placement} if case.counting.counts else dict(before)
+    after = {"shedder": shed.kept, "placement": placement}
+    if not case.counting.counts:
+        # Whoever acts must earn the hits again, as AvgShedder's forced pairs do.
+        after = without_hits(before) if any(row["taken"] for row in moves) else before
     return Judged(shed.decisions, caps.apply(moves, view.settings), after, shed.sentence)
+
+
+def without_hits(kept: Mapping[str, Any]) -> dict[str, Any]:
+    """What is kept, with the hits counted anew; averages stay, as they do in Pulsar while its leader lives."""
+    shedder = kept.get("shedder", {})
+    return {**kept, "shedder": {**shedder, "hits": 0}} if shedder.get("hits") else dict(kept)
 
 
 def _view(case: Case, cluster: str, brokers: Sequence[Row], bundles: Sequence[Row]) -> View:

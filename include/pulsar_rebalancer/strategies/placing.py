@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pulsar_rebalancer.strategies.caps import units
 from pulsar_rebalancer.strategies.placement.registry import selector
 from pulsar_rebalancer.strategies.placement.selector import choose, overloaded
 
@@ -20,7 +21,8 @@ def place(
 ) -> tuple[list[Row], dict[str, Any]]:
     """Name the destinations that the shedder left open, and check those that it planned.
 
-    Moves are placed one after the other, by pair and rank: each sees the bundles placed before it, in the filter's
+    Moves are placed one after the other, by pair and rank, the two ways of a swap together or not at all: each sees the
+    bundles placed before it, in the filter's
     counts and in the placement's. Follows ModularLoadManagerImpl.doLoadShedding and selectBroker; planned destinations
     are checked here, though Pulsar takes them as they are.
 
@@ -38,16 +40,18 @@ def place(
     """
     chooser = selector(view, kept)
     hot = overloaded(view)
-    rows = []
-    for move in sorted(moves, key=lambda row: (row["pair"], row["rank"])):
-        row = dict(move)
-        rows.append(row)
-        if not row["taken"]:
+    rows: list[Row] = []
+    for unit in units(moves):
+        made = [dict(row) for row in unit]
+        rows += made
+        if not made[0]["taken"]:
             continue
-        destination, reason = _destination(row, policies, chooser, hot, seed)
-        if reason is not None:
-            row |= {"taken": False, "reason": reason}
-        elif destination is not None:
+        decided = [_destination(row, policies, chooser, hot, seed) for row in made]
+        refused = next((reason for _, reason in decided if reason is not None), None)
+        for row, (destination, _) in zip(made, decided, strict=True):
+            if refused is not None or destination is None:
+                row |= {"taken": False, "reason": refused}
+                continue
             row["destination"] = destination
             chooser.placed(row["bundle"], destination)
             policies.placed(row["bundle"], row["source"], destination)
@@ -73,7 +77,7 @@ def _destination(
 
 
 def _choose(bundle: str, policies: PolicyFilter, chooser: Selector, hot: Collection[str], seed: str) -> str | None:
-    """Placement's choice; where that is overloaded once more over all that policies leave (selectBroker)."""
+    """Placement's choice; where that is overloaded once more over all that isolation policies leave (selectBroker)."""
     first = choose(seed, bundle, chooser.eligible(bundle, policies.candidates(bundle)))
     if first not in hot:
         return first

@@ -42,9 +42,6 @@ def policy_set(policies: Policies, namespace: str, brokers: Sequence[str]) -> li
     if policy is not None:
         return policy.candidates(brokers)
     closed = set(policies.without_persistent)
-    if closed.issuperset(brokers):
-        # The cluster serves non-persistent topics alone. Pulsar would shed nothing here.
-        closed = set()
     return [broker for broker in brokers if broker not in closed and policies.reserved_by(broker) is None]
 
 
@@ -144,7 +141,8 @@ class PolicyFilter:
         self._source: dict[str, str] = {}
         self._serving: dict[str, Counter[str]] = {}
         self._spread: dict[str, Counter[str]] = {group: Counter() for group in policies.groups.values()}
-        self._sets: dict[str, list[str]] = {}
+        self._sets: dict[str | None, list[str]] = {}
+        self._rulings: dict[str, str | None] = {}
         for row in bundles:
             self._topics_of[row["bundle"]] = row.get("topics") or 0
             self._source[row["bundle"]] = row["broker"]
@@ -153,10 +151,19 @@ class PolicyFilter:
     def policy_set(self, bundle: str) -> list[str]:
         """Brokers of this run that policies leave to a bundle, by name."""
         namespace = namespace_of(bundle)
-        if namespace not in self._sets:
+        # All namespaces under the same policy, or under none, share one answer.
+        ruling = self._ruling(namespace)
+        if ruling not in self._sets:
             allowed = policy_set(self._policies, namespace, self._active)
-            self._sets[namespace] = [broker for broker in allowed if broker in self._taking_part]
-        return self._sets[namespace]
+            self._sets[ruling] = [broker for broker in allowed if broker in self._taking_part]
+        return self._sets[ruling]
+
+    def _ruling(self, namespace: str) -> str | None:
+        if namespace not in self._rulings:
+            policy = policy_of(self._policies.isolation, namespace)
+            unknown = namespace in self._policies.unknown
+            self._rulings[namespace] = "" if unknown else policy.name if policy else None
+        return self._rulings[namespace]
 
     def candidates(self, bundle: str) -> list[str]:
         """Brokers that placement chooses among, by name; the bundle's own may be one (selectBroker's filters)."""

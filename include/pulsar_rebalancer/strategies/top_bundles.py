@@ -57,6 +57,7 @@ def _is_candidate(view: View, bundle: Mapping[str, Any]) -> bool:
         namespace != SYSTEM_NAMESPACE
         and namespace not in view.settings.excluded_namespaces
         and (view.settings.shed_policy_bundles or bundle.get("policy") is None)
+        and bundle["reason"] != "bundle_quarantined"
         and traffic(bundle, "msg_throughput") > 0
     )
 

@@ -72,7 +72,8 @@ class ReportOperator(BaseOperator):
         gate = context["ti"].xcom_pull(task_ids=self.gate, key="reason") or ""
         outcome = conclude(run, str(gate), begun, now)
         outcome.write(run)
-        grace = RunRequest.read(run).resolved.settings.grace_period_minutes
+        settings = RunRequest.read(run).resolved.settings
+        grace = max(settings.grace_period_minutes, settings.shedding_delay_seconds / 60)
         tidied = tidy(history, outcome, now, grace)
         if tidied != history:
             store.put_moves(tidied)

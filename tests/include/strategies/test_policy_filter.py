@@ -22,7 +22,6 @@ ACTIVE = ("gold-1:1", "gold-2:1", "iron-1:1", "silver-1:1", "silver-2:1")
         ("t/n", Policies(isolation=(VIP,)), ACTIVE, ACTIVE[2:]),
         ("t/n", Policies(isolation=(VIP, LATE)), ACTIVE, ACTIVE[3:]),
         ("t/n", Policies(without_persistent=("iron-1:1",)), ACTIVE, (*ACTIVE[:2], *ACTIVE[3:])),
-        ("t/n", Policies(without_persistent=ACTIVE), ACTIVE, ACTIVE),
         ("vip/x", Policies(isolation=(VIP, LATE)), ACTIVE, ACTIVE[:2]),
         ("vip/x", Policies(isolation=(LATE, VIP)), ACTIVE, ("iron-1:1",)),
         ("vip/x", Policies(isolation=(VIP,)), ACTIVE[1:], ("gold-2:1", "silver-1:1", "silver-2:1")),

@@ -1,0 +1,51 @@
+"""The two ways of a swap wait together or go together."""
+
+from __future__ import annotations
+
+import pytest
+
+from pulsar_rebalancer.settings import Settings
+from pulsar_rebalancer.strategies import caps
+
+HOT, COLD = "hot:1", "cold:1"
+
+
+def row(rank, bundle, source=HOT, destination=COLD, *, pair=0, taken=True):
+    names = {"bundle": f"{bundle}_0x1", "source": source, "destination": destination}
+    return {"pair": pair, "rank": rank, "taken": taken, "reason": "taken" if taken else "no_traffic", **names}
+
+
+SWAP = [
+    row(0, "t/a/0x0"),
+    row(1, "t/a/0x2"),
+    row(2, "t/b/0x3", COLD, HOT),
+    row(3, "t/b/0x4", COLD, HOT),
+    row(4, "t/a/0x5", taken=False),
+]
+
+
+def test_a_bundle_and_those_that_come_back_for_it_are_one_unit():
+    assert [[r["rank"] for r in unit] for unit in caps.units(reversed(SWAP))] == [[0], [1, 2, 3], [4]]
+    assert [len(unit) for unit in caps.units([row(0, "t/a/0x0"), row(0, "t/b/0x0", COLD, HOT, pair=1)])] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "taken", "reason"),
+    [
+        ({}, [0, 1, 2, 3], None),
+        ({"max_bundles_per_run": 4}, [0, 1, 2, 3], None),
+        ({"max_bundles_per_run": 3}, [0], "cap_run"),
+        ({"max_bundles_per_broker": 3}, [0], "cap_broker"),
+    ],
+)
+def test_a_cap_never_splits_a_swap(settings, taken, reason):
+    moves = caps.apply(SWAP, Settings(**settings))
+    assert [move["rank"] for move in moves if move["taken"]] == taken
+    assert {move["reason"] for move in moves[1:4]} == {reason or "taken"}
+    assert all((move["wave"] is not None) == move["taken"] for move in moves)
+
+
+def test_a_group_that_moves_already_keeps_the_whole_swap():
+    groups = {"t/a": "g", "t/b": "h"}
+    moves = caps.apply(SWAP, Settings(), groups)
+    assert [move["reason"] for move in moves] == ["taken", *["anti_affinity"] * 3, "no_traffic"]
