@@ -121,24 +121,19 @@ async def test_configuration() -> None:
     with brokers(2) as (one, two):
         one.on("GET", RUNTIME, {"loadBalancerSheddingEnabled": "true", "empty": None})
         two.on("GET", RUNTIME, {"loadBalancerSheddingEnabled": "false"})
-        values = f"{ADMIN}/brokers/configuration/values"
-        one.on("GET", values, {"loadBalancerAvgShedderLowThreshold": "10"})
         name, odd = f"{ADMIN}/brokers/configuration/some/0.5", f"{ADMIN}/brokers/configuration/some/a%2Fb%3Fc"
         one.on("POST", name, Response())
         one.on("POST", odd, Response())
         one.on("POST", f"{ADMIN}/brokers/configuration/static/1", refused(412, "Can't update non-dynamic"))
-        one.on("DELETE", f"{ADMIN}/brokers/configuration/some", Response())
         async with connect(one) as admin:
             assert await admin.runtime_configuration() == {"loadBalancerSheddingEnabled": "true", "empty": ""}
             assert await admin.runtime_configuration(two.id) == {"loadBalancerSheddingEnabled": "false"}
-            assert await admin.dynamic_values() == {"loadBalancerAvgShedderLowThreshold": "10"}
             await admin.set_dynamic("some", "0.5")
             await admin.set_dynamic("some", "a/b?c")
-            await admin.delete_dynamic("some")
             with pytest.raises(AdminError) as caught:
                 await admin.set_dynamic("static", "1")
     assert caught.value.reason == "wrong_setting"
-    assert one.paths[-4:-1] == [f"POST {name}", f"POST {odd}", f"DELETE {ADMIN}/brokers/configuration/some"]
+    assert one.paths[-3:-1] == [f"POST {name}", f"POST {odd}"]
 
 
 async def test_policies() -> None:
@@ -173,21 +168,6 @@ async def test_anti_affinity_group(reply: Response, group: str) -> None:
         broker.on("GET", f"{NAMESPACE}/antiAffinity", reply)
         async with connect(broker) as admin:
             assert await admin.anti_affinity_group("acme/shop") == group
-
-
-async def test_bundles_and_topics() -> None:
-    with brokers(1) as (broker,):
-        boundaries = ["0x00000000", "0x80000000", "0xffffffff"]
-        broker.on("GET", f"{NAMESPACE}/bundles", {"boundaries": boundaries, "numBundles": 2})
-        broker.on("GET", f"{NAMESPACE}/topics", ["persistent://acme/shop/b", "non-persistent://acme/shop/a"])
-        async with connect(broker) as admin:
-            assert await admin.bundle_boundaries("acme/shop") == boundaries
-            assert await admin.topics("acme/shop") == ["non-persistent://acme/shop/a", "persistent://acme/shop/b"]
-            assert broker.seen[-1].query == "mode=ALL"
-            broker.on("GET", f"{NAMESPACE}/bundles", {"boundaries": [0, 1]})
-            with pytest.raises(AdminError) as caught:
-                await admin.bundle_boundaries("acme/shop")
-    assert caught.value.reason == "bad_answer"
 
 
 async def test_topics_of_a_bundle_come_from_its_owner() -> None:
@@ -302,25 +282,6 @@ async def test_an_empty_answer_is_not_an_owner_of_nothing() -> None:
     assert caught.value.reason == "bad_answer"
 
 
-@pytest.mark.parametrize(
-    ("reply", "verdict"),
-    [(PlainTextResponse("ok"), True), (refused(500, "no"), False), (Response("warming up", 503), False)],
-)
-async def test_ready_and_health_are_asked_of_the_broker(reply: Response, verdict: bool) -> None:
-    with brokers(2) as (seed, broker):
-        broker.on("GET", f"{ADMIN}/brokers/ready", reply)
-        broker.on("GET", f"{ADMIN}/brokers/health", reply)
-        async with connect(seed) as admin:
-            assert await admin.ready(broker.id) is verdict
-            assert await admin.health(broker.id) is verdict
-        assert broker.seen[-1].query == "topicVersion=V2"
-        broker.on("GET", f"{ADMIN}/brokers/ready", Response("<html>", 401))
-        async with connect(seed) as admin:
-            with pytest.raises(AdminError) as caught:
-                await admin.ready(broker.id)
-    assert caught.value.reason == "unauthorized"
-
-
 # names
 
 NASTY = ["a'b\"c", "<script>", "a b", "100%", "%2e%2e", "a%2Fb", "é", "a?b#c", "a;b=c", "a\\b", "a\nb", "..a", "a+b"]
@@ -333,12 +294,12 @@ async def test_a_name_stays_one_path_segment(name: str) -> None:
 
         async def take_apart(request: Request) -> Response:
             segments.extend(bytes(request.scope["raw_path"]).decode().split("/"))
-            assert request.scope["path"].endswith(f"/{name}/{name}/bundles")
-            return JSONResponse({"boundaries": []})
+            assert request.scope["path"].endswith(f"/{name}/{name}/antiAffinity")
+            return Response()
 
         broker.fallback = take_apart
         async with connect(broker) as admin:
-            await admin.bundle_boundaries(f"{name}/{name}")
+            await admin.anti_affinity_group(f"{name}/{name}")
     assert len(segments) == 7
     assert set("".join(segments)) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%-_.~:")
 
@@ -366,7 +327,10 @@ async def test_names_of_no_form_are_refused_unsent() -> None:
                         await call
                     assert caught.value.reason == "bad_range"
             names: tuple[Coroutine[Any, Any, object], ...] = (
-                *(admin.topics(n) for n in ("acme", "/shop", "acme/", "a/b/c", "../shop", "acme/.", "a/\ud800")),
+                *(
+                    admin.anti_affinity_group(n)
+                    for n in ("acme", "/shop", "acme/", "a/b/c", "../shop", "acme/.", "a/\ud800")
+                ),
                 *(admin.lookup(t) for t in ("t", "http://a/b/c", "persistent://a/b", "persistent://a/b/..")),
                 admin.unload(f"../shop/{RANGE}", broker.id),
                 admin.set_dynamic("..", "x"),

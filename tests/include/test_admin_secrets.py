@@ -131,7 +131,7 @@ async def test_token_shows_nowhere(caplog: pytest.LogCaptureFixture) -> None:
                 admin.load_report(closed_port()),
                 admin.unload(BUNDLE, broker.id),
                 admin.lookup(TOPIC),
-                admin.topics("a/b"),
+                admin.anti_affinity_group("a/b"),
             ):
                 with pytest.raises(AdminError) as caught:
                     await call

@@ -144,34 +144,12 @@ class BrokerCalls:
         url_path = path("admin", "v2", "brokers", await self.cluster_name(), broker, "ownedNamespaces")
         return set((await self._get(url_path, broker=broker)).mapping())
 
-    async def ready(self, broker: str) -> bool:
-        """Whether the broker says that it is ready; False when it answers with a failure of its own."""
-        return await self._ok("/admin/v2/brokers/ready", broker)
-
-    async def health(self, broker: str) -> bool:
-        """Whether the broker's health check passes: it writes and reads a persistent topic of its own."""
-        return await self._ok("/admin/v2/brokers/health?topicVersion=V2", broker)
-
-    async def _ok(self, url_path: str, broker: str) -> bool:
-        url_path, _, query = url_path.partition("?")
-        request = Request("GET", url_path, query, self._connection.read_timeout_s, follow=False)
-        try:
-            return (await self._transport.send(request, broker)).text() == "ok"
-        except AdminError as error:
-            if error.reason == "server_error":
-                return False
-            raise
-
     # settings
 
     async def runtime_configuration(self, broker: str | None = None) -> dict[str, str]:
         """Effective settings of a broker (of any when None): every value is a text, optionals print as such."""
         answer = await self._get("/admin/v2/brokers/configuration/runtime", broker=broker or "")
         return _texts(answer)
-
-    async def dynamic_values(self) -> dict[str, str]:
-        """Dynamic settings that override the brokers' files."""
-        return _texts(await self._get("/admin/v2/brokers/configuration/values"))
 
     async def set_dynamic(self, name: str, value: str) -> None:
         """Override a dynamic setting on all brokers.
@@ -182,14 +160,6 @@ class BrokerCalls:
             AdminError: `wrong_setting`; the name is unknown or not dynamic.
         """
         await self._write("POST", path("admin", "v2", "brokers", "configuration", name, value), "wrong_setting")
-
-    async def delete_dynamic(self, name: str) -> None:
-        """Give a dynamic setting back to the brokers' files.
-
-        Raises:
-            AdminError: `wrong_setting`; the name is unknown or not dynamic.
-        """
-        await self._write("DELETE", path("admin", "v2", "brokers", "configuration", name), "wrong_setting")
 
     async def _write(self, method: str, url_path: str, on_412: str) -> None:
         timeout = self._connection.read_timeout_s

@@ -11,7 +11,7 @@ from zlib import crc32
 from pulsar_rebalancer.admin.answers import failure
 from pulsar_rebalancer.admin.broker_calls import BrokerCalls
 from pulsar_rebalancer.admin.connection import address_in
-from pulsar_rebalancer.admin.names import path, split_bundle, split_namespace, split_topic
+from pulsar_rebalancer.admin.names import path, split_bundle, split_topic
 from pulsar_rebalancer.admin.transport import Request
 from pulsar_rebalancer.errors import AdminError
 
@@ -49,26 +49,6 @@ class PulsarAdmin(BrokerCalls):
         SettingsError: a certificate file of the connection cannot be used.
     """
 
-    async def bundle_boundaries(self, namespace: str) -> list[str]:
-        """Boundaries of the bundles of `tenant/namespace`, ascending: `0x00000000` … `0xffffffff`."""
-        answer = await self._get(path("admin", "v2", "namespaces", *split_namespace(namespace), "bundles"))
-        found = answer.mapping().get("boundaries")
-        if not isinstance(found, list) or not all(isinstance(b, str) for b in found):
-            raise answer.bad("the answer names no boundaries")
-        return found
-
-    async def topics(self, namespace: str) -> list[str]:
-        """Full names of the topics of `tenant/namespace`, sorted.
-
-        Persistent topics that exist, loaded or not, and non-persistent ones that are loaded
-        (NamespacesBase.internalGetListOfTopics; brokers list only the persistent ones unless asked for all).
-        """
-        return await self._topics(namespace, "ALL")
-
-    async def _topics(self, namespace: str, mode: str) -> list[str]:
-        url_path = path("admin", "v2", "namespaces", *split_namespace(namespace), "topics")
-        return sorted((await self._get(url_path, {"mode": mode})).strings())
-
     async def topics_of_bundle(self, bundle: str) -> list[str]:
         """Full names of a bundle's topics of both domains, sorted, partitions one by one.
 
@@ -82,10 +62,13 @@ class PulsarAdmin(BrokerCalls):
         except AdminError as error:
             if "Failed to find ownership" not in error.message:
                 raise
+        # Brokers list persistent topics that exist, loaded or not (NamespacesBase.internalGetListOfTopics).
+        url_path = path("admin", "v2", "namespaces", tenant, local, "topics")
+        persistent = (await self._get(url_path, {"mode": "PERSISTENT"})).strings()
         low, high = (int(bound, 16) for bound in hash_range.split("_"))
         return [
             topic
-            for topic in await self._topics(f"{tenant}/{local}", "PERSISTENT")
+            for topic in sorted(persistent)
             if low <= (position := crc32(topic.encode())) < high or position == high == _LAST_HASH
         ]
 
