@@ -422,7 +422,7 @@ _ALL = (
         "Wait for the end of the pause, or remove it from the clusters file.",
     ),
     Reason("on_hold", _V, "Validation holds: acting would be unsafe.", "See the hold reasons of the run."),
-    Reason("plan_too_old", _V, "The plan is older than max_plan_age.", "Nothing: the next run plans anew."),
+    Reason("plan_too_old", _V, "The plan is older than max_plan_age_seconds.", "Nothing: the next run plans anew."),
     Reason(
         "not_recorded",
         _V,

@@ -118,6 +118,7 @@ def _state_dag(entry: ClusterEntry, root: str) -> DAG:
         schedule=None,
         start_date=_SINCE,
         catchup=False,
+        is_paused_upon_creation=False,
         max_active_runs=1,
         allowed_run_types=_RUN_TYPES,
         params=state_params(),

@@ -155,6 +155,15 @@ def triggered(words: list[str]) -> None:
         assert values["reason"]
 
 
+def unpaused(words: list[str]) -> None:
+    """There is such a DAG, and its runs may start."""
+    airflow(words)
+    with create_session() as session:
+        found = session.get(DagModel, words[-1])
+    assert found is not None
+    assert found.is_paused is False
+
+
 def deleted(words: list[str]) -> None:
     """There is such a DAG, and Airflow forgets it."""
     airflow(words)
@@ -238,8 +247,8 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     '"extra": {"ca_file": "/etc/pulsar/ca.pem", "read_only": true} }\'': connection,
     "airflow dags trigger pulsar_rebalance__east "
     '--conf \'{"force": "two brokers were added", "force_threshold": 10}\'': triggered,
-    'airflow dags trigger pulsar_handover__<cluster> --conf \'{"action": "take_over", "reason": "..."}\'': triggered,
-    'airflow dags trigger pulsar_handover__<cluster> --conf \'{"action": "hand_back", "reason": "..."}\'': triggered,
+    'airflow dags trigger pulsar_handover__east --conf \'{"action": "take_over", "reason": "..."}\'': triggered,
+    'airflow dags trigger pulsar_handover__east --conf \'{"action": "hand_back", "reason": "..."}\'': triggered,
     "python -m pulsar_rebalancer.check_age": asked_from_outside,
     "python -m pulsar_rebalancer.check_age --root /var/lib/pulsar-rebalancer --cluster east "
     "--max-age-seconds 300": asked_from_outside,
@@ -256,6 +265,7 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     "docker compose down": composed,
     "docker compose down --volumes": composed,
     "rm -r /var/lib/pulsar-rebalancer/east": removed,
+    "airflow dags unpause pulsar_rebalance__east": unpaused,
     "airflow connections delete pulsar_admin_east": connection_gone,
     **{f"airflow dags delete --yes pulsar_{kind}__east": deleted for kind in ALL_DAGS},
 }

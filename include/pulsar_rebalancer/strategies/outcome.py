@@ -6,6 +6,7 @@ import math
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pulsar_rebalancer.reasons import REASONS
 from pulsar_rebalancer.state import HitCount
 from pulsar_rebalancer.strategies.caps import CAPPED
 
@@ -50,11 +51,11 @@ def explain(decision: Mapping[str, Any]) -> str:
         decision: a completed row of the decisions table.
     """
     if decision["gap"] is None:
-        return f"{decision['source']} is left out: {decision['reason']}"
+        return f"{decision['source']} is left out. {REASONS[decision['reason']].meaning}"
     pair = f"{decision['source']} is {decision['gap']:.1f} points above {decision['destination']}"
     hits = f"{decision['low_hits']} low and {decision['high_hits']} high hits"
-    moves = f", {decision['bundles_taken']} bundles to move" if decision["fired"] else ""
-    return f"{pair}, {hits}: {decision['reason']}{moves}"
+    moves = f" To move: {decision['bundles_taken']} bundles." if decision["fired"] else ""
+    return f"{pair}, {hits}. {REASONS[decision['reason']].meaning}{moves}"
 
 
 def predict(
