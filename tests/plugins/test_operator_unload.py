@@ -206,6 +206,9 @@ def test_killed_in_the_middle_it_resumes(
             if killing and len(unloaded) == 2:
                 os.kill(child.pid, signal.SIGKILL)
                 child.wait()
+                # Time stands still from here on: no client looks the lost bundle up by chance.
+                now = served.cluster.clock.now()
+                monkeypatch.setattr(served.cluster.clock, "now", lambda: now)
         return hop
 
     monkeypatch.setattr(served.cluster, "unload_at", watch)
