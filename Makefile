@@ -10,9 +10,9 @@ help: ## what can be made
 setup: ## virtual environment from the lock, Java for Spark
 	@scripts/setup.sh
 
-run: setup ## balance a simulated cluster; ONCE=1 ends once balanced; STRATEGY=… ; PULSAR=http://broker:8080 observes your own
+run: setup ## balance a simulated cluster; ONCE=1 ends once balanced; STRATEGY=… ; PULSAR=http://broker:8080 observes your own; FOLDER=…
 	@$(PYTHON_BIN) -m pulsar_rebalancer_airflow.embedded $(if $(ONCE),--once) $(if $(PULSAR),--pulsar "$(PULSAR)") \
-		$(if $(STRATEGY),--strategy "$(STRATEGY)")
+		$(if $(STRATEGY),--strategy "$(STRATEGY)") $(if $(FOLDER),--folder "$(FOLDER)")
 
 test: setup ## unit, Spark, DAG and integration tests
 	@$(PYTHON_BIN) -m pytest

@@ -20,17 +20,15 @@ find_python() {
   fail "Python 3.11, 3.12 or 3.13 is needed and was not found: install it, or name it with PYTHON=/path/to/python3.12"
 }
 
-java_works() {
-  local version
-  version=$("$1" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1)
-  [ -n "$version" ] && [ "$version" -ge 17 ]
-}
+java_problem() { .venv/bin/python -m pulsar_rebalancer_airflow.embedded.java 2>&1; }
 
 find_java() {
-  if [ -n "${JAVA_HOME:-}" ] && java_works "$JAVA_HOME/bin/java"; then return; fi
-  if command -v java >/dev/null && java_works java; then return; fi
-  if debian_root && install_debian openjdk-17-jre-headless && java_works java; then return; fi
-  fail "Spark needs Java 17 or newer: install a JRE (Debian: openjdk-17-jre-headless), or set JAVA_HOME"
+  local problem
+  problem=$(java_problem) && return
+  if [ -z "${JAVA_HOME:-}" ] && debian_root && install_debian openjdk-17-jre-headless; then
+    problem=$(java_problem) && return
+  fi
+  fail "$problem"
 }
 
 make_environment() {

@@ -186,6 +186,11 @@ ROWS = (
     _refused("a load manager without reports: `null`", _fault("null_answer", ALL), "no_load_report"),
     _refused("a load manager without reports: 500", _fault("error_500", ALL), "no_load_report"),
     _no_report("one broker has a load manager without reports", _fault("null_answer"), "no_load_report"),
+    _refused(
+        "the configuration does not say whether Pulsar sheds",
+        _fault("other_configuration", ALL, values={"loadBalancerSheddingEnabled": ""}),
+        "bad_answer",
+    ),
     # credentials
     _refused("401 with a page: unknown credentials", _fault("unauthorized", ALL), "unauthorized"),
     _refused("401 with a reason: a role without the right", (), "forbidden", connection={"token": "user_token"}),

@@ -2,23 +2,29 @@
 
 A run sees a condition, sees that it is not there, or cannot tell. What was seen before is kept between runs, so a
 condition that lasts is told once. It is over when it has stayed away for a quiet time; one that comes back earlier
-never ended. A message counts as told when every receiver has taken it; until then it is due again in every run.
+never ended. A message counts as told when every receiver has taken it; until then it is tried again, ever less often.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
+from pulsar_rebalancer.inventory import time_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
 VERSION = 1
+
+RETRY_MINUTES = (1, 5, 15, 60)
+"""Waits before a message is tried again; the last one repeats. A receiver may have taken what it never answered."""
 
 
 class Condition(StrEnum):
@@ -55,6 +61,8 @@ class Episode(BaseModel):
         reasons, detail: as last seen.
         told: whether every receiver took the message of its start.
         start_reached, end_reached: numbers of the receivers that took the message of its start, of its end.
+        tries: how often the message that is due was tried in vain.
+        next_try_at: until then it is not tried again.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -67,6 +75,8 @@ class Episode(BaseModel):
     told: bool = False
     start_reached: frozenset[int] = frozenset()
     end_reached: frozenset[int] = frozenset()
+    tries: int = 0
+    next_try_at: AwareDatetime | None = None
 
     def ended(self, now: datetime, quiet: timedelta) -> bool:
         """Whether it has stayed away for the quiet time."""
@@ -138,7 +148,7 @@ def advance(
             taken: somebody cleared it. Empty when it has none.
     """
     state = state.model_copy(update={"began_at": state.began_at or now, "run_at": now})
-    if run and run < state.run:
+    if run and run < state.run and not _is_ahead(state.run, now):
         return state
     episodes = dict(state.episodes)
     for condition, seen in sightings.items():
@@ -148,6 +158,12 @@ def advance(
         elif episode is not None and episode.over_at is None:
             episodes[condition] = episode.model_copy(update={"over_at": now})
     return state.model_copy(update={"run": run or state.run, "episodes": episodes})
+
+
+def _is_ahead(run: str, now: datetime) -> bool:
+    """Whether a run was named by a clock that has been set back since."""
+    at = time_of(run)
+    return at is not None and at > now
 
 
 def _there(episode: Episode | None, seen: Seen, now: datetime) -> Episode:
@@ -166,7 +182,7 @@ def due(state: AlertsState, now: datetime, quiet: timedelta) -> list[Due]:
     found = []
     for condition in Condition:
         episode = state.episodes.get(condition)
-        if episode is None:
+        if episode is None or (episode.next_try_at is not None and now < episode.next_try_at):
             continue
         if episode.ended(now, quiet):
             found.append(Due(condition, over=True, episode=episode))
@@ -175,13 +191,16 @@ def due(state: AlertsState, now: datetime, quiet: timedelta) -> list[Due]:
     return found
 
 
-def delivered(state: AlertsState, message: Due, reached: Iterable[int], *, complete: bool) -> AlertsState:
+def delivered(
+    state: AlertsState, message: Due, reached: Iterable[int], now: datetime, *, complete: bool
+) -> AlertsState:
     """The state after a message was sent.
 
     Args:
         state: before it.
         message: one of those that were due.
         reached: numbers of the receivers that took it, now or earlier.
+        now: the present.
         complete: whether these are all of them.
     """
     episodes = dict(state.episodes)
@@ -190,5 +209,11 @@ def delivered(state: AlertsState, message: Due, reached: Iterable[int], *, compl
     else:
         field = "end_reached" if message.over else "start_reached"
         changed = {field: frozenset(reached), "told": message.episode.told or (complete and not message.over)}
+        changed |= _next_try(0 if complete else message.episode.tries + 1, now)
         episodes[message.condition] = message.episode.model_copy(update=changed)
     return state.model_copy(update={"episodes": episodes})
+
+
+def _next_try(tries: int, now: datetime) -> dict[str, Any]:
+    wait = timedelta(minutes=RETRY_MINUTES[min(tries, len(RETRY_MINUTES)) - 1])
+    return {"tries": tries, "next_try_at": now + wait if tries else None}

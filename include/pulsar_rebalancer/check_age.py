@@ -7,14 +7,15 @@ Nagios plugin does: 0 OK; 1 WARNING, runs end but decide nothing; 2 CRITICAL, no
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from pulsar_rebalancer.copies import committed_sequences, copy_of
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.settings import CLUSTER_NAME
+from pulsar_rebalancer.inventory import time_of
+from pulsar_rebalancer.names import CLUSTER_NAME
 from pulsar_rebalancer.storage import ClusterStorage
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 OK, WARNING, CRITICAL = 0, 1, 2
 _NAMES = {OK: "OK", WARNING: "WARNING", CRITICAL: "CRITICAL"}
-_COPY = re.compile(r"decision-(\d+)\.json")
+_SKEW = timedelta(minutes=1)
+"""Clocks of the machines may differ by so much."""
 
 
 @dataclass(frozen=True)
@@ -49,19 +51,20 @@ def ages(storage: ClusterStorage, now: datetime) -> Ages:
         SnapshotError: the newest outcome cannot be read.
         OSError: the root cannot be read.
     """
-    return Ages(_since(_last_outcome(storage), now), _since(_last_decision(storage), now))
+    return Ages(_since(_last_outcome(storage, now), now), _since(_last_decision(storage), now))
 
 
 def _since(at: datetime | None, now: datetime) -> float | None:
     return None if at is None else max(0.0, (now - at).total_seconds())
 
 
-def _last_outcome(storage: ClusterStorage) -> datetime | None:
-    # Names of days and runs sort by time.
+def _last_outcome(storage: ClusterStorage, now: datetime) -> datetime | None:
+    # Names of days and runs sort by time. Runs from the future prove nothing: a clock was set back since.
     for day in reversed([name for name in storage.runs.names() if name.startswith("date=")]):
         for run in reversed((storage.runs / day).names()):
+            at = time_of(run)
             file = storage.runs / day / run / "outcome.json"
-            if file.exists():
+            if at is not None and at <= now + _SKEW and file.exists():
                 try:
                     return datetime.fromisoformat(file.read_json()["ended_at"]).astimezone(UTC)
                 except (KeyError, TypeError, ValueError):
@@ -71,10 +74,10 @@ def _last_outcome(storage: ClusterStorage) -> datetime | None:
 
 def _last_decision(storage: ClusterStorage) -> datetime | None:
     # The time of the file: what is inside tells when a sample was counted, and forced runs count none.
-    copies = {int(found[1]): name for name in storage.state.names() if (found := _COPY.fullmatch(name))}
-    if not copies:
+    sequences = committed_sequences(storage)
+    if not sequences:
         return None
-    file_system, path = (storage.state / copies[max(copies)]).open()
+    file_system, path = copy_of(storage, sequences[-1]).open()
     written: datetime | None = file_system.get_file_info(path).mtime
     return written.astimezone(UTC) if written else None
 

@@ -9,11 +9,39 @@ import yaml
 from pydantic import BaseModel, ConfigDict
 
 from pulsar_rebalancer.errors import SettingsError
-from pulsar_rebalancer.settings import CLUSTER_NAME, FIELD_OF_PULSAR_NAME, Settings, validate
+from pulsar_rebalancer.names import CLUSTER_NAME
+from pulsar_rebalancer.settings import FIELD_OF_PULSAR_NAME, Settings, validate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator
     from pathlib import Path
+
+_TIMESTAMP = "tag:yaml.org,2002:timestamp"
+
+
+class _Entries(dict[Any, Any]):
+    """A mapping that knows which keys were written more than once; YAML keeps the last without a word."""
+
+    repeated: tuple[str, ...] = ()
+
+
+class _Loader(yaml.SafeLoader):
+    """Times stay text: a day that does not exist is then one wrong setting, not a file that cannot be read."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - declared by PyYAML
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def construct_entries(self, node: yaml.MappingNode) -> Iterator[_Entries]:
+        entries = _Entries()
+        yield entries
+        counts = Counter(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<")
+        entries.repeated = tuple(key for key, count in counts.items() if count > 1)
+        entries.update(self.construct_mapping(node))
+
+
+_Loader.add_constructor("tag:yaml.org,2002:map", _Loader.construct_entries)
 
 
 class ClusterEntry(BaseModel):
@@ -43,42 +71,45 @@ def load_clusters(path: Path) -> list[ClusterEntry]:
         SettingsError: `wrong_setting` when the file as a whole cannot be read; a single broken entry does not raise.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-        document = yaml.safe_load(text) or {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        document = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader) or _Entries()
+    except (OSError, ValueError, yaml.YAMLError) as error:
         raise SettingsError("wrong_setting", f"{path.name}: cannot be read: {str(error).splitlines()[0]}") from None
-    if not isinstance(document, dict) or set(document) - {"defaults", "clusters"}:
+    if not isinstance(document, _Entries) or set(document) - {"defaults", "clusters"}:
         raise SettingsError("wrong_setting", f"{path.name}: expected the keys `defaults` and `clusters` alone")
-    defaults, clusters = document.get("defaults") or {}, document.get("clusters") or {}
-    if not isinstance(defaults, dict) or not isinstance(clusters, dict):
+    _refuse_repeated(document, path.name)
+    defaults, clusters = document.get("defaults") or _Entries(), document.get("clusters") or _Entries()
+    if not isinstance(defaults, _Entries) or not isinstance(clusters, _Entries):
         raise SettingsError("wrong_setting", f"{path.name}: `defaults` and `clusters` must be mappings")
-    twice = _named_twice(text)
-    return [_entry(str(name), defaults, given, path.name, twice=name in twice) for name, given in clusters.items()]
+    twice = clusters.repeated
+    return [_entry(str(name), defaults, given, path.name, twice=str(name) in twice) for name, given in clusters.items()]
 
 
-def _named_twice(text: str) -> set[str]:
-    """Clusters of one name, of which YAML keeps the last without a word."""
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
-    parts = root.value if isinstance(root, yaml.MappingNode) else []
-    named = [part for key, part in parts if key.value == "clusters" and isinstance(part, yaml.MappingNode)]
-    names = Counter(key.value for part in named for key, _ in part.value)
-    return {name for name, count in names.items() if count > 1}
+def _refuse_repeated(entries: _Entries, where: str) -> None:
+    if entries.repeated:
+        raise SettingsError("contradiction", f"{where}: written more than once: {', '.join(entries.repeated)}")
 
 
-def _entry(name: str, defaults: Mapping[str, Any], given: object, file: str, *, twice: bool) -> ClusterEntry:
+def _entry(name: str, defaults: _Entries, given: object, file: str, *, twice: bool) -> ClusterEntry:
     safe = name if CLUSTER_NAME.fullmatch(name) else "".join(c if c.isalnum() else "_" for c in name)[:60] or "unnamed"
     try:
         if safe != name:
             raise SettingsError("wrong_setting", f"{file}: {name!r} is no cluster name: letters, digits, . _ - only")
         if twice:
             raise SettingsError("contradiction", f"{file}: two clusters are named {name}: give each a name of its own")
-        if given is not None and not isinstance(given, dict):
+        if given is not None and not isinstance(given, _Entries):
             raise SettingsError("wrong_setting", f"{file}: {name}: expected a mapping of settings")
-        merged = _by_field(defaults) | _by_field(given or {})
+        merged = _by_field(defaults, f"{file}: defaults") | _by_field(given or _Entries(), f"{file}: {name}")
         return ClusterEntry(name=name, given=merged, settings=validate(merged, where=f"{file}: {name}"))
     except SettingsError as error:
         return ClusterEntry(name=safe, given={}, settings=Settings(), error=str(error))
 
 
-def _by_field(values: Mapping[Any, Any]) -> dict[str, Any]:
-    return {FIELD_OF_PULSAR_NAME.get(str(key), str(key)): value for key, value in values.items()}
+def _by_field(entries: _Entries, where: str) -> dict[str, Any]:
+    _refuse_repeated(entries, where)
+    found: dict[str, Any] = {}
+    for key, value in entries.items():
+        field = FIELD_OF_PULSAR_NAME.get(str(key), str(key))
+        if field in found:
+            raise SettingsError("contradiction", f"{where}: {field} is written under its two names")
+        found[field] = value
+    return found

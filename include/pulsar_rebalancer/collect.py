@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_NOT_THERE = frozenset({"unreachable", "timeout"})
+_NOT_THERE = frozenset({"unreachable", "timeout", "certificate_refused"})
 _CREDENTIALS = frozenset({"unauthorized", "forbidden"})
 
 Report = dict[str, Any]

@@ -33,7 +33,7 @@ class Admin(Protocol):
         """BrokerIds of the active brokers."""
 
     async def runtime_configuration(self, broker: str) -> dict[str, str]:
-        """Effective settings of a broker, every value a text."""
+        """Effective settings of a broker, every value a text; both settings below are true or false."""
 
     async def set_dynamic(self, name: str, value: str) -> None:
         """Override a dynamic setting on all brokers."""
@@ -41,11 +41,11 @@ class Admin(Protocol):
 
 def shedding_is_on(runtime: Mapping[str, str]) -> bool:
     """Whether a broker with this configuration would shed if it led."""
-    return all(runtime.get(name, "").strip().lower() == "true" for name in (BALANCER, SHEDDING))
+    return all(runtime[name].strip().lower() == "true" for name in (BALANCER, SHEDDING))
 
 
 async def read(admin: Admin, name: str = SHEDDING) -> dict[str, str]:
-    """The value that every broker runs with; `[<reason code>]` for a broker that could not be asked.
+    """The value of a switch that every broker runs with; `[<reason code>]` for a broker that did not say it.
 
     Raises:
         AdminError: the list of brokers cannot be read.
@@ -53,7 +53,7 @@ async def read(admin: Admin, name: str = SHEDDING) -> dict[str, str]:
 
     async def ask(broker: str) -> str:
         try:
-            return (await admin.runtime_configuration(broker)).get(name, "[not_found]").strip().lower()
+            return (await admin.runtime_configuration(broker))[name].strip().lower()
         except AdminError as error:
             return f"[{error.reason}]"
 

@@ -28,13 +28,13 @@ namespaces must not move in one wave.
 
 
 class Forced(BaseModel):
-    """Who forced a balance, why, and from which gap in points of score."""
+    """Who forced a balance, why, and with AvgShedder from which gap in points of score."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     by: str
     reason: str
-    threshold: float
+    threshold: float | None
 
 
 class Summary(BaseModel):
@@ -117,9 +117,16 @@ class Move(BaseModel):
 
 def read_moves(run: Folder) -> list[Move]:
     """The taken moves of a plan, by wave, then pair and rank."""
-    rows = (run / "plan" / "moves.parquet").read_table().to_pylist()
-    taken = sorted((row for row in rows if row["taken"]), key=lambda row: (row["wave"], row["pair"], row["rank"]))
-    return [Move.model_validate({name: row[name] for name in Move.model_fields}) for row in taken]
+    return _moves(_taken(run))
+
+
+def _taken(run: Folder) -> list[dict[str, Any]]:
+    return [row for row in (run / "plan" / "moves.parquet").read_table().to_pylist() if row["taken"]]
+
+
+def _moves(taken: list[dict[str, Any]]) -> list[Move]:
+    ordered = sorted(taken, key=lambda row: (row["wave"], row["pair"], row["rank"]))
+    return [Move.model_validate({name: row[name] for name in Move.model_fields}) for row in ordered]
 
 
 def read_state(run: Folder) -> DecisionState:
@@ -157,7 +164,8 @@ def verify(run: Folder, summary: Summary) -> Sequence[Move]:
         PlanError: `plan_changed` when a file of the plan was altered after it was made.
     """
     decisions = (run / "plan" / "decisions.parquet").read_table().to_pylist()
-    taken = [row for row in (run / "plan" / "moves.parquet").read_table().to_pylist() if row["taken"]]
+    # Read once: what is hashed is what is carried out, whoever writes the file again meanwhile.
+    taken = _taken(run)
     if plan_hash(decisions, taken, (run / "plan" / "state.json").read_json()) != summary.hash:
         raise PlanError("plan_changed", f"the files of plan {summary.plan_id} are not those that were decided")
-    return read_moves(run)
+    return _moves(taken)

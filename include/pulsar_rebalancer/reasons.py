@@ -68,6 +68,12 @@ _ALL = (
         passing=True,
     ),
     Reason(
+        "certificate_refused",
+        _B,
+        "A broker's certificate could not be verified, so nothing was sent to it.",
+        "Check the connection's ca_file and the host name in the broker's certificate.",
+    ),
+    Reason(
         "unauthorized",
         _B,
         "The credentials were refused (401).",
@@ -209,6 +215,12 @@ _ALL = (
         "Check for two brokers with the same advertised address and port.",
     ),
     Reason(
+        "unknown_broker",
+        _W,
+        "excluded_brokers names a broker that the cluster does not list, so that it excludes nobody.",
+        "Correct or remove the name; brokerIds are advertisedAddress:port.",
+    ),
+    Reason(
         "sums_disagree",
         _W,
         "A broker's traffic is not the sum of its bundles'; the amount to move is judged by the broker's.",
@@ -329,7 +341,7 @@ _ALL = (
         "The broker's report is older than load_data_ttl_seconds and no part of the mean.",
         "Check the broker's clock and the metadata store.",
     ),
-    Reason("no_load_data", _V, "A broker gives no report, so the loads cannot be compared.", "Check the broker."),
+    Reason("no_load_data", _V, "No broker gives a report: there is no load to compare.", "Check the brokers."),
     Reason(
         "no_top_bundles",
         _V,
@@ -353,6 +365,13 @@ _ALL = (
     Reason(
         "no_fitting_bundle", _V, "Fired, but no bundle fits into the amount to be moved; AvgShedder's hits start anew."
     ),
+    Reason(
+        "no_allowed_bundle",
+        _V,
+        "Fired, but policies or placement keep the bundles that might fit where they are; AvgShedder's hits start "
+        "anew.",
+        "See the bundles' reasons in the table moves.",
+    ),
     Reason("below_force", _V, "The gap is below the one from which the forced run was told to act."),
     Reason("middle", _V, "The broker in the middle of an odd number has no partner."),
     # bundles
@@ -365,7 +384,7 @@ _ALL = (
     Reason(
         "namespace_policy",
         _V,
-        "The namespace is under a policy and shed_policy_bundles is off, or policies forbid the planned broker.",
+        "The namespace is under a policy and shed_policy_bundles is off.",
     ),
     Reason("no_traffic", _V, "The bundle carries no traffic of the measure that counts."),
     Reason("recently_unloaded", _V, "The bundle was moved within the grace period."),
@@ -386,8 +405,9 @@ _ALL = (
     Reason(
         "anti_affinity",
         _V,
-        "The bundle's anti-affinity group is spread evenly, or would not be after the move.",
+        "The bundle's anti-affinity group is spread evenly, would be spread worse, or has a bundle that moves already.",
     ),
+    Reason("too_many_topics", _V, "The planned broker has more than max_broker_topics topics, others have not."),
     Reason(
         "no_destination",
         _V,
@@ -406,7 +426,10 @@ _ALL = (
     ),
     Reason("broker_quarantined", _V, "Validation left the broker out."),
     Reason(
-        "no_persistent_topics", _V, "The broker takes no persistent topics, other brokers do: no bundle may go there."
+        "no_persistent_topics",
+        _V,
+        "The broker takes no persistent topics, other brokers do: no bundle may go there, so AvgShedder pairs it with "
+        "none.",
     ),
     Reason("broker_excluded", _V, "The broker is excluded by a setting."),
     # gate
@@ -456,6 +479,13 @@ _ALL = (
         _V,
         "The bundle was unloaded, and it could not be read which broker owns it.",
         "See the error beside it; the next run reads ownership anew.",
+    ),
+    Reason(
+        "unexpected_error",
+        _V,
+        "The move broke off before anything was unloaded, for a reason that has no code.",
+        "See the traceback in the task's log.",
+        passing=True,
     ),
     Reason("not_attempted", _V, "The move was planned but not tried before the run ended."),
     Reason(

@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from pulsar_rebalancer.errors import SettingsError
-from pulsar_rebalancer.settings import FIELD_OF_PULSAR_NAME, Mode, Percent, Settings, Strategy, settings_error, validate
+from pulsar_rebalancer.settings import (
+    FIELD_OF_PULSAR_NAME,
+    Brokers,
+    Mode,
+    Namespaces,
+    Percent,
+    Settings,
+    Strategy,
+    settings_error,
+    validate,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,14 +37,11 @@ class Origin(StrEnum):
     PARAMS = "params"
 
 
-THRESHOLD_FIELDS = frozenset(
-    {"low_threshold", "high_threshold", "hit_count_low", "hit_count_high"}
-    | {"min_unload_message", "min_unload_throughput", "max_unload_percentage"}
-)
+_OF_PAIRS = ("low_threshold", "high_threshold", "hit_count_low", "hit_count_high")
+_AVG_SHEDDER_ALONE = ("force_threshold", *_OF_PAIRS)
+
+THRESHOLD_FIELDS = (*_OF_PAIRS, "max_unload_percentage")
 """A manual run that changes one of these counts no hits."""
-
-
-_AVG_SHEDDER_ALONE = ("force_threshold", "low_threshold", "high_threshold", "hit_count_low", "hit_count_high")
 
 
 class RunParams(BaseModel):
@@ -54,8 +61,8 @@ class RunParams(BaseModel):
     max_unload_percentage: float | None = Field(None, gt=0, le=1)
     max_bundles_per_run: int | None = Field(None, ge=1)
     max_bundles_per_broker: int | None = Field(None, ge=1)
-    excluded_namespaces: tuple[str, ...] = ()
-    excluded_brokers: tuple[str, ...] = ()
+    excluded_namespaces: Namespaces = ()
+    excluded_brokers: Brokers = ()
 
     @model_validator(mode="after")
     def _two_fields(self) -> Self:
@@ -68,7 +75,7 @@ class RunParams(BaseModel):
     @property
     def changes_thresholds(self) -> bool:
         """Whether the run judges by thresholds of its own, or pairs other brokers than the other runs do."""
-        return bool(self.excluded_brokers) or any(getattr(self, name, None) is not None for name in THRESHOLD_FIELDS)
+        return bool(self.excluded_brokers) or any(getattr(self, name) is not None for name in THRESHOLD_FIELDS)
 
 
 class Resolved(BaseModel):
@@ -107,9 +114,17 @@ def from_brokers(runtime: Mapping[str, str]) -> dict[str, str]:
     # The misspelt old keys win only while the new key still has its default (ServiceConfiguration).
     for field, old in (("bandwidth_in_weight", "In"), ("bandwidth_out_weight", "Out")):
         value = _plain(runtime.get(f"loadBalancerBandwith{old}ResourceWeight"))
-        if value is not None and float(found.get(field, "1.0")) == 1.0 and float(value) != 1.0:
+        if value is not None and _is_one(found.get(field, "1.0")) and not _is_one(value):
             found[field] = value
     return found
+
+
+def _is_one(value: str) -> bool:
+    try:
+        return float(value) == 1.0
+    except ValueError:
+        # What is no number is refused with the key's name when the settings are resolved.
+        return False
 
 
 def _plain(value: str | None) -> str | None:
@@ -135,13 +150,13 @@ def resolve(file: Mapping[str, Any], brokers: Mapping[str, str], params: RunPara
     Raises:
         SettingsError: `wrong_setting` or `contradiction`, with the key's name.
     """
-    merged: dict[str, Any] = dict(brokers)
-    origins = dict.fromkeys(Settings.model_fields, Origin.DEFAULT) | dict.fromkeys(brokers, Origin.BROKERS)
-    for name, value in file.items():
-        field = FIELD_OF_PULSAR_NAME.get(name, name)
-        merged[field] = value
-        origins[field] = Origin.FILE
-    settings = validate(merged, where="settings of the clusters file over those of the live brokers")
+    given = {FIELD_OF_PULSAR_NAME.get(name, name): value for name, value in file.items()}
+    live = {field: value for field, value in brokers.items() if field not in given}
+    merged: dict[str, Any] = live | given
+    origins = dict.fromkeys(Settings.model_fields, Origin.DEFAULT) | dict.fromkeys(live, Origin.BROKERS)
+    origins |= dict.fromkeys(given, Origin.FILE)
+    over = "settings of the clusters file over those of the live brokers"
+    settings = validate(merged, where=over, origins=origins)
     if params is None:
         return Resolved(settings=settings, origins=origins)
     foreign = sorted(name for name in _AVG_SHEDDER_ALONE if getattr(params, name) is not None)
@@ -150,7 +165,8 @@ def resolve(file: Mapping[str, Any], brokers: Mapping[str, str], params: RunPara
     changed = _from_params(settings, params)
     merged.update(changed)
     origins.update(dict.fromkeys(changed, Origin.PARAMS))
-    return Resolved(settings=validate(merged, where="settings with the run's parameters"), origins=origins)
+    settings = validate(merged, where="settings with the run's parameters", origins=origins)
+    return Resolved(settings=settings, origins=origins)
 
 
 def _from_params(settings: Settings, params: RunParams) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 from pulsar_rebalancer import documents
 from pulsar_rebalancer.reasons import Effect
 from pulsar_rebalancer.resolution import Resolved, RunParams
+from pulsar_rebalancer.settings import Strategy
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.storage import Folder
@@ -36,9 +37,14 @@ class RunRequest(BaseModel):
     collected_at: AwareDatetime
 
     @property
+    def forced(self) -> bool:
+        """Whether the run acts without waiting for hits, and counts none."""
+        return bool(self.params.force.strip())
+
+    @property
     def force_threshold(self) -> float | None:
-        """Gap in points from which a forced run acts; None for a normal run."""
-        if not self.params.force.strip():
+        """Gap in points from which a forced run of AvgShedder acts; None for any other run."""
+        if not self.forced or self.resolved.settings.strategy is not Strategy.AVG:
             return None
         given = self.params.force_threshold
         return self.resolved.settings.low_threshold if given is None else given

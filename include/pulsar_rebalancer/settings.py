@@ -5,13 +5,14 @@ Load-balancer settings have Pulsar's meaning and are accepted under Pulsar's nam
 
 from __future__ import annotations
 
-import re
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import (
+    AfterValidator,
     AwareDatetime,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -20,12 +21,10 @@ from pydantic import (
 )
 
 from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.names import is_broker_id, is_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-CLUSTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-"""Cluster names become folders and DAG ids."""
 
 
 class Mode(StrEnum):
@@ -69,6 +68,29 @@ class Pause(BaseModel):
     reason: str = Field(min_length=1, max_length=500, description="why, shown in every run")
 
 
+def _namespace(name: str) -> str:
+    if not is_namespace(name):
+        raise ValueError(f"{name!r} is not of the form tenant/namespace")
+    return name
+
+
+def _broker(name: str) -> str:
+    if not is_broker_id(name):
+        raise ValueError(f"{name!r} is not of the form host:port, as /admin/v2/brokers lists brokers")
+    return name
+
+
+def _items(value: object) -> object:
+    """Lists may be written as one text; what surrounds a name is not part of it."""
+    if isinstance(value, str):
+        return split_list(value)
+    if isinstance(value, (list, tuple)):
+        return [item.strip() if isinstance(item, str) else item for item in value]
+    return value
+
+
+Namespaces = Annotated[tuple[Annotated[str, AfterValidator(_namespace)], ...], BeforeValidator(_items)]
+Brokers = Annotated[tuple[Annotated[str, AfterValidator(_broker)], ...], BeforeValidator(_items)]
 Percent = Annotated[float, Field(ge=0, le=1000)]
 Weight = Annotated[float, Field(ge=0, le=100)]
 
@@ -263,7 +285,7 @@ class Settings(BaseModel):
         alias="preferLaterVersions",
         description="placement takes brokers of the latest version alone",
     )
-    excluded_namespaces: tuple[str, ...] = Field(
+    excluded_namespaces: Namespaces = Field(
         (),
         alias="loadBalancerSheddingExcludedNamespaces",
         description="namespaces (tenant/namespace) never moved",
@@ -300,7 +322,7 @@ class Settings(BaseModel):
     connection: str = Field("pulsar_admin_default", min_length=1, description="Airflow connection of type pulsar_admin")
     spark_connection: str = Field("spark_default", min_length=1, description="Airflow connection of type spark")
     pulsar_cluster: str = Field("", description="the cluster's name inside Pulsar; empty: asked of the brokers")
-    excluded_brokers: tuple[str, ...] = Field((), description="brokers that neither give nor take bundles")
+    excluded_brokers: Brokers = Field((), description="brokers (host:port) that neither give nor take bundles")
     max_bundles_per_run: int | None = Field(None, ge=1, description="cap of bundles moved in one run")
     max_bundles_per_broker: int | None = Field(
         None, ge=1, description="cap of bundles moved off or onto one broker in one run"
@@ -342,19 +364,6 @@ class Settings(BaseModel):
         # YAML takes a bare `off` for the truth value.
         return Mode.OFF if value is False else value
 
-    @field_validator("excluded_namespaces", "excluded_brokers", mode="before")
-    @classmethod
-    def _split(cls, value: object) -> object:
-        return split_list(value) if isinstance(value, str) else value
-
-    @field_validator("excluded_namespaces")
-    @classmethod
-    def _namespaces(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for name in value:
-            if len([part for part in name.split("/") if part]) != 2 or name.count("/") != 1:
-                raise ValueError(f"{name!r} is not of the form tenant/namespace")
-        return value
-
     @property
     def names_destinations(self) -> Placement:
         """The placement that names a destination where the shedder does not."""
@@ -366,7 +375,7 @@ class Settings(BaseModel):
     def _pairs_of_fields(self) -> Self:
         if self.strategy is Strategy.AVG and self.placement not in (None, Placement.AVG):
             raise ValueError(f"placement {self.placement} has nothing to place: strategy AvgShedder plans destinations")
-        if self.low_threshold > self.high_threshold:
+        if self.strategy is Strategy.AVG and self.low_threshold > self.high_threshold:
             raise ValueError(f"low_threshold {self.low_threshold:g} is above high_threshold {self.high_threshold:g}")
         for name in ("retention_days", "history_days"):
             if 0 < getattr(self, name) < self.compact_after_days:
@@ -387,12 +396,13 @@ def split_list(text: str) -> tuple[str, ...]:
     return tuple(item.strip() for item in text.strip().removeprefix("[").removesuffix("]").split(",") if item.strip())
 
 
-def validate(values: Mapping[str, Any], *, where: str) -> Settings:
+def validate(values: Mapping[str, Any], *, where: str, origins: Mapping[str, str] | None = None) -> Settings:
     """Settings from names and values.
 
     Args:
         values: setting names (ours or Pulsar's) and their values.
         where: what the error names as the place, such as `clusters.yaml: east`.
+        origins: where the values of our fields came from, if from several places.
 
     Raises:
         SettingsError: `wrong_setting` or `contradiction`, with the key's name.
@@ -400,15 +410,16 @@ def validate(values: Mapping[str, Any], *, where: str) -> Settings:
     try:
         return Settings.model_validate(dict(values))
     except ValidationError as error:
-        raise settings_error(error, where) from None
+        raise settings_error(error, where, origins) from None
 
 
-def settings_error(error: ValidationError, where: str) -> SettingsError:
+def settings_error(error: ValidationError, where: str, origins: Mapping[str, str] | None = None) -> SettingsError:
     """What is wrong with settings or parameters, by the names of their keys.
 
     Args:
         error: of a model of settings.
         where: the place, such as `clusters.yaml: east`.
+        origins: as in `validate`.
 
     Returns:
         `contradiction` when it takes two keys to be wrong, else `wrong_setting`.
@@ -416,12 +427,15 @@ def settings_error(error: ValidationError, where: str) -> SettingsError:
     problems = []
     for item in error.errors(include_url=False, include_input=True, include_context=False):
         key = ".".join(_both_names(str(part)) for part in item["loc"])
-        shown = f" (got {str(item['input'])[:80]!r})" if key else ""
+        field = FIELD_OF_PULSAR_NAME.get(str(item["loc"][0]), item["loc"][0]) if item["loc"] else ""
+        origin = f", from: {origins[str(field)]}" if origins and field in origins else ""
+        shown = f" (got {str(item['input'])[:80]!r}{origin})" if key else ""
         problems.append(f"{key + ': ' if key else ''}{item['msg'].removeprefix('Value error, ')}{shown}")
     pair = all(not item["loc"] for item in error.errors())
     return SettingsError("contradiction" if pair else "wrong_setting", f"{where}: " + "; ".join(problems))
 
 
 def _both_names(name: str) -> str:
-    field = FIELD_OF_PULSAR_NAME.get(name)
-    return f"{field} ({name})" if field else name
+    field = FIELD_OF_PULSAR_NAME.get(name, name)
+    info = Settings.model_fields.get(field)
+    return f"{field} ({info.alias})" if info is not None and info.alias else field

@@ -7,6 +7,7 @@ from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from pulsar_rebalancer import copies
 from pulsar_rebalancer.extensible import heard
 from pulsar_rebalancer.sweeping import Entry, Kind, below, entries, walk
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.storage import Folder
 
-_COPY = re.compile(r"decision-\d{1,18}\.json")
 _MEANS = re.compile(r"means-\d{1,18}-[0-9a-f]{8}\.parquet")
 _EXPORT = re.compile(r"export-(\d{8}T\d{6}Z)\.json")
 _CHANGE = re.compile(r"change-[0-9A-Za-z_.-]+\.json")
@@ -78,7 +78,7 @@ def _kind(entry: Entry) -> str | None:
         return "drafts"
     if entry.path == heard.FILE:
         return "load data"
-    named = {"copies": _COPY, "exports": _EXPORT, "changes": _CHANGE}
+    named = {"copies": copies.NAME, "exports": _EXPORT, "changes": _CHANGE}
     return next((kind for kind, pattern in named.items() if pattern.fullmatch(entry.path)), None)
 
 

@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _OK = frozenset({"moved", "already_there"})
+_REFUSED_ON_THE_WAY = frozenset({"foreign_redirect", "certificate_refused"})
+"""Where the leader sent the unload on to nothing was sent; but it may remember the destination by then."""
 _REFUSALS = {"conflict": "destination_gone"} | {
-    code: code for code in ("bad_range", "not_found", "unauthorized", "forbidden", "read_only", "foreign_redirect")
+    code: code for code in ("bad_range", "not_found", "unauthorized", "forbidden", "read_only", *_REFUSED_ON_THE_WAY)
 }
 """Errors of an unload after which it surely was not carried out, and trying again would not help."""
 
@@ -73,7 +75,7 @@ class MoveOutcome(BaseModel):
         destination: brokerId that the plan gave it to.
         owner: brokerId read back at the end; empty when nobody owned it or nobody could tell.
         reason: reason code.
-        attempts: unloads tried; 0 when the bundle was left alone.
+        attempts: unloads tried, without those that were refused at once; 0 when the bundle was left alone.
         seconds: from the first read to the outcome.
         error: what a broker or the connection said, when that decided; never a secret.
     """
@@ -171,7 +173,10 @@ class _Journey:
             end = await self._travel()
         except AdminError as error:
             # Raised by reads alone: before the first unload nothing was done, after one the owner is in doubt.
-            end = _End("unknown_owner" if self._attempts else error.reason, self._owner or "", error.message)
+            end = self._broken_off(error.reason, error.message)
+        except Exception as error:
+            _log.exception("%s: the move broke off", self._bundle)
+            end = self._broken_off("unexpected_error", f"{type(error).__name__}, see the task's log")
         return MoveOutcome(
             bundle=self._bundle,
             source=self._move.source,
@@ -182,6 +187,9 @@ class _Journey:
             seconds=time.monotonic() - begun,
             error="" if end.reason in _OK else end.error,
         )
+
+    def _broken_off(self, reason: str, error: str) -> _End:
+        return _End("unknown_owner" if self._attempts else reason, self._owner or "", error)
 
     async def _travel(self) -> _End:
         early = await self._check()
@@ -237,6 +245,9 @@ class _Journey:
             await self._admin.unload(self._bundle, self._destination)
         except AdminError as error:
             if error.reason in _REFUSALS:
+                # Pulsar, too, remembers an unload only after its success (ModularLoadManagerImpl.doLoadShedding).
+                if error.reason not in _REFUSED_ON_THE_WAY:
+                    self._attempts -= 1
                 return _End(_REFUSALS[error.reason], self._owner or "", error.message)
             failed = error  # it may have been carried out all the same: ownership decides
             _log.warning("%s: unload failed, reading ownership: %s", self._bundle, error)

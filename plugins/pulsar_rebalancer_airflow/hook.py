@@ -134,14 +134,19 @@ def _seeds(connection: Connection) -> tuple[str, ...]:
     if scheme not in ("http", "https"):
         raise SettingsError("wrong_setting", f"schema: {scheme!r} is neither http nor https")
     port = connection.port or (8443 if scheme == "https" else 8080)
-    hosts = [host.strip() for host in (connection.host or "").split(",") if host.strip()]
+    hosts = [_bracketed(host.strip()) for host in (connection.host or "").split(",") if host.strip()]
     if not hosts:
         raise SettingsError("wrong_setting", "host: name the address of at least one broker")
     return tuple(f"{scheme}://{host}" if _has_port(host) else f"{scheme}://{host}:{port}" for host in hosts)
 
 
+def _bracketed(host: str) -> str:
+    """An IPv6 address without its brackets, as Airflow reads it from a URI, has them again."""
+    return f"[{host}]" if host.count(":") > 1 and "[" not in host else host
+
+
 def _has_port(host: str) -> bool:
-    return host.rpartition("]")[2].count(":") == 1  # an IPv6 address stands in brackets
+    return ":" in host.rpartition("]")[2]
 
 
 def _path(extra: Mapping[str, Any], key: str) -> Path | None:

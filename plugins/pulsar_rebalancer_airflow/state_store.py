@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from airflow.sdk import Asset, AssetAlias
 
 from pulsar_rebalancer.alerts import AlertsState, parse_alerts
+from pulsar_rebalancer.copies import committed_sequences
 from pulsar_rebalancer.errors import StateError
 from pulsar_rebalancer.state import DecisionState, MovesState, parse_decision, parse_moves
-from pulsar_rebalancer_airflow.copies import committed_sequences
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage import ClusterStorage
 
 DECISION, MOVES = "decision", "moves"
-"""Keys of the documents that decisions are made from; each has one writer."""
+"""Keys of the documents that decisions are made from.
+
+One rebalancing run is active at a time: record alone writes the first, unload and report the second; the state DAG
+writes both, when somebody resets or restores them.
+"""
 
 ALERTS, WATCH = "alerts", "watch"
 """Keys of the open conditions: what report sees, and what the watch sees; each has one writer."""

@@ -69,7 +69,9 @@ def validate(run: Folder, suites: Path | None = None) -> Validation:
         judged[name] = _storable(results)
         (run / "validation" / f"{name}.json").write_json(judged[name])
     findings = _one_quarantine_each(findings)
-    findings += _enough_brokers(findings, list(frames["brokers"]["broker"]), settings)
+    brokers = list(frames["brokers"]["broker"])
+    findings += _unknown_brokers(brokers, settings)
+    findings += _enough_brokers(findings, brokers, settings)
     validation = Validation(findings=tuple(findings))
     validation.write(run)
     write_page(run, request, validation, judged)
@@ -246,6 +248,12 @@ def _one_quarantine_each(findings: Iterable[Finding]) -> list[Finding]:
             left_out.add(finding.subject)
         kept.append(finding)
     return kept
+
+
+def _unknown_brokers(brokers: Iterable[str], settings: Settings) -> list[Finding]:
+    """Excluded brokers that the cluster does not list: a name that is misspelt excludes nobody."""
+    unknown = sorted(set(settings.excluded_brokers) - set(brokers))
+    return [Finding(reason="unknown_broker", effect=Effect.WARN, subject=name, detail="not listed") for name in unknown]
 
 
 def _enough_brokers(findings: Iterable[Finding], brokers: list[str], settings: Settings) -> list[Finding]:

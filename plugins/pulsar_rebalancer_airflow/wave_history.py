@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 REPEATED = PASSING | {"unowned", "unknown_owner"}
 """Outcomes that a retry of the wave can mend: a broker did not answer, or the bundle still waits for an owner."""
 
-REFUSED = frozenset({"unauthorized", "forbidden", "read_only", "foreign_redirect"})
+REFUSED = frozenset({"unauthorized", "forbidden", "certificate_refused", "read_only", "foreign_redirect"})
 """Outcomes that only a person can mend."""
 
 _SECONDS_BETWEEN_WRITES = 1.0
@@ -66,9 +66,9 @@ class WaveHistory:
         self._store = store
         self._file = wave_file(run, wave)
         self._plan_id = plan_id
-        self._unloads = dict(store.moves().unloads)
+        self._unloads = {b: unload for b, unload in store.moves().unloads.items() if unload.plan_id == plan_id}
         self.outcomes = _outcomes(self._file) if self._file.exists() else {}
-        self._begun = {b for b, unload in self._unloads.items() if unload.plan_id == plan_id}
+        self._begun = frozenset(self._unloads)
         self._written_at = 0.0
 
     def remaining(self, moves: Sequence[Move]) -> list[Move]:
@@ -82,7 +82,7 @@ class WaveHistory:
             self._unloads[move.bundle] = Unload(
                 at=now, plan_id=self._plan_id, source=move.source, destination=move.destination
             )
-        self._store.put_moves(MovesState(unloads=self._unloads))
+        self._store_unloads()
 
     def add(self, outcome: MoveOutcome, now: datetime) -> None:
         """Note an outcome; written at most once a second, so call `write` at the end."""
@@ -98,8 +98,12 @@ class WaveHistory:
     def write(self) -> None:
         """Write history and details."""
         self._file.write_json([self.outcomes[bundle].model_dump(mode="json") for bundle in sorted(self.outcomes)])
-        self._store.put_moves(MovesState(unloads=self._unloads))
+        self._store_unloads()
         self._written_at = time.monotonic()
+
+    def _store_unloads(self) -> None:
+        # What a restore or a tidying report did to other bundles meanwhile stays.
+        self._store.put_moves(MovesState(unloads=self._store.moves().unloads | self._unloads))
 
     def _merged(self, outcome: MoveOutcome) -> MoveOutcome:
         """The outcome over all attempts: what an earlier attempt unloaded and this one finds in place was moved."""

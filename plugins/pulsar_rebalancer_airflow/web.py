@@ -15,7 +15,7 @@ from pyarrow.fs import LocalFileSystem
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.inventory import time_of
-from pulsar_rebalancer.settings import CLUSTER_NAME
+from pulsar_rebalancer.names import CLUSTER_NAME
 from pulsar_rebalancer.storage import ClusterStorage, Folder
 from pulsar_rebalancer_airflow.locations import REBALANCE_DAG, storage_root
 from pulsar_rebalancer_airflow.validation_page import POLICY, page_of

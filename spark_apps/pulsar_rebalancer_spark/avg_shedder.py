@@ -29,15 +29,7 @@ if TYPE_CHECKING:
 def decide(
     spark: SparkSession, run: RunInput, brokers: DataFrame, bundles: DataFrame, updated_means: Callable[[], DataFrame]
 ) -> Decided:
-    """Score, pair, count, select and cap; the moves go to `plan/moves.parquet`.
-
-    Args:
-        spark: the session.
-        run: the run.
-        brokers: the brokers table of its cluster.
-        bundles: the bundles table.
-        updated_means: waits for the means with this sample.
-    """
+    """Score, pair, count, select and cap (`decided.Decide`)."""
     entry = rules.entry(run.settings, run.counting, run.request.force_threshold)
     of_cluster = rules.of_cluster({run.cluster: entry})
     known = tables.literal(spark, run.known_brokers, tables.KNOWN)
@@ -49,7 +41,7 @@ def decide(
         passed_over = tables.literal(spark, run.bundles_passed_over, tables.PASSED_OVER)
         pairs = tables.literal(spark, firing, tables.FIRING)
         held = candidates.of_sources(bundles, pairs, updated_means())
-        forbidden = policies.forbidden(run, brokers, bundles, firing)
+        forbidden = policies.forbidden(run.case, run.cluster, brokers, bundles, firing)
         if forbidden:
             held = policies.with_policy(held, tables.literal(spark, forbidden, tables.FORBIDDEN))
         judged = candidates.with_reason(held, of_cluster, passed_over)

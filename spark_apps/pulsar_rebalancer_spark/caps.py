@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-def apply(moves: DataFrame, rules: Column, groups: Mapping[str, Mapping[str, str]] | None = None) -> DataFrame:
+def apply(moves: DataFrame, rules: Column, groups: Mapping[str, Mapping[str, str]]) -> DataFrame:
     """Moves after the caps, each taken one with its wave.
 
     Args:
@@ -32,7 +32,7 @@ def apply(moves: DataFrame, rules: Column, groups: Mapping[str, Mapping[str, str
     of_pair = Window.partitionBy("cluster", "pair").orderBy("rank")
     of_run = Window.partitionBy("cluster").orderBy("pair", "rank")
     of_range = Window.partitionBy("cluster", "range").orderBy("pair", "rank")
-    capped = _one_of_each_group(moves, groups) if any((groups or {}).values()) else moves
+    capped = _one_of_each_group(moves, groups) if any(groups.values()) else moves
     capped = _cap(capped, _count(of_pair) > rules["max_bundles_per_broker"], "cap_broker")
     capped = _cap(capped, _count(of_run) > rules["max_bundles_per_run"], "cap_run")
     capped = capped.withColumn("range", F.substring_index("bundle", "/", -1))
@@ -41,7 +41,7 @@ def apply(moves: DataFrame, rules: Column, groups: Mapping[str, Mapping[str, str
     return capped.withColumn("wave", F.when(F.col("taken"), F.col("wave"))).select(*MOVES.names)
 
 
-def _one_of_each_group(moves: DataFrame, groups: Mapping[str, Mapping[str, str]] | None) -> DataFrame:
+def _one_of_each_group(moves: DataFrame, groups: Mapping[str, Mapping[str, str]]) -> DataFrame:
     known = F.from_json(F.lit(json.dumps(groups)), "map<string, map<string, string>>")
     group = F.try_element_at(F.try_element_at(known, F.col("cluster")), namespace())
     of_group = Window.partitionBy("cluster", "group").orderBy("pair", "rank")

@@ -1,8 +1,15 @@
-"""What any strategy hands to the plan's writer, once its moves lie in `plan/moves.parquet`."""
+"""The seam between strategies and the plan's writer."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pulsar_rebalancer_spark.run_input import RunInput
 
 
 class Decided(NamedTuple):
@@ -12,10 +19,32 @@ class Decided(NamedTuple):
         decisions: rows of the decisions table, before the moves are counted in (`outcome.complete`).
         source_traffic: current traffic of the sources, in the measure of their moves.
         kept: what the strategy and its placement keep; AvgShedder keeps its hit counts in the decisions.
-        sentence: what was decided and why.
+        sentence: what was found, and what moves in the end.
     """
 
     decisions: list[dict[str, Any]]
     source_traffic: dict[str, float]
     kept: dict[str, Any]
     sentence: str
+
+
+class Decide(Protocol):
+    """A form of deciding one run, `decide` of a module of its own."""
+
+    def __call__(
+        self,
+        spark: SparkSession,
+        run: RunInput,
+        brokers: DataFrame,
+        bundles: DataFrame,
+        updated_means: Callable[[], DataFrame],
+    ) -> Decided:
+        """Decide; the moves go to `plan/moves.parquet`.
+
+        Args:
+            spark: the session.
+            run: the run.
+            brokers: the brokers table of its cluster.
+            bundles: the bundles table.
+            updated_means: waits for the means with this sample.
+        """

@@ -14,7 +14,7 @@ from pulsar_rebalancer.plan import Forced, Summary, plan_hash
 from pulsar_rebalancer.settings import Strategy
 from pulsar_rebalancer.snapshot import DECISIONS, table
 from pulsar_rebalancer.state import DecisionState
-from pulsar_rebalancer.strategies.outcome import SELECTED, complete, hits_after, predict
+from pulsar_rebalancer.strategies.outcome import complete, hits_after, predict
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.storage import Folder
@@ -35,27 +35,30 @@ def write(run: RunInput, decided: Decided) -> Summary:
         The summary, written last.
     """
     plan = run.folder / "plan"
-    selected, passed_over = _moves(plan / "moves.parquet")
-    taken = [row for row in selected if row["taken"]]
-    decisions = table([_columns(row) for row in complete(decided.decisions, selected)], DECISIONS)
+    taken, reasons = _moves(plan / "moves.parquet")
+    decisions = table([_columns(row) for row in complete(decided.decisions, taken, reasons)], DECISIONS)
     (plan / "decisions.parquet").write_table(decisions)
     rows = decisions.to_pylist()
     state = _state(run, rows, decided.kept).model_dump(mode="json")
     (plan / "state.json").write_json(state)
     # The hash is taken over what a reader of the files will see.
     identity = plan_hash(rows, taken, json.loads(json.dumps(state)))
-    summary = _summary(run, rows, taken, decided, identity, passed_over)
+    passed_over = sum(reasons.values(), Counter())
+    del passed_over["taken"]
+    summary = _summary(run, rows, taken, decided, identity, dict(sorted(passed_over.items())))
     summary.write(run.folder)
     return summary
 
 
-def _moves(file: Folder) -> tuple[Rows, dict[str, int]]:
-    """The bundles that selection chose, and how many were passed over by reason; the others stay on disk."""
+def _moves(file: Folder) -> tuple[Rows, dict[int, Counter[str]]]:
+    """The taken bundles, and how many have which reason, by pair; the others stay on disk."""
     file_system, path = file.open()
-    selected = pq.read_table(path, filesystem=file_system, filters=pc.field("reason").isin(list(SELECTED)))
-    counted = file.read_table(columns=["reason"]).group_by("reason").aggregate([("reason", "count")]).to_pylist()
-    passed_over = {row["reason"]: row["reason_count"] for row in counted if row["reason"] != "taken"}
-    return selected.to_pylist(), dict(sorted(passed_over.items()))
+    taken = pq.read_table(path, filesystem=file_system, filters=pc.field("taken")).to_pylist()
+    counted = file.read_table(columns=["pair", "reason"]).group_by(["pair", "reason"]).aggregate([([], "count_all")])
+    reasons: dict[int, Counter[str]] = {}
+    for row in counted.to_pylist():
+        reasons.setdefault(row["pair"], Counter())[row["reason"]] = row["count_all"]
+    return taken, reasons
 
 
 def _columns(row: dict[str, Any]) -> dict[str, Any]:
@@ -90,9 +93,9 @@ def _summary(
         base_seq=run.decision.seq,
         hash=identity,
         collected_at=request.collected_at,
-        forced=None
-        if request.force_threshold is None
-        else Forced(by=request.requested_by, reason=request.params.force, threshold=request.force_threshold),
+        forced=Forced(by=request.requested_by, reason=request.params.force, threshold=request.force_threshold)
+        if request.forced
+        else None,
         counting=run.counting.reason,
         score_min=min(scores.values(), default=None),
         score_max=max(scores.values(), default=None),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from pulsar_rebalancer_spark.run_input import RunInput
+    from pulsar_rebalancer.strategies.judging import Case
 
 FREE = ""
 """Stands for the namespaces under no policy: for all of them the same holds."""
@@ -24,42 +24,44 @@ _ANY_RANGE = "/0x00000000_0xffffffff"
 
 
 def forbidden(
-    run: RunInput, brokers: DataFrame, bundles: DataFrame, firing: Iterable[Mapping[str, Any]]
+    case: Case, cluster: str, brokers: DataFrame, bundles: DataFrame, firing: Iterable[Mapping[str, Any]]
 ) -> list[dict[str, str]]:
     """What must not leave the firing sources, and why (`tables.FORBIDDEN`).
 
     The rules are asked on the driver, once per source and namespace under a policy, never per bundle.
 
     Args:
-        run: the run.
-        brokers: the brokers table of its cluster.
-        bundles: the bundles table.
+        case: what the run starts from.
+        cluster: its cluster.
+        brokers: the brokers table of the cluster.
+        bundles: its bundles table.
         firing: pairs that move something (`tables.FIRING`).
     """
-    if run.policies == Policies():
-        return []
-    names = brokers.select("broker", "version", "topics").collect()
     destinations = {pair["source"]: pair["destination"] for pair in firing}
-    # Groups are counted over all brokers, other policies asked for the firing sources alone.
-    wanted = (F.col("policy") == "anti_affinity") | F.col("broker").isin(*destinations)
-    served = (
-        bundles.where(F.col("policy").isNotNull() & wanted).select("broker", namespace().alias("namespace")).distinct()
-    )
-    rows = [row.asDict() for row in served.collect()]
-    policies = PolicyFilter(
-        run.policies,
-        [{**row.asDict(), "left_out": run.left_out.get(row["broker"])} for row in names],
-        [{"broker": row["broker"], "bundle": row["namespace"] + _ANY_RANGE} for row in rows],
-        run.settings,
-    )
+    names = [row.asDict() for row in brokers.select("broker", "error", "version", "topics").collect()]
+    served = _served(case.policies, bundles, destinations)
+    # Whether a broker has one bundle of a namespace or more is all that the rules ask.
+    some = [(broker, name) for broker, name, count in served for _ in range(min(count, 2))]
+    held = [{"broker": broker, "bundle": name + _ANY_RANGE} for broker, name in some]
+    policies = PolicyFilter(case.policies, case.with_left_out(names), held, case.settings)
     asked = [(source, FREE) for source in destinations]
-    asked += [(row["broker"], row["namespace"]) for row in rows if row["broker"] in destinations]
+    asked += [(broker, name) for broker, name, _ in served if broker in destinations]
     found = []
     for source, name in sorted(asked):
         reason = policies.forbids(name + _ANY_RANGE, source, destinations[source])
         if reason is not None:
-            found.append({"cluster": run.cluster, "broker": source, "namespace": name, "reason": reason})
+            found.append({"cluster": cluster, "broker": source, "namespace": name, "reason": reason})
     return found
+
+
+def _served(policies: Policies, bundles: DataFrame, sources: Iterable[str]) -> list[tuple[str, str, int]]:
+    """Broker, namespace under a policy, and how many bundles: groups on all brokers, others on the sources."""
+    if policies == Policies():
+        return []
+    wanted = F.col("broker").isin(*sources) | F.col("namespace").isin(*policies.groups)
+    named = bundles.where(F.col("policy").isNotNull()).select("broker", namespace().alias("namespace"))
+    rows = named.where(wanted).groupBy("broker", "namespace").count().collect()
+    return [(row["broker"], row["namespace"], row["count"]) for row in rows]
 
 
 def with_policy(bundles: DataFrame, forbidden: DataFrame) -> DataFrame:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from pulsar_rebalancer.plan import Summary
+    from pulsar_rebalancer_spark.decided import Decide
 
 
 def session() -> SparkSession:
@@ -60,7 +61,7 @@ def decide(spark: SparkSession, run: RunInput) -> Summary:
     bundles = tables.read(spark, [run.folder / "input" / "bundles.parquet"], BUNDLES)
     brokers = tables.read(spark, [run.folder / "input" / "brokers.parquet"], BROKERS)
     brokers = brokers.where(brokers["cluster"] == run.cluster)
-    strategy = avg_shedder.decide if run.settings.strategy is Strategy.AVG else specification.decide_run
+    strategy: Decide = avg_shedder.decide if run.settings.strategy is Strategy.AVG else specification.decide
     with ThreadPoolExecutor(max_workers=1) as beside:
         # The means do not depend on the decisions: two small jobs share the cores.
         means_of_run = beside.submit(_updated_means, spark, run, bundles)

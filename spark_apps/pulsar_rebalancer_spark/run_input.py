@@ -12,6 +12,7 @@ from pulsar_rebalancer import snapshot
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.policies import Policies
 from pulsar_rebalancer.run import RunRequest, Validation
+from pulsar_rebalancer.settings import Strategy
 from pulsar_rebalancer.state import (
     Counting,
     DecisionState,
@@ -83,7 +84,7 @@ class RunInput:
                 decision,
                 request.resolved.settings,
                 request.collected_at,
-                forced=request.force_threshold is not None,
+                forced=request.forced,
                 thresholds=request.params.changes_thresholds,
             ),
         )
@@ -102,8 +103,18 @@ class RunInput:
     def left_out(self) -> dict[str, str]:
         """Why a broker is neither source nor destination."""
         quarantined = dict.fromkeys(self.validation.quarantined, "broker_quarantined")
-        closed = dict.fromkeys(self.policies.without_persistent, "no_persistent_topics")
-        return closed | quarantined | dict.fromkeys(self.settings.excluded_brokers, "broker_excluded")
+        return self._unpaired | quarantined | dict.fromkeys(self.settings.excluded_brokers, "broker_excluded")
+
+    @property
+    def _unpaired(self) -> dict[str, str]:
+        """Brokers that would take a place in AvgShedder's pairs for nothing: no bundle may go there.
+
+        Those that an isolation policy reserves take the bundles of its namespaces all the same.
+        """
+        if self.settings.strategy is not Strategy.AVG:
+            return {}
+        closed = (name for name in self.policies.without_persistent if self.policies.reserved_by(name) is None)
+        return dict.fromkeys(closed, "no_persistent_topics")
 
     @property
     def case(self) -> Case:
@@ -120,7 +131,7 @@ class RunInput:
             kept=self.decision.kept if self.decision.strategy == self.settings.strategy else {},
             policies=self.policies,
             left_out=self.left_out,
-            forced=self.request.force_threshold is not None,
+            forced=self.request.forced,
             unloaded_brokers=unloaded,
             seed=self.folder.name,
         )

@@ -28,18 +28,10 @@ _ANSWER = pa.schema([("cluster", pa.string()), ("kind", pa.string()), ("document
 _COLUMNS = "cluster string, kind string, document string"
 
 
-def decide_run(
+def decide(
     spark: SparkSession, run: RunInput, brokers: DataFrame, bundles: DataFrame, updated_means: Callable[[], DataFrame]
 ) -> Decided:
-    """Judge one run; the moves go to `plan/moves.parquet`.
-
-    Args:
-        spark: the session.
-        run: the run.
-        brokers: the brokers table of its cluster.
-        bundles: the bundles table.
-        updated_means: waits for the means with this sample.
-    """
+    """Judge one run (`decided.Decide`)."""
     passed_over = tables.literal(spark, run.bundles_passed_over, tables.PASSED_OVER)
     of_cluster = rules.of_cluster({run.cluster: rules.entry(run.settings, run.counting)})
     held = candidates.with_reason(candidates.of_cluster(bundles, updated_means()), of_cluster, passed_over)
@@ -83,7 +75,7 @@ def judge(brokers: DataFrame, bundles: DataFrame, cases: Mapping[str, Case]) -> 
 
 
 def moves(answers: DataFrame) -> DataFrame:
-    """The moves table of what `decide` answered."""
+    """The moves table of what `judge` answered."""
     schema = tables.spark_schema(MOVES)
     of_moves = answers.where(F.col("kind") == "move")
     return of_moves.select(F.from_json("document", schema).alias("move")).select("move.*")

@@ -18,6 +18,7 @@ from tests.deployment import compose
 from tests.deployment.compose import SOURCE, MissingVariableError
 
 from pulsar_rebalancer.clusters import load_clusters
+from pulsar_rebalancer.settings import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,8 +26,13 @@ if TYPE_CHECKING:
 ONCE = {"airflow-init", "pulsar-init"}
 RUN_BY_COMPOSE_ALONE = {"COMPOSE_PROFILES"}
 SECRET = re.compile(r"PASSWORD|SECRET|TOKEN|FERNET|_CONN(_|$)", re.IGNORECASE)
-# Names that only look like secrets: a path, and an address without credentials.
-HARMLESS = {"AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE", "AIRFLOW_CONN_SPARK_DEFAULT"}
+# Names that only look like secrets: a path, and addresses without credentials.
+HARMLESS = {
+    "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE",
+    "AIRFLOW_CONN_SPARK_DEFAULT",
+    "AIRFLOW_CONN_PULSAR_ADMIN_TRIAL",
+}
+CLUSTERS = SOURCE / "deploy" / "clusters" / "clusters.yaml"
 PERSISTENT = {
     "postgres": "/var/lib/postgresql/data",
     "airflow-apiserver": "/opt/airflow/auth",
@@ -173,16 +179,35 @@ def test_the_clusters_file_is_whole_and_its_connections_are_there(services: dict
             assert f"AIRFLOW_CONN_{connection.upper()}" in scheduler["environment"]
 
 
-def test_brokers_leave_balancing_to_the_rebalancer(services: dict[str, dict[str, Any]], env_file: Path) -> None:
+def test_the_rebalancer_acts_on_the_brokers_of_this_file_and_on_no_others(services: dict[str, dict[str, Any]]) -> None:
+    """Whoever edits .env alone observes nothing and moves nothing."""
+    given = services["airflow-scheduler"]["environment"]
+    acting = {entry.settings.connection for entry in load_clusters(CLUSTERS) if entry.settings.mode is not Mode.OBSERVE}
+    assert acting == {"pulsar_admin_trial"}
+    connection = json.loads(given["AIRFLOW_CONN_PULSAR_ADMIN_TRIAL"])
+    brokers = {name: service for name, service in services.items() if name.startswith("pulsar-broker-")}
+    assert set(connection["host"].split(",")) == set(brokers)
+    assert all(str(connection["port"]) in service["expose"] for service in brokers.values())
+    assert json.loads(given["AIRFLOW_CONN_PULSAR_ADMIN_DEFAULT"])["extra"] == {"read_only": True}
+
+
+def test_the_entry_for_own_brokers_observes_until_it_is_told_otherwise(tmp_path: Path) -> None:
+    text = CLUSTERS.read_text()
+    commented = text[text.index("  # east:") :].replace("  # ", "  ")
+    (tmp_path / "clusters.yaml").write_text(f"clusters:\n{commented}")
+    (entry,) = load_clusters(tmp_path / "clusters.yaml")
+    assert (entry.name, entry.error, entry.settings.mode) == ("east", "", Mode.OBSERVE)
+    assert entry.settings.max_bundles_per_run
+    assert entry.settings.max_bundles_per_broker
+
+
+def test_brokers_leave_balancing_to_the_rebalancer(services: dict[str, dict[str, Any]]) -> None:
     brokers = {name: service for name, service in services.items() if name.startswith("pulsar-broker-")}
     assert len(brokers) == 3
     for name, service in brokers.items():
         assert service["environment"]["loadBalancerSheddingEnabled"] == "false"
         assert service["environment"]["loadManagerClassName"].endswith(".ModularLoadManagerImpl")
         assert service["environment"]["advertisedAddress"] == name
-    connection = json.loads(compose.read_env(env_file)["PULSAR_CONNECTION"])
-    assert set(connection["host"].split(",")) == set(brokers)
-    assert all(str(connection["port"]) in service["expose"] for service in brokers.values())
 
 
 def test_every_airflow_setting_exists(services: dict[str, dict[str, Any]]) -> None:

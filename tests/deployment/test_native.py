@@ -66,13 +66,13 @@ def deployment(env_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     port = free_port()
     with Processes() as processes:
         cluster = simulated.start(processes, folder / "simulation", brokers=3, bundles=40)
-        variables = compose.read_env(env_file) | {
-            "AIRFLOW_PORT": str(port),
-            "PULSAR_CONNECTION": json.dumps(cluster.connection()),
-        }
+        variables = compose.read_env(env_file) | {"AIRFLOW_PORT": str(port)}
         services = {
             name: service for name, service in compose.load(variables)["services"].items() if "profiles" not in service
         }
+        services["airflow-scheduler"]["environment"]["AIRFLOW_CONN_PULSAR_ADMIN_TRIAL"] = json.dumps(
+            cluster.connection()
+        )
         archive = archive_path(compose.SOURCE / ".cache")
         if not archive.exists():
             make_archive(archive)

@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 TOKEN = "eyJhbGciOiJIUzI1NiJ9.c3VwZXItc2VjcmV0.0123456789abcdef"
 JETTY_401 = "<html><head><title>Error 401 Unauthorized</title></head><body><h2>HTTP ERROR 401</h2></body></html>"
 
+BUNDLE = "acme/shop/0x00000000_0x80000000"
+UNLOAD = "/admin/v2/namespaces/acme/shop/0x00000000_0x80000000/unload"
+LOOKUP = "/lookup/v2/topic/persistent/acme/shop/t1"
+TOPIC = "persistent://acme/shop/t1"
+REPORT = "/admin/v2/broker-stats/load-report"
+
 Reply = Response | Callable[[Request], Awaitable[Response]]
 
 

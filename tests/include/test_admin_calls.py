@@ -26,6 +26,7 @@ NAMESPACE = f"{ADMIN}/namespaces/acme/shop"
 POSITIONS = f"{NAMESPACE}/{RANGE}/topicHashPositions"
 REPORT = f"{ADMIN}/broker-stats/load-report"
 RUNTIME = f"{ADMIN}/brokers/configuration/runtime"
+SWITCHES = {"loadBalancerEnabled": "true", "loadBalancerSheddingEnabled": "False"}
 
 
 def connect(broker: Broker, **options: Any) -> PulsarAdmin:
@@ -119,21 +120,39 @@ async def test_empty_load_report_is_none() -> None:
 
 async def test_configuration() -> None:
     with brokers(2) as (one, two):
-        one.on("GET", RUNTIME, {"loadBalancerSheddingEnabled": "true", "empty": None})
-        two.on("GET", RUNTIME, {"loadBalancerSheddingEnabled": "false"})
+        one.on("GET", RUNTIME, SWITCHES | {"empty": None})
+        two.on("GET", RUNTIME, SWITCHES)
         name, odd = f"{ADMIN}/brokers/configuration/some/0.5", f"{ADMIN}/brokers/configuration/some/a%2Fb%3Fc"
         one.on("POST", name, Response())
         one.on("POST", odd, Response())
         one.on("POST", f"{ADMIN}/brokers/configuration/static/1", refused(412, "Can't update non-dynamic"))
         async with connect(one) as admin:
-            assert await admin.runtime_configuration() == {"loadBalancerSheddingEnabled": "true", "empty": ""}
-            assert await admin.runtime_configuration(two.id) == {"loadBalancerSheddingEnabled": "false"}
+            assert await admin.runtime_configuration() == SWITCHES | {"empty": ""}
+            assert await admin.runtime_configuration(two.id) == SWITCHES
             await admin.set_dynamic("some", "0.5")
             await admin.set_dynamic("some", "a/b?c")
             with pytest.raises(AdminError) as caught:
                 await admin.set_dynamic("static", "1")
     assert caught.value.reason == "wrong_setting"
     assert one.paths[-3:-1] == [f"POST {name}", f"POST {odd}"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {},
+        *({name: value for name, value in SWITCHES.items() if name != missing} for missing in SWITCHES),
+        *(SWITCHES | {name: value} for name in SWITCHES for value in (None, "", "null", "yes")),
+    ],
+)
+async def test_a_configuration_that_does_not_say_who_sheds_is_a_bad_answer(answer: dict[str, str | None]) -> None:
+    with brokers(1) as (broker,):
+        broker.on("GET", RUNTIME, answer)
+        async with connect(broker) as admin:
+            with pytest.raises(AdminError) as caught:
+                await admin.runtime_configuration()
+    assert caught.value.reason == "bad_answer"
+    assert "does not say whether loadBalancer" in str(caught.value)
 
 
 async def test_policies() -> None:
@@ -243,6 +262,37 @@ async def test_lookup_names_the_owner_by_its_broker_id() -> None:
                 with pytest.raises(AdminError) as caught:
                     await admin.lookup_owner(topic)
                 assert caught.value.reason == "bad_answer"
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("pulsar://127.0.0.1:6650", None),
+        ("pulsar+ssl://127.0.0.1:6651/", None),
+        ("pulsar://MAPPED.example:6650", None),  # advertised, and reached elsewhere
+        ("pulsar://reached.example:6650", None),
+        ("pulsar://stranger:6650", "foreign_redirect"),
+        ("pulsar://127.0.0.1.stranger:6650", "foreign_redirect"),
+        ("pulsar://127.0.0.1:6650,stranger:6650", "bad_answer"),
+        ("pulsar://127.0.0.1@stranger:6650", "bad_answer"),
+        ("pulsar://127.0.0.1:66500", "bad_answer"),
+        ("http://127.0.0.1:6650", "bad_answer"),
+        ("garbage", "bad_answer"),
+        ("", "bad_answer"),
+    ],
+)
+async def test_credentials_go_to_hosts_of_the_cluster_alone(url: str, reason: str | None) -> None:
+    addresses = {"mapped.example:8080": "http://reached.example:80"}
+    with brokers(1) as (broker,):
+        broker.on("GET", "/lookup/v2/topic/persistent/a/b/c", {"httpUrl": broker.url, "brokerUrl": url})
+        async with connect(broker, address_map=addresses) as admin:
+            asked = admin.service_url("persistent://a/b/c")
+            if reason is None:
+                assert await asked == url
+                return
+            with pytest.raises(AdminError, match="set the connection's service_url") as caught:
+                await asked
+    assert caught.value.reason == reason
 
 
 async def test_owner_is_what_brokers_say_themselves() -> None:

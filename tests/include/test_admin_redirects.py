@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 from starlette.responses import JSONResponse, Response
 from tests.include.admin_broker import (
+    BUNDLE,
+    LOOKUP,
+    REPORT,
     TOKEN,
+    TOPIC,
+    UNLOAD,
     brokers,
     closed_port,
     connect,
@@ -19,13 +24,6 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 pytestmark = pytest.mark.anyio
-
-BUNDLE = "acme/shop/0x00000000_0x80000000"
-UNLOAD = "/admin/v2/namespaces/acme/shop/0x00000000_0x80000000/unload"
-LOOKUP = "/lookup/v2/topic/persistent/acme/shop/t1"
-TOPIC = "persistent://acme/shop/t1"
-REPORT = "/admin/v2/broker-stats/load-report"
-MIB = 1024 * 1024
 
 
 async def test_unload_is_followed_to_leader_and_owner_with_method_and_token() -> None:

@@ -10,8 +10,13 @@ import pytest
 from pydantic import SecretStr
 from starlette.responses import JSONResponse, Response
 from tests.include.admin_broker import (
+    BUNDLE,
     JETTY_401,
+    LOOKUP,
+    REPORT,
     TOKEN,
+    TOPIC,
+    UNLOAD,
     Authority,
     brokers,
     closed_port,
@@ -27,13 +32,6 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 pytestmark = pytest.mark.anyio
-
-BUNDLE = "acme/shop/0x00000000_0x80000000"
-UNLOAD = "/admin/v2/namespaces/acme/shop/0x00000000_0x80000000/unload"
-LOOKUP = "/lookup/v2/topic/persistent/acme/shop/t1"
-TOPIC = "persistent://acme/shop/t1"
-REPORT = "/admin/v2/broker-stats/load-report"
-MIB = 1024 * 1024
 
 
 def tls(files: tuple[Path, Path], **options: Any) -> dict[str, Any]:
@@ -58,7 +56,7 @@ async def test_wrong_host_name_is_refused(tmp_path: Path) -> None:
             with pytest.raises(AdminError) as caught:
                 await admin.brokers()
         assert broker.seen == []
-    assert caught.value.reason == "unreachable"
+    assert caught.value.reason == "certificate_refused"
     assert "Hostname mismatch" in str(caught.value)
 
 
@@ -69,8 +67,16 @@ async def test_wrong_authority_is_refused(tmp_path: Path) -> None:
             async with connect(f"https://{broker.id}", ca_file=ca_file) as admin:
                 with pytest.raises(AdminError) as caught:
                     await admin.brokers()
-            assert caught.value.reason == "unreachable"
+            assert caught.value.reason == "certificate_refused"
             assert "CERTIFICATE_VERIFY_FAILED" in str(caught.value)
+        async with connect(f"https://{closed_port()}", f"https://{broker.id}", ca_file=trusted.file) as admin:
+            for asked, reason in (
+                (admin.brokers(), "unreachable"),
+                (admin.load_report(broker.id), "certificate_refused"),
+            ):
+                with pytest.raises(AdminError) as caught:
+                    await asked
+                assert caught.value.reason == reason
         assert broker.seen == []
 
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import tracemalloc
 from typing import TYPE_CHECKING
 
 import pytest
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from tests.include.admin_broker import (
+    BUNDLE,
     JETTY_401,
+    REPORT,
+    UNLOAD,
     brokers,
     connect,
     raw_broker,
 )
 
+from pulsar_rebalancer.admin import transport
 from pulsar_rebalancer.errors import AdminError
 
 if TYPE_CHECKING:
@@ -24,11 +29,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
-BUNDLE = "acme/shop/0x00000000_0x80000000"
-UNLOAD = "/admin/v2/namespaces/acme/shop/0x00000000_0x80000000/unload"
-LOOKUP = "/lookup/v2/topic/persistent/acme/shop/t1"
-TOPIC = "persistent://acme/shop/t1"
-REPORT = "/admin/v2/broker-stats/load-report"
 MIB = 1024 * 1024
 
 
@@ -124,6 +124,8 @@ async def test_no_http_at_all() -> None:
         "[" * 100_000,
         '["user@evil.example:80"]',
         '["broker"]',
+        '["b:99999"]',
+        '["[:::]:80"]',
         '["a/b:80"]',
         b"\xff\xfe",
     ],
@@ -245,6 +247,40 @@ async def test_concurrency_is_bounded() -> None:
             reports = await admin.load_reports(names)
     assert reports == {name: {} for name in names}
     assert 1 < most <= 4
+
+
+async def test_few_connections_are_kept_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "MOST_KEPT", 3)
+    count = most = opened = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal count, most, opened
+        count, opened = count + 1, opened + 1
+        most = max(most, count)
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        count -= 1
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        addresses = {f"b{i}.pulsar:8080": f"{base}/{i}" for i in range(40)}
+        async with connect(base, concurrency=2, address_map=addresses) as admin:
+            for _ in range(2):
+                assert await admin.load_reports(addresses) == {name: {} for name in addresses}
+    assert most <= 2 * (3 + 2), "those kept, those in use, and such whose end is not seen yet"
+    assert opened == 2 * 40 - 3, "those kept are used again"
+
+
+async def test_a_template_that_makes_no_address_is_a_bad_answer() -> None:
+    with brokers(1) as (broker,):
+        broker.on("GET", "/admin/v2/brokers", ["b:65000"])
+        async with connect(broker, address_template="http://127.0.0.1:3{port}") as admin:
+            assert await admin.brokers() == ["b:65000"]
+            with pytest.raises(AdminError) as caught:
+                await admin.load_report("b:65000")
+    assert caught.value.reason == "bad_answer"
 
 
 async def test_waiting_for_a_turn_is_not_a_slow_answer() -> None:

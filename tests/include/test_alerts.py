@@ -65,7 +65,7 @@ def _messages(runs: str, up: Mapping[int, str], condition: Condition) -> Iterato
             new = sorted(reached - message.reached)
             if new:
                 yield f"{minute}{'end' if message.over else 'start'}{''.join(map(str, new))}"
-            state = delivered(state, message, reached, complete=len(reached) == receivers.number)
+            state = delivered(state, message, reached, now, complete=len(reached) == receivers.number)
 
 
 @pytest.mark.parametrize(
@@ -84,16 +84,19 @@ def _messages(runs: str, up: Mapping[int, str], condition: Condition) -> Iterato
         ("x?????xx?", {}, ["0start01"]),
         ("x.????", {}, ["0start01", "4end01"]),
         ("x----x", {}, ["0start01"]),
-        # Nobody takes the message: it is due until they do, and then once.
-        ("xxxxx", {0: "", 1: "", 2: ""}, ["3start01"]),
+        # Nobody takes the message: it is tried after 1, 5, 15, 60, 60 minutes until they do, and then told once.
+        ("xx", {0: ""}, ["1start01"]),
+        ("x" * 12, {0: "", 1: "", 2: ""}, ["6start01"]),
+        ("x" * 300, dict.fromkeys(range(142), ""), ["201start01"]),
         # Only those who did not take it get it again.
-        ("xxxxx", {0: "0", 1: "0", 2: "*"}, ["0start0", "2start1"]),
+        ("xxxxx", {0: "0", 1: "*"}, ["0start0", "1start1"]),
         # It ended before anybody could be told: one message says both.
         ("xx.......", dict.fromkeys(range(6), ""), ["6end01"]),
+        ("xx..........", dict.fromkeys(range(7), ""), []),
         ("x.......", {0: "1"}, ["0start1", "4end01"]),
         # One receiver reads the end only later; both read of the new start.
         ("x.....x.", {4: "0", 5: "0"}, ["0start01", "4end0", "6start01"]),
-        ("x.......", {4: "0", 5: "0"}, ["0start01", "4end0", "6end1"]),
+        ("x..........", {4: "0", 5: "0"}, ["0start01", "4end0", "10end1"]),
         # The end could not be told and the condition is back: for its readers it never ended.
         ("x....x...", {4: ""}, ["0start01"]),
     ],
@@ -112,7 +115,7 @@ def test_a_condition_that_flaps_is_told_once(period: int) -> None:
 def test_without_a_quiet_time_the_end_is_told_at_once() -> None:
     state = advance(AlertsState(), {Condition.SLOW: SEEN}, START)
     (start,) = due(state, START, timedelta(0))
-    state = delivered(state, start, {0}, complete=True)
+    state = delivered(state, start, {0}, START, complete=True)
     later = START + timedelta(minutes=1)
 
     (end,) = due(advance(state, {Condition.SLOW: None}, later), later, timedelta(0))
@@ -125,7 +128,7 @@ def test_conditions_do_not_know_of_each_other() -> None:
     state = advance(AlertsState(), seen, START)
     first, second = due(state, START, QUIET)
 
-    state = delivered(state, first, {0}, complete=True)
+    state = delivered(state, first, {0}, START, complete=True)
 
     assert [first.condition, second.condition] == [Condition.BLOCKED, Condition.SLOW]
     assert due(state, START, QUIET) == [second]
@@ -140,6 +143,15 @@ def test_an_old_run_that_somebody_clears_tells_nothing() -> None:
     assert due(older, START, QUIET) == []
     assert older.run == "20261121T100000"
     assert len(due(same, START, QUIET)) == 1
+
+
+def test_a_run_from_the_future_does_not_silence_the_next_ones() -> None:
+    ahead = f"{START + timedelta(days=1):%Y%m%dT%H%M%S.%fZ}-0123abcd"
+    state = advance(AlertsState(), {Condition.BLOCKED: None}, START, run=ahead)
+
+    state = advance(state, {Condition.BLOCKED: SEEN}, START, run=f"{START:%Y%m%dT%H%M%S.%fZ}-0123abcd")
+
+    assert len(due(state, START, QUIET)) == 1
 
 
 def test_the_document_remembers_its_first_and_its_last_look() -> None:

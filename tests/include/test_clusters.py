@@ -54,7 +54,43 @@ def test_two_clusters_of_one_name_are_refused_and_the_others_live(tmp_path):
     assert not west.error
 
 
-@pytest.mark.parametrize("text", ["clusters: [", "- a", "cluster: {}", "clusters: 1"])
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("{low_threshold: 10, mode: auto, low_threshold: 5}", "more than once: low_threshold"),
+        ("{low_threshold: 10, loadBalancerAvgShedderLowThreshold: 30}", "low_threshold is written under its two names"),
+        ("{pause: {until: 2026-11-31T12:00:00+00:00, reason: x}}", "pause.until"),
+        ("{pause: {until: 2026-11-30 12:00:00, reason: x}}", "timezone"),
+    ],
+)
+def test_what_yaml_alone_would_let_pass_or_choke_on(tmp_path, entry, said):
+    text = f"clusters:\n  east: {entry}\n  west: {{}}\n"
+    east, west = load_clusters(write(tmp_path, text))
+    assert said in east.error
+    assert not west.error
+
+
+def test_entries_may_share_an_anchor_and_a_pause_is_a_time(tmp_path):
+    east, west = load_clusters(
+        write(
+            tmp_path,
+            """
+            clusters:
+              east: &usual {mode: auto, low_threshold: 10, pause: {until: 2099-11-30 12:00:00Z, reason: x}}
+              west: {<<: *usual, low_threshold: 20}
+            """,
+        )
+    )
+    assert (east.error, west.error) == ("", "")
+    assert (east.settings.low_threshold, west.settings.low_threshold, west.settings.mode) == (10, 20, Mode.AUTO)
+    assert west.settings.pause is not None
+    assert west.settings.pause.until.isoformat() == "2099-11-30T12:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["clusters: [", "- a", "cluster: {}", "clusters: 1", "clusters: {}\nclusters: {}", 'clusters: {a: !!float "ten"}'],
+)
 def test_a_file_that_cannot_be_read_is_refused(tmp_path, text):
     with pytest.raises(SettingsError, match=r"clusters\.yaml"):
         load_clusters(write(tmp_path, text))

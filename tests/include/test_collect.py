@@ -126,6 +126,13 @@ def test_one_broker_that_sheds_is_enough(served):
     assert rows(sample(served), "cluster")[0]["builtin_shedding"] is True
 
 
+def test_a_leader_that_does_not_say_whether_it_sheds_is_unread(served):
+    values = {"loadBalancerSheddingEnabled": ""}
+    served.cluster.faults.add(FaultKind.OTHER_CONFIGURATION, broker(served, 0), values=values)
+    (cluster,) = rows(sample(served), "cluster")
+    assert (cluster["leader"], cluster["leader_read"]) == (broker(served, 0), False)
+
+
 def test_even_distribution_shows(served):
     values = {"loadBalancerDistributeBundlesEvenlyEnabled": "true"}
     served.cluster.faults.add(FaultKind.OTHER_CONFIGURATION, broker(served, 2), values=values)

@@ -11,7 +11,6 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -19,7 +18,7 @@ from pulsar_rebalancer.admin import AdminConnection
 from pulsar_rebalancer.errors import AdminError, SettingsError
 from pulsar_rebalancer.extensible import load_data, load_reports, reports
 from pulsar_rebalancer.extensible.heard import FILE, Message
-from pulsar_rebalancer.extensible.listening import LOAD, TOP
+from pulsar_rebalancer.extensible.listening import LOAD, TOP, listen
 from pulsar_rebalancer.load_report import broker_row, bundle_columns
 from pulsar_rebalancer.settings import Settings
 from pulsar_rebalancer.storage import Folder
@@ -45,6 +44,13 @@ def published(*, age_s=0.0, factor=1.0, **changes):
     return PUBLISHED | rates | {"updatedAt": NOW_MS - age_s * 1000} | changes
 
 
+def metrics_from(host):
+    """Metrics of a broker with this advertised address."""
+    labels = ({**group["dimensions"]} for group in METRICS)
+    named = (each | {"broker": host} if "broker" in each else each for each in labels)
+    return [group | {"dimensions": each} for group, each in zip(METRICS, named, strict=True)]
+
+
 def message(topic, document, *, broker=A, age_s=0.0):
     data = document if isinstance(document, bytes) else json.dumps(document).encode()
     return topic, Message(broker, round(NOW_MS - age_s * 1000), data)
@@ -56,8 +62,10 @@ class Brokers:
 
     heard: list = field(default_factory=list)
     metrics_of: dict = field(default_factory=dict)
+    owned_by: dict = field(default_factory=dict)
     connection: AdminConnection = field(default_factory=lambda: AdminConnection(seeds=("http://broker-a:8080",)))
-    service_url: str = "pulsar://broker-a:6650"
+    url: str = "pulsar://broker-a:6650"
+    asked: list = field(default_factory=list)
     listened: int = 0
     enough: bool = False
 
@@ -65,20 +73,25 @@ class Brokers:
         return {broker: {"brokerId": broker, "modular": True} for broker in brokers}
 
     async def metrics(self, broker):
-        found = self.metrics_of.get(broker, METRICS)
+        self.asked.append(f"metrics {broker}")
+        found = self.metrics_of.get(broker) or metrics_from(broker.rpartition(":")[0])
         if isinstance(found, AdminError):
             raise found
         return found
 
     async def topic_stats(self, broker):
+        self.asked.append(f"topics {broker}")
         return TOPICS
+
+    async def owned_bundles(self, broker):
+        return self.owned_by.get(broker, set(STATS))
 
     async def version(self, broker):
         return "4.0.8"
 
-    async def lookup(self, topic):
+    async def service_url(self, topic):
         assert topic == LOAD
-        return SimpleNamespace(broker_service_url=self.service_url)
+        return self.url
 
     def listen(self, connection, service_url, topics, seconds):
         assert connection is self.connection
@@ -138,6 +151,13 @@ def test_a_damaged_rate_is_not_taken_for_none(damage):
     )
     assert math.isnan(found["acme/shop/0xf0000000_0xffffffff"]["msgRateIn"])
     assert {name.rpartition("/")[0] for name in found} == {"acme/shop"}
+
+
+@pytest.mark.parametrize("damage", [3, "three", True, None])
+def test_clients_that_are_no_list_are_none(damage):
+    topic = {"publishers": damage, "subscriptions": {"s": {"consumers": damage}}}
+    found = load_data.bundle_stats({"acme/shop": {"0x0_0x1": {"persistent": {"t": topic}}}})["acme/shop/0x0_0x1"]
+    assert (found["topics"], found["producerCount"], found["consumerCount"]) == (1, 0, 0)
 
 
 def test_a_broker_that_was_never_heard_says_enough_itself(ask):
@@ -217,6 +237,45 @@ def test_each_broker_is_asked_as_its_load_manager_answers(ask):
     assert found["broker-c:8080"] is error
 
 
+def test_a_broker_that_fails_is_asked_no_further(ask):
+    brokers = Brokers(metrics_of={A: AdminError("unreachable", "no connection")})
+    ask(brokers)
+    assert brokers.asked == [f"metrics {A}"]
+
+
+@pytest.mark.parametrize(
+    ("broker", "host", "reason"),
+    [
+        (A, "broker-b", "wrong_broker"),
+        (A, "stranger", "wrong_broker"),
+        (A, "BROKER-A.", None),
+        ("[::1]:8080", "::1", None),
+        (A, 5, None),
+    ],
+)
+def test_metrics_of_another_broker_are_not_taken_for_its_own(ask, broker, host, reason):
+    found = ask(Brokers(metrics_of={broker: metrics_from(host)}), {broker: EXTENSIBLE})[broker]
+    assert getattr(found, "reason", None) == reason
+
+
+HEARTBEAT = "pulsar/broker-a:8080/0x00000000_0xffffffff"
+
+
+@pytest.mark.parametrize(
+    ("owned", "reason"),
+    [
+        ({"acme/other/0x00000000_0xffffffff"}, "wrong_broker"),
+        ({"acme/other/0x00000000_0xffffffff", next(iter(STATS))}, None),  # some have moved since
+        ({HEARTBEAT}, None),  # drained
+        (set(), None),
+    ],
+)
+def test_topics_of_another_broker_are_not_taken_for_its_own(ask, owned, reason):
+    found = ask(Brokers(owned_by={A: owned}))[A]
+    assert getattr(found, "reason", None) == reason
+    assert not load_data.are_of_another([next(iter(STATS))], owned), "a single bundle may have been exchanged"
+
+
 def test_without_metrics_what_was_published_counts_by_its_age(ask):
     brokers = Brokers(metrics_of={A: NO_FIGURES})
     assert ask(brokers)[A] is None
@@ -269,9 +328,14 @@ def test_a_token_that_came_over_tls_stays_there(ask):
     secure = AdminConnection(seeds=("https://broker-a:8443",))
     with pytest.raises(SettingsError, match="without TLS"):
         ask(Brokers(connection=secure))
-    assert ask(Brokers(connection=secure, service_url="pulsar+ssl://broker-a:6651"))[A]
-    with pytest.raises(AdminError, match="set the connection's service_url"):
-        ask(Brokers(service_url=""))
+    assert ask(Brokers(connection=secure, url="pulsar+ssl://broker-a:6651"))[A]
+
+
+@pytest.mark.parametrize("url", ["garbage", "pulsar://[::1]:6650"])
+def test_an_address_that_the_client_cannot_take_is_a_bad_answer(url):
+    with pytest.raises(AdminError) as refused:
+        listen(AdminConnection(seeds=("http://broker-a:8080",)), url, {}, 1.0)
+    assert refused.value.reason == "bad_answer"
 
 
 def test_brokers_that_left_are_forgotten_and_a_damaged_file_is_heard_anew(ask, tmp_path):

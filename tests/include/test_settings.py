@@ -2,6 +2,7 @@ import pytest
 
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.resolution import Origin, disagreements, from_brokers, parse_params, resolve
+from pulsar_rebalancer.run import RunRequest
 from pulsar_rebalancer.settings import FIELD_OF_PULSAR_NAME, Mode, Settings, validate
 
 # Read back from Pulsar's ServiceConfiguration; maxUnloadPercentage as of 5.0.
@@ -69,6 +70,10 @@ def test_default_mode_moves_nothing():
         ({"mode": "approve"}, "wrong_setting", "mode"),
         ({"strategy": "RoundRobin"}, "wrong_setting", "strategy"),
         ({"excluded_namespaces": ["public"]}, "wrong_setting", "excluded_namespaces"),
+        ({"excluded_namespaces": "acme/shop/eu"}, "wrong_setting", "excluded_namespaces"),
+        ({"excluded_brokers": ["pulsar-3"]}, "wrong_setting", "excluded_brokers"),
+        ({"excluded_brokers": ["pulsar-3:99999"]}, "wrong_setting", "excluded_brokers"),
+        ({"excluded_brokers": ["http://pulsar-3:8080"]}, "wrong_setting", "excluded_brokers"),
         ({"pause": {"until": "2026-01-01T00:00:00", "reason": "x"}}, "wrong_setting", "pause"),
         ({"pause": {"until": "2026-01-01T00:00:00Z"}}, "wrong_setting", "reason"),
         ({"low_threshold": 50, "high_threshold": 40}, "contradiction", "low_threshold"),
@@ -135,9 +140,9 @@ def test_a_run_lowers_a_cap_and_never_raises_it():
 
 
 def test_a_run_adds_to_what_is_left_out():
-    params = parse_params({"excluded_brokers": ["b2"], "excluded_namespaces": ["t/n"]})
-    settings = resolve({"excluded_brokers": ["b1"]}, {"excluded_namespaces": "t/m"}, params).settings
-    assert settings.excluded_brokers == ("b1", "b2")
+    params = parse_params({"excluded_brokers": [" b2:8080"], "excluded_namespaces": ["t/n"]})
+    settings = resolve({"excluded_brokers": ["b1:8080 "]}, {"excluded_namespaces": "t/m"}, params).settings
+    assert settings.excluded_brokers == ("b1:8080", "b2:8080")
     assert settings.excluded_namespaces == ("t/m", "t/n")
 
 
@@ -148,6 +153,8 @@ def test_a_run_adds_to_what_is_left_out():
         ({"low_threshold": 30, "high_threshold": 20}, "low_threshold"),
         ({"hit_count_low": 0}, "hit_count_low"),
         ({"treshold": 1}, "treshold"),
+        ({"excluded_brokers": ["b2"]}, "excluded_brokers"),
+        ({"excluded_namespaces": ["shop"]}, "excluded_namespaces"),
     ],
 )
 def test_wrong_parameters_are_refused(given, named):
@@ -161,11 +168,27 @@ def test_a_contradiction_with_the_brokers_is_found_when_resolved():
     assert refused.value.reason == "contradiction"
 
 
+def test_a_wrong_value_says_where_it_came_from_and_can_be_overruled():
+    for field, value in (("hit_count_low", "0"), ("bandwidth_in_weight", "heavy")):
+        pulsar_name = Settings.model_fields[field].alias
+        live = from_brokers({pulsar_name: value})
+        with pytest.raises(SettingsError, match=rf"{field} \({pulsar_name}\).*got '{value}', from: brokers"):
+            resolve({"low_threshold": 10}, live)
+        assert getattr(resolve({field: 1}, live).settings, field) == 1
+
+
+def test_thresholds_of_pairs_mean_nothing_to_other_shedders():
+    live = {"low_threshold": "50", "high_threshold": "40"}
+    assert resolve({"strategy": "UniformLoadShedder"}, live).settings.low_threshold == 50
+    with pytest.raises(SettingsError, match="low_threshold 50 is above high_threshold 40"):
+        resolve({}, live)
+
+
 def test_empty_form_fields_change_nothing():
     params = parse_params({"force": "", "force_threshold": None, "mode": None, "excluded_brokers": []})
     assert resolve({"mode": "auto"}, {}, params) == resolve({"mode": "auto"}, {})
     assert not params.changes_thresholds
-    assert parse_params({"excluded_brokers": ["b"]}).changes_thresholds
+    assert parse_params({"excluded_brokers": ["b:1"]}).changes_thresholds
     assert parse_params({"max_unload_percentage": 0.3}).changes_thresholds
 
 
@@ -195,3 +218,23 @@ def test_what_fits_avg_shedder_alone_is_refused_for_the_others():
 )
 def test_every_strategy_has_a_placement_beside_it(given, expected):
     assert validate(given, where="here").names_destinations == expected
+
+
+@pytest.mark.parametrize(
+    ("strategy", "params", "forced", "threshold"),
+    [
+        ("AvgShedder", {"force": "why"}, True, 15),
+        ("AvgShedder", {"force": "why", "force_threshold": 3}, True, 3),
+        ("AvgShedder", {"force": " "}, False, None),
+        ("ThresholdShedder", {"force": "why"}, True, None),
+    ],
+)
+def test_a_forced_run_has_a_threshold_where_there_are_pairs(strategy, params, forced, threshold):
+    request = RunRequest(
+        cluster="east",
+        airflow_run_id="manual__1",
+        params=parse_params(params),
+        resolved=resolve({"strategy": strategy}, {}),
+        collected_at="2026-11-21T10:00:00Z",
+    )
+    assert (request.forced, request.force_threshold) == (forced, threshold)

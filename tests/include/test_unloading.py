@@ -88,11 +88,18 @@ def test_a_source_that_does_not_answer_leaves_the_bundle_alone(scene):
 def test_credentials_that_may_not_unload_change_nothing(scene, fault, reason):
     scene.cluster.faults.add(fault, path="/unload")
     outcome = scene.run_one()
-    assert (outcome.reason, outcome.owner, outcome.attempts) == (reason, scene.a, 1)
+    assert (outcome.reason, outcome.owner, outcome.attempts) == (reason, scene.a, 0)
+
+
+def test_a_redirect_to_a_stranger_counts_for_the_leader_remembers_the_destination(scene):
+    scene.cluster.faults.add("redirect_to_stranger", path="/unload")
+    outcome = scene.run_one()
+    assert (outcome.reason, outcome.owner, outcome.attempts) == ("foreign_redirect", scene.a, 1)
 
 
 def test_a_read_only_connection_changes_nothing(scene):
-    assert scene.run_one(read_only=True).reason == "read_only"
+    outcome = scene.run_one(read_only=True)
+    assert (outcome.reason, outcome.attempts) == ("read_only", 0)
     assert scene.cluster.owner(scene.bundles[0]) == scene.a
 
 
@@ -113,7 +120,7 @@ def test_a_destination_that_the_leader_refuses_is_gone(scene):
         scene.cluster.advance(SESSION)
 
     outcome = scene.run_one(prepare=lambda admin: setattr(admin, "before_unload", leave))
-    assert (outcome.reason, outcome.owner, outcome.attempts) == ("destination_gone", scene.a, 1)
+    assert (outcome.reason, outcome.owner, outcome.attempts) == ("destination_gone", scene.a, 0)
     assert "inactive destination broker" in outcome.error
 
 

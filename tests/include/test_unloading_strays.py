@@ -166,6 +166,29 @@ def test_outcomes_are_told_as_they_come_and_returned_in_the_order_of_the_moves(s
     assert left == [ON_A - 1, ON_A - 2, ON_A - 3]
 
 
+@pytest.mark.parametrize(
+    ("broken", "expected"),
+    [("topics_of_bundle", ("unexpected_error", 0)), ("lookup_owner", ("unknown_owner", 1))],
+    ids=["before its unload", "after its unload"],
+)
+def test_an_error_that_nobody_expects_stops_one_bundle_alone(scene, caplog, broken, expected):
+    def prepare(admin):
+        working = getattr(admin, broken)
+
+        async def breaks(asked):
+            if asked == scene.bundles[1] or asked in scene.cluster.topology.topics(1):
+                raise TypeError("'int' object is not iterable")
+            return await working(asked)
+
+        setattr(admin, broken, breaks)
+
+    outcomes = scene.run(*[scene.move(number) for number in range(3)], prepare=prepare, concurrency=1)
+    assert [outcome.reason for outcome in outcomes] == ["moved", expected[0], "moved"]
+    assert outcomes[1].attempts == expected[1]
+    assert "TypeError" in outcomes[1].error
+    assert "'int' object is not iterable" in caplog.text, "the traceback is in the log"
+
+
 def test_no_moves_are_no_work(scene):
     assert scene.run() == []
 

@@ -12,6 +12,11 @@ import psutil
 import pytest
 from tests.private_files import leaks, open_to_others, texts_below
 
+from pulsar_rebalancer.simulation.clock import RealClock
+from pulsar_rebalancer.simulation.http import Brokers
+from pulsar_rebalancer.simulation.scenario import build
+from pulsar_rebalancer.simulation.serve import running
+
 pytestmark = pytest.mark.integration
 
 
@@ -36,15 +41,28 @@ class Watched:
         return [p for p in self.family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
 
 
-def test_once_ends_when_the_cluster_is_balanced(tmp_path):
-    watched = Watched(tmp_path / "run", "--once", "--interval", "5")
+# What the lines say of every run, before its verdict.
+PROGRESS = {
+    "AvgShedder": r"pairs over \d of 1, hits \d/8 low \d/2 high",
+    "UniformLoadShedder": r"UniformLoadShedder: \S.*",
+}
+
+
+# Two brokers: the fewest runs that lead from hot and empty to balanced.
+@pytest.mark.parametrize("strategy", PROGRESS)
+def test_once_ends_when_the_cluster_is_balanced(tmp_path, strategy):
+    given = () if strategy == "AvgShedder" else ("--strategy", strategy)
+    watched = Watched(tmp_path / "run", "--once", "--interval", "5", "--brokers", "2", *given)
     for _ in watched:
         pass
     text = "".join(watched.lines)
     assert watched.process.wait() == 0, text
-    assert re.search(r"range 8\d\.\d", text), text
+    runs = [line for line in watched.lines if re.match(r"[\d:]{8}  run ", line)]
+    judged = rf"range +\d+\.\d \(\d+\.\d to \d+\.\d %\)  {PROGRESS[strategy]}  \S.*  \d+\.\d s"
+    assert all(re.search(rf"run {number} +{judged}$", line) for number, line in enumerate(runs, start=1)), text
+    assert re.search(r"range 8\d\.\d", runs[0]), text
     assert re.search(r"fired: (\d+) of \1 bundles moved and verified", text), text
-    assert "balanced: nothing to do" in watched.lines[-2]
+    assert "balanced: nothing to do" in runs[-1]
     assert re.search(r"login: admin {2}password: \w+", text)
     assert watched.family
     assert watched.left_behind() == []
@@ -56,17 +74,31 @@ def test_once_ends_when_the_cluster_is_balanced(tmp_path):
     assert open_to_others(folder) == []
 
 
-def test_ctrl_c_ends_every_process_it_started(tmp_path):
-    watched = Watched(tmp_path / "run", "--interval", "3600")
-    for line in watched:
-        if "Ctrl-C ends it all" in line:
-            watched.process.send_signal(signal.SIGINT)
-    assert watched.process.wait() == 130
+def test_an_own_cluster_is_left_alone_and_ctrl_c_ends_every_process(tmp_path, monkeypatch):
+    requests = []
+    answer = Brokers.__call__
+
+    async def recorded(brokers, scope, receive, send):
+        requests.append((scope["method"], scope["path"]))
+        await answer(brokers, scope, receive, send)
+
+    monkeypatch.setattr(Brokers, "__call__", recorded)
+    with running(build(brokers=2, bundles=50, clock=RealClock())) as served:
+        monkeypatch.setenv("PULSAR_TOKEN", served.token)
+        owners = served.cluster.state()["owners"]
+        # A strategy that would move something in its first run.
+        arguments = ("--pulsar", served.urls[0], "--strategy", "UniformLoadShedder", "--interval", "5")
+        watched = Watched(tmp_path / "run", *arguments)
+        for line in watched:
+            if "  run 1 " in line:
+                watched.process.send_signal(signal.SIGINT)
+            if "stopping everything" in line:  # and the terminal is closed
+                watched.process.send_signal(signal.SIGHUP)
+        assert served.cluster.state()["owners"] == owners
+    text = "".join(watched.lines)
+    assert watched.process.wait() == 130, text
+    assert re.search(r"would move \d+ bundles: gate closed \(observe\)", text), text
+    assert requests
+    assert {method for method, _ in requests} == {"GET"}
     assert len(watched.family) > 5
     assert watched.left_behind() == []
-
-
-def test_an_address_that_is_none_is_refused(tmp_path):
-    watched = Watched(tmp_path / "run", "--pulsar", "broker:8080")
-    assert any("http://broker:8080" in line for line in watched)
-    assert watched.process.wait() == 1

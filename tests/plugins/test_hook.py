@@ -27,7 +27,7 @@ def settings_of(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> AdminConnecti
 def test_reads_every_field(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = settings_of(
         monkeypatch,
-        host="broker-0, broker-1:9443,[::1]",
+        host="broker-0, broker-1:9443,[::1],[::1]:9443,2001:db8::7",
         port=8443,
         schema="https",
         password=TOKEN,
@@ -43,7 +43,10 @@ def test_reads_every_field(monkeypatch: pytest.MonkeyPatch) -> None:
         },
     )
 
-    assert settings.seeds == ("https://broker-0:8443", "https://broker-1:9443", "https://[::1]:8443")
+    assert settings.seeds == (
+        *("https://broker-0:8443", "https://broker-1:9443"),
+        *("https://[::1]:8443", "https://[::1]:9443", "https://[2001:db8::7]:8443"),
+    )
     assert settings.token is not None
     assert settings.token.get_secret_value() == TOKEN
     assert [str(p) for p in (settings.ca_file, settings.client_cert_file, settings.client_key_file)] == [
@@ -70,6 +73,7 @@ def test_a_host_alone_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     ("fields", "named"),
     [
         ({"host": ""}, "host"),
+        ({"host": "broker-0:99999"}, "'http://broker-0:99999'"),
         ({"schema": "ftp"}, "'ftp'"),
         ({"extra": {"readonly": True}}, "readonly"),  # misspelt: must not let writes through
         ({"extra": {"read_only": "yes"}}, "'yes'"),

@@ -14,13 +14,13 @@ from tests.airflow_runs import CLUSTER
 from tests.hostile_names import BUNDLES, NAMES
 
 from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
-from pulsar_rebalancer.admin.connection import is_broker_id
 from pulsar_rebalancer.admin.names import path
 from pulsar_rebalancer.clusters import ClusterEntry, load_clusters
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.inventory import days_before
+from pulsar_rebalancer.names import CLUSTER_NAME, is_broker_id
 from pulsar_rebalancer.run import RunRequest, Validation
-from pulsar_rebalancer.settings import CLUSTER_NAME, validate
+from pulsar_rebalancer.settings import validate
 from pulsar_rebalancer_airflow.dag_factory import build_dags
 from pulsar_rebalancer_airflow.operators import CollectOperator, ReportOperator, ValidateOperator
 from pulsar_rebalancer_airflow.validation_page import page_of

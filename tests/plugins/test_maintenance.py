@@ -11,11 +11,11 @@ from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER, make_run
 
 from pulsar_rebalancer.clusters import ClusterEntry
+from pulsar_rebalancer.copies import keep_copy
 from pulsar_rebalancer.history import table_file, whole_runs
 from pulsar_rebalancer.retention import Report, Step
 from pulsar_rebalancer.settings import Settings
 from pulsar_rebalancer.state import DecisionState
-from pulsar_rebalancer_airflow.copies import keep_copy
 from pulsar_rebalancer_airflow.operators import MaintainOperator
 from pulsar_rebalancer_airflow.operators.maintain import describe
 from pulsar_rebalancer_airflow.state_store import StateStore

@@ -8,13 +8,13 @@ from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER
 
 from pulsar_rebalancer.clusters import ClusterEntry
+from pulsar_rebalancer.copies import keep_copy
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.run import RunRequest
 from pulsar_rebalancer.settings import Settings
 from pulsar_rebalancer.snapshot import read
 from pulsar_rebalancer.state import DecisionState
 from pulsar_rebalancer.storage import Folder
-from pulsar_rebalancer_airflow.copies import keep_copy
 from pulsar_rebalancer_airflow.operators import CollectOperator
 from pulsar_rebalancer_airflow.params_form import run_params
 from pulsar_rebalancer_airflow.state_store import DECISION

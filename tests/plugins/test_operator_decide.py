@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 
 from pulsar_rebalancer_airflow.operators import DecideOperator
-from pulsar_rebalancer_airflow.operators.decide import ARCHIVE_VARIABLE, application
+from pulsar_rebalancer_airflow.operators.decide import ARCHIVE_VARIABLE, JAVA_OPTIONS, application
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,8 +45,7 @@ def test_submits_the_application_to_the_connections_master(submitted: dict[str, 
     assert command[-5:] == [application(), "--root", "/root-of-runs", "--run", "/root-of-runs/run"]
     assert "spark.ui.enabled=false" in command
     options = next(part for part in command if part.startswith("spark.driver.extraJavaOptions="))
-    assert "-XX:+UseSerialGC" in options
-    assert "SharedArchiveFile" not in options
+    assert options == f"spark.driver.extraJavaOptions={JAVA_OPTIONS}"
 
 
 def test_the_driver_runs_under_this_interpreter(submitted: dict[str, Any]) -> None:
@@ -71,7 +70,8 @@ def test_the_archive_is_used_if_the_worker_has_it(
 
     decide()
 
-    assert (f"-XX:SharedArchiveFile={archive}" in " ".join(submitted["command"])) is exists
+    command = " ".join(submitted["command"])
+    assert (f"={JAVA_OPTIONS} -XX:SharedArchiveFile={archive}" in command) is exists
 
 
 def test_the_application_is_found_without_being_loaded() -> None:

@@ -7,7 +7,9 @@ from airflow.sdk.exceptions import AirflowFailException
 from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER, make_run, move_row
 
-from pulsar_rebalancer_airflow.copies import committed_sequences
+from pulsar_rebalancer.copies import committed_sequences
+from pulsar_rebalancer.reasons import Effect
+from pulsar_rebalancer.run import Finding, Validation
 from pulsar_rebalancer_airflow.operators import RecordOperator
 
 if TYPE_CHECKING:
@@ -69,6 +71,16 @@ def test_the_run_before_the_last_is_stale_as_well(storage: ClusterStorage, state
 
     with pytest.raises(AirflowFailException, match="stale_plan"):
         record(storage, first, state)
+
+
+def test_a_blocked_run_is_not_recorded_whatever_its_mark_says(storage: ClusterStorage, state: MemoryState) -> None:
+    block = Finding(reason="too_many_quarantined", effect=Effect.BLOCK)
+    run = make_run(storage, [move_row(1, "a:1", "b:1")], validation=Validation(findings=(block,)))
+
+    with pytest.raises(AirflowFailException, match=r"too_many_quarantined \[blocked\]"):
+        record(storage, run, state)
+
+    assert state.writes == []
 
 
 def test_an_altered_plan_is_not_recorded(storage: ClusterStorage, state: MemoryState) -> None:

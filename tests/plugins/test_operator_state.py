@@ -8,8 +8,8 @@ from airflow.sdk.exceptions import AirflowFailException
 from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER
 
+from pulsar_rebalancer.copies import committed_sequences, keep_copy
 from pulsar_rebalancer.state import DecisionState, HitCount, MovesState, Unload
-from pulsar_rebalancer_airflow.copies import committed_sequences, keep_copy
 from pulsar_rebalancer_airflow.operators import StateOperator
 from pulsar_rebalancer_airflow.state_store import DECISION, MOVES, StateStore
 

@@ -96,6 +96,25 @@ def test_plans_are_stored_before_the_first_unload(
     assert seen[0] == {move["bundle"]: "" for move in moves}
 
 
+def test_what_others_write_meanwhile_stays(
+    served: Running, storage: ClusterStorage, state: MemoryState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(storage, loaded_moves(served.cluster, 1))
+    recorded(state, run)
+    restored = {"at": "2026-11-21T10:00:00Z", "plan_id": "earlier", "source": "a:1", "destination": "b:1"}
+    real = served.cluster.unload_at
+
+    def restore(*args: Any, **kwargs: Any) -> Any:
+        state.documents[MOVES]["unloads"]["acme/shop/0x00000000_0x10000000"] = restored
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(served.cluster, "unload_at", restore)
+    unload(run, state)
+
+    assert state.documents[MOVES]["unloads"]["acme/shop/0x00000000_0x10000000"]["plan_id"] == "earlier"
+    assert len(state.documents[MOVES]["unloads"]) == 2
+
+
 def test_a_second_attempt_unloads_nothing_again(
     served: Running, storage: ClusterStorage, state: MemoryState, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pulsar_rebalancer.copies import committed_sequences, copy_of, keep_copy
 from pulsar_rebalancer.errors import StateError
 from pulsar_rebalancer.state import DecisionState, HitCount, MovesState
-from pulsar_rebalancer_airflow.copies import committed_sequences, copy_of, keep_copy
 from pulsar_rebalancer_airflow.state_store import StateStore, moves_asset, state_asset
 
 if TYPE_CHECKING:

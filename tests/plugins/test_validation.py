@@ -274,6 +274,13 @@ def test_excluded_brokers_are_not_judged(tmp_path):
     assert blocks(findings_of(sample, tmp_path)) == [("too_few_brokers", "1 of 3")]
 
 
+def test_an_excluded_broker_that_is_not_listed_is_told(tmp_path):
+    sample = Sample()
+    sample.settings = {"excluded_brokers": [FIRST, "gone.example:8080"]}
+    expected = Finding(reason="unknown_broker", effect=Effect.WARN, subject="gone.example:8080", detail="not listed")
+    assert [f for f in findings_of(sample, tmp_path) if f.reason == "unknown_broker"] == [expected]
+
+
 def many(reason_columns, count=4, **settings):
     """Eight brokers, the first of which have a problem."""
     sample = Sample()

@@ -13,6 +13,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tomllib
 from functools import cache
 from importlib.util import find_spec
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 EAST = "clusters: {east: {connection: pulsar_admin_east, alert_connection: pulsar_alerts}}"
+EMBEDDED = "tests/integration/test_embedded.py"
 ALL_DAGS = ("rebalance", "state", "maintenance", "handover", "watch")
 
 
@@ -99,6 +101,15 @@ def observes(words: list[str]) -> None:
 
 def strategy(words: list[str]) -> None:
     assert embedded(words).strategy is Strategy("ThresholdShedder")
+
+
+def benchmark(words: list[str]) -> None:
+    """It measures: here one run of a small cluster."""
+    words = [sys.executable, *words[1:], "--runs", "1", "--size", "2x5"]
+    said = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    figures = dict(re.findall(r"^\| ([^|]+) \| ([\d.]+) \|$", said, flags=re.MULTILINE))
+    for name in ("collect", "validate", "decide", "record", "gate", "report", "whole run", "Spark driver (JVM)"):
+        assert float(figures[name]) > 0, said
 
 
 def script(words: list[str]) -> None:
@@ -230,16 +241,18 @@ def removed(words: list[str]) -> None:
 
 
 TABLE: dict[str, Callable[[list[str]], None]] = {
-    "make run": make(embedded, by("tests/integration/test_embedded.py::test_once_ends_when_the_cluster_is_balanced")),
-    "make run ONCE=1": make(
-        embedded, by("tests/integration/test_embedded.py::test_once_ends_when_the_cluster_is_balanced")
+    "make run": make(embedded, by(f"{EMBEDDED}::test_once_ends_when_the_cluster_is_balanced")),
+    "make run ONCE=1": make(embedded, by(f"{EMBEDDED}::test_once_ends_when_the_cluster_is_balanced")),
+    "make run STRATEGY=ThresholdShedder": make(
+        strategy, by(f"{EMBEDDED}::test_once_ends_when_the_cluster_is_balanced")
     ),
-    "make run STRATEGY=ThresholdShedder": make(strategy, by("tests/spark_apps/test_other_strategies.py")),
-    "make run PULSAR=http://broker:8080": make(observes),
+    "make run PULSAR=http://broker:8080": make(
+        observes, by(f"{EMBEDDED}::test_an_own_cluster_is_left_alone_and_ctrl_c_ends_every_process")
+    ),
     "make test": make(by("tests/project/test_documented_commands.py")),
     "make test-pulsar": make(by("tests/pulsar/test_rebalance.py")),
     "make lint": make(),
-    "make benchmark": make(script),
+    "make benchmark": make(benchmark),
     "make wheel": make(by("tests/project/test_wheel.py")),
     "make audit": make(script, by("tests/project/test_audit.py")),
     "airflow connections add pulsar_admin_east --conn-json '{ "

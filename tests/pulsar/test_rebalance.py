@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 
 QUOTA_US = 40_000
 """Two fifths of a core per broker: what one client sends can be seen, and does not exhaust the broker."""
-RATE = 2500.0
-"""Unbatched messages a second in total: a third or more of such a broker, while an idle one shows about 6 %."""
-LOW_THRESHOLD = 15
+RATE = 3500.0
+"""Unbatched messages a second in total. By machine and TLS, 15 to 35 % of such a broker; an idle one shows 3 to 6 %."""
+LOW_THRESHOLD = 8
+FORCE_THRESHOLD = 4
+"""Both are half of the smallest gap that was seen, and far above the noise between idle brokers."""
 HITS = 3
 MOST_RUNS = 40
 
@@ -138,13 +140,13 @@ def test_equal_ranges_of_two_namespaces_reach_their_own_destinations(
         topics = load_broker_zero(admin, ["tests/one", "tests/two"], 8)
         # Two ranges are busy in both namespaces: of these four bundles at least three fit into half the difference.
         busy = sorted({bundle.rpartition("/")[2] for bundle in topics})[:2]
-        rates = {topic: 300.0 if bundle.endswith(tuple(busy)) else 100.0 for bundle, topic in topics.items()}
+        rates = {topic: 450.0 if bundle.endswith(tuple(busy)) else 150.0 for bundle, topic in topics.items()}
         with Load(cluster, rates, tmp_path / "load.log", batching=False) as load:
             load.start()
             throttle(cluster, admin)
             await_host_samples(admin, 1)
             with rebalancer(cluster, tmp_path / "airflow", settings) as airflow:
-                conf = {"force": "new brokers shall be filled", "force_threshold": 10}
+                conf = {"force": "new brokers shall be filled", "force_threshold": FORCE_THRESHOLD}
                 run = Run(airflow, airflow.wait(DAG_ID, airflow.trigger(DAG_ID, conf)))
                 assert run.state == "success", run.tasks
                 summary = run.summary
@@ -152,7 +154,7 @@ def test_equal_ranges_of_two_namespaces_reach_their_own_destinations(
             report = load.report()
     assert summary.forced is not None
     assert (summary.forced.by, summary.forced.reason) == ("admin", "new brokers shall be filled")
-    assert summary.waves > 1, "both namespaces have the same ranges"
+    assert summary.waves > 1, (summary.sentence, summary.reasons, summary.bundles_passed_over)
     assert {move.bundle: owner[move.bundle] for move in run.moves} == {
         move.bundle: move.destination for move in run.moves
     }

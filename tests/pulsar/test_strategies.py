@@ -47,12 +47,12 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage import Folder
 
 QUOTA_US = 40_000
-RATE = 2500.0
+RATE = 3500.0
 FREE, ISOLATED, SPREAD = "tests/free", "tests/isolated", ("tests/spread-a", "tests/spread-b")
 SHEDDING: dict[Strategy, dict[str, Any]] = {
     Strategy.AVG: {"low_threshold": 5, "hit_count_low": 1, "hit_count_high": 1},
     Strategy.THRESHOLD: {"average_threshold": 3, "min_unload_bundle_throughput": 0},
-    Strategy.OVERLOAD: {"overloaded_threshold": 12},
+    Strategy.OVERLOAD: {"overloaded_threshold": 8},
     Strategy.UNIFORM: {"rate_difference": 10},
     Strategy.TRANSFER: {"target_std": 0.02, "hit_count_transfer": 0, "top_bundles": 16},
 }

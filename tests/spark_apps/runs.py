@@ -12,14 +12,18 @@ from pulsar_rebalancer.policies import Policies
 from pulsar_rebalancer.resolution import Resolved, RunParams
 from pulsar_rebalancer.run import RunRequest, Validation
 from pulsar_rebalancer.settings import Settings
-from pulsar_rebalancer.snapshot import BROKERS, BUNDLES, CLUSTER, write
+from pulsar_rebalancer.snapshot import BROKERS, BUNDLES, CLUSTER, TRAFFIC, write
 from pulsar_rebalancer.state import DecisionState, MovesState
 from pulsar_rebalancer.storage import ClusterStorage
+from pulsar_rebalancer.strategies import means
+from pulsar_rebalancer.strategies.candidates import preset_reason
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from pulsar_rebalancer.storage import Folder
+    from pulsar_rebalancer_spark.run_input import RunInput
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -69,6 +73,22 @@ def tables(cluster: str, brokers: int, bundles_per_broker: int, seed: int = 0) -
         "brokers": pa.Table.from_pylist(rows, schema=BROKERS),
         "bundles": held.select(BUNDLES.names).cast(BUNDLES),
     }
+
+
+def sample(given: RunInput, previous: Iterable[dict[str, Any]] = ()) -> tuple[list[Any], list[Any]]:
+    """Brokers and bundles of a run as a specification sees them, `previous` being the means before it."""
+    brokers = (given.folder / "input" / "brokers.parquet").read_table().to_pylist()
+    bundles = (given.folder / "input" / "bundles.parquet").read_table().to_pylist()
+    refused = {row["bundle"] for row in given.bundles_quarantined}
+    found = {row["bundle"]: row for row in means.update([r for r in bundles if r["bundle"] not in refused], previous)}
+    passed_over = {row["bundle"]: row["reason"] for row in given.bundles_passed_over}
+    for row in bundles:
+        mean = found.get(row["bundle"], dict.fromkeys(TRAFFIC, 0.0))
+        row["msg_rate"] = mean["msg_rate_in"] + mean["msg_rate_out"]
+        row["msg_throughput"] = mean["msg_throughput_in"] + mean["msg_throughput_out"]
+        row["long_term_msg_rate"] = mean.get("long_term_msg_rate")
+        row["reason"] = preset_reason(row, given.settings.excluded_namespaces, passed_over)
+    return brokers, bundles
 
 
 def make(

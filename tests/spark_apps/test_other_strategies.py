@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
+import pyarrow as pa
 import pytest
 from tests.spark_apps import runs
 
 from pulsar_rebalancer import plan
+from pulsar_rebalancer.policies import Policies
+from pulsar_rebalancer.reasons import Effect
+from pulsar_rebalancer.run import Finding, Validation
 from pulsar_rebalancer.settings import Strategy
+from pulsar_rebalancer.snapshot import BUNDLES
+from pulsar_rebalancer.state import MovesState, Unload
+from pulsar_rebalancer.strategies.judging import judge
+from pulsar_rebalancer.strategies.outcome import complete, reasons_by_pair
 from pulsar_rebalancer_spark.rebalance import decide
 from pulsar_rebalancer_spark.run_input import RunInput
 
@@ -31,7 +40,8 @@ def test_every_move_has_a_destination_and_a_wave(spark, tmp_path, strategy):
     moves = plan.verify(run, summary)
     assert len(moves) == summary.bundles_taken > 0
     assert all(move.destination not in ("", move.source) for move in moves)
-    assert summary.sentence
+    # Those that come back in a swap are told apart.
+    assert sum(map(int, re.findall(r"(\d+) bundles? with", summary.sentence))) == summary.bundles_taken
     assert summary.brokers == 6
     decisions = (run / "plan" / "decisions.parquet").read_table().to_pylist()
     assert {row["source"] for row in decisions} | {row["destination"] for row in decisions} >= {
@@ -41,6 +51,46 @@ def test_every_move_has_a_destination_and_a_wave(spark, tmp_path, strategy):
     # The hottest broker gets rid of something, if loads follow traffic.
     assert summary.predicted_max < summary.score_max
     assert decided(spark, tmp_path, run) == summary
+
+
+def test_the_plan_is_the_one_the_specification_makes(spark, tmp_path):
+    content = runs.tables("east", 6, 20)
+    held = content["bundles"].to_pylist()
+    # Of the busiest broker, which sheds: one was moved, one's namespace is excluded, one has two owners.
+    recent, quarantined = held[-1]["bundle"], held[-2]["bundle"]
+    held[-3]["bundle"] = "tenant/kept/0x00000000_0x40000000"
+    held[-4] |= {"bundle": "spread/a/0x00000000_0x40000000", "policy": "anti_affinity", "msg_throughput_in": 1e9}
+    held[0] |= {"bundle": "spread/b/0x00000000_0x40000000", "policy": "anti_affinity"}
+    content["bundles"] = pa.Table.from_pylist(held, schema=BUNDLES)
+    unload = Unload(at=runs.NOW - timedelta(minutes=5), plan_id="earlier", source="x", destination="y")
+    run = runs.make(
+        tmp_path,
+        content,
+        strategy=Strategy.THRESHOLD,
+        moves=MovesState(unloads={recent: unload}),
+        validation=Validation(
+            findings=(Finding(reason="two_owners", effect=Effect.QUARANTINE, subject=quarantined),),
+        ),
+        policies=Policies(groups={"spread/a": "g", "spread/b": "g"}),
+        excluded_namespaces=("tenant/kept",),
+        max_bundles_per_run=3,
+        **SHEDDING[Strategy.THRESHOLD],
+    )
+    summary = decided(spark, tmp_path, run)
+    given = RunInput.read(str(tmp_path), run.uri)
+    brokers, bundles = runs.sample(given)
+    expected = judge(given.case, given.cluster, brokers, bundles)
+    moves = (run / "plan" / "moves.parquet").read_table().to_pylist()
+    moves.sort(key=lambda row: (row["pair"], row["rank"]))
+    assert moves == expected.moves
+    assert {row["reason"] for row in moves} >= {
+        *("taken", "recently_unloaded", "namespace_excluded", "bundle_quarantined", "cap_run"),
+    }
+    taken = [row for row in moves if row["taken"]]
+    decisions = (run / "plan" / "decisions.parquet").read_table().to_pylist()
+    assert decisions == complete(expected.decisions, taken, reasons_by_pair(moves))
+    assert summary.sentence == expected.sentence
+    assert plan.read_state(run).kept == expected.kept
 
 
 def test_averages_go_from_run_to_run_and_start_anew_with_another_strategy(spark, tmp_path):

@@ -20,12 +20,12 @@ from pulsar_rebalancer.policies import Policies
 from pulsar_rebalancer.reasons import Effect
 from pulsar_rebalancer.resolution import THRESHOLD_FIELDS, RunParams
 from pulsar_rebalancer.run import Finding, Validation
-from pulsar_rebalancer.snapshot import BUNDLES, TRAFFIC
+from pulsar_rebalancer.snapshot import BUNDLES
 from pulsar_rebalancer.state import DecisionState, HitCount, MovesState, Unload
 from pulsar_rebalancer.strategies import means
 from pulsar_rebalancer.strategies.avg_shedder import shed
-from pulsar_rebalancer.strategies.candidates import preset_reason
 from pulsar_rebalancer.strategies.policy_filter import PolicyFilter
+from pulsar_rebalancer.strategies.view import View
 from pulsar_rebalancer_spark import APPLICATION
 from pulsar_rebalancer_spark.rebalance import decide
 from pulsar_rebalancer_spark.run_input import RunInput
@@ -36,6 +36,8 @@ UNDER_POLICIES = (
     *(("vip/a", "isolation"), ("lost/a", "unknown")),
     *(("spread/a", "anti_affinity"), ("spread/b", "anti_affinity"), ("spread/b", "anti_affinity")),
 )
+"""Namespaces of the busiest broker's last bundles."""
+
 QUARANTINE = Effect.QUARANTINE
 
 
@@ -46,30 +48,14 @@ def decided(spark, root, run):
 def specified(root, run, previous=()):
     """The plan that the specification makes of a run's folder."""
     given = RunInput.read(str(root), run.uri)
-    brokers = (run / "input" / "brokers.parquet").read_table().to_pylist()
-    bundles = (run / "input" / "bundles.parquet").read_table().to_pylist()
-    known = {row["broker"]: row["left_out"] for row in given.known_brokers}
-    for row in brokers:
-        row["left_out"] = known.get(row["broker"]) or ("broker_quarantined" if row["error"] else None)
-    refused = {row["bundle"] for row in given.bundles_quarantined}
-    sample = [row for row in bundles if row["bundle"] not in refused]
-    traffic = {row["bundle"]: row for row in means.update(sample, previous)}
-    passed_over = {row["bundle"]: row["reason"] for row in given.bundles_passed_over}
+    brokers, bundles = runs.sample(given, previous)
+    brokers = given.case.with_left_out(brokers)
     policies = PolicyFilter(given.policies, brokers, bundles, given.settings)
-    for row in bundles:
-        mean = traffic.get(row["bundle"], dict.fromkeys(TRAFFIC, 0.0))
-        row["msg_rate"] = mean["msg_rate_in"] + mean["msg_rate_out"]
-        row["msg_throughput"] = mean["msg_throughput_in"] + mean["msg_throughput_out"]
-        row["reason"] = preset_reason(row, given.settings.excluded_namespaces, passed_over)
     return shed(
-        given.cluster,
-        brokers,
-        bundles,
+        View(given.cluster, brokers, bundles, given.settings, forbids=policies.forbids),
         given.decision.hits,
-        given.settings,
         counting=given.counting,
         force_threshold=given.request.force_threshold,
-        stays=policies.forbids,
         groups=given.policies.groups,
     )
 
@@ -89,7 +75,12 @@ def eventful(tmp_path):
     brokers[4] |= {"error": "timeout", "cpu_usage": None, "msg_rate_in": None}
     for reserved in brokers[6:8]:
         reserved["reserved_by"] = "vip"
+    brokers[6] |= {"cpu_usage": 20.0, "msg_rate_in": 0.0}
     held = content["bundles"].to_pylist()
+    # One of a group on each of the two brokers to which a policy isolates it.
+    for number, namespace in ((6, "vip/b"), (7, "vip/c")):
+        held[30 * number] |= {"bundle": f"{namespace}/0x00000000_0x40000000", "policy": "isolation"}
+        held[30 * number] |= {"msg_rate_in": 100.0, "msg_rate_out": 100.0}
     for number, (namespace, policy) in enumerate(UNDER_POLICIES):
         held[-1 - number] |= {"bundle": f"{namespace}/0x0{number}000000_0x0{number + 1}000000", "policy": policy}
         held[-1 - number] |= dict.fromkeys(("msg_rate_in", "msg_rate_out"), 1250.0)
@@ -110,7 +101,7 @@ def eventful(tmp_path):
         moves=MovesState(unloads={recent: unload, long_ago: old}),
         policies=Policies(
             isolation=(IsolationPolicy(name="vip", namespaces=("vip/.*",), primary=("broker-0000[67].*",)),),
-            groups={"spread/a": "g", "spread/b": "g"},
+            groups={"spread/a": "g", "spread/b": "g", "vip/b": "h", "vip/c": "h"},
             unknown={"lost/a": "timeout"},
         ),
         validation=Validation(
@@ -132,6 +123,8 @@ def test_the_plan_is_the_one_the_specification_makes(spark, tmp_path, eventful):
     expected = specified(tmp_path, eventful)
     assert decisions == expected.decisions
     assert moves == expected.moves
+    isolated = next(row for row in moves if row["bundle"].startswith("vip/c"))
+    assert (isolated["source"], isolated["reason"]) == ("broker-00007.pulsar:8080", "anti_affinity")
     assert {row["reason"] for row in moves} >= {
         *("taken", "over_remaining", "cap_broker", "system_namespace", "namespace_excluded"),
         *("bundle_quarantined", "recently_unloaded", "policy_unknown", "policy_forbids", "anti_affinity"),

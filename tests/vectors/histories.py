@@ -18,13 +18,14 @@ from pulsar_rebalancer.strategies.view import View
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_RESOURCES = {
+RESOURCES = {
     "cpu": "cpu",
     "memory": "memory",
     "directMemory": "direct_memory",
     "bandwidthIn": "bandwidth_in",
     "bandwidthOut": "bandwidth_out",
 }
+"""Our name of a resource by the vectors' name."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,9 @@ class Step:
     unloaded_brokers: dict[str, float] = field(default_factory=dict)
     removed: dict[str, set[str]] = field(default_factory=dict)
 
-    def allowed(self, bundle: str, destination: str) -> bool:
-        """Whether the filters leave the destination to the bundle."""
-        return destination not in self.removed.get(namespace_of(bundle), ())
+    def forbids(self, bundle: str, source: str, destination: str) -> str | None:
+        """Why a bundle must not go to a destination: the filters take it away."""
+        return "policy_forbids" if destination in self.removed.get(namespace_of(bundle), ()) else None
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class History:
             step.bundles,
             self.settings,
             unloaded_brokers=step.unloaded_brokers,
-            allowed=step.allowed,
+            forbids=step.forbids,
         )
 
 
@@ -168,7 +169,7 @@ def _bundle(
 
 def _broker(cluster: str, name: str, report: dict[str, Any], bundles: int) -> dict[str, Any]:
     row: dict[str, Any] = {"cluster": cluster, "broker": name, "left_out": None, "bundles": bundles}
-    for theirs, ours in _RESOURCES.items():
+    for theirs, ours in RESOURCES.items():
         usage, limit = report.get(theirs, (None, None))
         row |= {f"{ours}_usage": _float(usage), f"{ours}_limit": _float(limit)}
     for theirs, ours in (("msgRate", "msg_rate"), ("msgThroughput", "msg_throughput")):

@@ -10,19 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.vectors.histories import RESOURCES
+
 from pulsar_rebalancer.settings import FIELD_OF_PULSAR_NAME, Settings, validate
 from pulsar_rebalancer.strategies.scoring import percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-_RESOURCES = {
-    "cpu": "cpu",
-    "memory": "memory",
-    "directMemory": "direct_memory",
-    "bandwidthIn": "bandwidth_in",
-    "bandwidthOut": "bandwidth_out",
-}
 
 
 @dataclass(frozen=True)
@@ -108,7 +102,7 @@ def _steps(document: dict[str, Any], settings: Settings) -> Iterator[Step]:
 
 def _broker(name: str, report: dict[str, Any], bundles: int) -> dict[str, Any]:
     row: dict[str, Any] = {"broker": name, "left_out": None, "bundles": bundles}
-    for theirs, ours in _RESOURCES.items():
+    for theirs, ours in RESOURCES.items():
         row[f"{ours}_usage"], row[f"{ours}_limit"] = report.get(theirs, (None, None))
     row["msg_rate_in"], row["msg_rate_out"] = report["msgRate"]
     return row
@@ -118,7 +112,7 @@ def _average(row: dict[str, Any], before: float | None, settings: Settings) -> f
     """The extensible load manager's own average: the heap is part of it (BrokerLoadData.updateWeightedMaxEMA)."""
     weighted = (
         percent(row[f"{name}_usage"], row[f"{name}_limit"]) * getattr(settings, f"{name}_weight")
-        for name in _RESOURCES.values()
+        for name in RESOURCES.values()
     )
     usage, history = max(weighted) / 100, settings.history_percentage
     return usage if before is None else before * history + (1 - history) * usage

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.settings import Settings
 from pulsar_rebalancer.snapshot import DECISIONS, MOVES
+from pulsar_rebalancer.strategies.outcome import complete, reasons_by_pair
 from pulsar_rebalancer.strategies.view import View
 
 if TYPE_CHECKING:
@@ -41,9 +42,15 @@ def taken(result: Shed) -> list[str]:
     return [move["bundle"] for move in result.moves if move["taken"]]
 
 
+def completed(result: Shed) -> list[Any]:
+    """The decisions, as they are when neither placement nor caps keep anything back."""
+    going = [move for move in result.moves if move["taken"]]
+    return complete(result.decisions, going, reasons_by_pair(result.moves))
+
+
 def reasons(result: Shed) -> dict[str, str]:
     """Reason code by source."""
-    return {row["source"]: row["reason"] for row in result.decisions}
+    return {row["source"]: row["reason"] for row in completed(result)}
 
 
 def check(sample: View, result: Shed) -> None:
@@ -52,10 +59,10 @@ def check(sample: View, result: Shed) -> None:
     assert all(set(row) == set(MOVES.names) for row in result.moves)
     assert json.loads(json.dumps([result.decisions, result.moves, result.kept])) == [*result[:3]]
     assert result.sentence
-    judged = [row for row in result.decisions if row["pair"] is not None]
+    judged = [row for row in completed(result) if row["pair"] is not None]
     assert [row["pair"] for row in judged] == list(range(len(judged)))
     assert all(row["reason"] and row["explanation"] for row in judged)
-    assert all(row["source_score"] is not None for row in judged if row["reason"] != "no_load_data")
+    assert all(row["source_score"] is not None for row in judged)
     named = {row[end] for row in result.decisions for end in ("source", "destination")} - {None}
     assert named == {row["broker"] for row in sample.brokers}
     fired = {row["pair"]: row["measure"] for row in judged if row["fired"]}

@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from pulsar_rebalancer.admin.connection import is_broker_id
 from pulsar_rebalancer.errors import AdminError
+from pulsar_rebalancer.names import is_broker_id
 from pulsar_rebalancer.reasons import REASONS
 
 REASON_CHARS = 200
@@ -120,8 +120,19 @@ class Answer:
         Raises:
             AdminError: `bad_answer`.
         """
+        value = self.mapping_or_none()
+        if value is None:
+            raise self.bad("the answer is no JSON object")
+        return value
+
+    def mapping_or_none(self) -> dict[str, Any] | None:
+        """The body as a JSON object; None when it is empty or `null`.
+
+        Raises:
+            AdminError: `bad_answer`.
+        """
         value = self.json()
-        if not isinstance(value, dict):
+        if not isinstance(value, dict | None):
             raise self.bad("the answer is no JSON object")
         return value
 

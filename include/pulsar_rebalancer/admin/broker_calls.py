@@ -6,10 +6,12 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlencode
 
-from pulsar_rebalancer.admin.connection import address_in, is_broker_id
+from pulsar_rebalancer.admin.connection import address_in
 from pulsar_rebalancer.admin.names import path, split_namespace
 from pulsar_rebalancer.admin.transport import Request, Transport
 from pulsar_rebalancer.errors import AdminError
+from pulsar_rebalancer.handover import BALANCER, SHEDDING
+from pulsar_rebalancer.names import is_broker_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -104,7 +106,7 @@ class BrokerCalls:
             LocalBrokerData of the modular load manager; None for an empty one (NoopLoadManager).
         """
         answer = await self._get("/admin/v2/broker-stats/load-report", broker=broker, follow=False)
-        return None if answer.json() is None else answer.mapping()
+        return answer.mapping_or_none()
 
     async def load_reports(self, brokers: Iterable[str]) -> dict[str, dict[str, Any] | AdminError | None]:
         """Load reports of many brokers at once, at most `concurrency` under way.
@@ -147,9 +149,17 @@ class BrokerCalls:
     # settings
 
     async def runtime_configuration(self, broker: str | None = None) -> dict[str, str]:
-        """Effective settings of a broker (of any when None): every value is a text, optionals print as such."""
+        """Effective settings of a broker (of any when None): every value is a text, optionals print as such.
+
+        Raises:
+            AdminError: `bad_answer` also when it does not say whether the broker sheds: that must not pass for "off".
+        """
         answer = await self._get("/admin/v2/brokers/configuration/runtime", broker=broker or "")
-        return _texts(answer)
+        found = {key: "" if value is None else str(value) for key, value in answer.mapping().items()}
+        for name in (BALANCER, SHEDDING):
+            if found.get(name, "").strip().lower() not in ("true", "false"):
+                raise answer.bad(f"the answer does not say whether {name} is true or false")
+        return found
 
     async def set_dynamic(self, name: str, value: str) -> None:
         """Override a dynamic setting on all brokers.
@@ -189,7 +199,3 @@ class BrokerCalls:
         url_path = path("admin", "v2", "namespaces", *split_namespace(namespace), "antiAffinity")
         text = (await self._get(url_path)).text()
         return "" if text == "null" else text
-
-
-def _texts(answer: Answer) -> dict[str, str]:
-    return {key: "" if value is None else str(value) for key, value in answer.mapping().items()}

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 from zlib import crc32
 
-from pulsar_rebalancer.admin.answers import failure
+from pulsar_rebalancer.admin.answers import clean, failure
 from pulsar_rebalancer.admin.broker_calls import BrokerCalls
-from pulsar_rebalancer.admin.connection import address_in
+from pulsar_rebalancer.admin.connection import address_in, is_service_url
 from pulsar_rebalancer.admin.names import path, split_bundle, split_topic
 from pulsar_rebalancer.admin.transport import Request
 from pulsar_rebalancer.errors import AdminError
@@ -119,6 +119,28 @@ class PulsarAdmin(BrokerCalls):
         what = f"GET {path('lookup', 'v2', 'topic', *split_topic(topic))}"
         detail = f"the owner {' or '.join(result.addresses)} is none of the cluster's brokers"
         raise failure("bad_answer", what, result.addresses[0], detail)
+
+    async def service_url(self, topic: str) -> str:
+        """Where Pulsar's own clients reach the owner of a topic: `pulsar://host:port` or `pulsar+ssl://host:port`.
+
+        Clients send their credentials there, so the host must be one of the cluster's.
+
+        Raises:
+            AdminError: `bad_answer`; the lookup names no such address. `foreign_redirect`; no broker has that host.
+        """
+        result = await self.lookup(topic)
+        url = result.broker_service_url
+        what = f"GET {path('lookup', 'v2', 'topic', *split_topic(topic))}"
+        advice = "set the connection's service_url"
+        address = address_in(url)  # of one host: a broker speaks of itself
+        if not (address and is_service_url(url)):
+            detail = f"the owner's service URL is {clean(ascii(url))}; {advice}"
+            raise failure("bad_answer", what, result.addresses[0], detail)
+        await self.brokers()
+        if not self._transport.knows_host(address):
+            detail = f"the owner's service URL is {url}, a host of no broker; nothing was sent there; {advice}"
+            raise failure("foreign_redirect", what, result.addresses[0], detail)
+        return url
 
     async def owner(self, bundle: str, likely: Sequence[str] = ()) -> str | None:
         """BrokerId of the bundle's owner as the brokers themselves say; None while nobody owns it.

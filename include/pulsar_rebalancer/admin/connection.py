@@ -11,19 +11,20 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.names import is_broker_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-_BROKER = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}")
-_SERVICE_URL = re.compile(rf"pulsar(?:\+ssl)?://{_BROKER.pattern}(?:,{_BROKER.pattern})*/?")
+_SERVICE_URL = re.compile(r"pulsar(?:\+ssl)?://([^/]+)/?")
 _DEFAULT_PORT = {"http": 80, "https": 443}
 
 
-def is_broker_id(text: str) -> bool:
-    """Whether the text is `host:port`, the form of every brokerId."""
-    return _BROKER.fullmatch(text) is not None
+def is_service_url(text: str) -> bool:
+    """Whether the text is `pulsar://host:port` or `pulsar+ssl://host:port`, with further `,host:port` or without."""
+    found = _SERVICE_URL.fullmatch(text)
+    return found is not None and all(map(is_broker_id, found[1].split(",")))
 
 
 def address_of(url: str) -> str:
@@ -83,7 +84,7 @@ class AdminConnection:
         address_map: brokerId or advertised `host:port` to the base URL it is reached at.
         address_template: base URL with `{host}` and `{port}`, for brokers that are not in the map.
         service_url: `pulsar://host:port` or `pulsar+ssl://host:port` of brokers or a proxy, for the system topics of
-            the extensible load manager; asked of the brokers when empty.
+            the extensible load manager; asked of the brokers when empty, who may then name hosts of brokers alone.
         concurrency: how many requests may be under way at once.
 
     Raises:
@@ -128,7 +129,7 @@ class AdminConnection:
         return urlsplit(self.seeds[0]).scheme == "https"
 
     def _check_service_url(self) -> None:
-        if self.service_url and _SERVICE_URL.fullmatch(self.service_url) is None:
+        if self.service_url and not is_service_url(self.service_url):
             # The value is not shown: somebody may have put credentials before the host.
             raise SettingsError("wrong_setting", "service_url: expected pulsar://host:port or pulsar+ssl://host:port")
         if self.tls and self.service_url.startswith("pulsar://"):

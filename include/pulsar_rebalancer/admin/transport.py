@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 from urllib.parse import unquote, urljoin, urlsplit
@@ -11,11 +13,12 @@ from urllib.parse import unquote, urljoin, urlsplit
 import httpx
 
 from pulsar_rebalancer.admin.answers import Answer, clean, failure
-from pulsar_rebalancer.admin.connection import address_of, is_broker_id
+from pulsar_rebalancer.admin.connection import address_in, address_of
 from pulsar_rebalancer.errors import AdminError
+from pulsar_rebalancer.names import is_broker_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import AsyncIterator, Iterable
 
     from pulsar_rebalancer.admin.connection import AdminConnection
 
@@ -26,6 +29,8 @@ MAX_ERROR_BYTES = 64 * 1024
 """Of an error's body no more is read: it is only quoted."""
 LONG_ANSWER = 8
 """Statistics of single topics: 256 MiB are some 100,000 topics of a broker."""
+MOST_KEPT = 256
+"""Brokers whose connections are kept for the next request: a process often may open no more than 1,024 files."""
 _REDIRECTS = (301, 302, 307, 308)
 
 
@@ -70,7 +75,17 @@ class _Place:
 
 
 class _NotSentError(Exception):
-    """No connection: the broker has seen nothing of the request."""
+    """No connection: the broker has seen nothing of the request; `reason` is a reason code."""
+
+    def __init__(self, error: httpx.TransportError) -> None:
+        super().__init__(clean(str(error)) or type(error).__name__)
+        self.reason = "certificate_refused" if _is_about_a_certificate(error) else "unreachable"
+
+
+def _is_about_a_certificate(error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 class _ResetError(Exception):
@@ -119,7 +134,13 @@ class Transport:
         self._bases = {}
         own = (*connection.seeds, *connection.address_map.values(), *map(connection.base_url, self._brokers))
         for base in own:
-            self._bases.setdefault(address_of(base), set()).add(base)
+            if address := address_in(base):
+                self._bases.setdefault(address, set()).add(base)
+
+    def knows_host(self, address: str) -> bool:
+        """Whether a broker of the cluster, or what stands before it, has the host of `host:port`, whatever its port."""
+        known = (*self._brokers, *self._bases, *self._connection.address_map)
+        return address.rpartition(":")[0] in {each.rpartition(":")[0] for each in known}
 
     async def send(self, request: Request, broker: str = "") -> Answer:
         """Send a request and return the answer of whom it was redirected to.
@@ -142,16 +163,20 @@ class Transport:
 
     async def _ask_seeds(self, request: Request) -> Answer:
         refused: list[str] = []
+        reasons = set()
         for seed in tuple(self._seeds):
             try:
                 return await self._chain(request, _Place(seed, request.query, address_of(seed)), seed=True)
             except _NotSentError as error:
                 refused.append(f"{address_of(seed)} ({error})")
+                reasons.add(error.reason)
                 if seed in self._seeds:  # the next request begins with a seed that may be alive
                     self._seeds.remove(seed)
                     self._seeds.append(seed)
         first = address_of(self._connection.seeds[0])
-        raise failure("unreachable", request.what, first, f"no connection to {', '.join(refused)}")
+        # One that is merely down may be back at the next attempt.
+        reason = reasons.pop() if len(reasons) == 1 else "unreachable"
+        raise failure(reason, request.what, first, f"no connection to {', '.join(refused)}")
 
     async def _chain(self, request: Request, place: _Place, *, seed: bool = False) -> Answer:
         """Follow a request through its redirects; with `seed`, a first hop without connection is told apart."""
@@ -162,7 +187,7 @@ class Transport:
             except _NotSentError as error:
                 if seed and hop == 0:
                     raise
-                raise failure("unreachable", request.what, place.broker, f"no connection ({error})") from error
+                raise failure(error.reason, request.what, place.broker, f"no connection ({error})") from error
             _log.debug("%s at %s: %d", request.what, place.broker, status)
             answer = Answer(request.what, place.broker, status, body, cut)
             if not (status in _REDIRECTS and location and request.follow):
@@ -249,13 +274,16 @@ class Transport:
         return failure("unreachable", request.what, place.broker, detail)
 
     async def _exchange(self, request: Request, place: _Place) -> tuple[int, str, bytes, bool]:
+        if not address_in(place.base):  # a template made it of a broker's name
+            detail = f"{clean(place.base)} is no address: check the connection's address_template"
+            raise failure("bad_answer", request.what, place.broker, detail)
         limit = self._connection.connect_timeout_s + request.timeout_s
         try:
             # The slot is awaited before the clock starts.
             async with self._slots, asyncio.timeout(limit):
                 return await self._stream(request, place)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise _NotSentError(clean(str(error)) or type(error).__name__) from error
+            raise _NotSentError(error) from error
         except (TimeoutError, httpx.TimeoutException) as error:
             detail = f"no complete answer within {request.timeout_s:g} s"
             raise failure("timeout", request.what, place.broker, detail) from error
@@ -267,23 +295,34 @@ class Transport:
             detail = f"the answer is no complete HTTP ({clean(str(error))})"
             raise failure("bad_answer", request.what, place.broker, detail) from error
 
-    def _client(self, base: str) -> httpx.AsyncClient:
+    @asynccontextmanager
+    async def _client(self, base: str) -> AsyncIterator[httpx.AsyncClient]:
         """The client of one broker: a pool shared by hundreds would look through all idle connections every time."""
+        if base not in self._clients and len(self._clients) >= MOST_KEPT:
+            async with self._new_client() as client:
+                yield client
+            return
         if base not in self._clients:
-            self._clients[base] = httpx.AsyncClient(
-                headers=self._headers,
-                verify=self._ssl,
-                follow_redirects=False,
-                trust_env=False,  # a proxy or a .netrc of the environment must not see or add credentials
-                timeout=httpx.Timeout(None, connect=self._connection.connect_timeout_s),
-            )
-        return self._clients[base]
+            self._clients[base] = self._new_client()
+        yield self._clients[base]
+
+    def _new_client(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(
+            headers=self._headers,
+            verify=self._ssl,
+            follow_redirects=False,
+            trust_env=False,  # a proxy or a .netrc of the environment must not see or add credentials
+            timeout=httpx.Timeout(None, connect=self._connection.connect_timeout_s),
+        )
 
     async def _stream(self, request: Request, place: _Place) -> tuple[int, str, bytes, bool]:
         headers = {} if request.method == "GET" else {"Content-Type": "application/json"}
         content = None if request.method == "GET" else b""
-        sent = self._client(place.base).stream(request.method, place.url(request), headers=headers, content=content)
-        async with sent as response:
+        url = place.url(request)
+        async with (
+            self._client(place.base) as client,
+            client.stream(request.method, url, headers=headers, content=content) as response,
+        ):
             ok = response.is_success
             most = self._most_bytes(request) if ok else MAX_ERROR_BYTES
             body = bytearray()

@@ -23,7 +23,12 @@ LOAD = "non-persistent://pulsar/system/loadbalancer-broker-load-data"
 TOP = "non-persistent://pulsar/system/loadbalancer-top-bundles-load-data"
 
 _POLL_MS = 100
-_REASONS = {"AuthorizationError": "forbidden", "AuthenticationError": "unauthorized", "Timeout": "timeout"}
+_REASONS = {
+    "AuthorizationError": "forbidden",
+    "AuthenticationError": "unauthorized",
+    "Timeout": "timeout",
+    "ValueError": "bad_answer",
+}
 
 
 def require_client() -> None:
@@ -52,7 +57,7 @@ def listen(
 
     Raises:
         AdminError: `client_missing`; or the topics cannot be read: `forbidden`, `unauthorized`, `timeout` (also for a
-            token that the brokers do not accept), `unreachable`.
+            token that the brokers do not accept), `unreachable`, `bad_answer` (an address that the client cannot take).
     """
     require_client()
     import pulsar
@@ -60,7 +65,7 @@ def listen(
     failed: str
     try:
         return _listen(pulsar.Client(service_url, **_options(connection)), topics, seconds)
-    except pulsar.PulsarException as error:
+    except (pulsar.PulsarException, ValueError) as error:
         failed = f"{type(error).__name__}, {error}"
         reason = _REASONS.get(type(error).__name__, "unreachable")
     # Raised here, where the client is gone: the error that was caught holds on to it.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pulsar_rebalancer.load_report import figure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 RATES = ("msgRateIn", "msgRateOut", "msgThroughputIn", "msgThroughputOut")
 
@@ -52,9 +52,9 @@ def _sum(topics: Iterable[Mapping[str, Any]], count: int) -> dict[str, Any]:
         for name in RATES:
             rate = figure(topic.get(name))
             total[name] += math.nan if rate is None else rate
-        total["producerCount"] += len(topic.get("publishers") or ())
+        total["producerCount"] += _length(topic.get("publishers"))
         subscriptions = _mapping(topic.get("subscriptions")).values()
-        total["consumerCount"] += sum(len(_mapping(each).get("consumers") or ()) for each in subscriptions)
+        total["consumerCount"] += sum(_length(_mapping(each).get("consumers")) for each in subscriptions)
     return total
 
 
@@ -76,6 +76,33 @@ def load_now(metrics: Sequence[Mapping[str, Any]], published: Mapping[str, Any])
     load: dict[str, Any] = {field: _usage(percents.get(name), published.get(field)) for field, name in _USAGE.items()}
     average = _metrics(metrics, "brk_lb_resource_usage", feature="max_ema") or {}
     return load | {"weightedMaxEMA": average.get("brk_lb_resource_usage")}
+
+
+def other_host(metrics: Sequence[Mapping[str, Any]], broker: str) -> str:
+    """The host that answered in the broker's place; empty when it was the broker's own, or is not said.
+
+    Metrics of the load manager name the advertised address, which is the host of brokerIds as well
+    (ExtensibleLoadManagerImpl.getMetrics). Brokers on one host cannot be told apart.
+    """
+    labels = (_mapping(group.get("dimensions")) for group in metrics)
+    named = next((each.get("broker") for each in labels if each.get("metric") == "loadBalancing"), None)
+    if not isinstance(named, str) or _plain(named) == _plain(broker.rpartition(":")[0]):
+        return ""
+    return named
+
+
+def _plain(host: str) -> str:
+    return host.lower().strip("[]").removesuffix(".")
+
+
+def are_of_another(stats: Collection[str], owned: Collection[str]) -> bool:
+    """Whether statistics are another broker's: they are of several bundles, and the broker owns others only.
+
+    They are up to `statsUpdateFrequencyInSecs` old. A bundle may have moved since, also in exchange for another one,
+    and all of them when the broker is drained; then it owns none but those of heartbeats, whose names hold its port.
+    """
+    mine = {bundle for bundle in owned if ":" not in bundle}
+    return len(stats) > 1 and bool(mine) and mine.isdisjoint(stats)
 
 
 def started_at(metrics: Sequence[Mapping[str, Any]]) -> Any:
@@ -154,3 +181,7 @@ def report(
 
 def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def _length(value: object) -> int:
+    return len(value) if isinstance(value, list | dict) else 0

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from pulsar_rebalancer.admin import AdminConnection, LookupResult
+    from pulsar_rebalancer.admin import AdminConnection
     from pulsar_rebalancer.extensible.heard import Message
     from pulsar_rebalancer.settings import Settings
     from pulsar_rebalancer.storage import Folder
@@ -50,8 +50,11 @@ class ReportCalls(Protocol):
     async def version(self, broker: str) -> str:
         """Pulsar's version that the broker runs."""
 
-    async def lookup(self, topic: str) -> LookupResult:
-        """The broker that serves a topic."""
+    async def owned_bundles(self, broker: str) -> set[str]:
+        """Bundles that the broker owns, with or without loaded topics."""
+
+    async def service_url(self, topic: str) -> str:
+        """Where Pulsar's clients reach the broker that serves a topic."""
 
 
 def is_extensible(runtime: Mapping[str, str]) -> bool:
@@ -131,15 +134,22 @@ class _Extensible:
         return failed | {broker: self._report(broker, answer) for broker, answer in told.items()}
 
     async def _ask(self, broker: str) -> _Told | AdminError:
-        async def bundles() -> dict[str, dict[str, Any]]:
-            async with self._slots:
-                return load_data.bundle_stats(await self._admin.topic_stats(broker))
-
         try:
-            found = await asyncio.gather(self._admin.metrics(broker), bundles(), self._admin.version(broker))
+            return await self._told(broker)
         except AdminError as error:
             return error
-        return _Told(*found)
+
+    async def _told(self, broker: str) -> _Told:
+        """What the broker says, one request after the other: it is the brokers that are asked side by side."""
+        metrics = await self._admin.metrics(broker)
+        other = load_data.other_host(metrics, broker)
+        if other:
+            raise AdminError("wrong_broker", f"{broker} answered with the metrics of {other[:200]!a}", broker=broker)
+        async with self._slots:
+            bundles = load_data.bundle_stats(await self._admin.topic_stats(broker))
+        if load_data.are_of_another(bundles, await self._admin.owned_bundles(broker)):
+            raise AdminError("wrong_broker", f"{broker} answered with topics of bundles it does not own", broker=broker)
+        return _Told(metrics, bundles, await self._admin.version(broker))
 
     async def _listen(self, told: Mapping[str, _Told]) -> None:
         """Hear what brokers publish, until nothing is missing or the time is over, and keep it."""
@@ -163,9 +173,7 @@ class _Extensible:
 
     async def _service_url(self) -> str:
         connection = self._admin.connection
-        url = connection.service_url or (await self._admin.lookup(LOAD)).broker_service_url
-        if not url:
-            raise AdminError("bad_answer", "the brokers name no service URL; set the connection's service_url")
+        url = connection.service_url or await self._admin.service_url(LOAD)
         if connection.tls and not url.startswith("pulsar+ssl://"):
             raise SettingsError("contradiction", f"https, but {url} is without TLS; set the connection's service_url")
         return url

@@ -15,28 +15,24 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pulsar_rebalancer.snapshot import DECISIONS
 from pulsar_rebalancer.state import Counting, HitCount
 from pulsar_rebalancer.strategies import caps
 from pulsar_rebalancer.strategies.candidates import is_heartbeat
-from pulsar_rebalancer.strategies.outcome import complete
+from pulsar_rebalancer.strategies.outcome import complete, reasons_by_pair
 from pulsar_rebalancer.strategies.scoring import score, traffic
+from pulsar_rebalancer.strategies.view import decision, left_out, move
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from pulsar_rebalancer.settings import Settings
+    from pulsar_rebalancer.strategies.view import Row, View
 
 COUNTED = Counting(counts=True, reason="counted")
 NO_HITS = HitCount()
 
 
-def free(bundle: str, source: str, destination: str) -> str | None:
-    """No policy forbids anything."""
-    return None
-
-
-class Shed(NamedTuple):
+class AvgShed(NamedTuple):
     """What one run answers.
 
     Attributes:
@@ -45,8 +41,8 @@ class Shed(NamedTuple):
         hits: the new counts by broker, zero counts left out; Pulsar keeps those of brokers that are gone.
     """
 
-    decisions: list[dict[str, Any]]
-    moves: list[dict[str, Any]]
+    decisions: list[Row]
+    moves: list[Row]
     hits: dict[str, HitCount]
 
 
@@ -142,104 +138,73 @@ def amount(pair: Pair, settings: Settings) -> Amount | None:
     return None
 
 
-def select(
-    cluster: str,
-    pair: Pair,
-    wanted: Amount,
-    bundles: Iterable[Mapping[str, Any]],
-    stays: Callable[[str, str, str], str | None] = free,
-) -> list[dict[str, Any]]:
+def select(view: View, pair: Pair, wanted: Amount) -> list[Row]:
     """Walk over the source's bundles, the busiest first: each that fits into what remains is taken.
 
+    Bundles with a reason to stay, their own or of policies, are passed over and never count.
+
     Args:
-        cluster: name for the rows.
+        view: the cluster.
         pair: a fired pair.
         wanted: how much to move.
-        bundles: the source's bundles with their mean `msg_rate`, `msg_throughput` and a preset `reason` or None; those
-            with a reason are passed over and never count.
-        stays: reason why policies forbid a bundle to go from its source to the pair's destination, or None.
 
     Returns:
         Rows of the moves table by rank, `wave` still None.
     """
     remaining = wanted.target
+    source, destination = pair.source.broker, pair.destination.broker
     rows = []
-    walk = sorted(bundles, key=lambda bundle: (-bundle[wanted.measure], bundle["bundle"]))
-    for rank, bundle in enumerate(walk):
-        carried = bundle[wanted.measure]
-        name, source, destination = bundle["bundle"], pair.source.broker, pair.destination.broker
-        reason = "system_namespace" if is_heartbeat(name) else bundle.get("reason") or stays(name, source, destination)
+    held = view.by_broker.get(source, [])
+    for rank, bundle in enumerate(sorted(held, key=lambda row: (-row[wanted.measure], row["bundle"]))):
+        name, carried = bundle["bundle"], bundle[wanted.measure]
+        reason = "system_namespace" if is_heartbeat(name) else bundle["reason"]
+        reason = reason or view.forbids(name, source, destination)
         if reason is None:
             reason = "no_traffic" if carried <= 0 else "over_remaining" if carried > remaining else "taken"
         if reason == "taken":
             remaining -= carried
-        rows.append(
-            {
-                "cluster": cluster,
-                "pair": pair.number,
-                "source": source,
-                "destination": destination,
-                "bundle": name,
-                "rank": rank,
-                "measure": wanted.measure,
-                "traffic": carried,
-                "msg_rate": bundle["msg_rate"],
-                "msg_throughput": bundle["msg_throughput"],
-                "taken": reason == "taken",
-                "reason": reason,
-                "wave": None,
-            }
-        )
+        columns = {"measure": wanted.measure, "reason": reason, "destination": destination}
+        rows.append(move(view, bundle, number=pair.number, rank=rank, **columns))
     return rows
 
 
 def shed(
-    cluster: str,
-    brokers: Sequence[Mapping[str, Any]],
-    bundles: Iterable[Mapping[str, Any]],
+    view: View,
     hits: Mapping[str, HitCount],
-    settings: Settings,
     *,
     counting: Counting = COUNTED,
     force_threshold: float | None = None,
-    stays: Callable[[str, str, str], str | None] = free,
-    groups: Mapping[str, str] = caps.NO_GROUPS,
-) -> Shed:
+    groups: Mapping[str, str] | None = None,
+) -> AvgShed:
     """One run over one cluster.
 
     Args:
-        cluster: name for the rows.
-        brokers: rows of the brokers table, each with `left_out`: the reason why it is neither source nor destination,
-            or None. The counts of a broker left out freeze.
-        bundles: broker, bundle, mean `msg_rate` (msg/s) and `msg_throughput` (bytes/s), both in plus out, and
-            `reason`: why it must stay, or None.
+        view: the sample. The counts of a broker left out freeze.
         hits: counts by broker as the last run left them.
-        settings: effective settings.
         counting: how the sample counts (`state.counting`).
         force_threshold: gap in points from which a forced run acts; None for any other run.
-        stays: reason why policies forbid a bundle to go from a source to a destination, or None.
-        groups: anti-affinity group by namespace.
+        groups: anti-affinity group by namespace; None for none.
     """
+    settings = view.settings
     before = {} if counting.clear else dict(hits)
-    frozen = {row["broker"]: row["left_out"] for row in brokers if row.get("left_out")}
-    judged = pairs(_load(row, settings) for row in brokers if not row.get("left_out"))
-    of_source: dict[str, list[Mapping[str, Any]]] = {}
-    for bundle in bundles:
-        of_source.setdefault(bundle["broker"], []).append(bundle)
+    judged = pairs(_load(row, settings) for row in view.judged)
     decisions, moves, after = [], [], dict(before)
     for pair in judged:
-        row, kept = _decide(cluster, pair, before, settings, counting, force_threshold)
+        row, kept = _decide(view, pair, before, counting, force_threshold)
         decisions.append(row)
         after[pair.source.broker], after[pair.destination.broker] = kept
         if row["measure"] is not None:
-            wanted = Amount(row["measure"], row["target"])
-            moves += select(cluster, pair, wanted, of_source.get(pair.source.broker, ()), stays)
+            moves += select(view, pair, Amount(row["measure"], row["target"]))
+    frozen = [row | _frozen(before.get(row["source"], NO_HITS)) for row in left_out(view)]
     if counting.counts and not any(pair.gap >= settings.low_threshold for pair in judged):
-        after = {broker: hit for broker, hit in after.items() if broker in frozen}
-    moves = caps.apply(moves, settings, groups)
-    decisions += [_left_out(cluster, name, frozen[name], before) for name in sorted(frozen)]
-    return Shed(
-        complete(decisions, moves), moves, {broker: hit for broker, hit in sorted(after.items()) if hit != NO_HITS}
+        names = {row["source"] for row in frozen}
+        after = {broker: hit for broker, hit in after.items() if broker in names}
+    moves = caps.apply(moves, settings, groups or {})
+    taken = [row for row in moves if row["taken"]]
+    return AvgShed(
+        complete([*decisions, *frozen], taken, reasons_by_pair(moves)),
+        moves,
+        {broker: hit for broker, hit in sorted(after.items()) if hit != NO_HITS},
     )
 
 
@@ -249,14 +214,10 @@ def _load(row: Mapping[str, Any], settings: Settings) -> Load:
 
 
 def _decide(
-    cluster: str,
-    pair: Pair,
-    hits: Mapping[str, HitCount],
-    settings: Settings,
-    counting: Counting,
-    force_threshold: float | None,
-) -> tuple[dict[str, Any], Hits]:
+    view: View, pair: Pair, hits: Mapping[str, HitCount], counting: Counting, force_threshold: float | None
+) -> tuple[Row, Hits]:
     """The decision on one pair, and the counts it leaves behind."""
+    settings = view.settings
     before = Hits(hits.get(pair.source.broker, NO_HITS), hits.get(pair.destination.broker, NO_HITS))
     judging = counting.counts or counting.reason == "other_thresholds"
     judged = count(pair, before, settings) if judging else before
@@ -267,11 +228,9 @@ def _decide(
     # Counts start anew with the firing, whether or not a bundle is found: a pair must earn its hits again.
     after = Hits(NO_HITS, NO_HITS) if fired else judged if counting.counts else before
     wanted = amount(pair, settings) if fired else None
-    row = dict.fromkeys(DECISIONS.names) | {
-        "cluster": cluster,
+    row = decision(view, pair.source.broker) | {
         "pair": pair.number,
         "pool": pair.source.pool or None,
-        "source": pair.source.broker,
         "destination": pair.destination.broker,
         "source_score": pair.source.score,
         "destination_score": pair.destination.score,
@@ -311,17 +270,7 @@ def _reason(pair: Pair, fired: bool, wanted: Amount | None, settings: Settings, 
     return "hits_high" if pair.gap >= settings.high_threshold else "hits_low"
 
 
-def _left_out(cluster: str, broker: str, reason: str, hits: Mapping[str, HitCount]) -> dict[str, Any]:
-    high, low = hits.get(broker, NO_HITS)
-    return dict.fromkeys(DECISIONS.names) | {
-        "cluster": cluster,
-        "source": broker,
-        "source_high_before": high,
-        "source_low_before": low,
-        "source_high": high,
-        "source_low": low,
-        "fired": False,
-        "reason": reason,
-        "bundles_taken": 0,
-        "traffic_taken": 0.0,
-    }
+def _frozen(hits: HitCount) -> dict[str, int]:
+    """Columns of a broker left out."""
+    high, low = hits
+    return {"source_high_before": high, "source_low_before": low, "source_high": high, "source_low": low}

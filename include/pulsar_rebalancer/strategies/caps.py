@@ -13,24 +13,22 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.settings import Settings
 
-NO_GROUPS: dict[str, str] = {}
 CAPPED = ("cap_broker", "cap_run", "cap_waves")
 """Reasons of bundles that selection took and a cap put back."""
 
 
-def apply(
-    moves: Iterable[Mapping[str, Any]], settings: Settings, groups: Mapping[str, str] = NO_GROUPS
-) -> list[dict[str, Any]]:
+def apply(moves: Iterable[Mapping[str, Any]], settings: Settings, groups: Mapping[str, str]) -> list[dict[str, Any]]:
     """Moves after the caps, each taken one with its wave.
 
-    Caps bite in this order: one bundle of each anti-affinity group, because its destination was checked against where
-    the others are now; bundles off or onto one broker; bundles per run, outer pairs first; waves. The n-th move of the
-    same hash range goes to wave n. Counters never feel a cap.
+    Caps bite in this order: one bundle of each anti-affinity group, because destinations are right only while the
+    group's others are where they were counted, and a move may be capped or fail; bundles off or onto one broker;
+    bundles per run, outer pairs first; waves. The n-th move of the same hash range goes to wave n. Counters never feel
+    a cap.
 
     Args:
         moves: rows of the moves table as selection made them.
         settings: `max_bundles_per_broker` and `max_bundles_per_run`.
-        groups: anti-affinity group by namespace, where the destinations were not checked one after the other.
+        groups: anti-affinity group by namespace.
 
     Returns:
         Rows of the moves table, by pair and rank.
@@ -83,11 +81,11 @@ class _Caps:
 
     def bite(self, rows: list[dict[str, Any]]) -> str | None:
         """The reason why a unit has to wait; None when it goes, then its rows have their waves."""
-        namespaces = {namespace_of(row["bundle"]) for row in rows}
-        groups = {self._groups[name] for name in namespaces if name in self._groups}
-        if groups & self._moving:
+        names = [namespace_of(row["bundle"]) for row in rows]
+        groups = [self._groups[name] for name in names if name in self._groups]
+        if len(set(groups)) < len(groups) or self._moving.intersection(groups):
             return "anti_affinity"
-        self._moving |= groups
+        self._moving.update(groups)
         ends = Counter(row[end] for row in rows for end in ("source", "destination"))
         cap = self._settings.max_bundles_per_broker
         if any(_over(self._of_broker[broker] + count, cap) for broker, count in ends.items()):

@@ -111,16 +111,17 @@ class Exchange:
                 self.gained += bundle[MEASURE]
 
     def _kept_back(self, bundle: Row) -> bool:
-        return bundle["reason"] in NEVER_MOVED or self._policies(bundle, self.source)
+        return bundle["reason"] in NEVER_MOVED or self._policies(bundle, self.source) is not None
 
     def _stays(self, bundle: Row, destination: Load) -> str | None:
         reason: str | None = bundle["reason"]
-        return reason or ("namespace_policy" if self._policies(bundle, destination) else None)
+        return reason or self._policies(bundle, destination)
 
-    def _policies(self, bundle: Row, destination: Load) -> bool:
-        """Whether policies keep a bundle from going there."""
-        free = self.view.settings.shed_policy_bundles or bundle.get("policy") is None
-        return not (free and self.view.allowed(bundle["bundle"], destination.broker))
+    def _policies(self, bundle: Row, destination: Load) -> str | None:
+        """Why policies keep a bundle from going there (TransferShedder.isTransferable)."""
+        if bundle.get("policy") is not None and not self.view.settings.shed_policy_bundles:
+            return "namespace_policy"
+        return self.view.forbids(bundle["bundle"], bundle["broker"], destination.broker)
 
     def _add(self, bundle: Row, reason: str, destination: Load | None) -> None:
         row = move(

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pulsar_rebalancer.policies import Policies
 from pulsar_rebalancer.strategies import caps, placing
+from pulsar_rebalancer.strategies.outcome import HELD_BACK, told
 from pulsar_rebalancer.strategies.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.registry import SHEDDERS
 from pulsar_rebalancer.strategies.view import View
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pulsar_rebalancer.settings import Settings
     from pulsar_rebalancer.state import Counting
@@ -26,10 +28,10 @@ class Judged(NamedTuple):
     """What a run decided.
 
     Attributes:
-        decisions: rows of the decisions table, before selection's results are added (`outcome.complete`).
+        decisions: rows of the decisions table, before what moves in the end is added (`outcome.complete`).
         moves: rows of the moves table, destinations named, capped, with their waves.
         kept: what the strategy and its placement keep for the next run.
-        sentence: what was decided and why.
+        sentence: what was found, and what moves in the end.
     """
 
     decisions: list[Row]
@@ -49,7 +51,7 @@ class Case:
         policies: isolation policies, anti-affinity groups and failure domains.
         left_out: why a broker is neither source nor destination, by broker.
         forced: the run acts without waiting for hits.
-        unloaded_brokers: seconds since a broker's last unload, by broker.
+        unloaded_brokers: seconds from a broker's last unload to the sample, by broker.
         seed: decides between equal destinations; the same seed gives the same plan.
     """
 
@@ -61,6 +63,14 @@ class Case:
     forced: bool = False
     unloaded_brokers: Mapping[str, float] = field(default_factory=dict)
     seed: str = ""
+
+    def with_left_out(self, brokers: Iterable[Mapping[str, Any]]) -> list[Row]:
+        """Rows of the brokers table with `left_out`; a broker without a report is left out in any case."""
+
+        def reason(row: Mapping[str, Any]) -> str | None:
+            return self.left_out.get(row["broker"]) or ("broker_quarantined" if row.get("error") else None)
+
+        return [{**row, "left_out": reason(row)} for row in brokers]
 
 
 def judge(case: Case, cluster: str, brokers: Sequence[Row], bundles: Sequence[Row]) -> Judged:
@@ -78,7 +88,7 @@ def judge(case: Case, cluster: str, brokers: Sequence[Row], bundles: Sequence[Ro
     before = without_hits(case.kept) if case.counting.clear else dict(case.kept)
     view = _view(case, cluster, brokers, bundles)
     policies = PolicyFilter(case.policies, view.brokers, bundles, case.settings)
-    view = replace(view, allowed=policies.allows)
+    view = replace(view, forbids=policies.forbids)
     shed = SHEDDERS[case.settings.strategy](view, before.get("shedder", {}))
     if case.counting.reason == "too_soon":
         waiting = [row | {"fired": False, "measure": None, "target": None} for row in shed.decisions]
@@ -89,7 +99,16 @@ def judge(case: Case, cluster: str, brokers: Sequence[Row], bundles: Sequence[Ro
     if not case.counting.counts:
         # Whoever acts must earn the hits again, as AvgShedder's forced pairs do.
         after = without_hits(before) if any(row["taken"] for row in moves) else before
-    return Judged(shed.decisions, caps.apply(moves, view.settings), after, shed.sentence)
+    moves = caps.apply(moves, view.settings, case.policies.groups)
+    return Judged(shed.decisions, moves, after, _sentence(shed.sentence, moves))
+
+
+def _sentence(found: str, moves: Sequence[Row]) -> str:
+    """What was found, and once bundles were looked at what became of those that were chosen."""
+    if not moves:
+        return found
+    held_back = Counter(row["reason"] for row in moves if row["reason"] in HELD_BACK)
+    return f"{found}. {told([row for row in moves if row['taken']], held_back)}"
 
 
 def without_hits(kept: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,13 +118,13 @@ def without_hits(kept: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _view(case: Case, cluster: str, brokers: Sequence[Row], bundles: Sequence[Row]) -> View:
-    no_report = {row["broker"]: "broker_quarantined" for row in brokers if row.get("error")}
-    left_out = no_report | dict(case.left_out)
+    # Brokers with averages of their own say when they were measured; the others, when they last wrote to the metadata.
+    ages = {row["broker"]: row["report_age_seconds"] or 0 for row in brokers if row.get("load_average") is not None}
     return View(
         cluster=cluster,
-        brokers=[{**row, "left_out": left_out.get(row["broker"])} for row in brokers],
+        brokers=case.with_left_out(brokers),
         bundles=bundles,
         settings=case.settings,
         forced=case.forced,
-        unloaded_brokers=case.unloaded_brokers,
+        unloaded_brokers={name: since - ages.get(name, 0) for name, since in case.unloaded_brokers.items()},
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.strategies.scoring import score
-from pulsar_rebalancer.strategies.view import amount, chosen, decision, move
+from pulsar_rebalancer.strategies.view import amount, decision, move
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,11 +44,8 @@ def offload(
     if count <= 1:
         held = "its single bundle stays" if count else "it has no bundle"
         return base | {"reason": "single_bundle", "explanation": f"{wanted}, but {held}"}, []
-    moves = walk(view, broker["broker"], number, target)
-    reason = "fired" if any(row["taken"] for row in moves) else "no_fitting_bundle"
-    explanation = f"{wanted}, {chosen(moves)} chosen"
-    fired = {"fired": True, "reason": reason, "explanation": explanation, "measure": MEASURE, "target": target}
-    return base | fired, moves
+    fired = {"fired": True, "reason": "fired", "explanation": wanted, "measure": MEASURE, "target": target}
+    return base | fired, walk(view, broker["broker"], number, target)
 
 
 def walk(view: View, broker: str, number: int, target: float) -> list[Row]:

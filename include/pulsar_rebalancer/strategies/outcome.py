@@ -1,20 +1,27 @@
-"""What selection means for the decisions, and where scores would end if they follow traffic."""
+"""What moves in the end, what that means for the decisions, and where scores would end if they follow traffic."""
 
 from __future__ import annotations
 
 import math
-from itertools import groupby
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pulsar_rebalancer.reasons import REASONS
 from pulsar_rebalancer.state import HitCount
 from pulsar_rebalancer.strategies.caps import CAPPED
+from pulsar_rebalancer.strategies.view import amount_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-SELECTED = ("taken", *CAPPED)
-"""Reasons of the bundles that selection chose, whatever a cap said afterwards."""
+REFUSED = {
+    *("policy_unknown", "policy_forbids", "namespace_policy", "anti_affinity"),
+    *("too_many_topics", "no_destination", "same_broker"),
+}
+"""Reasons of the bundles that policies or placement keep where they are."""
+
+HELD_BACK = {*CAPPED, *REFUSED}
+"""Reasons of the bundles that would move but for caps, policies and placement."""
 
 
 class Prediction(NamedTuple):
@@ -24,38 +31,76 @@ class Prediction(NamedTuple):
     largest: float | None
 
 
-def complete(decisions: Iterable[Mapping[str, Any]], moves: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Decisions with what their pairs move; a fired pair without a bundle is `no_fitting_bundle`.
+def reasons_by_pair(moves: Iterable[Mapping[str, Any]]) -> dict[int, Counter[str]]:
+    """How many rows of the moves table of one cluster have which reason, by pair."""
+    found: dict[int, Counter[str]] = {}
+    for row in moves:
+        found.setdefault(row["pair"], Counter())[row["reason"]] += 1
+    return found
+
+
+def complete(
+    decisions: Iterable[Mapping[str, Any]],
+    taken: Iterable[Mapping[str, Any]],
+    reasons: Mapping[int, Mapping[str, int]],
+) -> list[dict[str, Any]]:
+    """Decisions with what their pairs move in the end; a fired pair that moves nothing says so.
 
     Args:
         decisions: rows of the decisions table of one cluster.
-        moves: rows of its moves table; those that selection did not choose may be missing.
+        taken: taken rows of its moves table.
+        reasons: as `reasons_by_pair` gives them, over all rows of that table.
     """
-    chosen = sorted((row for row in moves if row["reason"] in SELECTED), key=lambda row: row["pair"])
-    of_pair = {pair: list(rows) for pair, rows in groupby(chosen, key=lambda row: row["pair"])}
-    completed = []
-    for decision in decisions:
-        rows = of_pair.get(decision["pair"], []) if decision["measure"] is not None else []
-        taken = [row["traffic"] for row in rows if row["taken"]]
-        reason = "no_fitting_bundle" if decision["reason"] == "fired" and not rows else decision["reason"]
+    of_pair: dict[int, list[Mapping[str, Any]]] = {}
+    for row in sorted(taken, key=lambda row: (row["pair"], row["rank"])):
+        of_pair.setdefault(row["pair"], []).append(row)
+    return [_completed(row, of_pair.get(row["pair"], []), reasons.get(row["pair"], {})) for row in decisions]
+
+
+def _completed(
+    decision: Mapping[str, Any], taken: Sequence[Mapping[str, Any]], reasons: Mapping[str, int]
+) -> dict[str, Any]:
+    reason = decision["reason"]
+    if reason == "fired" and not reasons.keys() & {"taken", *CAPPED}:
+        reason = "no_allowed_bundle" if reasons.keys() & REFUSED else "no_fitting_bundle"
+    row = {
+        **decision,
+        "reason": reason,
+        "bundles_taken": len(taken),
         # fsum does not depend on the order in which the rows come.
-        completed.append({**decision, "reason": reason, "bundles_taken": len(taken), "traffic_taken": math.fsum(taken)})
-        completed[-1]["explanation"] = decision.get("explanation") or explain(completed[-1])
-    return completed
+        "traffic_taken": math.fsum(move["traffic"] for move in taken),
+    }
+    explanation = decision["explanation"] or explain(row)
+    moving = decision["measure"] is not None
+    return row | {"explanation": f"{explanation.rstrip('.')}. {told(taken, reasons)}" if moving else explanation}
+
+
+def told(taken: Sequence[Mapping[str, Any]], reasons: Mapping[str, int]) -> str:
+    """What moves in the end and what is passed over, in two sentences.
+
+    Args:
+        taken: taken rows of the moves table, by pair and rank.
+        reasons: how many rows of it have which reason.
+    """
+    source_of_pair = {row["pair"]: row["source"] for row in reversed(taken)}
+    there = [row for row in taken if row["source"] == source_of_pair[row["pair"]]]
+    back = [row for row in taken if row["source"] != source_of_pair[row["pair"]]]
+    words = f"Taken: {amount_of(there)}" + (f", {amount_of(back)} in return" if back else "")
+    passed_over = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()) if reason != "taken")
+    return f"{words}. Passed over: {passed_over}." if passed_over else f"{words}."
 
 
 def explain(decision: Mapping[str, Any]) -> str:
-    """What became of a broker or pair, in a sentence.
+    """What AvgShedder found about a broker or pair, in a sentence.
 
     Args:
-        decision: a completed row of the decisions table.
+        decision: a row of the decisions table.
     """
     if decision["gap"] is None:
         return f"{decision['source']} is left out. {REASONS[decision['reason']].meaning}"
     pair = f"{decision['source']} is {decision['gap']:.1f} points above {decision['destination']}"
     hits = f"{decision['low_hits']} low and {decision['high_hits']} high hits"
-    moves = f" To move: {decision['bundles_taken']} bundles." if decision["fired"] else ""
-    return f"{pair}, {hits}. {REASONS[decision['reason']].meaning}{moves}"
+    return f"{pair}, {hits}. {REASONS[decision['reason']].meaning}"
 
 
 def predict(

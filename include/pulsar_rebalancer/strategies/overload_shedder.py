@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.strategies.offload import judged, offload
 from pulsar_rebalancer.strategies.scoring import traffic, weighted_usage
-from pulsar_rebalancer.strategies.view import Shed, chosen, left_out
+from pulsar_rebalancer.strategies.view import Shed, left_out
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,5 +46,5 @@ def shed(view: View, kept: Mapping[str, Any]) -> Shed:
         decisions.append(row)
         moves += walked
     over = sum(load >= bound for load in usage.values())
-    sentence = f"{over} of {len(usage)} brokers are loaded to {bound:.0%} or more: {chosen(moves)} chosen"
+    sentence = f"{over} of {len(usage)} brokers are loaded to {bound:.0%} or more"
     return Shed([*decisions, *left_out(view)], moves, {}, sentence)

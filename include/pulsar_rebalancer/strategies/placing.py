@@ -22,9 +22,11 @@ def place(
     """Name the destinations that the shedder left open, and check those that it planned.
 
     Moves are placed one after the other, by pair and rank, the two ways of a swap together or not at all: each sees the
-    bundles placed before it, in the filter's
-    counts and in the placement's. Follows ModularLoadManagerImpl.doLoadShedding and selectBroker; planned destinations
-    are checked here, though Pulsar takes them as they are.
+    bundles placed before it as if they had moved, in the filter's counts and in the placement's. For anti-affinity
+    groups that is not enough, because a move may be capped or fail: `caps.apply` lets one bundle of a group go.
+
+    Follows ModularLoadManagerImpl.doLoadShedding and selectBroker; planned destinations are checked here, though Pulsar
+    takes them as they are.
 
     Args:
         view: the cluster.
@@ -35,8 +37,7 @@ def place(
 
     Returns:
         The rows by pair and rank: a taken one has a destination; one that is taken no longer says why in `reason`
-        (`policy_unknown`, `policy_forbids`, `anti_affinity`, `no_destination` or `same_broker`). And what the
-        placement keeps.
+        (`outcome.REFUSED`). And what the placement keeps.
     """
     chooser = selector(view, kept)
     hot = overloaded(view)

@@ -56,15 +56,21 @@ def least_of_group(candidates: Sequence[str], spread: Mapping[str, int], domains
     Args:
         candidates: brokers.
         spread: namespaces of the group that a broker serves.
-        domains: failure domain by broker, to choose the least of them first; brokers in none make one together.
+        domains: failure domain by broker, to choose the least of them first.
     """
     if domains:
-        of_domain: Counter[str] = Counter()
-        for broker in candidates:
-            of_domain[domains.get(broker, "")] += spread.get(broker, 0)
+        of_domain = by_domain({broker: spread.get(broker, 0) for broker in candidates}, domains)
         least = min(of_domain.values(), default=0)
         candidates = [broker for broker in candidates if of_domain[domains.get(broker, "")] == least]
     return fewest(candidates, spread)
+
+
+def by_domain(spread: Mapping[str, int], domains: Mapping[str, str]) -> Counter[str]:
+    """Namespaces of a group by failure domain, from those by broker; brokers in none make one domain together."""
+    found: Counter[str] = Counter()
+    for broker, count in spread.items():
+        found[domains.get(broker, "")] += count
+    return found
 
 
 def fewest(candidates: Sequence[str], counts: Mapping[str, int]) -> list[str]:
@@ -94,6 +100,19 @@ def group_lets_leave(candidates: Sequence[str], spread: Mapping[str, int]) -> bo
     """
     counts = {spread.get(broker, 0) for broker in candidates}
     return 0 in counts or len(counts) != 1
+
+
+def spreads_no_worse(spread: Mapping[str, int], source: str, destination: str, *, leaves: bool) -> bool:
+    """Whether a group is spread no worse once one of its namespaces went from one place to another (a rule of ours).
+
+    Args:
+        spread: namespaces of the group by place, a broker or a failure domain.
+        source: the place that the namespace's bundle leaves.
+        destination: another place, which does not serve the namespace yet.
+        leaves: whether the namespace's last bundle leaves the source. Otherwise both places serve it afterwards, which
+            is no worse only where the destination serves nothing else of the group.
+    """
+    return spread.get(destination, 0) < (spread.get(source, 0) if leaves else 1)
 
 
 class _Release(NamedTuple):
@@ -138,14 +157,12 @@ class PolicyFilter:
         self._versions = {row["broker"]: row.get("version") for row in rows}
         self._topics = Counter({row["broker"]: row.get("topics") or 0 for row in rows})
         self._topics_of: dict[str, int] = {}
-        self._source: dict[str, str] = {}
         self._serving: dict[str, Counter[str]] = {}
         self._spread: dict[str, Counter[str]] = {group: Counter() for group in policies.groups.values()}
         self._sets: dict[str | None, list[str]] = {}
         self._rulings: dict[str, str | None] = {}
         for row in bundles:
             self._topics_of[row["bundle"]] = row.get("topics") or 0
-            self._source[row["bundle"]] = row["broker"]
             self._count(namespace_of(row["bundle"]), row["broker"], 1)
 
     def policy_set(self, bundle: str) -> list[str]:
@@ -177,10 +194,6 @@ class PolicyFilter:
             found = latest(found, self._versions)
         return found or allowed
 
-    def may_leave(self, bundle: str, source: str) -> bool:
-        """Whether policies let a bundle leave its broker."""
-        return self.holds(bundle, source) is None
-
     def holds(self, bundle: str, source: str) -> str | None:
         """Why a bundle must stay on its broker: `policy_unknown`, `policy_forbids` or `anti_affinity`; None: it may go.
 
@@ -195,15 +208,14 @@ class PolicyFilter:
             return "anti_affinity"
         return None
 
-    def allows(self, bundle: str, destination: str) -> bool:
-        """Whether policies allow a bundle to go from where it is to a destination."""
-        return self.forbids(bundle, self._source[bundle], destination) is None
-
     def forbids(self, bundle: str, source: str, destination: str) -> str | None:
-        """Why a bundle must not go to a planned destination: a reason of `holds`, or `no_destination`; None: it may.
+        """Why a bundle must not go to a planned destination; None: it may.
 
         Pulsar checks nothing here: a destination given by hand is taken as it is. The destination must be one that
-        placement could choose, as far as policies go.
+        isolation policies and the topic ceiling leave, and spread an anti-affinity group no worse.
+
+        Returns:
+            A reason of `holds`, `no_destination` or `too_many_topics`.
         """
         held = self.holds(bundle, source)
         if held is not None:
@@ -213,15 +225,26 @@ class PolicyFilter:
         allowed, namespace = self.policy_set(bundle), namespace_of(bundle)
         if destination not in allowed:
             return "policy_forbids"
-        if namespace in self._policies.groups:
-            least = least_of_group(allowed, self._spread_of(namespace), self._policies.domains)
-            return None if destination in least else "anti_affinity"
+        ceiling = self._settings.max_broker_topics
+        if self._topics[destination] > ceiling and destination not in below_ceiling(allowed, self._topics, ceiling):
+            return "too_many_topics"
+        if namespace in self._policies.groups and not self._spreads_no_worse(namespace, source, destination):
+            return "anti_affinity"
         return None
+
+    def _spreads_no_worse(self, namespace: str, source: str, destination: str) -> bool:
+        serving, spread, domains = self._serving[namespace], self._spread_of(namespace), self._policies.domains
+        if serving[destination]:
+            return True
+        leaves = serving[source] == 1
+        ends = domains.get(source, ""), domains.get(destination, "")
+        if ends[0] != ends[1] and not spreads_no_worse(by_domain(spread, domains), *ends, leaves=leaves):
+            return False
+        return spreads_no_worse(spread, source, destination, leaves=leaves)
 
     def placed(self, bundle: str, source: str, destination: str) -> None:
         """Count a bundle on its destination from now on."""
         namespace = namespace_of(bundle)
-        self._source[bundle] = destination
         # The source's topics are what it reported: Pulsar takes nothing off before its next report.
         self._topics[destination] += self._topics_of.get(bundle, 0)
         self._count(namespace, source, -1)

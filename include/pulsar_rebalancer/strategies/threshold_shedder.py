@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.strategies.offload import judged, offload
 from pulsar_rebalancer.strategies.scoring import smooth, traffic, weighted_usage
-from pulsar_rebalancer.strategies.view import MIB, Shed, amount, chosen, left_out
+from pulsar_rebalancer.strategies.view import MIB, Shed, amount, left_out
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,15 +49,15 @@ def shed(view: View, kept: Mapping[str, Any]) -> Shed:
         row, walked = _above(view, broker, number, averages[broker["broker"]], mean)
         decisions.append(row)
         moves += walked
-    sentence = f"{_above_bound(view, averages, mean)}: {chosen(moves)} chosen"
-    if view.settings.lower_boundary and not any(row["taken"] for row in moves):
+    sentence = _above_bound(view, averages, mean)
+    if view.judged and view.settings.lower_boundary and not any(row["taken"] for row in moves):
         # Pulsar adds the sample to the averages a second time here.
         averages = _updated(view, averages, usage)
         found, walked, below = _below(view, in_order, averages)
         if found is not None:
             decisions[found["pair"]] = found
             moves = [row for row in moves if row["pair"] != found["pair"]] + walked
-        sentence += f"; {below}: {chosen(walked)} chosen"
+        sentence += f"; {below}"
     frozen = {row["broker"] for row in view.brokers} & before.keys() - averages.keys()
     averages |= {broker: before[broker] for broker in frozen}
     return Shed([*decisions, *left_out(view)], moves, {"averages": dict(sorted(averages.items()))}, sentence)
@@ -72,6 +72,8 @@ def _mean(averages: Mapping[str, float]) -> float:
 
 
 def _above_bound(view: View, averages: Mapping[str, float], mean: float) -> str:
+    if not averages:
+        return "no broker can be judged"
     bound = mean + _threshold(view)
     over = sum(load >= bound for load in averages.values()) if mean > 0 else 0
     points = f"{view.settings.average_threshold:g} points or more above the mean load of {mean:.1%}"

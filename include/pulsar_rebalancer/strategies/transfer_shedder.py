@@ -9,8 +9,8 @@ in debug mode alone (`credit_swaps`).
 Brokers under the extensible load manager report their moving averages. For others they are kept here, by the rule of
 BrokerLoadData; a broker that comes back starts anew.
 
-Deviations: names decide ties, where Pulsar follows the order of a hash map. A broker without a report stops the run, as
-in Pulsar, unless it is left out: then the others go on, and it keeps its averages. Bundles that may never move are
+Deviations: names decide ties, where Pulsar follows the order of a hash map. A broker without a report is left out: the
+others go on, and it keeps its averages; Pulsar sheds nothing while a broker is silent. Bundles that may never move are
 no part of a swap. A source whose load is 0 has nothing to give away; Pulsar divides by it.
 """
 
@@ -23,7 +23,7 @@ from pulsar_rebalancer.strategies.exchange import MEASURE, Exchange
 from pulsar_rebalancer.strategies.load_spread import Load, Spread, is_outdated
 from pulsar_rebalancer.strategies.scoring import smooth, traffic, weighted_usage
 from pulsar_rebalancer.strategies.top_bundles import top_bundles
-from pulsar_rebalancer.strategies.view import Shed, amount, chosen, counted, decision, left_out
+from pulsar_rebalancer.strategies.view import Shed, amount, counted, decision, left_out
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,8 +64,7 @@ def shed(view: View, kept: Mapping[str, Any]) -> Shed:
     if verdict is None:
         decisions, moves, verdict = _pairs(view, spread)
         hits = 0 if any(row["taken"] for row in moves) else hits
-        pairs = counted(sum(row["reason"] == "fired" for row in decisions), "pair")
-        sentence = f"{pairs} of brokers, {chosen(moves)} chosen; then {verdict.sentence}"
+        sentence = f"{counted(len(decisions), 'pair')} of brokers looked at, then {verdict.sentence}"
     else:
         sentence = verdict.sentence
     decisions += _others(view, loads, decisions, verdict)
@@ -85,8 +84,6 @@ def broker_loads(view: View, kept: Mapping[str, Any]) -> tuple[list[Load], dict[
     throughputs_after = {broker: average for broker, average in of_throughput.items() if broker in listed}
     loads = []
     for row in view.judged:
-        if row.get("error"):
-            continue
         broker, throughput = row["broker"], traffic(row, MEASURE)
         load, average = row.get("load_average"), row.get("throughput_average")
         if load is None:
@@ -111,9 +108,6 @@ def _unfit(view: View, loads: list[Load], spread: Spread) -> Verdict | None:
     if not spread.counted:
         words = f"no report is younger than {settings.load_data_ttl_seconds:g} s" if loads else "no broker reports"
         return Verdict("outdated" if loads else "no_load_data", None, None, words)
-    silent = next((row["broker"] for row in view.judged if row.get("error")), None)
-    if silent is not None:
-        return Verdict("no_load_data", None, None, f"{silent} gives no report: the loads cannot be compared")
     return None
 
 
@@ -175,12 +169,8 @@ def _pair(view: View, number: int, source: Load, destination: Load, imbalance: I
         held = "its single bundle stays" if bundles else "it has no top bundles"
         return row | {"reason": reason, "explanation": f"{wanted}; {source.broker} gives none, {held}"}, exchange
     exchange.run(bundles)
-    reason = "fired" if exchange.left > 0 else "no_fitting_bundle"
-    there = [move for move in exchange.moves if move["source"] == source.broker]
-    back = [move for move in exchange.moves if move["source"] != source.broker]
-    words = f"{wanted}; {amount(MEASURE, target)} are to leave {source.broker}, {chosen(there)} chosen"
-    explanation = f"{words}, {chosen(back)} in return" if back else words
-    fired = {"fired": True, "reason": reason, "explanation": explanation, "measure": MEASURE, "target": target}
+    explanation = f"{wanted}; {amount(MEASURE, target)} are to leave {source.broker}"
+    fired = {"fired": True, "reason": "fired", "explanation": explanation, "measure": MEASURE, "target": target}
     return row | fired, exchange
 
 
@@ -197,10 +187,6 @@ def _others(view: View, loads: list[Load], pairs: list[Row], verdict: Verdict) -
             words = f"the report is {load.age:.0f} s old, more than {ttl:g} s: not part of the mean"
             row |= {"reason": "outdated", "value": load.age, "bound": ttl, "explanation": words}
         rows.append(row)
-    for broker in view.judged:
-        if broker.get("error"):
-            columns = {"reason": "no_load_data", "explanation": f"no report: {broker['error']}"}
-            rows.append(decision(view, broker["broker"], pair=len(pairs) + len(rows), **columns))
     return rows
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.strategies.offload import judged
 from pulsar_rebalancer.strategies.scoring import traffic
-from pulsar_rebalancer.strategies.view import Shed, amount, chosen, left_out, move
+from pulsar_rebalancer.strategies.view import Shed, amount, left_out, move
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,7 +89,7 @@ def shed(view: View, kept: Mapping[str, Any]) -> Shed:
             row = _not_busiest(view, broker, looked_at, number)
         decisions.append(row)
     if firing:
-        sentence = f"{firing.busiest}: {firing.sentence}: {chosen(moves)} chosen"
+        sentence = f"{firing.busiest}: {firing.sentence}"
     else:
         sentence = f"{rates.sentence}; {throughputs.sentence}" if view.judged else "no broker can be judged"
     return Shed([*decisions, *left_out(view)], moves, {}, sentence)
@@ -141,10 +141,9 @@ def _unload(view: View, broker: Mapping[str, Any], spread: Spread, number: int) 
     if required < spread.minimum:
         explanation = f"{wanted}, less than the minimum of {amount(spread.measure, spread.minimum)}"
         return row | {"reason": "below_minimum", "explanation": explanation}, []
+    fired = {"fired": True, "measure": spread.measure, "target": float(required), "reason": "fired"}
     moves = _walk(view, broker["broker"], spread.measure, number, required)
-    reason = "fired" if any(move["taken"] for move in moves) else "no_fitting_bundle"
-    fired = {"fired": True, "measure": spread.measure, "target": float(required), "reason": reason}
-    return row | fired | {"explanation": f"{wanted}, {chosen(moves)} chosen"}, moves
+    return row | fired | {"explanation": wanted}, moves
 
 
 def _walk(view: View, broker: str, measure: str, number: int, required: int) -> list[Row]:

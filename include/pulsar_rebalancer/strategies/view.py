@@ -22,9 +22,9 @@ Row = dict[str, Any]
 MIB = 1048576
 
 
-def allow_all(bundle: str, destination: str) -> bool:
+def free(bundle: str, source: str, destination: str) -> str | None:
     """No policy forbids anything."""
-    return True
+    return None
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,14 @@ class View:
     Attributes:
         cluster: name for the rows.
         brokers: rows of the brokers table, each with `left_out`: why it is neither source nor destination, or None.
+            A broker without a report is left out.
         bundles: rows of the bundles table (`msg_rate_in` … `msg_throughput_out` are what the broker reports now), each
             with its short-term means of in plus out, `msg_rate` and `msg_throughput`, and `reason`: why it must stay,
             or None.
         settings: effective settings.
         forced: the run acts without waiting for hits.
         unloaded_brokers: seconds from a broker's last unload to its report, by broker, within the shedding delay.
-        allowed: whether policies allow a bundle on a destination.
+        forbids: reason code why a bundle must not go from a source to a destination, or None.
     """
 
     cluster: str
@@ -49,7 +50,7 @@ class View:
     settings: Settings
     forced: bool = False
     unloaded_brokers: Mapping[str, float] = field(default_factory=dict)
-    allowed: Callable[[str, str], bool] = allow_all
+    forbids: Callable[[str, str, str], str | None] = free
 
     @cached_property
     def judged(self) -> list[Mapping[str, Any]]:
@@ -59,11 +60,12 @@ class View:
 
     def bundles_of(self, broker: str) -> list[Mapping[str, Any]]:
         """The bundles that a broker reports, heartbeat namespaces left out, by name."""
-        rows = (row for row in self._by_broker.get(broker, ()) if not is_heartbeat(row["bundle"]))
+        rows = (row for row in self.by_broker.get(broker, ()) if not is_heartbeat(row["bundle"]))
         return sorted(rows, key=lambda row: str(row["bundle"]))
 
     @cached_property
-    def _by_broker(self) -> dict[str, list[Mapping[str, Any]]]:
+    def by_broker(self) -> dict[str, list[Mapping[str, Any]]]:
+        """All bundles, by the broker that reports them."""
         found: dict[str, list[Mapping[str, Any]]] = {}
         for row in self.bundles:
             found.setdefault(row["broker"], []).append(row)
@@ -74,12 +76,12 @@ class Shed(NamedTuple):
     """What one run of a shedder answers.
 
     Attributes:
-        decisions: rows of the decisions table, a row per broker or pair looked at, then those left out. What is taken
-            in the end is added once caps were applied (`outcome.complete`).
+        decisions: rows of the decisions table, a row per broker or pair looked at, then those left out. They say why
+            bundles are to leave; what became of that is added once policies and caps were asked (`outcome.complete`).
         moves: rows of the moves table: every candidate bundle of what fired, taken or passed over; `destination` is
             None where placement is to name it, `wave` is None.
         kept: what the strategy keeps for the next run, a JSON document.
-        sentence: what was decided and why, for the terminal and the summary.
+        sentence: what was found, for the terminal and the summary.
     """
 
     decisions: list[Row]
@@ -142,10 +144,9 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def chosen(moves: Sequence[Row]) -> str:
-    """What selection took, for a sentence."""
-    taken = [row for row in moves if row["taken"]]
-    if not taken:
+def amount_of(moves: Sequence[Mapping[str, Any]]) -> str:
+    """Bundles that move, for a sentence."""
+    if not moves:
         return "no bundle"
-    carried = amount(taken[0]["measure"], math.fsum(row["traffic"] for row in taken))
-    return f"{counted(len(taken), 'bundle')} with {carried}"
+    traffic = amount(moves[0]["measure"], math.fsum(row["traffic"] for row in moves))
+    return f"{counted(len(moves), 'bundle')} with {traffic}"

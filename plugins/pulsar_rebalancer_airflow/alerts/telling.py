@@ -67,8 +67,8 @@ def tell(
 ) -> None:
     """Tell what started and what is over, and store what is open.
 
-    What no receiver took is stored as untold, so the next run tells it. The store is written after the messages were
-    sent: a task that dies in between tells them once more.
+    What a receiver did not take is stored as untold, so a later run tells it. The store is written after the messages
+    were sent: a task that dies in between tells them once more.
 
     Args:
         context: of the running task; the cluster's state asset is one of its inlets.
@@ -84,7 +84,7 @@ def tell(
     state = advance(store.alerts(key), sightings, now, run)
     waiting = due(state, now, quiet)
     if waiting:
-        state = _send(context, settings.alert_connection, state, waiting, cluster, figures)
+        state = _send(context, settings.alert_connection, state, waiting, cluster, figures, now)
     store.put_alerts(state, key)
 
 
@@ -95,6 +95,7 @@ def _send(
     waiting: Sequence[Due],
     cluster: str,
     figures: Sequence[str],
+    now: datetime,
 ) -> AlertsState:
     # Apprise is optional, and only whoever has something to tell pays for loading it.
     from pulsar_rebalancer_airflow.alerts.notifier import AlertNotifier, UndeliveredError
@@ -105,7 +106,7 @@ def _send(
     try:
         notifier.notify(context)
     except UndeliveredError as error:
-        _log.warning("Alerts through connection %s: %s. They are sent again in the next run", connection, error)
+        _log.warning("Alerts through connection %s: %s. What they missed is tried again later", connection, error)
     except ImportError:
         _log.warning("Alerts need apache-airflow-providers-apprise: install pulsar-rebalancer[alerts]")
     except Exception as error:
@@ -113,7 +114,7 @@ def _send(
         _log.warning("Alerts: connection %s cannot be used (%s)", connection, type(error).__name__)
     for number, message in enumerate(waiting):
         complete = notifier.complete(number)
-        state = delivered(state, message, notifier.reached[number], complete=complete)
+        state = delivered(state, message, notifier.reached[number], now, complete=complete)
         if complete:
             _log.info("Told %s of %s", "the end" if message.over else "the start", message.condition)
     return state

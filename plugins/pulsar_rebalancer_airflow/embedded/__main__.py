@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from pulsar_rebalancer.admin import AdminConnection
+from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.settings import Strategy
 from pulsar_rebalancer_airflow.embedded import simulated
 from pulsar_rebalancer_airflow.embedded.airflow import Airflow
 from pulsar_rebalancer_airflow.embedded.archive import archive_path, make_archive
 from pulsar_rebalancer_airflow.embedded.errors import EmbeddedError
-from pulsar_rebalancer_airflow.embedded.home import SOURCE, Home
+from pulsar_rebalancer_airflow.embedded.home import SOURCE, Home, locked
 from pulsar_rebalancer_airflow.embedded.processes import Processes
 from pulsar_rebalancer_airflow.embedded.watch import describe
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 _CONNECTION = "pulsar_admin_embedded"
 _SPARK = {"conn_type": "spark", "host": "local[2]"}
+_BUNDLES_EACH = 25
 _ONCE_RUNS = 50
 _ONCE_FAILURES = 3
 
@@ -36,16 +39,16 @@ def main(arguments: list[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     try:
-        with Processes() as processes:
+        with locked(given.folder), Processes() as processes:
             try:
                 return _run(given, processes)
             except KeyboardInterrupt:
-                # A second Ctrl-C must not leave half of the processes behind.
-                signal.signal(signal.SIGINT, signal.SIG_IGN)
                 _say("stopping everything that was started")
     except EmbeddedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        pass  # a second one, while all was being ended
     return 130
 
 
@@ -54,6 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--once", action="store_true", help="end once balanced")
     parser.add_argument("--pulsar", metavar="URL", help="observe this cluster instead of a simulated one")
     parser.add_argument("--strategy", type=Strategy, choices=list(Strategy), default=Strategy.AVG, help="the shedder")
+    parser.add_argument("--brokers", type=int, metavar="N", default=8, help="of the simulated cluster (8)")
     parser.add_argument("--interval", type=float, metavar="S", help="seconds between runs (15; 60 with --pulsar)")
     parser.add_argument("--folder", type=Path, default=SOURCE / ".run", help="where all files go (.run)")
     return parser
@@ -86,8 +90,9 @@ def _run(given: argparse.Namespace, processes: Processes) -> int:
 
 
 def _simulated_cluster(given: argparse.Namespace, processes: Processes) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    _say("starting the simulated cluster: 8 brokers, 200 bundles, one broker hot, one empty")
-    cluster = simulated.start(processes, given.folder / "simulation")
+    bundles = _BUNDLES_EACH * given.brokers
+    _say(f"starting the simulated cluster: {given.brokers} brokers, {bundles} bundles, one broker hot, one empty")
+    cluster = simulated.start(processes, given.folder / "simulation", brokers=given.brokers, bundles=bundles)
     interval = given.interval or 15
     # A busy machine may need minutes for a run; hits shall not be lost by that.
     entry = {
@@ -103,9 +108,14 @@ def _simulated_cluster(given: argparse.Namespace, processes: Processes) -> tuple
 
 def _own_cluster(given: argparse.Namespace) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """A read-only connection in mode observe: two locks, either of which keeps every bundle where it is."""
-    url = urlsplit(given.pulsar)
-    if url.scheme not in ("http", "https") or not url.hostname:
-        raise EmbeddedError(f"PULSAR must be the address of a broker such as http://broker:8080, not {given.pulsar!r}")
+    try:
+        url = urlsplit(AdminConnection(seeds=(given.pulsar,)).seeds[0])
+    except SettingsError as error:
+        raise EmbeddedError(
+            f"PULSAR must be the address of a broker such as http://broker:8080 ({error.message})"
+        ) from None
+    if url.path:
+        raise EmbeddedError(f"PULSAR must be the address of a broker such as http://broker:8080, without {url.path!r}")
     port = url.port or (8443 if url.scheme == "https" else 8080)
     connection = {
         "conn_type": "pulsar_admin",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer_airflow.embedded.processes import Processes
 
 _START_SECONDS = 300
+_PAUSE_SECONDS = 0.5
 _ENDED = {"success", "failed", "skipped", "upstream_failed", "removed"}
 
 
@@ -46,7 +47,7 @@ class Airflow:
                 self._log_in()
                 return
             progress("waiting for Airflow")
-            time.sleep(0.5)
+            time.sleep(_PAUSE_SECONDS)
         raise EmbeddedError(f"Airflow was not healthy within {_START_SECONDS} s; see {self.home.folder / 'logs'}")
 
     def _healthy(self) -> bool:
@@ -63,8 +64,10 @@ class Airflow:
         return str(json.loads(self.home.passwords.read_text(encoding="utf-8"))["admin"])
 
     def _log_in(self) -> None:
-        answer = self._client.post("/auth/token", json={"username": "admin", "password": self.password})
-        answer.raise_for_status()
+        login = {"username": "admin", "password": self.password}
+        answer = self._send("POST", "/auth/token", repeat=True, json=login)
+        if answer.is_error:
+            raise EmbeddedError(f"Airflow answered {answer.status_code} to the login: {answer.text[:500]}")
         self._client.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
 
     def get(self, path: str, **query: Any) -> Any:
@@ -80,26 +83,32 @@ class Airflow:
         return self._request("PATCH", path, json=document)
 
     def _request(self, method: str, path: str, **options: Any) -> Any:
-        answer = self._send(method, f"/api/v2{path}", **options)
+        url, repeat = f"/api/v2{path}", method == "GET"
+        answer = self._send(method, url, repeat=repeat, **options)
         if answer.status_code == httpx.codes.UNAUTHORIZED:
             self._log_in()
-            answer = self._send(method, f"/api/v2{path}", **options)
+            answer = self._send(method, url, repeat=repeat, **options)
         if answer.status_code == httpx.codes.NOT_FOUND and method == "GET":
             return None
         if answer.is_error:
             raise EmbeddedError(f"Airflow answered {answer.status_code} to {method} {path}: {answer.text[:500]}")
         return answer.json() if answer.content else None
 
-    def _send(self, method: str, url: str, **options: Any) -> httpx.Response:
-        """One request; a GET that got no answer is sent again: a busy machine may be slow."""
+    def _send(self, method: str, url: str, *, repeat: bool, **options: Any) -> httpx.Response:
+        """One request, sent again while it may be and the server fails: a busy machine may be slow, SQLite locked."""
         limit = time.monotonic() + _START_SECONDS
         while True:
             self._processes.check()
+            again = repeat and time.monotonic() < limit
             try:
-                return self._client.request(method, url, **options)
+                answer = self._client.request(method, url, **options)
             except httpx.TransportError as error:
-                if method != "GET" or time.monotonic() > limit:
+                if not again:
                     raise EmbeddedError(f"Airflow did not answer {method} {url} ({type(error).__name__})") from error
+            else:
+                if not (again and answer.is_server_error):
+                    return answer
+            time.sleep(_PAUSE_SECONDS)
 
     def wait_for_dag(self, dag_id: str) -> None:
         """Wait until the DAG processor has brought a DAG in.
@@ -117,7 +126,7 @@ class Airflow:
                 raise EmbeddedError(
                     f"a DAG file cannot be imported: {errors['import_errors'][0]['stack_trace'][-800:]}"
                 )
-            time.sleep(0.5)
+            time.sleep(_PAUSE_SECONDS)
         raise EmbeddedError(f"DAG {dag_id} did not appear within {_START_SECONDS} s")
 
     def trigger(self, dag_id: str, conf: dict[str, Any] | None = None) -> str:
@@ -172,7 +181,7 @@ class Airflow:
                 if run["state"] in ("success", "failed") and run_id not in seen and self._settled(dag_id, run_id):
                     seen.add(run_id)
                     yield run
-            time.sleep(0.5)
+            time.sleep(_PAUSE_SECONDS)
 
     def _settled(self, dag_id: str, run_id: str) -> bool:
         return all(task["state"] in _ENDED for task in self.tasks(dag_id, run_id))

@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 from datetime import UTC, datetime
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
@@ -24,18 +25,21 @@ from pulsar_rebalancer.simulation.serve import running
 from pulsar_rebalancer.state import DecisionState, MovesState
 from pulsar_rebalancer.storage import ClusterStorage
 from pulsar_rebalancer_airflow.embedded.errors import EmbeddedError
-from pulsar_rebalancer_airflow.operators.decide import CONF, application, driver_environment
+from pulsar_rebalancer_airflow.embedded.java import java_command, java_version
+from pulsar_rebalancer_airflow.operators.decide import CONF, JAVA_OPTIONS, application, driver_environment
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pulsar_rebalancer.storage import Folder
 
 
 def archive_path(cache: Path) -> Path:
-    """Where the archive for this Spark and this Java belongs: one of another Java would be ignored."""
-    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
-    key = hashlib.sha256(f"{version('pyspark')}\n{java}\n{shutil.which('java')}".encode()).hexdigest()[:12]
+    """Where the archive for this Spark, this Java and its options belongs: one of others would be ignored.
+
+    Raises:
+        EmbeddedError: there is no Java that Spark could run on.
+    """
+    made_of = (version("pyspark"), java_version(), str(shutil.which(java_command())), JAVA_OPTIONS)
+    key = hashlib.sha256("\n".join(made_of).encode()).hexdigest()[:12]
     return cache / f"spark-{key}.jsa"
 
 
@@ -46,11 +50,11 @@ def make_archive(path: Path) -> None:
         EmbeddedError: the application failed, with the last lines of its output.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".part")
-    draft.unlink(missing_ok=True)
-    with tempfile.TemporaryDirectory() as root:
+    # In the folder of the archive, which takes the place of an older one at once; of its own for runs side by side.
+    with tempfile.TemporaryDirectory(dir=path.parent) as root:
+        draft = Path(root) / path.name
         run = asyncio.run(_sample_run(root))
-        options = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit={draft}"
+        options = f"{JAVA_OPTIONS} -XX:ArchiveClassesAtExit={draft} -Xlog:cds=error"
         settings = [f"{name}={value}" for name, value in CONF.items()]
         command = ["spark-submit", "--master", "local[2]", "--driver-java-options", options]
         command += [part for setting in settings for part in ("--conf", setting)]
@@ -58,9 +62,10 @@ def make_archive(path: Path) -> None:
             done = subprocess.run(
                 [*command, application(), "--root", root, "--run", run.uri], capture_output=True, text=True, check=False
             )
-    if done.returncode or not draft.exists():
-        raise EmbeddedError(f"the Spark application failed on a small cluster:\n{(done.stdout + done.stderr)[-3000:]}")
-    draft.replace(path)
+        if done.returncode or not draft.exists():
+            said = (done.stdout + done.stderr)[-3000:]
+            raise EmbeddedError(f"the Spark application failed on a small cluster:\n{said}")
+        draft.replace(path)
 
 
 async def _sample_run(root: str) -> Folder:

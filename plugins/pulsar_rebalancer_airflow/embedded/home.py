@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import secrets
 import shutil
 import socket
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from pulsar_rebalancer.storage import Folder, make_private
+from pulsar_rebalancer_airflow.embedded.errors import EmbeddedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SOURCE = Path(__file__).resolve().parents[3]
 """The source tree: the embedded default runs from it."""
-
-_LOCAL_SETTINGS = '''"""Tasks are forks of the scheduler: what it has loaded, they need not load again."""
-
-import sys
-
-if len(sys.argv) > 1 and sys.argv[1] == "scheduler":
-    import great_expectations  # noqa: F401
-'''
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,8 @@ class Home:
             shutil.rmtree(self.folder)
         make_private(self.folder / "config")
         self.folder.chmod(0o700)
-        (self.folder / "config" / "airflow_local_settings.py").write_text(_LOCAL_SETTINGS, encoding="utf-8")
+        settings = "airflow_local_settings.py"
+        shutil.copyfile(SOURCE / "deploy" / settings, self.folder / "config" / settings)
         self.clusters_file.write_text(yaml.safe_dump({"clusters": self.clusters}), encoding="utf-8")
         if not self.passwords.exists():
             # Airflow would make one up, and print it into its log.
@@ -116,6 +115,24 @@ class Home:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "SPARK_"))}
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
         return inherited | tuned | connections | {"PATH": path, "PYTHONUNBUFFERED": "1"}
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep a folder for this process alone; it is made if it is missing.
+
+    Raises:
+        EmbeddedError: another run is using it.
+    """
+    make_private(folder)
+    with (folder / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise EmbeddedError(
+                f"another run is using {folder}: end it, or name another folder (make run FOLDER=…, or --folder)"
+            ) from None
+        yield
 
 
 def free_port() -> int:

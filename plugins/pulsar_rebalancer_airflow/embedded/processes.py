@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Self
 
 import psutil
@@ -11,14 +13,17 @@ import psutil
 from pulsar_rebalancer_airflow.embedded.errors import EmbeddedError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 _GRACE_SECONDS = 10
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Processes:
     """Starts processes, each in a session of its own, and ends them with all that came of them.
+
+    A signal that would end this process waits until a start or the ending of all is over, so that none is left behind.
 
     A session of its own keeps a Ctrl-C away from the children, so that this process decides the order of ending, and
     tells orphans: `airflow standalone` leaves its children behind when it is terminated, but they keep its session.
@@ -36,7 +41,7 @@ class Processes:
     def start(self, name: str, command: Sequence[str], environment: Mapping[str, str], log: Path) -> int:
         """Start a process whose output goes to a file; returns its process id."""
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as output:
+        with _signals_wait(), log.open("ab") as output:
             process = subprocess.Popen(
                 command,
                 env=dict(environment),
@@ -45,7 +50,7 @@ class Processes:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self._started[name] = (process, log)
+            self._started[name] = (process, log)
         return process.pid
 
     def check(self) -> None:
@@ -62,18 +67,34 @@ class Processes:
 
     def stop(self) -> None:
         """End what was started and all that came of it: asked first, killed after ten seconds."""
-        leaders = {process.pid for process, _ in self._started.values()}
-        for send in (psutil.Process.terminate, psutil.Process.kill):
-            family = _family(leaders)
-            for process in family:
-                try:
-                    send(process)
-                except psutil.NoSuchProcess:
-                    continue
-            psutil.wait_procs(family, timeout=_GRACE_SECONDS)
-        for leader, _ in self._started.values():
-            leader.wait()
-        self._started.clear()
+        with _signals_wait():
+            leaders = {process.pid for process, _ in self._started.values()}
+            for send in (psutil.Process.terminate, psutil.Process.kill):
+                _send(send, _family(leaders))
+            for leader, _ in self._started.values():
+                leader.wait()
+            self._started.clear()
+
+
+@contextmanager
+def _signals_wait() -> Iterator[None]:
+    """The first of the signals that come meanwhile is raised afterwards."""
+    held: list[int] = []
+    before = {number: signal.signal(number, lambda which, _: held.append(which)) for number in _ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if held:
+        signal.raise_signal(held[0])
+
+
+def _send(send: Callable[[psutil.Process], None], family: Sequence[psutil.Process]) -> None:
+    for process in family:
+        with suppress(psutil.NoSuchProcess):
+            send(process)
+    psutil.wait_procs(family, timeout=_GRACE_SECONDS)
 
 
 def _family(leaders: set[int]) -> list[psutil.Process]:

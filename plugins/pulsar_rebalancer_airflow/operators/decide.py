@@ -21,7 +21,9 @@ ARCHIVE_VARIABLE = "PULSAR_REBALANCER_SPARK_ARCHIVE"
 """Environment variable with the path of a class-data archive, which halves the start of Spark."""
 
 _APPLICATION_PACKAGE = "pulsar_rebalancer_spark"
-_JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""Of the driver's Java, which ignores a class-data archive that was made with others."""
+
 CONF = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "4",
@@ -93,7 +95,7 @@ class DecideOperator(SparkSubmitOperator):
             application=application(),
             application_args=["--root", root, "--run", run],
             conn_id=conn_id,
-            conf=CONF | {"spark.driver.extraJavaOptions": _JAVA_OPTIONS},
+            conf=CONF | {"spark.driver.extraJavaOptions": JAVA_OPTIONS},
             name="pulsar-rebalancer",
             **kwargs,
         )
@@ -107,7 +109,7 @@ class DecideOperator(SparkSubmitOperator):
         # Read here and not at parse time: the worker's disk counts.
         archive = os.environ.get(ARCHIVE_VARIABLE, "")
         if archive and Path(archive).is_file():
-            options = f"{_JAVA_OPTIONS} -XX:SharedArchiveFile={archive} -Xshare:auto"
+            options = f"{JAVA_OPTIONS} -XX:SharedArchiveFile={archive} -Xshare:auto"
             self.conf = {**(self.conf or {}), "spark.driver.extraJavaOptions": options}
         with driver_environment():
             super().execute(context)

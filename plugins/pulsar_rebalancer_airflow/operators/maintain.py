@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
+from pulsar_rebalancer.copies import KEPT, committed_sequences, copy_of
 from pulsar_rebalancer.retention import Held, keep_up
 from pulsar_rebalancer.state import parse_decision
 from pulsar_rebalancer.storage import ClusterStorage
-from pulsar_rebalancer_airflow.copies import KEPT, committed_sequences, copy_of
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.state_store import DECISION, StateStore, state_asset
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
+from pulsar_rebalancer.copies import committed_sequences, copy_of, keep_copy
 from pulsar_rebalancer.errors import StateError
 from pulsar_rebalancer.state import DecisionState, MovesState, parse_decision, parse_moves
 from pulsar_rebalancer.storage import ClusterStorage
-from pulsar_rebalancer_airflow.copies import committed_sequences, copy_of, keep_copy
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.state_store import DECISION, MOVES, StateStore, state_asset
 

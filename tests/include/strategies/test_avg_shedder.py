@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 from tests.vectors import histories
+from tests.vectors.rows import view
 
 from pulsar_rebalancer.plan import MAX_WAVES
 from pulsar_rebalancer.settings import Settings
@@ -17,6 +18,7 @@ from pulsar_rebalancer.strategies.outcome import hits_after, predict
 from pulsar_rebalancer.strategies.scoring import percent, score
 
 HISTORIES = histories.read("AvgShedder")
+EAGER = Settings(hit_count_low=1, hit_count_high=1)
 
 
 def broker(name, cpu, rate=0.0, throughput=0.0, left_out=None):
@@ -49,7 +51,7 @@ SPREAD = [broker("b1", 80, 20000), broker("b2", 30, 2000), broker("b3", 50, 1000
 def test_decides_as_pulsars_own_class(history):
     hits: dict[str, HitCount] = {}
     for step in history.steps:
-        result = shed(history.name, step.brokers, step.bundles, hits, history.settings)
+        result = shed(history.view(step), hits)
         unload: dict[str, list[str]] = {}
         for move in result.moves:
             if move["taken"]:
@@ -67,8 +69,8 @@ class TestUpstreamCases:
     """The cases of Pulsar's AvgShedderTest; maxUnloadPercentage 0.5."""
 
     def test_two_hits_in_the_high_band_fire(self):
-        first = shed("c", SPREAD, bundles("b1"), {}, Settings())
-        second = shed("c", SPREAD, bundles("b1"), first.hits, Settings())
+        first = shed(view(SPREAD, bundles("b1")), {})
+        second = shed(view(SPREAD, bundles("b1")), first.hits)
         assert taken(first) == []
         assert len(taken(second)) == 10
         assert {destination for _, destination in taken(second)} == {"b2"}
@@ -78,15 +80,15 @@ class TestUpstreamCases:
         settings = Settings(low_threshold=20, hit_count_low=6)
         hits, counts = {}, []
         for _ in range(6):
-            result = shed("c", brokers, bundles("b1"), hits, settings)
+            result = shed(view(brokers, bundles("b1"), settings), hits)
             hits = result.hits
             counts.append(len(taken(result)))
         assert counts == [0, 0, 0, 0, 0, 10]
 
     def test_several_pairs_fire_in_one_run(self):
         held = bundles("b1", namespace="t/one") + bundles("b3", namespace="t/three")
-        first = shed("c", TWO_PAIRS, held, {}, Settings())
-        second = shed("c", TWO_PAIRS, held, first.hits, Settings())
+        first = shed(view(TWO_PAIRS, held), {})
+        second = shed(view(TWO_PAIRS, held), first.hits)
         assert taken(first) == []
         planned = [(move["source"], move["destination"]) for move in second.moves if move["taken"]]
         assert planned == [("b1", "b2")] * 10 + [("b3", "b4")] * 10
@@ -101,7 +103,7 @@ def test_percent_has_the_rounding_of_32_bit_floats():
 
 
 def test_rows_are_those_of_the_tables():
-    result = shed("c", [*SPREAD, broker("b4", 99, left_out="broker_excluded")], bundles("b1"), {}, _eager())
+    result = shed(view([*SPREAD, broker("b4", 99, left_out="broker_excluded")], bundles("b1"), EAGER), {})
     assert all(set(row) == set(DECISIONS.names) for row in result.decisions)
     assert all(set(row) == set(MOVES.names) for row in result.moves)
 
@@ -114,7 +116,7 @@ def test_names_break_ties_whatever_the_order_of_the_rows():
         mixed_brokers, mixed_bundles = list(brokers), list(held)
         random.Random(seed).shuffle(mixed_brokers)
         random.Random(seed + 9).shuffle(mixed_bundles)
-        results.append(shed("c", mixed_brokers, mixed_bundles, {}, _eager()))
+        results.append(shed(view(mixed_brokers, mixed_bundles, EAGER), {}))
     assert all(result == results[0] for result in results)
     assert results[0].decisions[0]["source"] == "b2"
     assert results[0].decisions[0]["destination"] == "b3"
@@ -130,7 +132,7 @@ def test_a_preset_reason_keeps_a_bundle_out_of_the_walk():
         bundle("b1", "t/n/0x3_0x4", 3000),
         bundle("b1", "t/n/0x4_0x5", 0),
     ]
-    result = shed("c", SPREAD, held, {}, _eager())
+    result = shed(view(SPREAD, held, EAGER), {})
     assert [(move["rank"], move["reason"]) for move in result.moves] == [
         (0, "recently_unloaded"),
         (1, "system_namespace"),
@@ -145,8 +147,8 @@ def test_a_preset_reason_keeps_a_bundle_out_of_the_walk():
 
 def test_a_fired_pair_below_both_minima_loses_its_hits_all_the_same():
     brokers = [broker("b1", 80, 1000), broker("b2", 30, 0)]
-    first = shed("c", brokers, [], {}, Settings())
-    second = shed("c", brokers, [], first.hits, Settings())
+    first = shed(view(brokers, []), {})
+    second = shed(view(brokers, []), first.hits)
     assert first.decisions[0]["reason"] == "hits_high"
     assert second.decisions[0]["reason"] == "below_minimum"
     assert second.decisions[0]["high_hits"] == 2
@@ -154,14 +156,21 @@ def test_a_fired_pair_below_both_minima_loses_its_hits_all_the_same():
 
 
 def test_a_fired_pair_without_a_fitting_bundle_says_so():
-    result = shed("c", SPREAD, [bundle("b1", "t/n/0x0_0x1", 1e9)], {}, _eager())
+    result = shed(view(SPREAD, [bundle("b1", "t/n/0x0_0x1", 1e9)], EAGER), {})
     assert [row["reason"] for row in result.decisions] == ["no_fitting_bundle", "middle"]
+
+
+def test_a_fired_pair_whose_bundles_policies_keep_says_so():
+    held = bundles("b1", 3)
+    result = shed(view(SPREAD, held, EAGER, forbids=lambda *_: "policy_unknown"), {})
+    assert [row["reason"] for row in result.decisions] == ["no_allowed_bundle", "middle"]
+    assert result.decisions[0]["explanation"].endswith("Taken: no bundle. Passed over: policy_unknown 3.")
 
 
 def test_throughput_decides_when_message_rates_are_close():
     brokers = [broker("b1", 80, 0, 9e6), broker("b2", 30, 0, 1e6)]
     held = [bundle("b1", "t/n/0x0_0x1", 5, 3e6), bundle("b1", "t/n/0x1_0x2", 9, 2e6)]
-    result = shed("c", brokers, held, {}, _eager())
+    result = shed(view(brokers, held, EAGER), {})
     assert result.decisions[0]["measure"] == "msg_throughput"
     assert [move["taken"] for move in result.moves] == [True, False]
 
@@ -170,7 +179,7 @@ class TestBrokersLeftOut:
     def test_are_neither_source_nor_destination_and_their_counts_freeze(self):
         brokers = [*SPREAD, broker("b4", 99, 90000, left_out="broker_quarantined")]
         result = shed(
-            "c", brokers, bundles("b4"), {"b4": HitCount(1, 5)}, Settings(low_threshold=90, high_threshold=95)
+            view(brokers, bundles("b4"), Settings(low_threshold=90, high_threshold=95)), {"b4": HitCount(1, 5)}
         )
         assert [row["reason"] for row in result.decisions] == ["below_low", "middle", "broker_quarantined"]
         assert result.decisions[-1]["source"] == "b4"
@@ -185,11 +194,10 @@ HITS = {"b1": HitCount(1, 1), "b3": HitCount(0, 4), "gone": HitCount(0, 2)}
 class TestCounting:
     def run(self, reason, *, clear=False, force=None, settings=None):
         rule = Counting(counts=False, reason=reason, clear=clear)
-        settings = settings or Settings()
-        return shed("c", SPREAD, bundles("b1"), HITS, settings, counting=rule, force_threshold=force)
+        return shed(view(SPREAD, bundles("b1"), settings), HITS, counting=rule, force_threshold=force)
 
     def test_too_soon_fires_nothing_and_counts_nothing(self):
-        result = self.run("too_soon", settings=_eager())
+        result = self.run("too_soon", settings=EAGER)
         assert result.decisions[0]["reason"] == "too_soon"
         assert result.moves == []
         assert result.hits == HITS
@@ -217,7 +225,7 @@ class TestCounting:
 
     def test_cleared_counts_are_gone_before_the_sample_counts(self):
         rule = Counting(counts=True, reason="gap", clear=True)
-        result = shed("c", SPREAD, bundles("b1"), HITS, Settings(), counting=rule)
+        result = shed(view(SPREAD, bundles("b1")), HITS, counting=rule)
         assert taken(result) == []
         assert result.hits == {"b1": HitCount(1, 1), "b2": HitCount(1, 1)}
 
@@ -228,7 +236,7 @@ TWO_PAIRS = [broker("b1", 80, 20000), broker("b2", 30, 2000), broker("b3", 75, 2
 class TestCaps:
     def run(self, **caps):
         held = bundles("b1", namespace="t/one") + bundles("b3", namespace="t/three")
-        return shed("c", TWO_PAIRS, held, {}, _eager(**caps))
+        return shed(view(TWO_PAIRS, held, EAGER.model_copy(update=caps)), {})
 
     def test_per_broker_and_per_run(self):
         result = self.run(max_bundles_per_broker=3, max_bundles_per_run=4)
@@ -252,18 +260,14 @@ class TestCaps:
 
     def test_more_equal_ranges_than_waves_wait_for_another_run(self):
         held = [bundle("b1", f"t/n{n:02}/0x0_0x1", 100.0) for n in range(MAX_WAVES + 3)]
-        result = shed("c", TWO_PAIRS, held, {}, _eager())
+        result = shed(view(TWO_PAIRS, held, EAGER), {})
         assert [move["wave"] for move in result.moves] == [*range(MAX_WAVES), None, None, None]
         assert [move["reason"] for move in result.moves][-3:] == ["cap_waves"] * 3
 
 
 def test_scores_follow_the_traffic_that_leaves():
-    result = shed("c", SPREAD, bundles("b1"), {}, _eager())
+    result = shed(view(SPREAD, bundles("b1"), EAGER), {})
     # 9000 of 20000 msg/s leave b1 and take 45 % of its 80 points along.
     scores = {row[side]: row[f"{side}_score"] for row in result.decisions for side in ("source", "destination")}
     taken = [move for move in result.moves if move["taken"]]
     assert predict(scores, taken, {"b1": 20000.0}) == pytest.approx((44, 66), abs=1e-4)
-
-
-def _eager(**values):
-    return Settings(hit_count_low=1, hit_count_high=1, **values)

@@ -39,13 +39,23 @@ def test_a_bundle_and_those_that_come_back_for_it_are_one_unit():
     ],
 )
 def test_a_cap_never_splits_a_swap(settings, taken, reason):
-    moves = caps.apply(SWAP, Settings(**settings))
+    moves = caps.apply(SWAP, Settings(**settings), {})
     assert [move["rank"] for move in moves if move["taken"]] == taken
     assert {move["reason"] for move in moves[1:4]} == {reason or "taken"}
     assert all((move["wave"] is not None) == move["taken"] for move in moves)
 
 
-def test_a_group_that_moves_already_keeps_the_whole_swap():
-    groups = {"t/a": "g", "t/b": "h"}
-    moves = caps.apply(SWAP, Settings(), groups)
-    assert [move["reason"] for move in moves] == ["taken", *["anti_affinity"] * 3, "no_traffic"]
+@pytest.mark.parametrize(
+    ("groups", "settings", "reasons"),
+    [
+        # It moves already.
+        ({"t/a": "g"}, {}, ["taken", *["anti_affinity"] * 3]),
+        # Two of it would move in the swap alone.
+        ({"t/b": "g"}, {}, ["taken", *["anti_affinity"] * 3]),
+        # The first is capped: the others were placed as if it had moved.
+        ({"t/a": "g"}, {"max_bundles_per_run": 0}, ["cap_run", *["anti_affinity"] * 3]),
+    ],
+)
+def test_one_bundle_of_a_group_goes_in_a_run_and_a_swap_never_splits(groups, settings, reasons):
+    moves = caps.apply(SWAP, Settings().model_copy(update=settings), groups)
+    assert [move["reason"] for move in moves] == [*reasons, "no_traffic"]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pulsar_rebalancer.isolation import IsolationPolicy
 from pulsar_rebalancer.policies import Policies
 from pulsar_rebalancer.settings import Settings
 from pulsar_rebalancer.snapshot import BUNDLES
 from pulsar_rebalancer.state import Counting
 from pulsar_rebalancer.strategies.judging import Case, judge
+from pulsar_rebalancer.strategies.outcome import complete, reasons_by_pair
 
 KEPT = {"shedder": {"hits": 3, "loads": {"a:1": 0.5}}, "placement": {}}
 EAGER = Settings(strategy="TransferShedder", target_std=0.05, hit_count_transfer=9, history_percentage=0.5)
@@ -27,19 +30,23 @@ HELD = [
 ]
 
 
-def judged(counting, *, kept=KEPT, forced=False, policies=None, settings=EAGER):
-    case = Case(settings, counting, kept, policies or Policies(), forced=forced, seed="run")
-    return judge(case, "east", BROKERS, HELD)
+FORCED = Counting(counts=False, reason="forced")
+
+
+def judged(counting, *, brokers=BROKERS, kept=KEPT, policies=None, settings=EAGER, unloaded=None):
+    forced = counting is FORCED
+    case = Case(settings, counting, kept, policies or Policies(), forced=forced, unloaded_brokers=unloaded or {})
+    return judge(case, "east", brokers, HELD)
 
 
 def test_a_forced_run_acts_without_hits_and_they_must_be_earned_again():
-    answer = judged(Counting(counts=False, reason="forced"), forced=True)
+    answer = judged(FORCED)
     assert any(move["taken"] for move in answer.moves)
     assert answer.kept == {"shedder": {"hits": 0, "loads": {"a:1": 0.5}}, "placement": {}}
 
 
 def test_a_sample_too_soon_sheds_nothing_and_changes_nothing():
-    answer = judged(Counting(counts=False, reason="too_soon"), forced=True)
+    answer = judged(Counting(counts=False, reason="too_soon"))
     assert (answer.moves, answer.kept) == ([], KEPT)
     assert {row["reason"] for row in answer.decisions} == {"too_soon"}
 
@@ -51,5 +58,55 @@ def test_a_gap_starts_hits_anew_and_leaves_averages():
 
 def test_a_swap_that_a_policy_forbids_in_one_direction_is_not_made():
     vip = IsolationPolicy(name="vip", namespaces=("t/n",), primary=("a",))
-    answer = judged(Counting(counts=True, reason="counted"), forced=True, policies=Policies(isolation=(vip,)))
+    answer = judged(FORCED, policies=Policies(isolation=(vip,)))
     assert not any(move["taken"] for move in answer.moves)
+
+
+@pytest.mark.parametrize(
+    ("average", "age", "reason"),
+    [(0.9, 30.0, "cool_down"), (0.9, 20.0, "hit_count"), (0.9, None, "hit_count"), (None, 30.0, "hit_count")],
+)
+def test_the_cool_down_lasts_until_a_report_is_young_enough(average, age, reason):
+    # Only a broker that reports its average says when its load was measured.
+    brokers = [BROKERS[0] | {"load_average": average, "report_age_seconds": age}, *BROKERS[1:]]
+    answer = judged(Counting(counts=True, reason="counted"), brokers=brokers, unloaded={"a:1": 200.0})
+    assert {row["reason"] for row in answer.decisions} == {reason}
+
+
+THRESHOLD = Settings(strategy="ThresholdShedder", min_unload_bundle_throughput=0, history_percentage=0)
+
+
+@pytest.mark.parametrize(
+    ("policies", "caps", "reason", "told"),
+    [
+        ({}, {}, "fired", "Taken: 2 bundles with 1.91 MiB/s."),
+        ({}, {"max_bundles_per_run": 1}, "fired", "Taken: 1 bundle with 0.95 MiB/s. Passed over: cap_run 1"),
+        ({"unknown": {"t/n": "timeout"}}, {}, "no_allowed_bundle", "Taken: no bundle. Passed over: policy_unknown 2"),
+    ],
+)
+def test_what_is_told_is_what_moves_in_the_end(policies, caps, reason, told):
+    settings = THRESHOLD.model_copy(update=caps)
+    answer = judged(Counting(counts=True, reason="counted"), policies=Policies(**policies), settings=settings)
+    taken = [move for move in answer.moves if move["taken"]]
+    row = complete(answer.decisions, taken, reasons_by_pair(answer.moves))[0]
+    assert (row["reason"], row["bundles_taken"]) == (reason, len(taken))
+    assert told in row["explanation"]
+    assert told in answer.sentence
+
+
+def test_a_capped_move_leaves_its_group_where_it_is():
+    # x goes to c, so n is capped there; with n gone from a, m would have been placed on a.
+    settings = THRESHOLD.model_copy(update={"max_bundles_per_broker": 1})
+    brokers = [broker(f"{name}:1", cpu, 4e6) for name, cpu in {"d": 82.0, "a": 81.0, "b": 80.0, "c": 0.0}.items()]
+    held = [
+        HELD[0] | {"broker": owner, "bundle": f"t/{name}/0x{n}_0x{n + 1}", "msg_throughput": size}
+        for n, (owner, name, size) in enumerate([("d", "x", 3e6), ("d", "o", 0), ("a", "n", 3e6), ("b", "m", 3e6)])
+        for owner in [f"{owner}:1"]
+    ]
+    policies = Policies(groups={f"t/{name}": "g" for name in "mno"})
+    answer = judge(Case(settings, Counting(counts=True, reason="counted"), policies=policies), "east", brokers, held)
+    assert {move["bundle"][2]: move["reason"] for move in answer.moves if move["rank"] == 0} == {
+        "x": "taken",
+        "n": "cap_broker",
+        "m": "anti_affinity",
+    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.vectors import histories
-from tests.vectors.rows import MIB, broker, bundle, check, reasons, view
+from tests.vectors.rows import MIB, broker, bundle, check, completed, reasons, view
 
 from pulsar_rebalancer.settings import Settings
 from pulsar_rebalancer.strategies.overload_shedder import shed
@@ -45,12 +45,13 @@ def test_every_broker_is_told_why_it_sheds_or_not():
         "b2": "not_overloaded",
         "b4": "broker_excluded",
     }
-    assert [row["explanation"] for row in result.decisions[:3]] == [
-        "load 99.9% reaches 85.0%: 21.89 MiB/s are to leave, 2 bundles with 38.00 MiB/s chosen",
+    assert [row["explanation"] for row in completed(result)[:3]] == [
+        "load 99.9% reaches 85.0%: 21.89 MiB/s are to leave. Taken: 2 bundles with 38.00 MiB/s. "
+        "Passed over: target_reached 8.",
         "load 88.0% reaches 85.0%: 0.00 MiB/s are to leave, but it has no bundle",
         "load 0.0%, below 85.0%",
     ]
-    assert result.sentence == "2 of 3 brokers are loaded to 85% or more: 2 bundles with 38.00 MiB/s chosen"
+    assert result.sentence == "2 of 3 brokers are loaded to 85% or more"
 
 
 def test_weights_decide_what_counts_as_load():

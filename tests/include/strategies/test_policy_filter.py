@@ -170,7 +170,6 @@ def test_brokers_left_out_count_for_the_failover():
         (GROUPED, HELD, "abc", "c", None),
         (GROUPED, HELD, "abc", "b", "anti_affinity"),
         (GROUPED, [*HELD, bundle("c", "t/m", 1)], "abc", "c", "anti_affinity"),
-        (Policies(groups=GROUPED.groups, domains={"a": "1", "c": "1"}), HELD[:2], "abc", "c", "anti_affinity"),
     ],
 )
 def test_forbids(policies, bundles, brokers, destination, reason):
@@ -178,12 +177,45 @@ def test_forbids(policies, bundles, brokers, destination, reason):
     assert found.forbids(FIRST, "a:1" if "a:1" in brokers else "a", destination) == reason
 
 
+@pytest.mark.parametrize(
+    ("namespaces", "domains", "reason"),
+    [
+        # a, b and c serve 1, 1 and 2 of the group; b would serve 2 and a none.
+        ({"a": "n", "b": "m", "c": "op"}, "", "anti_affinity"),
+        # a and b serve 2 and 1: the other way round it is as good.
+        ({"a": "no", "b": "m", "c": "pq"}, "", None),
+        # The namespace stays on a as well.
+        ({"a": "nno", "b": "m", "c": "pq"}, "", "anti_affinity"),
+        ({"a": "nn", "c": "m"}, "", None),
+        # It is on b already.
+        ({"a": "nn", "b": "nm"}, "", None),
+        # a and b are in one failure domain, or b's other broker serves the group.
+        ({"a": "nn", "c": "m"}, "112", None),
+        ({"a": "n", "c": "m"}, "122", "anti_affinity"),
+        ({"a": "no", "c": "m"}, "122", None),
+    ],
+)
+def test_a_planned_destination_spreads_a_group_no_worse(namespaces, domains, reason):
+    held = [bundle(owner, f"t/{name}", n) for owner, names in namespaces.items() for n, name in enumerate(names)]
+    groups = {f"t/{name}": "g" for name in "mnopq"}
+    policies = Policies(groups=groups, domains=dict(zip("abc", domains, strict=False)))
+    assert over(policies, held, "abcd").forbids(held[0]["bundle"], "a", "b") == reason
+
+
+@pytest.mark.parametrize(
+    ("topics", "reason"), [((0, 11, 0), "too_many_topics"), ((0, 10, 0), None), ((11, 11, 11), None)]
+)
+def test_a_planned_destination_keeps_to_the_ceiling_of_topics(topics, reason):
+    rows = [broker(name, topics=count) for name, count in zip("abc", topics, strict=True)]
+    assert over(Policies(), HELD, rows, max_broker_topics=10).forbids(FIRST, "a", "b") == reason
+
+
 def test_what_is_placed_counts_from_then_on():
     found = over(GROUPED, HELD, max_broker_topics=9)
-    assert found.allows(FIRST, "c")
+    assert found.holds(HELD[1]["bundle"], "a") is None
     found.placed(FIRST, "a", "c")
     # The group now has a namespace on each of the three: nothing of it may leave, and the topics fill c.
-    assert not found.may_leave(HELD[1]["bundle"], "a")
+    assert found.holds(HELD[1]["bundle"], "a") == "anti_affinity"
     assert found.candidates("t/other/0x0_0x1") == ["a", "b"]
     # The last bundle of t/n leaves a as well, so a is free for the group.
     found.placed(HELD[1]["bundle"], "a", "c")

@@ -6,7 +6,7 @@ import random
 
 import pytest
 from tests.vectors import histories
-from tests.vectors.rows import MIB, broker, bundle, check, reasons, taken, view
+from tests.vectors.rows import MIB, broker, bundle, check, completed, reasons, taken, view
 
 from pulsar_rebalancer.settings import Settings
 from pulsar_rebalancer.strategies.threshold_shedder import shed
@@ -73,7 +73,7 @@ class TestUpstreamCases:
         # 25 is at the lower boundary of 50 - 25, not below it.
         ((75, 50, 25), (1, 2, 2), "none is below the lower boundary of 25.0%"),
         ((100, 75, 25, 0), (1, 1, 2, 0), "b3 is below the lower boundary of 25.0% with 0.0%, but no other broker"),
-        ((100, 75, 26, 0), (1, 1, 2, 0), "b3 is below the lower boundary of 25.2% with 0.0%: 2 bundles with"),
+        ((100, 75, 26, 0), (1, 1, 2, 0), "b3 is below the lower boundary of 25.2% with 0.0%"),
     ],
 )
 def test_bounds_of_the_lower_boundary(loads, counts, expected):
@@ -99,6 +99,11 @@ def test_idle_brokers_are_no_reason_to_shed():
     assert reasons(result) == {"b1": "below_threshold"}
 
 
+def test_without_a_broker_there_is_no_boundary():
+    result = shed(view([broker("b1", 90, left_out="broker_quarantined")], [], LOWER), {"averages": {"b1": 0.5}})
+    assert (result.sentence, result.kept) == ("no broker can be judged", {"averages": {"b1": 0.5}})
+
+
 def test_a_broker_left_out_keeps_its_average_and_one_that_is_gone_does_not():
     brokers = [broker("b1", 50), broker("b2", 30), broker("b3", 99, left_out="broker_quarantined")]
     result = shed(view(brokers, []), {"averages": {"b1": 0.4, "b3": 0.7, "gone": 0.5}})
@@ -117,21 +122,22 @@ def test_every_broker_is_told_why_it_sheds_or_not():
     ]
     bundles = held("b1", [(1, 60), (2, 40)], reason="recently_unloaded")
     result = shed(view(brokers, bundles), {})
-    assert [row["reason"] for row in result.decisions[:4]] == [
+    assert [row["reason"] for row in completed(result)[:4]] == [
         "no_fitting_bundle",
         "single_bundle",
         "below_minimum",
         "below_threshold",
     ]
-    assert [row["explanation"] for row in result.decisions[:4]] == [
-        "average load 100.0% reaches the mean of 52.5% plus 10 points: 42.50 MiB/s are to leave, no bundle chosen",
+    assert [row["explanation"] for row in completed(result)[:4]] == [
+        "average load 100.0% reaches the mean of 52.5% plus 10 points: 42.50 MiB/s are to leave. Taken: no bundle. "
+        "Passed over: recently_unloaded 2.",
         "average load 95.0% reaches the mean of 52.5% plus 10 points: 37.50 MiB/s are to leave, but its single bundle "
         "stays",
         "average load 90.0% reaches the mean of 52.5% plus 10 points: 0.00 MiB/s are to leave, less than the minimum "
         "of 10.00 MiB/s",
         "average load 10.0%, below the mean of 52.5% plus 10 points",
     ]
-    assert result.sentence == "3 of 6 brokers are 10 points or more above the mean load of 52.5%: no bundle chosen"
+    assert result.sentence == "3 of 6 brokers are 10 points or more above the mean load of 52.5%"
 
 
 def test_names_break_ties_whatever_the_order_of_the_rows():

@@ -1,10 +1,12 @@
 import os
+import signal
 import subprocess
 import sys
 
 import psutil
 import pytest
 
+from pulsar_rebalancer_airflow.embedded import processes as embedded_processes
 from pulsar_rebalancer_airflow.embedded.errors import EmbeddedError
 from pulsar_rebalancer_airflow.embedded.processes import Processes
 
@@ -56,3 +58,61 @@ def test_a_process_that_ended_is_told_with_its_last_lines(tmp_path):
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         with pytest.raises(EmbeddedError, match=r"broken ended with status 1(.|\n)*no way"):
             processes.check()
+
+
+STUBBORN = """
+import signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("ready", flush=True)
+signal.pause()
+"""
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
+@pytest.fixture(params=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def number(request):
+    """A signal that interrupts."""
+    before = signal.signal(request.param, interrupt)
+    yield request.param
+    signal.signal(request.param, before)
+
+
+def run_stubborn(tmp_path, pids):
+    log = tmp_path / "log"
+    with Processes() as processes:
+        pids.append(processes.start("stubborn", [sys.executable, "-c", STUBBORN], os.environ, log))
+        while "ready" not in log.read_text():
+            os.sched_yield()
+
+
+def test_a_signal_while_all_is_being_ended_leaves_nothing_behind(tmp_path, monkeypatch, number):
+    wait_procs = psutil.wait_procs
+
+    def signalled(family, timeout):
+        signal.raise_signal(number)
+        return wait_procs(family, timeout=timeout)
+
+    monkeypatch.setattr(embedded_processes, "_GRACE_SECONDS", 0)
+    monkeypatch.setattr(psutil, "wait_procs", signalled)
+    pids = []
+    with pytest.raises(KeyboardInterrupt):
+        run_stubborn(tmp_path, pids)
+    assert gone(pids[0])
+
+
+def test_a_signal_during_a_start_finds_what_was_started(tmp_path, monkeypatch):
+    started = []
+
+    def popen(*arguments, **options):
+        started.append(subprocess_popen(*arguments, **options))
+        signal.raise_signal(signal.SIGINT)
+        return started[-1]
+
+    subprocess_popen = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    with pytest.raises(KeyboardInterrupt), Processes() as processes:
+        processes.start("slow", [sys.executable, "-c", "import signal; signal.pause()"], os.environ, tmp_path / "log")
+    assert started[0].poll() is not None

@@ -14,13 +14,15 @@ if TYPE_CHECKING:
 KEPT = 2
 """How many copies are kept, and the means that they point to."""
 
-_COPY = re.compile(r"decision-(\d+)\.json")
+NAME = re.compile(r"decision-(\d{1,18})\.json")
+"""Names of copies, with the sequence number."""
+
 _MEANS = re.compile(r"means-.*\.parquet")
 
 
 def committed_sequences(storage: ClusterStorage) -> list[int]:
     """Sequence numbers of the copies, ascending."""
-    return sorted(int(found[1]) for name in storage.state.names() if (found := _COPY.fullmatch(name)))
+    return sorted(int(found[1]) for name in storage.state.names() if (found := NAME.fullmatch(name)))
 
 
 def copy_of(storage: ClusterStorage, seq: int) -> Folder:

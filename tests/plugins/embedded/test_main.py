@@ -1,0 +1,78 @@
+"""The arguments of `make run`, and that no two runs share a folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+from airflow.sdk import Connection
+
+from pulsar_rebalancer_airflow.embedded import __main__ as embedded_main
+from pulsar_rebalancer_airflow.embedded.__main__ import _own_cluster, _parser, main
+from pulsar_rebalancer_airflow.embedded.errors import EmbeddedError
+from pulsar_rebalancer_airflow.embedded.home import locked
+from pulsar_rebalancer_airflow.hook import _settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def _process_as_it_was() -> Iterator[None]:
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    mask = os.umask(0o077)
+    yield
+    os.umask(mask)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize(
+    ("address", "name", "seed"),
+    [
+        ("http://broker:8080", "own-broker-8080", "http://broker:8080"),
+        ("https://Broker.example/", "own-broker.example-8443", "https://broker.example:8443"),
+        ("http://[::1]:8080", "own---1-8080", "http://[::1]:8080"),
+        ("https://[2001:db8::7]", "own-2001-db8--7-8443", "https://[2001:db8::7]:8443"),
+    ],
+)
+def test_the_address_of_an_own_cluster(address: str, name: str, seed: str) -> None:
+    found, entry, document = _own_cluster(_parser().parse_args(["--pulsar", address]))
+    assert (found, entry["mode"]) == (name, "observe")
+    connection = _settings(Connection(conn_id="own", **document | {"extra": json.dumps(document["extra"])}))
+    assert connection.seeds == (seed,)
+    assert connection.read_only
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["broker:8080", "ftp://broker", "http://", "http://h:99999", "http://h:port", "http://[::1", "http://h/pulsar"],
+)
+@pytest.mark.usefixtures("_process_as_it_was")
+def test_an_address_that_is_none_is_refused(address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--folder", str(tmp_path), "--pulsar", address]) == 1
+    assert "error: PULSAR must be the address of a broker such as http://broker:8080" in capsys.readouterr().err
+
+
+def test_a_password_in_an_address_is_not_shown() -> None:
+    with pytest.raises(EmbeddedError, match="use the token") as refused:
+        _own_cluster(_parser().parse_args(["--pulsar", "http://me:s3cret@broker:8080"]))
+    assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.usefixtures("_process_as_it_was")
+def test_a_second_run_in_the_same_folder_does_not_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(embedded_main, "_run", lambda *_: 0)
+    with locked(tmp_path):
+        assert main(["--folder", str(tmp_path)]) == 1
+        said = capsys.readouterr().err
+        assert f"another run is using {tmp_path}" in said
+        assert "--folder" in said
+        assert main(["--folder", str(tmp_path / "another")]) == 0
+    assert main(["--folder", str(tmp_path)]) == 0
