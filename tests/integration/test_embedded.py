@@ -43,7 +43,7 @@ class Watched:
 
 # What the lines say of every run, before its verdict.
 PROGRESS = {
-    "AvgShedder": r"pairs over \d of 1, hits \d/8 low \d/2 high",
+    "AvgShedder": r"pairs over \d of 1(, hits \d/8 low \d/2 high)?",
     "UniformLoadShedder": r"UniformLoadShedder: \S.*",
 }
 

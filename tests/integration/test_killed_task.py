@@ -54,15 +54,16 @@ def test_a_wave_whose_process_is_killed_is_carried_on_by_the_scheduler(
     )
     unloads: Counter[str] = Counter()
     silent = threading.Event()
-    carry_out = cluster.unload_at
+    hop = cluster.unload_at
 
-    def unload_at(broker: Any, bundle: str, *rest: Any, **options: Any) -> Any:
-        answer = carry_out(broker, bundle, *rest, **options)
-        unloads[bundle] += 1
-        if sum(unloads.values()) == 2:
-            cluster.faults.add("silent")
-            silent.set()
-        return answer
+    def unload_at(at: int, namespace: str, range_text: str, destination: str | None = None) -> Any:
+        further = hop(at, namespace, range_text, destination)
+        if further is None:
+            unloads[f"{namespace}/{range_text}"] += 1
+            if sum(unloads.values()) == 2:
+                cluster.faults.add("silent")
+                silent.set()
+        return further
 
     monkeypatch.setattr(cluster, "unload_at", unload_at)
     with running(cluster) as served, Processes() as processes:

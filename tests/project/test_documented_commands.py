@@ -204,13 +204,20 @@ def exported(words: list[str]) -> None:
         ]
 
 
-def extra(words: list[str]) -> None:
-    """A wheel's extra that is there."""
+def wheel(words: list[str]) -> None:
+    """The wheel that `make wheel` builds, with extras that are there."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    found = re.fullmatch(r"([a-z-]+)\[([a-z,]+)\]", words[-1])
-    assert found is not None
-    assert found[1] == project["name"]
-    assert set(found[2].split(",")) <= set(project["optional-dependencies"])
+    name = f"{project['name'].replace('-', '_')}-{project['version']}-py3-none-any.whl"
+    found = re.fullmatch(rf"dist/{re.escape(name)}\[([a-z,]+)\]", words[-1])
+    assert found is not None, words
+    assert set(found[1].split(",")) <= set(project["optional-dependencies"])
+
+
+def versions(words: list[str]) -> None:
+    """It shows both packages that install into one folder."""
+    said = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, check=True).stdout
+    found = dict(line.split()[:2] for line in said.splitlines()[2:])
+    assert found["pyspark"] == found["pyspark-client"]
 
 
 def composed(words: list[str]) -> None:
@@ -266,7 +273,8 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     "python -m pulsar_rebalancer.check_age --root /var/lib/pulsar-rebalancer --cluster east "
     "--max-age-seconds 300": asked_from_outside,
     "python -m pulsar_rebalancer.check_age --root ROOT --cluster NAME --max-age-seconds 600": asked_from_outside,
-    'pip install "pulsar-rebalancer[alerts]"': extra,
+    'pip install "dist/pulsar_rebalancer-0.1.0-py3-none-any.whl[alerts,extensible]"': wheel,
+    "pip list": versions,
     'AIRFLOW_CONN_PULSAR_ALERTS=\'{"conn_type": "apprise", "extra": {"config": [ {"path": "slack://…"}, '
     '{"path": "mailtos://user:password@mail.example.com?to=ops@example.com"}]}}\'': exported,
     "deploy/make_env.sh": by("tests/deployment/test_compose.py::test_secrets_that_are_there_are_not_replaced"),

@@ -84,7 +84,6 @@ def _run(given: argparse.Namespace, processes: Processes) -> int:
     _say(f"Airflow UI: {home.url}/dags/{dag_id}  login: admin  password: {airflow.password}")
     _say(f"{entry['strategy']} every {entry['interval_seconds']:g} s in mode {entry['mode']}; Ctrl-C ends it all")
     _say("a line per run: range of scores, pairs over the low threshold, most hits of a pair, verdict, seconds")
-    _say("brokers report with a delay: what moved shows one or two runs later")
     _say(f"decisions, moves and validation pages of every run: {home.folder / 'storage' / name / 'runs'}")
     return _watch(airflow, dag_id, once=given.once)
 

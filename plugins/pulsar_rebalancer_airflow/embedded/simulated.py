@@ -57,6 +57,8 @@ def start(
         "--ready-file",
         str(ready),
     ]
+    # New figures every second: a run that follows another at once sees what that one moved, and does not move more.
+    command += ["--stats-period", "1", "--host-check-period", "1"]
     command += ["--brokers", str(brokers), "--bundles", str(bundles), "--seed", str(seed)]
     processes.start("the simulated cluster", command, os.environ, log)
     limit = time.monotonic() + _START_SECONDS

@@ -30,8 +30,8 @@ class RunLine:
 
     Attributes:
         text: the line.
-        balanced: nothing was to be moved, and nothing is waited for; with AvgShedder the range of scores is below the
-            low threshold as well.
+        balanced: no broker sheds, and nothing is waited for; with AvgShedder the range of scores is below the low
+            threshold as well.
         failed: why the run failed; empty when it did not.
     """
 
@@ -66,7 +66,7 @@ def describe(airflow: Airflow, dag_id: str, run: dict[str, Any], number: int) ->
 
 def _is_balanced(summary: Summary) -> bool:
     settings = summary.resolved.settings
-    if summary.bundles_taken or WAITING & summary.reasons.keys():
+    if summary.bundles_taken or summary.pairs_fired or WAITING & summary.reasons.keys():
         return False
     return settings.strategy is not Strategy.AVG or summary.score_range < settings.low_threshold
 
