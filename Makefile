@@ -15,7 +15,7 @@ run: setup ## balance a simulated cluster; ONCE=1 ends once balanced; STRATEGY=â
 		$(if $(STRATEGY),--strategy "$(STRATEGY)") $(if $(FOLDER),--folder "$(FOLDER)")
 
 test: setup ## unit, Spark, DAG and integration tests
-	@$(PYTHON_BIN) -m pytest
+	@$(PYTHON_BIN) -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 test-pulsar: setup ## the same DAG on real Pulsar brokers (Linux, cgroups, Maven)
 	@$(PYTHON_BIN) -m pytest tests/pulsar

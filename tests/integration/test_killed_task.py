@@ -19,7 +19,8 @@ from pulsar_rebalancer.simulation.scenario import build
 from pulsar_rebalancer.simulation.serve import running
 from pulsar_rebalancer.storage import Folder
 from pulsar_rebalancer_airflow.embedded.airflow import Airflow
-from pulsar_rebalancer_airflow.embedded.home import Home
+from pulsar_rebalancer_airflow.embedded.archive import archive_path, make_archive
+from pulsar_rebalancer_airflow.embedded.home import SOURCE, Home
 from pulsar_rebalancer_airflow.embedded.processes import Processes
 from pulsar_rebalancer_airflow.outcome import Outcome
 
@@ -68,6 +69,9 @@ def test_a_wave_whose_process_is_killed_is_carried_on_by_the_scheduler(
     monkeypatch.setattr(cluster, "unload_at", unload_at)
     with running(cluster) as served, Processes() as processes:
         host = ",".join(url.removeprefix("http://") for url in served.urls)
+        archive = archive_path(SOURCE / ".cache")
+        if not archive.exists():
+            make_archive(archive)
         home = Home(
             folder=tmp_path / "airflow",
             clusters={"east": {"mode": "auto", "interval_seconds": 86400, "unload_concurrency": 2}},
@@ -75,6 +79,7 @@ def test_a_wave_whose_process_is_killed_is_carried_on_by_the_scheduler(
                 "pulsar_admin_default": {"conn_type": "pulsar_admin", "host": host, "password": served.token},
                 "spark_default": {"conn_type": "spark", "host": "local[2]"},
             },
+            spark_archive=archive,
         )
         home.prepare(keep=False)
         airflow = Airflow(home, processes)

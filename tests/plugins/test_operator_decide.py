@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -8,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pytest
+from airflow.sdk.exceptions import AirflowFailException
+from tests.project.documentation import blocks
 
 from pulsar_rebalancer_airflow.operators import DecideOperator
 from pulsar_rebalancer_airflow.operators.decide import ARCHIVE_VARIABLE, JAVA_OPTIONS, application
@@ -46,6 +49,54 @@ def test_submits_the_application_to_the_connections_master(submitted: dict[str, 
     assert "spark.ui.enabled=false" in command
     options = next(part for part in command if part.startswith("spark.driver.extraJavaOptions="))
     assert options == f"spark.driver.extraJavaOptions={JAVA_OPTIONS}"
+
+
+DOCUMENTED = {
+    "local": "local[2]",
+    "spark": "spark://master-1:7077,master-2:7077",
+    "yarn": "yarn",
+}
+
+
+@pytest.mark.parametrize("kind", ["local", "spark", "yarn"])
+def test_documented_connections_name_their_master(
+    submitted: dict[str, Any], monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", _documented(kind))
+
+    decide()
+
+    command = submitted["command"]
+    assert command[1:3] == ["--master", DOCUMENTED[kind]]
+    assert ("--queue" in command) is (kind == "yarn")
+
+
+def _documented(kind: str) -> str:
+    found = [b.body for b in blocks() if b.page == "operations.md" and b.language == "json"]
+    (connection,) = [body for body in found if json.loads(body)["host"].startswith(kind)]
+    return connection
+
+
+@pytest.mark.parametrize(
+    ("connection", "said"),
+    [
+        (None, "there is no such connection"),
+        ('{"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}', "deploy-mode has to be client"),
+        ("k8s", r"needs pulsar-rebalancer\[kubernetes\]"),
+    ],
+)
+def test_what_airflow_would_stumble_over_is_refused_first(
+    submitted: dict[str, Any], monkeypatch: pytest.MonkeyPatch, connection: str | None, said: str
+) -> None:
+    if connection is None:
+        monkeypatch.delenv("AIRFLOW_CONN_SPARK_TEST")
+    else:
+        monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", _documented("k8s") if connection == "k8s" else connection)
+
+    with pytest.raises(AirflowFailException, match=rf"spark_connection spark_test: .*{said}.*\[wrong_setting\]"):
+        decide()
+
+    assert not submitted
 
 
 def test_the_driver_runs_under_this_interpreter(submitted: dict[str, Any]) -> None:

@@ -11,7 +11,8 @@ from tests.pulsar.admin import Admin, topics_in_bundles
 from pulsar_rebalancer.plan import Summary, read_moves
 from pulsar_rebalancer.storage import Folder
 from pulsar_rebalancer_airflow.embedded.airflow import Airflow
-from pulsar_rebalancer_airflow.embedded.home import Home
+from pulsar_rebalancer_airflow.embedded.archive import archive_path, make_archive
+from pulsar_rebalancer_airflow.embedded.home import SOURCE, Home
 from pulsar_rebalancer_airflow.embedded.processes import Processes
 from pulsar_rebalancer_airflow.outcome import Outcome
 
@@ -65,10 +66,14 @@ def rebalancer(cluster: PulsarCluster, folder: Path, settings: dict[str, Any]) -
     connection |= {"port": url.port, "password": cluster.admin_token or ""}
     if cluster.ca_file:
         connection["extra"] = {"ca_file": str(cluster.ca_file)}
+    archive = archive_path(SOURCE / ".cache")
+    if not archive.exists():
+        make_archive(archive)
     home = Home(
         folder=folder,
         clusters={"real": settings | {"connection": "pulsar_admin_real"}},
         connections={"pulsar_admin_real": connection, "spark_default": {"conn_type": "spark", "host": "local[2]"}},
+        spark_archive=archive,
     )
     home.prepare(keep=False)
     with Processes() as processes:

@@ -11,6 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowNotFoundException
+
+from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer_airflow.failures import final_unless_passing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,6 +84,26 @@ def driver_environment() -> Iterator[None]:
                 os.environ[name] = value
 
 
+def check_connection(conn_id: str) -> None:
+    """Refuse what Airflow and Spark would stumble over much later, or not at all.
+
+    Raises:
+        SettingsError: `wrong_setting` when there is no such connection, which Airflow takes for YARN; when it asks for
+            the driver on another machine, where neither this package nor the run's files are; when it names Kubernetes
+            and the Spark provider has no client for it.
+    """
+    where = f"spark_connection {conn_id}"
+    try:
+        connection = BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException:
+        raise SettingsError("wrong_setting", f"{where}: there is no such connection") from None
+    if connection.extra_dejson.get("deploy-mode", "client") != "client":
+        raise SettingsError("wrong_setting", f"{where}: deploy-mode has to be client: the driver runs beside the task")
+    master = f"{connection.conn_type}://{connection.host}"
+    if "k8s" in master and find_spec("airflow.providers.cncf") is None:
+        raise SettingsError("wrong_setting", f"{where}: {master} needs pulsar-rebalancer[kubernetes] on the workers")
+
+
 class DecideOperator(SparkSubmitOperator):
     """Submit the application that scores, pairs, counts hits and picks bundles.
 
@@ -104,8 +129,11 @@ class DecideOperator(SparkSubmitOperator):
         """Submit and wait.
 
         Raises:
+            AirflowFailException: `wrong_setting`, see `check_connection`.
             AirflowException: the application failed; the last lines of its output are in the message. Tried again.
         """
+        with final_unless_passing(context):
+            check_connection(self._conn_id)
         # Read here and not at parse time: the worker's disk counts.
         archive = os.environ.get(ARCHIVE_VARIABLE, "")
         if archive and Path(archive).is_file():
