@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import Annotated
 from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator
 
 CLUSTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 """Cluster names become folders and DAG ids."""
@@ -23,6 +26,31 @@ def is_broker_id(text: str) -> bool:
         return False
 
 
-def is_namespace(text: str) -> bool:
-    """Whether the text is `tenant/namespace`."""
-    return _NAMESPACE.fullmatch(text) is not None
+def split_list(text: str) -> tuple[str, ...]:
+    """Items of a comma separated list, also in the brokers' form `[a, b]`."""
+    return tuple(item.strip() for item in text.strip().removeprefix("[").removesuffix("]").split(",") if item.strip())
+
+
+def _namespace(name: str) -> str:
+    if _NAMESPACE.fullmatch(name) is None:
+        raise ValueError(f"{name!r} is not of the form tenant/namespace")
+    return name
+
+
+def _broker(name: str) -> str:
+    if not is_broker_id(name):
+        raise ValueError(f"{name!r} is not of the form host:port, as /admin/v2/brokers lists brokers")
+    return name
+
+
+def _items(value: object) -> object:
+    """Lists may be written as one text; what surrounds a name is not part of it."""
+    if isinstance(value, str):
+        return split_list(value)
+    if isinstance(value, (list, tuple)):
+        return [item.strip() if isinstance(item, str) else item for item in value]
+    return value
+
+
+Namespaces = Annotated[tuple[Annotated[str, AfterValidator(_namespace)], ...], BeforeValidator(_items)]
+Brokers = Annotated[tuple[Annotated[str, AfterValidator(_broker)], ...], BeforeValidator(_items)]

@@ -11,18 +11,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from pulsar_rebalancer.choices import Mode, Strategy
 from pulsar_rebalancer.errors import SettingsError
-from pulsar_rebalancer.settings import (
-    FIELD_OF_PULSAR_NAME,
-    Brokers,
-    Mode,
-    Namespaces,
-    Percent,
-    Settings,
-    Strategy,
-    settings_error,
-    validate,
-)
+from pulsar_rebalancer.names import Brokers, Namespaces
+from pulsar_rebalancer.settings import FIELD_OF_PULSAR_NAME, Percent, Settings, settings_error, validate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Self
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from pulsar_rebalancer import documents
+from pulsar_rebalancer.choices import Strategy
 from pulsar_rebalancer.reasons import Effect
 from pulsar_rebalancer.resolution import Resolved, RunParams
-from pulsar_rebalancer.settings import Strategy
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.storage import Folder

@@ -5,14 +5,11 @@ Load-balancer settings have Pulsar's meaning and are accepted under Pulsar's nam
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import (
-    AfterValidator,
     AwareDatetime,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -20,43 +17,12 @@ from pydantic import (
     model_validator,
 )
 
+from pulsar_rebalancer.choices import Mode, Placement, Strategy
 from pulsar_rebalancer.errors import SettingsError
-from pulsar_rebalancer.names import is_broker_id, is_namespace
+from pulsar_rebalancer.names import Brokers, Namespaces
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-
-class Mode(StrEnum):
-    """What the rebalancer may do, weakest first."""
-
-    OFF = "off"
-    OBSERVE = "observe"
-    AUTO = "auto"
-
-    @property
-    def rank(self) -> int:
-        """Position in the order of power: a manual run may lower it, never raise it."""
-        return list(Mode).index(self)
-
-
-class Strategy(StrEnum):
-    """Pulsar's shedders, by the names of their classes."""
-
-    AVG = "AvgShedder"
-    THRESHOLD = "ThresholdShedder"
-    OVERLOAD = "OverloadShedder"
-    UNIFORM = "UniformLoadShedder"
-    TRANSFER = "TransferShedder"
-
-
-class Placement(StrEnum):
-    """Pulsar's placement strategies, by the names of their classes."""
-
-    AVG = "AvgShedder"
-    LEAST_RATE = "LeastLongTermMessageRate"
-    LEAST_USAGE = "LeastResourceUsageWithWeight"
-    ROUND_ROBIN = "RoundRobinBrokerSelector"
 
 
 class Pause(BaseModel):
@@ -68,29 +34,6 @@ class Pause(BaseModel):
     reason: str = Field(min_length=1, max_length=500, description="why, shown in every run")
 
 
-def _namespace(name: str) -> str:
-    if not is_namespace(name):
-        raise ValueError(f"{name!r} is not of the form tenant/namespace")
-    return name
-
-
-def _broker(name: str) -> str:
-    if not is_broker_id(name):
-        raise ValueError(f"{name!r} is not of the form host:port, as /admin/v2/brokers lists brokers")
-    return name
-
-
-def _items(value: object) -> object:
-    """Lists may be written as one text; what surrounds a name is not part of it."""
-    if isinstance(value, str):
-        return split_list(value)
-    if isinstance(value, (list, tuple)):
-        return [item.strip() if isinstance(item, str) else item for item in value]
-    return value
-
-
-Namespaces = Annotated[tuple[Annotated[str, AfterValidator(_namespace)], ...], BeforeValidator(_items)]
-Brokers = Annotated[tuple[Annotated[str, AfterValidator(_broker)], ...], BeforeValidator(_items)]
 Percent = Annotated[float, Field(ge=0, le=1000)]
 Weight = Annotated[float, Field(ge=0, le=100)]
 
@@ -389,11 +332,6 @@ FIELD_OF_PULSAR_NAME: dict[str, str] = {
     field.alias: name for name, field in Settings.model_fields.items() if field.alias is not None
 }
 """Our field name by Pulsar's setting name."""
-
-
-def split_list(text: str) -> tuple[str, ...]:
-    """Items of a comma separated list, also in the brokers' form `[a, b]`."""
-    return tuple(item.strip() for item in text.strip().removeprefix("[").removesuffix("]").split(",") if item.strip())
 
 
 def validate(values: Mapping[str, Any], *, where: str, origins: Mapping[str, str] | None = None) -> Settings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.settings import Strategy
+from pulsar_rebalancer.choices import Strategy
 from pulsar_rebalancer_airflow.hook import PulsarAdminHook
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Param
 
+from pulsar_rebalancer.choices import Mode
 from pulsar_rebalancer.resolution import RunParams
-from pulsar_rebalancer.settings import Mode, Settings
+from pulsar_rebalancer.settings import Settings
 from pulsar_rebalancer_airflow.operators.state import ACTIONS, FILE_NAME
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pulsar_rebalancer.choices import Strategy
 from pulsar_rebalancer.plan import Forced, Summary, plan_hash
-from pulsar_rebalancer.settings import Strategy
 from pulsar_rebalancer.snapshot import DECISIONS, table
 from pulsar_rebalancer.state import DecisionState
 from pulsar_rebalancer.strategies.outcome import complete, hits_after, predict

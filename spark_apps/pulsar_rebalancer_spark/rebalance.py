@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from pulsar_rebalancer.choices import Strategy
 from pulsar_rebalancer.errors import RebalancerError, SnapshotError
-from pulsar_rebalancer.settings import Strategy
 from pulsar_rebalancer.snapshot import BROKERS, BUNDLES, MEANS
 from pulsar_rebalancer_spark import avg_shedder, means, plan_output, specification, tables
 from pulsar_rebalancer_spark.run_input import RunInput

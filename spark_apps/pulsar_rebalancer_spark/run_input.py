@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pulsar_rebalancer import snapshot
+from pulsar_rebalancer.choices import Strategy
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.policies import Policies
 from pulsar_rebalancer.run import RunRequest, Validation
-from pulsar_rebalancer.settings import Strategy
 from pulsar_rebalancer.state import (
     Counting,
     DecisionState,

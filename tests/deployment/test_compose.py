@@ -17,8 +17,8 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from tests.deployment import compose
 from tests.deployment.compose import SOURCE, MissingVariableError
 
+from pulsar_rebalancer.choices import Mode
 from pulsar_rebalancer.clusters import load_clusters
-from pulsar_rebalancer.settings import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,8 +1,8 @@
 import pytest
 
+from pulsar_rebalancer.choices import Mode
 from pulsar_rebalancer.clusters import load_clusters
 from pulsar_rebalancer.errors import SettingsError
-from pulsar_rebalancer.settings import Mode
 
 
 def write(tmp_path, text):

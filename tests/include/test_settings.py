@@ -1,9 +1,10 @@
 import pytest
 
+from pulsar_rebalancer.choices import Mode
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.resolution import Origin, disagreements, from_brokers, parse_params, resolve
 from pulsar_rebalancer.run import RunRequest
-from pulsar_rebalancer.settings import FIELD_OF_PULSAR_NAME, Mode, Settings, validate
+from pulsar_rebalancer.settings import FIELD_OF_PULSAR_NAME, Settings, validate
 
 # Read back from Pulsar's ServiceConfiguration; maxUnloadPercentage as of 5.0.
 DEFAULTS_OF_PULSAR = {

@@ -9,10 +9,11 @@ import pytest
 from tests.airflow_runs import CLUSTER, bundle
 
 from pulsar_rebalancer.alerts import Condition
+from pulsar_rebalancer.choices import Mode
 from pulsar_rebalancer.reasons import Effect
 from pulsar_rebalancer.resolution import Origin, Resolved
 from pulsar_rebalancer.run import Finding, RunRequest, Validation
-from pulsar_rebalancer.settings import Mode, Settings
+from pulsar_rebalancer.settings import Settings
 from pulsar_rebalancer.unloading import MoveOutcome
 from pulsar_rebalancer_airflow.alerts.sightings import Ended, figures_of, sightings_of
 from pulsar_rebalancer_airflow.outcome import Outcome

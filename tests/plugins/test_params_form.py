@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import ParamValidationError
 
+from pulsar_rebalancer.choices import Mode
 from pulsar_rebalancer.resolution import RunParams, parse_params
-from pulsar_rebalancer.settings import Mode, Settings
+from pulsar_rebalancer.settings import Settings
 from pulsar_rebalancer_airflow.params_form import run_params, state_params
 
 

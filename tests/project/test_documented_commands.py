@@ -39,9 +39,9 @@ from tests.include import previous_release as previous
 from tests.project.documentation import LANGUAGES, ROOT, blocks, commands, prose, spans
 
 from pulsar_rebalancer import check_age
+from pulsar_rebalancer.choices import Strategy
 from pulsar_rebalancer.clusters import load_clusters
 from pulsar_rebalancer.resolution import RunParams, parse_params
-from pulsar_rebalancer.settings import Strategy
 from pulsar_rebalancer_airflow.alerts.notifier import _urls
 from pulsar_rebalancer_airflow.embedded.__main__ import _own_cluster, _parser
 from pulsar_rebalancer_airflow.hook import PulsarAdminHook, _settings

@@ -15,13 +15,14 @@ from tests.pulsar.events import await_that
 from tests.pulsar.load import Load
 
 from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
+from pulsar_rebalancer.choices import Strategy
 from pulsar_rebalancer.clusters import ClusterEntry
 from pulsar_rebalancer.collect import collect
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.extensible import listening
 from pulsar_rebalancer.plan import Move
 from pulsar_rebalancer.resolution import RunParams
-from pulsar_rebalancer.settings import Settings, Strategy
+from pulsar_rebalancer.settings import Settings
 from pulsar_rebalancer.storage import ClusterStorage
 from pulsar_rebalancer.strategies import transfer_shedder
 from pulsar_rebalancer.strategies.scoring import traffic

@@ -23,12 +23,13 @@ from tests.pulsar.load import Load
 from tests.pulsar.rebalancing import load_broker_zero
 
 from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
+from pulsar_rebalancer.choices import Strategy
 from pulsar_rebalancer.clusters import ClusterEntry
 from pulsar_rebalancer.collect import collect, save
 from pulsar_rebalancer.plan import Summary, read_moves
 from pulsar_rebalancer.resolution import RunParams
 from pulsar_rebalancer.run import Validation
-from pulsar_rebalancer.settings import Settings, Strategy
+from pulsar_rebalancer.settings import Settings
 from pulsar_rebalancer.state import DecisionState, MovesState
 from pulsar_rebalancer.storage import ClusterStorage
 from pulsar_rebalancer.unloading import MoveOutcome, carry_out

@@ -10,10 +10,10 @@ import pytest
 from tests.spark_apps import runs
 
 from pulsar_rebalancer import plan
+from pulsar_rebalancer.choices import Strategy
 from pulsar_rebalancer.policies import Policies
 from pulsar_rebalancer.reasons import Effect
 from pulsar_rebalancer.run import Finding, Validation
-from pulsar_rebalancer.settings import Strategy
 from pulsar_rebalancer.snapshot import BUNDLES
 from pulsar_rebalancer.state import MovesState, Unload
 from pulsar_rebalancer.strategies.judging import judge

@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 from tests.spark_apps import runs
 
+from pulsar_rebalancer.choices import Strategy
 from pulsar_rebalancer.isolation import IsolationPolicy
 from pulsar_rebalancer.policies import Policies
-from pulsar_rebalancer.settings import Strategy
 from pulsar_rebalancer.state import MovesState, Unload
 from pulsar_rebalancer_spark.run_input import RunInput
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pulsar_rebalancer.settings import Strategy
+from pulsar_rebalancer.choices import Strategy
 from pulsar_rebalancer.strategies import overload_shedder, threshold_shedder, transfer_shedder, uniform_load_shedder
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.alerts import Condition, Seen
+from pulsar_rebalancer.choices import Mode
 from pulsar_rebalancer.reasons import Effect
 from pulsar_rebalancer.resolution import Origin
-from pulsar_rebalancer.settings import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

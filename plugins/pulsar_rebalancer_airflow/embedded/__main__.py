@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pulsar_rebalancer.admin import AdminConnection
+from pulsar_rebalancer.choices import Strategy
 from pulsar_rebalancer.errors import SettingsError
-from pulsar_rebalancer.settings import Strategy
 from pulsar_rebalancer_airflow.embedded import simulated
 from pulsar_rebalancer_airflow.embedded.airflow import Airflow
 from pulsar_rebalancer_airflow.embedded.archive import archive_path, make_archive
@@ -137,7 +137,7 @@ def _watch(airflow: Airflow, dag_id: str, *, once: bool) -> int:
         print(line.text, flush=True)
         failures = failures + 1 if line.failed else 0
         if once and line.balanced:
-            _say(f"balanced after {number} runs: nothing more to move")
+            _say(f"after {number} runs there is nothing more to move")
             return 0
         if once and failures == _ONCE_FAILURES:
             raise EmbeddedError(f"not balanced: {failures} runs in a row failed, the last one with: {line.failed}")

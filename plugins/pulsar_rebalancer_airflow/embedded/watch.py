@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from pulsar_rebalancer.choices import Strategy
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.plan import Summary
 from pulsar_rebalancer.reasons import REASONS, Effect
 from pulsar_rebalancer.run import Validation
-from pulsar_rebalancer.settings import Strategy
 from pulsar_rebalancer.storage import Folder
 from pulsar_rebalancer_airflow.outcome import Outcome
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 WAITING = frozenset({"hits_low", "hits_high", "hit_count", "cool_down", "too_soon"})
 """Reasons of decisions that a later run may act on."""
 
-STUCK = frozenset({"below_minimum", "no_fitting_bundle", "single_bundle", "no_top_bundles"})
+STUCK = frozenset({"below_minimum", "no_fitting_bundle", "no_allowed_bundle", "single_bundle", "no_top_bundles"})
 """Reasons of brokers that should shed and have nothing that is worth it."""
 
 

@@ -10,9 +10,9 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
 from pulsar_rebalancer.admin import PulsarAdmin
+from pulsar_rebalancer.choices import Mode
 from pulsar_rebalancer.collect import collect, save
 from pulsar_rebalancer.resolution import RunParams, parse_params, resolve
-from pulsar_rebalancer.settings import Mode
 from pulsar_rebalancer.storage import ClusterStorage
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hook import PulsarAdminHook

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow.sdk import BaseOperator
 
+from pulsar_rebalancer.choices import Mode
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.plan import Summary, verify
 from pulsar_rebalancer.reasons import REASONS, Effect
 from pulsar_rebalancer.run import Validation
-from pulsar_rebalancer.settings import Mode
 from pulsar_rebalancer.storage import Folder
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hook import PulsarAdminHook

@@ -11,8 +11,8 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from pulsar_rebalancer import handover
 from pulsar_rebalancer.admin import PulsarAdmin
+from pulsar_rebalancer.choices import Mode
 from pulsar_rebalancer.errors import AdminError
-from pulsar_rebalancer.settings import Mode
 from pulsar_rebalancer.storage import ClusterStorage
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hook import PulsarAdminHook

@@ -6,7 +6,8 @@ from collections import Counter
 
 import pytest
 
-from pulsar_rebalancer.settings import Placement, Settings, Strategy
+from pulsar_rebalancer.choices import Placement, Strategy
+from pulsar_rebalancer.settings import Settings
 from pulsar_rebalancer.strategies.placement.avg import AvgPlacement
 from pulsar_rebalancer.strategies.placement.least_long_term_message_rate import LeastLongTermMessageRate
 from pulsar_rebalancer.strategies.placement.least_resource_usage_with_weight import (

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from pulsar_rebalancer.choices import Placement, Strategy
 from pulsar_rebalancer.isolation import IsolationPolicy
 from pulsar_rebalancer.policies import Policies
-from pulsar_rebalancer.settings import Placement, Settings, Strategy
+from pulsar_rebalancer.settings import Settings
 from pulsar_rebalancer.strategies.placing import place
 from pulsar_rebalancer.strategies.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.view import View, move

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pulsar_rebalancer.settings import Placement
+from pulsar_rebalancer.choices import Placement
 from pulsar_rebalancer.strategies.placement.avg import AvgPlacement
 from pulsar_rebalancer.strategies.placement.least_long_term_message_rate import LeastLongTermMessageRate
 from pulsar_rebalancer.strategies.placement.least_resource_usage_with_weight import (
