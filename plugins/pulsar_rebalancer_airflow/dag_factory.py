@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, CronTriggerTimetable, DeltaTriggerTimetable
 
 from pulsar_rebalancer.clusters import load_clusters
+from pulsar_rebalancer_airflow.dag_defaults import COMMON
 from pulsar_rebalancer_airflow.locations import REBALANCE_DAG, clusters_file, storage_root
 from pulsar_rebalancer_airflow.maintenance_dag import upkeep_dags
 from pulsar_rebalancer_airflow.operators import (
@@ -32,10 +33,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.clusters import ClusterEntry
 
-_SINCE = datetime(2026, 1, 1, tzinfo=UTC)
 _RETRY_DELAY = timedelta(seconds=5)
-# No backfill: a live cluster has no past that could be balanced.
-_RUN_TYPES: Any = ("scheduled", "manual")
 
 
 def build_dags(config_path: Path | None = None) -> dict[str, DAG]:
@@ -74,10 +72,7 @@ def _rebalance_dag(entry: ClusterEntry, root: str) -> DAG:
         description=f"Balances the load of Pulsar cluster {entry.name} (mode {settings.mode})",
         doc_md=rebalance_page(entry, root),
         schedule=_timetable(settings.interval_seconds),
-        start_date=_SINCE,
-        catchup=False,
-        max_active_runs=1,
-        allowed_run_types=_RUN_TYPES,
+        **COMMON,
         dagrun_timeout=LONGEST_RUN,
         params=run_params(settings),
         tags={"pulsar", "rebalance", entry.name},
@@ -116,11 +111,8 @@ def _state_dag(entry: ClusterEntry, root: str) -> DAG:
         description=f"Shows, exports, resets or restores what is kept between the runs of cluster {entry.name}",
         doc_md=state_page(entry, root),
         schedule=None,
-        start_date=_SINCE,
-        catchup=False,
+        **COMMON,
         is_paused_upon_creation=False,
-        max_active_runs=1,
-        allowed_run_types=_RUN_TYPES,
         params=state_params(),
         tags={"pulsar", "state", entry.name},
     ) as dag:
@@ -135,10 +127,7 @@ def _broken_dag(entry: ClusterEntry, taken: dict[str, DAG]) -> DAG:
         description="This cluster's entry in the clusters file is broken",
         doc_md=broken_page(entry),
         schedule=None,
-        start_date=_SINCE,
-        catchup=False,
-        max_active_runs=1,
-        allowed_run_types=_RUN_TYPES,
+        **COMMON,
         tags={"pulsar", "rebalance", "broken"},
     ) as dag:
         RefuseOperator(task_id="refuse", reason=entry.error)

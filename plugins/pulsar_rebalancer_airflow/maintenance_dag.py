@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from airflow.sdk import DAG, CronTriggerTimetable, Param
 
+from pulsar_rebalancer_airflow.dag_defaults import COMMON
 from pulsar_rebalancer_airflow.operators import HandoverOperator, MaintainOperator
 from pulsar_rebalancer_airflow.operators.handover import ACTIONS
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.clusters import ClusterEntry
 
-_SINCE = datetime(2026, 1, 1, tzinfo=UTC)
-_RUN_TYPES: Any = ("scheduled", "manual")
 _LONGEST = timedelta(hours=6)
 
 _FIRST_MINUTE, _MINUTES = 60, 240
@@ -39,10 +38,7 @@ def _maintenance_dag(entry: ClusterEntry, root: str) -> DAG:
         description=f"Compacts and removes old files of cluster {entry.name}",
         doc_md=_maintenance_page(entry, root),
         schedule=CronTriggerTimetable(daily_schedule(entry.name), timezone="UTC"),
-        start_date=_SINCE,
-        catchup=False,
-        max_active_runs=1,
-        allowed_run_types=_RUN_TYPES,
+        **COMMON,
         dagrun_timeout=_LONGEST,
         params={
             "dry_run": Param(
@@ -67,10 +63,7 @@ def _handover_dag(entry: ClusterEntry, root: str) -> DAG:
         description=f"Takes the balancing of cluster {entry.name} over from Pulsar, or hands it back",
         doc_md=_handover_page(entry, root),
         schedule=None,
-        start_date=_SINCE,
-        catchup=False,
-        max_active_runs=1,
-        allowed_run_types=_RUN_TYPES,
+        **COMMON,
         params={
             "action": Param("show", type="string", enum=list(ACTIONS), title="Action"),
             "reason": Param(

@@ -7,18 +7,17 @@ triggerer that runs callbacks. A task of its own needs nothing but the scheduler
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from airflow.sdk import DAG, DeltaTriggerTimetable
 
+from pulsar_rebalancer_airflow.dag_defaults import COMMON
 from pulsar_rebalancer_airflow.operators import WatchOperator
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.clusters import ClusterEntry
 
-_SINCE = datetime(2026, 1, 1, tzinfo=UTC)
-_RUN_TYPES: Any = ("scheduled", "manual")
 _SHORTEST = timedelta(minutes=1)
 
 
@@ -33,10 +32,7 @@ def watch_dags(entry: ClusterEntry) -> list[DAG]:
         description=f"Tells when no run of cluster {entry.name} has come to its end for several intervals",
         doc_md=_watch_page(entry),
         schedule=DeltaTriggerTimetable(max(step, _SHORTEST)),
-        start_date=_SINCE,
-        catchup=False,
-        max_active_runs=1,
-        allowed_run_types=_RUN_TYPES,
+        **COMMON,
         dagrun_timeout=timedelta(minutes=5),
         tags={"pulsar", "alerts", entry.name},
         # Whoever names a connection wants to hear of a cluster that nobody looks after.
