@@ -78,6 +78,11 @@ class Episode(BaseModel):
     tries: int = 0
     next_try_at: AwareDatetime | None = None
 
+    def waits(self, now: datetime) -> bool:
+        """Whether its message was tried in vain a moment ago; a time further ahead is of a clock that was set back."""
+        longest = timedelta(minutes=RETRY_MINUTES[-1])
+        return self.next_try_at is not None and now < self.next_try_at <= now + longest
+
     def ended(self, now: datetime, quiet: timedelta) -> bool:
         """Whether it has stayed away for the quiet time."""
         return self.over_at is not None and now - self.over_at >= quiet
@@ -156,7 +161,7 @@ def advance(
         if seen is not None:
             episodes[condition] = _there(episode, seen, now)
         elif episode is not None and episode.over_at is None:
-            episodes[condition] = episode.model_copy(update={"over_at": now})
+            episodes[condition] = episode.model_copy(update={"over_at": now, "tries": 0, "next_try_at": None})
     return state.model_copy(update={"run": run or state.run, "episodes": episodes})
 
 
@@ -182,7 +187,7 @@ def due(state: AlertsState, now: datetime, quiet: timedelta) -> list[Due]:
     found = []
     for condition in Condition:
         episode = state.episodes.get(condition)
-        if episode is None or (episode.next_try_at is not None and now < episode.next_try_at):
+        if episode is None or episode.waits(now):
             continue
         if episode.ended(now, quiet):
             found.append(Due(condition, over=True, episode=episode))

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_TIMESTAMP = "tag:yaml.org,2002:timestamp"
-
 
 class _Entries(dict[Any, Any]):
     """A mapping that knows which keys were written more than once; YAML keeps the last without a word."""
@@ -26,12 +24,14 @@ class _Entries(dict[Any, Any]):
 
 
 class _Loader(yaml.SafeLoader):
-    """Times stay text: a day that does not exist is then one wrong setting, not a file that cannot be read."""
+    """Safe, and gentle: what is wrong with an entry does not make the whole file unreadable."""
 
-    yaml_implicit_resolvers = {  # noqa: RUF012 - declared by PyYAML
-        first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
+    def construct_time(self, node: yaml.ScalarNode) -> object:
+        # A day that does not exist stays text, and is then one wrong setting.
+        try:
+            return self.construct_yaml_timestamp(node)
+        except ValueError:
+            return node.value
 
     def construct_entries(self, node: yaml.MappingNode) -> Iterator[_Entries]:
         entries = _Entries()
@@ -42,6 +42,7 @@ class _Loader(yaml.SafeLoader):
 
 
 _Loader.add_constructor("tag:yaml.org,2002:map", _Loader.construct_entries)
+_Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.construct_time)
 
 
 class ClusterEntry(BaseModel):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import pytest
+from pydantic import SecretStr
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from tests.include.admin_broker import Broker, brokers, closed_port
 
@@ -271,8 +272,8 @@ async def test_lookup_names_the_owner_by_its_broker_id() -> None:
         ("pulsar+ssl://127.0.0.1:6651/", None),
         ("pulsar://MAPPED.example:6650", None),  # advertised, and reached elsewhere
         ("pulsar://reached.example:6650", None),
-        ("pulsar://stranger:6650", "foreign_redirect"),
-        ("pulsar://127.0.0.1.stranger:6650", "foreign_redirect"),
+        ("pulsar://stranger:6650", "foreign_service_url"),
+        ("pulsar://127.0.0.1.stranger:6650", "foreign_service_url"),
         ("pulsar://127.0.0.1:6650,stranger:6650", "bad_answer"),
         ("pulsar://127.0.0.1@stranger:6650", "bad_answer"),
         ("pulsar://127.0.0.1:66500", "bad_answer"),
@@ -285,7 +286,7 @@ async def test_credentials_go_to_hosts_of_the_cluster_alone(url: str, reason: st
     addresses = {"mapped.example:8080": "http://reached.example:80"}
     with brokers(1) as (broker,):
         broker.on("GET", "/lookup/v2/topic/persistent/a/b/c", {"httpUrl": broker.url, "brokerUrl": url})
-        async with connect(broker, address_map=addresses) as admin:
+        async with connect(broker, address_map=addresses, token=SecretStr("secret")) as admin:
             asked = admin.service_url("persistent://a/b/c")
             if reason is None:
                 assert await asked == url
@@ -293,6 +294,14 @@ async def test_credentials_go_to_hosts_of_the_cluster_alone(url: str, reason: st
             with pytest.raises(AdminError, match="set the connection's service_url") as caught:
                 await asked
     assert caught.value.reason == reason
+
+
+async def test_without_credentials_any_host_may_be_named() -> None:
+    with brokers(1) as (broker,):
+        found = {"httpUrl": broker.url, "brokerUrl": "pulsar://advertised.example:6650"}
+        broker.on("GET", "/lookup/v2/topic/persistent/a/b/c", found)
+        async with connect(broker) as admin:
+            assert await admin.service_url("persistent://a/b/c") == "pulsar://advertised.example:6650"
 
 
 async def test_owner_is_what_brokers_say_themselves() -> None:

@@ -92,7 +92,7 @@ def _messages(runs: str, up: Mapping[int, str], condition: Condition) -> Iterato
         ("xxxxx", {0: "0", 1: "*"}, ["0start0", "1start1"]),
         # It ended before anybody could be told: one message says both.
         ("xx.......", dict.fromkeys(range(6), ""), ["6end01"]),
-        ("xx..........", dict.fromkeys(range(7), ""), []),
+        ("xx..........", dict.fromkeys(range(7), ""), ["11end01"]),
         ("x.......", {0: "1"}, ["0start1", "4end01"]),
         # One receiver reads the end only later; both read of the new start.
         ("x.....x.", {4: "0", 5: "0"}, ["0start01", "4end0", "6start01"]),
@@ -151,6 +151,16 @@ def test_a_run_from_the_future_does_not_silence_the_next_ones() -> None:
 
     state = advance(state, {Condition.BLOCKED: SEEN}, START, run=f"{START:%Y%m%dT%H%M%S.%fZ}-0123abcd")
 
+    assert len(due(state, START, QUIET)) == 1
+
+
+def test_a_wait_that_a_wrong_clock_began_is_over_when_the_clock_is_set_back() -> None:
+    ahead = START + timedelta(days=1)
+    state = advance(AlertsState(), {Condition.BLOCKED: SEEN}, ahead)
+    (message,) = due(state, ahead, QUIET)
+    state = delivered(state, message, (), ahead, complete=False)
+
+    assert due(state, ahead, QUIET) == []
     assert len(due(state, START, QUIET)) == 1
 
 

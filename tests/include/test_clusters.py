@@ -1,3 +1,5 @@
+from datetime import UTC, datetime
+
 import pytest
 
 from pulsar_rebalancer.choices import Mode
@@ -85,6 +87,15 @@ def test_entries_may_share_an_anchor_and_a_pause_is_a_time(tmp_path):
     assert (east.settings.low_threshold, west.settings.low_threshold, west.settings.mode) == (10, 20, Mode.AUTO)
     assert west.settings.pause is not None
     assert west.settings.pause.until.isoformat() == "2099-11-30T12:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    "until", ["2027-01-05 10:00:00 +00:00", "2027-1-5 10:00:00Z", "2027-01-05T11:00:00+1", '"2027-01-05T10:00:00Z"']
+)
+def test_a_pause_may_end_at_any_time_that_yaml_knows(tmp_path, until):
+    (entry,) = load_clusters(write(tmp_path, f"clusters: {{east: {{pause: {{until: {until}, reason: x}}}}}}"))
+    assert entry.error == ""
+    assert entry.settings.pause.until == datetime(2027, 1, 5, 10, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(

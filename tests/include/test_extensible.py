@@ -276,6 +276,18 @@ def test_topics_of_another_broker_are_not_taken_for_its_own(ask, owned, reason):
     assert not load_data.are_of_another([next(iter(STATS))], owned), "a single bundle may have been exchanged"
 
 
+@pytest.mark.parametrize(
+    ("stats", "owned"),
+    [
+        ({HEARTBEAT, "t/n/0x0_0x8"}, {HEARTBEAT, "t/n/0x8_0xf"}),  # the one bundle was exchanged
+        ({HEARTBEAT, "t/n/0x0_0x4", "t/n/0x4_0x8"}, {HEARTBEAT, "t/n/0x8_0xf"}),  # all were, and it is the same broker
+        ({HEARTBEAT, "t/n/0x0_0x8"}, {"t/n/0x8_0xf"}),
+    ],
+)
+def test_heartbeats_tell_a_broker_and_are_no_bundle_that_moves(stats, owned):
+    assert not load_data.are_of_another(stats, owned)
+
+
 def test_without_metrics_what_was_published_counts_by_its_age(ask):
     brokers = Brokers(metrics_of={A: NO_FIGURES})
     assert ask(brokers)[A] is None

@@ -77,6 +77,18 @@ def _documented(kind: str) -> str:
     return connection
 
 
+@pytest.mark.parametrize("mode", [None, "", "client"])
+def test_the_driver_runs_beside_the_task_unless_told_otherwise(
+    submitted: dict[str, Any], monkeypatch: pytest.MonkeyPatch, mode: str | None
+) -> None:
+    connection = {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": mode}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", json.dumps(connection))
+
+    decide()
+
+    assert submitted
+
+
 @pytest.mark.parametrize(
     ("connection", "said"),
     [

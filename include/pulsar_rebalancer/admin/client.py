@@ -123,10 +123,10 @@ class PulsarAdmin(BrokerCalls):
     async def service_url(self, topic: str) -> str:
         """Where Pulsar's own clients reach the owner of a topic: `pulsar://host:port` or `pulsar+ssl://host:port`.
 
-        Clients send their credentials there, so the host must be one of the cluster's.
+        Clients send their credentials there, so the host must be one of the cluster's if there are any.
 
         Raises:
-            AdminError: `bad_answer`; the lookup names no such address. `foreign_redirect`; no broker has that host.
+            AdminError: `bad_answer`; the lookup names no such address. `foreign_service_url`; no broker has that host.
         """
         result = await self.lookup(topic)
         url = result.broker_service_url
@@ -137,9 +137,9 @@ class PulsarAdmin(BrokerCalls):
             detail = f"the owner's service URL is {clean(ascii(url))}; {advice}"
             raise failure("bad_answer", what, result.addresses[0], detail)
         await self.brokers()
-        if not self._transport.knows_host(address):
+        if self.connection.has_credentials and not self._transport.knows_host(address):
             detail = f"the owner's service URL is {url}, a host of no broker; nothing was sent there; {advice}"
-            raise failure("foreign_redirect", what, result.addresses[0], detail)
+            raise failure("foreign_service_url", what, result.addresses[0], detail)
         return url
 
     async def owner(self, bundle: str, likely: Sequence[str] = ()) -> str | None:

@@ -135,6 +135,11 @@ class AdminConnection:
         if self.tls and self.service_url.startswith("pulsar://"):
             raise SettingsError("contradiction", "service_url: brokers behind https need a pulsar+ssl:// address")
 
+    @property
+    def has_credentials(self) -> bool:
+        """Whether whoever is spoken to gets to see a token or a client certificate."""
+        return self.token is not None or self.client_cert_file is not None
+
     def _check_token(self) -> None:
         if self.token is None:
             return

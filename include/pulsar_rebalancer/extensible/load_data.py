@@ -99,10 +99,12 @@ def are_of_another(stats: Collection[str], owned: Collection[str]) -> bool:
     """Whether statistics are another broker's: they are of several bundles, and the broker owns others only.
 
     They are up to `statsUpdateFrequencyInSecs` old. A bundle may have moved since, also in exchange for another one,
-    and all of them when the broker is drained; then it owns none but those of heartbeats, whose names hold its port.
+    and all of them when the broker is drained. Bundles of heartbeats, whose names hold the broker's port, never move.
     """
-    mine = {bundle for bundle in owned if ":" not in bundle}
-    return len(stats) > 1 and bool(mine) and mine.isdisjoint(stats)
+    if any(":" in bundle for bundle in {*stats} & {*owned}):
+        return False
+    theirs, mine = ({bundle for bundle in found if ":" not in bundle} for found in (stats, owned))
+    return len(theirs) > 1 and bool(mine) and mine.isdisjoint(theirs)
 
 
 def started_at(metrics: Sequence[Mapping[str, Any]]) -> Any:

@@ -89,6 +89,12 @@ INPUTS = (
         passing=True,
     ),
     Reason(
+        "foreign_service_url",
+        _V,
+        "The brokers name a binary address on a host that is none of theirs; no credentials were sent there.",
+        "Set the connection's service_url to an address that you trust.",
+    ),
+    Reason(
         "foreign_redirect",
         _V,
         "A redirect led to an address that is no broker of this cluster; nothing was sent there.",

@@ -30,7 +30,7 @@ class RunLine:
 
     Attributes:
         text: the line.
-        balanced: no broker sheds, and nothing is waited for; with AvgShedder the range of scores is below the low
+        balanced: nothing moves, and nothing is waited for; with AvgShedder the range of scores is below the low
             threshold as well.
         failed: why the run failed; empty when it did not.
     """
@@ -66,7 +66,8 @@ def describe(airflow: Airflow, dag_id: str, run: dict[str, Any], number: int) ->
 
 def _is_balanced(summary: Summary) -> bool:
     settings = summary.resolved.settings
-    if summary.bundles_taken or summary.pairs_fired or WAITING & summary.reasons.keys():
+    later = "recently_unloaded" in summary.bundles_passed_over
+    if summary.bundles_taken or later or WAITING & summary.reasons.keys():
         return False
     return settings.strategy is not Strategy.AVG or summary.score_range < settings.low_threshold
 
@@ -96,10 +97,10 @@ def _verdict(summary: Summary, outcome: Outcome) -> str:
         return f"fired: {verified} of {len(outcome.moves)} bundles moved and verified{named}"
     if summary.bundles_taken:
         return f"would move {summary.bundles_taken} bundles: gate closed ({outcome.verdict})"
-    if summary.pairs_fired:
-        return "fired, nothing to move"
     if STUCK & summary.reasons.keys():
         return "unbalanced, but nothing worth moving"
+    if summary.pairs_fired:
+        return "fired, nothing to move"
     return "waiting" if WAITING & summary.reasons.keys() else "balanced: nothing to do"
 
 

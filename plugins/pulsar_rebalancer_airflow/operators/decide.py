@@ -97,7 +97,8 @@ def check_connection(conn_id: str) -> None:
         connection = BaseHook.get_connection(conn_id)
     except AirflowNotFoundException:
         raise SettingsError("wrong_setting", f"{where}: there is no such connection") from None
-    if connection.extra_dejson.get("deploy-mode", "client") != "client":
+    # The form's field may be left empty.
+    if (connection.extra_dejson.get("deploy-mode") or "client") != "client":
         raise SettingsError("wrong_setting", f"{where}: deploy-mode has to be client: the driver runs beside the task")
     master = f"{connection.conn_type}://{connection.host}"
     if "k8s" in master and find_spec("airflow.providers.cncf") is None:

@@ -23,18 +23,22 @@ ENDED = {
     "end_date": "2026-11-21T10:00:12.34+00:00",
 }
 FIRED = {"pairs_fired": 1, "reasons": {"fired": 1}}
+STUCK = {"pairs_fired": 1, "reasons": {"no_fitting_bundle": 1}}
+MOVED_A_MOMENT_AGO = {"bundles_passed_over": {"recently_unloaded": 3}}
 
 
 @pytest.mark.parametrize(
     ("strategy", "found", "verdict", "balanced"),
     [
         ("UniformLoadShedder", {"reasons": {"below_threshold": 2}}, "balanced: nothing to do", True),
-        ("UniformLoadShedder", FIRED, "fired, nothing to move", False),  # all were moved a moment ago
+        ("UniformLoadShedder", FIRED | MOVED_A_MOMENT_AGO, "fired, nothing to move", False),
+        ("UniformLoadShedder", STUCK, "unbalanced, but nothing worth moving", True),
+        ("AvgShedder", STUCK | {"score_max": 70.0}, "unbalanced, but nothing worth moving", False),
         ("UniformLoadShedder", FIRED | {"bundles_taken": 2}, "would move 2 bundles: gate closed (observe)", False),
         ("UniformLoadShedder", {"reasons": {"cool_down": 1}}, "waiting", False),
         ("AvgShedder", {"score_max": 20.0}, "balanced: nothing to do", True),
         ("AvgShedder", {"score_max": 70.0}, "balanced: nothing to do", False),
-        ("AvgShedder", FIRED | {"score_max": 20.0}, "fired, nothing to move", False),
+        ("AvgShedder", FIRED | MOVED_A_MOMENT_AGO | {"score_max": 20.0}, "fired, nothing to move", False),
     ],
 )
 def test_balanced_when_no_broker_sheds(
