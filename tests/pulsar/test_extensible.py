@@ -65,9 +65,9 @@ def admin(cluster: PulsarCluster) -> Iterator[Admin]:
 
 @pytest.fixture(scope="module")
 def loaded(cluster: PulsarCluster, admin: Admin, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Bundles with traffic on broker 0, each with its topic, which shows in its average; the others have one each, and little traffic.
+    """The topic of each bundle with traffic; all are on broker 0, and show in its average.
 
-    None of them is idle: an idle broker publishes its load data once a minute.
+    The other brokers have a bundle each, with little traffic: an idle one publishes its load data once a minute.
     """
     busy, rates = {}, {}
     ranges = admin.create_namespace(NAMESPACE, BUNDLES)
