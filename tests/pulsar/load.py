@@ -29,7 +29,7 @@ class TopicReport:
     Attributes:
         sent: messages handed to the client.
         acked: messages a broker acknowledged.
-        errors: messages given up (queue full, or no acknowledgement within 60 s).
+        errors: messages given up (queue full, or no acknowledgement within five minutes).
         longest_ack_gap: longest time between two acknowledgements, in seconds.
     """
 

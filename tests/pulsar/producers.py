@@ -81,12 +81,12 @@ def connect(order: dict[str, Any]) -> dict[str, Topic]:
 
 
 def _producer(client: Any, topic: str, batching: bool) -> Any:
-    # The send time-out is longer than the outage that the death of a broker causes.
+    # Longer than any outage: of a broker that dies, and of a busy machine on which the client waits to connect again.
     return client.create_producer(
         topic,
         batching_enabled=batching,
         batching_max_publish_delay_ms=10,
-        send_timeout_millis=60_000,
+        send_timeout_millis=300_000,
         max_pending_messages=50_000,
         block_if_queue_full=False,
     )

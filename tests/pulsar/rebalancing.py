@@ -64,8 +64,8 @@ def rebalancer(cluster: PulsarCluster, folder: Path, settings: dict[str, Any]) -
     url = urlsplit(cluster.web_url(0))
     connection: dict[str, Any] = {"conn_type": "pulsar_admin", "schema": url.scheme, "host": url.hostname}
     connection |= {"port": url.port, "password": cluster.admin_token or ""}
-    if cluster.ca_file:
-        connection["extra"] = {"ca_file": str(cluster.ca_file)}
+    # Throttled brokers on a busy machine take their time.
+    connection["extra"] = {"timeout_seconds": 90} | ({"ca_file": str(cluster.ca_file)} if cluster.ca_file else {})
     archive = archive_path(SOURCE / ".cache")
     if not archive.exists():
         make_archive(archive)

@@ -79,6 +79,7 @@ def test_hits_are_counted_then_half_the_difference_moves_and_then_nothing(
         "state_max_gap": 20,
         "max_unload_percentage": 0.5,
         "grace_period_minutes": 1,
+        "unload_timeout_seconds": 90,
     }
     with Admin(cluster) as admin:
         topics = load_broker_zero(admin, ["tests/load"], 16)
