@@ -281,7 +281,7 @@ class Settings(BaseModel):
         "averages of throughput and top bundles are then computed here",
     )
     max_plan_age_seconds: float = Field(180, gt=0, description="age at which a plan is no longer carried out")
-    unload_concurrency: int = Field(1, ge=1, le=64, description="bundles moved at the same time")
+    unload_concurrency: int = Field(4, ge=1, le=64, description="bundles moved at the same time")
     unload_retries: int = Field(2, ge=0, le=10, description="further tries for a bundle that landed elsewhere")
     unload_timeout_seconds: float = Field(30, gt=0, description="seconds until a moved bundle must have an owner")
     compact_after_days: int = Field(

@@ -45,8 +45,8 @@ _LAST_HASH = 0xFFFFFFFF
 class Admin(Protocol):
     """What moving takes of `pulsar_rebalancer.admin.PulsarAdmin`; every method may raise `AdminError`."""
 
-    async def owned_bundles(self, broker: str) -> set[str]:
-        """Bundles that the broker itself says it owns."""
+    async def owns(self, broker: str, bundle: str) -> bool:
+        """Whether the broker itself says that it owns the bundle."""
         ...
 
     async def owner(self, bundle: str, likely: Sequence[str] = ()) -> str | None:
@@ -225,11 +225,11 @@ class _Journey:
     async def _check_destination(self, if_owner: str) -> _End | None:
         """Ask the destination itself: a killed broker stays in the list of active ones until its session ends."""
         try:
-            owned = await self._admin.owned_bundles(self._destination)
+            arrived = await self._admin.owns(self._destination, self._bundle)
         except AdminError as error:
-            gone = error.reason in ("unreachable", "not_found")
+            gone = error.reason == "unreachable"
             return _End("destination_gone" if gone else error.reason, self._owner or "", error.message)
-        return _End(if_owner, self._destination) if self._bundle in owned else None
+        return _End(if_owner, self._destination) if arrived else None
 
     async def _topic(self) -> str | None:
         """A topic of the bundle, for the lookup; a lookup of any other one would place another bundle."""
@@ -284,7 +284,7 @@ class _Journey:
         while True:
             try:
                 owner = await self._admin.lookup_owner(topic)
-                if owner != leaving and self._bundle in await self._admin.owned_bundles(owner):
+                if owner != leaving and await self._admin.owns(owner, self._bundle):
                     return owner
             except AdminError as error:
                 # Normal for a moment: "Failed to acquire ownership", a leader or an owner that just died.

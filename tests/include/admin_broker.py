@@ -206,6 +206,11 @@ class Authority:
         return certificate_file, key_file
 
 
+def refused(status: int, reason: str) -> Response:
+    """An error as brokers word it."""
+    return JSONResponse({"reason": reason}, status)
+
+
 def connect(*seeds: Broker | str, **options: Any) -> PulsarAdmin:
     """A client of these brokers, with the token unless told otherwise."""
     urls = tuple(seed if isinstance(seed, str) else seed.url for seed in seeds)

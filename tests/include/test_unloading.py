@@ -84,6 +84,16 @@ def test_a_source_that_does_not_answer_leaves_the_bundle_alone(scene):
     assert scene.a in outcome.error
 
 
+def test_no_broker_is_asked_for_all_its_bundles(scene):
+    """Brokers of the modular load manager may hang for ever when they are asked while they take bundles over."""
+    scene.cluster.faults.add("error_500", path="/ownedNamespaces")
+    scene.cluster.faults.add("stray", bundle=scene.bundles[0], times=1)
+    assert {outcome.reason for outcome in scene.run(scene.move(0), scene.move(1), scene.move(ON_A))} == {
+        "moved",
+        "already_there",
+    }
+
+
 @pytest.mark.parametrize(("fault", "reason"), [("forbidden", "forbidden"), ("unauthorized", "unauthorized")])
 def test_credentials_that_may_not_unload_change_nothing(scene, fault, reason):
     scene.cluster.faults.add(fault, path="/unload")

@@ -135,11 +135,11 @@ def test_a_bundle_that_nobody_takes_is_named_so(scene):
 
 def test_an_owner_that_cannot_be_read_is_not_assumed(scene):
     def prepare(admin):
-        admin.after_unload = lambda: scene.cluster.faults.add("forbidden", path="/ownedNamespaces")
+        admin.after_unload = lambda: scene.cluster.faults.add("forbidden", path="/topicHashPositions")
 
     outcome = scene.run_one(prepare=prepare, timeout=SHORT)
     assert (outcome.reason, outcome.ok, outcome.owner, outcome.attempts) == ("unknown_owner", False, "", 1)
-    assert "ownedNamespaces" in outcome.error
+    assert "topicHashPositions" in outcome.error
 
 
 # many moves

@@ -177,7 +177,7 @@ def test_brokers_that_fail_are_tried_again_and_the_rest_is_not(
     moves = loaded_moves(served.cluster, 3)
     run = make_run(storage, moves)
     recorded(state, run)
-    served.cluster.faults.add("error_500", moves[0]["destination"], path="/ownedNamespaces")
+    served.cluster.faults.add("error_500", moves[0]["destination"], path="/topicHashPositions")
 
     with pytest.raises(UnfinishedWaveError, match="server_error"):
         unload(run, state)

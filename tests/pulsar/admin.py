@@ -29,6 +29,7 @@ class Admin:
     def __init__(self, cluster: PulsarCluster) -> None:
         self._cluster = cluster
         self._client = cluster.http(cluster.admin_token)
+        self._by_url = {cluster.web_url(i): name for i, name in enumerate(cluster.broker_ids)}
 
     def call(
         self, method: str, path: str, *, broker: int = 0, json: object = None, params: dict[str, str] | None = None
@@ -90,13 +91,15 @@ class Admin:
             else:
                 break
         url = answer["httpUrlTls" if self._cluster.ca_file else "httpUrl"]
-        by_url = {self._cluster.web_url(i): name for i, name in enumerate(self._cluster.broker_ids)}
-        return by_url[url]
+        return self._by_url[url]
 
-    def owned(self, broker: int) -> list[str]:
-        """Bundles (``tenant/namespace/0x…_0x…``) the broker owns, as it says itself."""
-        name = self._cluster.broker_ids[broker]
-        return sorted(self.get(f"brokers/{CLUSTER_NAME}/{name}/ownedNamespaces", broker=broker))
+    def owner(self, bundle: str) -> str:
+        """The id of the broker that owns ``tenant/namespace/0x…_0x…``, as it says itself: others redirect to it.
+
+        The list of a broker's bundles is not asked for: see ``PulsarAdmin.owns``.
+        """
+        answer = self.call("GET", f"/admin/v2/namespaces/{bundle}/topicHashPositions")
+        return self._by_url[f"{answer.url.scheme}://{answer.url.netloc.decode()}"]
 
     def unload(self, namespace: str, bundle_range: str, destination: int) -> None:
         """Unload one bundle; its next owner shall be the destination (it owns it from the next lookup on)."""

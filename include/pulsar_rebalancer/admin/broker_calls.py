@@ -142,7 +142,11 @@ class BrokerCalls:
         return (await self._get("/admin/v2/brokers/version", broker=broker, follow=False)).text()
 
     async def owned_bundles(self, broker: str) -> set[str]:
-        """Bundles that the broker owns, with or without loaded topics."""
+        """Bundles that the broker owns, with or without loaded topics.
+
+        For the extensible load manager: under the modular one the question may block a broker that is taking bundles
+        over (see `PulsarAdmin.owns`).
+        """
         url_path = path("admin", "v2", "brokers", await self.cluster_name(), broker, "ownedNamespaces")
         return set((await self._get(url_path, broker=broker)).mapping())
 

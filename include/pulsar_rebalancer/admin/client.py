@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 from zlib import crc32
@@ -60,7 +61,7 @@ class PulsarAdmin(BrokerCalls):
         try:
             return sorted(await self.topic_hash_positions(bundle))
         except AdminError as error:
-            if "Failed to find ownership" not in error.message:
+            if not _says_unowned(error):
                 raise
         # Brokers list persistent topics that exist, loaded or not (NamespacesBase.internalGetListOfTopics).
         url_path = path("admin", "v2", "namespaces", tenant, local, "topics")
@@ -82,11 +83,14 @@ class PulsarAdmin(BrokerCalls):
         Raises:
             AdminError: `bad_range` when the range is stale, and while nobody owns the bundle.
         """
-        tenant, local, hash_range = split_bundle(bundle)
-        url_path = path("admin", "v2", "namespaces", tenant, local, hash_range, "topicHashPositions")
+        return await self._hash_positions(bundle, topics)
+
+    async def _hash_positions(self, bundle: str, topics: Iterable[str], broker: str = "") -> dict[str, int]:
+        """Asked of one broker, who must be the owner itself, or of the one that any broker redirects to."""
+        url_path = path("admin", "v2", "namespaces", *split_bundle(bundle), "topicHashPositions")
         # Brokers decode these names once more than other parameters (NamespacesBase, Codec.decode).
         query = [("topics", quote(topic, safe="/:") if set("%+") & set(topic) else topic) for topic in topics]
-        answer = await self._get(url_path, query, on_412="bad_range")
+        answer = await self._get(url_path, query, broker=broker, follow=not broker, on_412="bad_range")
         found = answer.mapping().get("topicHashPositions")
         if not isinstance(found, dict) or not all(type(position) is int for position in found.values()):
             raise answer.bad("the answer holds no topicHashPositions")
@@ -142,6 +146,32 @@ class PulsarAdmin(BrokerCalls):
             raise failure("foreign_service_url", what, result.addresses[0], detail)
         return url
 
+    async def owns(self, broker: str, bundle: str) -> bool:
+        """Whether the broker itself says that it owns the bundle; asking gives the bundle to nobody.
+
+        A broker's list of its bundles (`owned_bundles`) would tell it as well, but must not be asked for while bundles
+        are placed. The modular load manager waits there for the bundles that the broker is taking over, one after the
+        other, on the very thread that completes them (NamespaceService.getOwnedNameSpacesStatusAsync): one that is
+        taken over at the wrong moment blocks the broker for ever. The topics' positions are answered by the owner
+        alone, others redirect to it (PulsarWebResource.validateBundleOwnershipAsync, read-only).
+
+        Args:
+            broker: brokerId.
+            bundle: `tenant/namespace/0x…_0x…`.
+
+        Raises:
+            AdminError: `unreachable`, `timeout`: the broker cannot be asked. `bad_range`: the range is stale.
+        """
+        tenant, local, hash_range = split_bundle(bundle)
+        of_no_topic = [f"persistent://{tenant}/{local}/{hash_range}"]  # a name to ask for keeps the answer short
+        try:
+            await self._hash_positions(bundle, of_no_topic, broker)
+        except AdminError as error:
+            if error.status == HTTPStatus.TEMPORARY_REDIRECT or _says_unowned(error):
+                return False
+            raise
+        return True
+
     async def owner(self, bundle: str, likely: Sequence[str] = ()) -> str | None:
         """BrokerId of the bundle's owner as the brokers themselves say; None while nobody owns it.
 
@@ -159,7 +189,7 @@ class PulsarAdmin(BrokerCalls):
 
         async def ask(broker: str) -> str | None:
             try:
-                return broker if bundle in await self.owned_bundles(broker) else None
+                return broker if await self.owns(broker, bundle) else None
             except AdminError as error:
                 errors.append(error)
                 return None
@@ -189,3 +219,8 @@ class PulsarAdmin(BrokerCalls):
         url_path = path("admin", "v2", "namespaces", *split_bundle(bundle), "unload")
         query = urlencode({"authoritative": "false", "destinationBroker": destination})
         await self._transport.send(Request("PUT", url_path, query, self._connection.unload_timeout_s))
+
+
+def _says_unowned(error: AdminError) -> bool:
+    """Whether nobody owns the bundle that was asked for (PulsarWebResource.validateBundleOwnershipAsync)."""
+    return error.status == HTTPStatus.PRECONDITION_FAILED and "Failed to find ownership" in error.message
