@@ -1,9 +1,16 @@
-"""The event loop that asynchronous tests run on, and the cluster that bundles are moved on."""
+"""The event loop that asynchronous tests run on, the cluster that bundles are moved on, and where files are kept."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from tests.include.unloading_scene import scenes
+
+from pulsar_rebalancer.storage import ClusterStorage
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture
@@ -15,3 +22,8 @@ def anyio_backend() -> str:
 def scene():
     with scenes() as running:
         yield running
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> ClusterStorage:
+    return ClusterStorage(str(tmp_path / "root"), "east")

@@ -15,17 +15,11 @@ from pulsar_rebalancer.compaction import compact
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.history import KINDS, TABLES, Draft, table_file, whole_runs
 from pulsar_rebalancer.inventory import RunFolder, days_before
-from pulsar_rebalancer.storage import ClusterStorage
 
 if TYPE_CHECKING:
-    from pulsar_rebalancer.storage import Folder
+    from pulsar_rebalancer.storage import ClusterStorage, Folder
 
 AT = datetime.combine(YESTERDAY, time(10, tzinfo=NOW.tzinfo))
-
-
-@pytest.fixture
-def storage(tmp_path: Path) -> ClusterStorage:
-    return ClusterStorage(str(tmp_path), "east")
 
 
 def on_disk(storage: ClusterStorage) -> list[RunFolder]:

@@ -47,8 +47,8 @@ def main(arguments: list[str] | None = None) -> int:
     except EmbeddedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        pass  # a second one, while all was being ended
+    except KeyboardInterrupt:  # a second one, while all was being ended
+        _say("interrupted again")
     return 130
 
 
