@@ -169,6 +169,25 @@ async def test_each_broker_answers_for_itself_and_names_no_topics() -> None:
     assert [seen.query for seen in (*one.seen, *two.seen)] == [f"topics=persistent%3A%2F%2Facme%2Fshop%2F{RANGE}"] * 2
 
 
+async def test_a_broker_that_lost_the_race_for_the_bundle_is_asked_again() -> None:
+    lost = refused(500, f"Resource at /namespace/{BUNDLE} is already locked")
+    with brokers(2) as (one, two):
+        owned_by(two, one, two)
+        answers = [lost, one.replies["GET", POSITIONS]]
+
+        async def answer(_: Request) -> Response:
+            return answers.pop(0)
+
+        one.on("GET", POSITIONS, answer)
+        two.on("GET", POSITIONS, lost)
+        async with connect(one) as admin:
+            assert not await admin.owns(one.id, BUNDLE)
+            with pytest.raises(AdminError) as caught:
+                await admin.owns(two.id, BUNDLE)
+    assert caught.value.reason == "server_error"
+    assert len(two.seen) == 5
+
+
 @pytest.mark.parametrize("status", [301, 302, 308])
 async def test_a_redirect_that_no_broker_sends_does_not_tell_the_owner(status: int) -> None:
     with brokers(1) as (one,):

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _LAST_HASH = 0xFFFFFFFF
+_RACE_PAUSES_S = (0.1, 0.2, 0.4, 0.8)
+"""Between asking again for an owner while brokers race for the bundle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,8 @@ class PulsarAdmin(BrokerCalls):
         are placed. The modular load manager waits there for the bundles that the broker is taking over, one after the
         other, on the very thread that completes them (NamespaceService.getOwnedNameSpacesStatusAsync): one that is
         taken over at the wrong moment blocks the broker for ever. The topics' positions are answered by the owner
-        alone, others redirect to it (PulsarWebResource.validateBundleOwnershipAsync, read-only).
+        alone, others redirect to it (PulsarWebResource.validateBundleOwnershipAsync, read-only). A broker that waited
+        for a bundle which another one got first answers 500, and is asked again.
 
         Args:
             broker: brokerId.
@@ -164,12 +167,17 @@ class PulsarAdmin(BrokerCalls):
         """
         tenant, local, hash_range = split_bundle(bundle)
         of_no_topic = [f"persistent://{tenant}/{local}/{hash_range}"]  # a name to ask for keeps the answer short
-        try:
-            await self._hash_positions(bundle, of_no_topic, broker)
-        except AdminError as error:
-            if error.status == HTTPStatus.TEMPORARY_REDIRECT or _says_unowned(error):
-                return False
-            raise
+        for pause in (*_RACE_PAUSES_S, None):
+            try:
+                await self._hash_positions(bundle, of_no_topic, broker)
+            except AdminError as error:
+                if error.status == HTTPStatus.TEMPORARY_REDIRECT or _says_unowned(error):
+                    return False
+                if error.reason != "server_error" or pause is None:
+                    raise
+                await asyncio.sleep(pause)
+            else:
+                break
         return True
 
     async def owner(self, bundle: str, likely: Sequence[str] = ()) -> str | None:
