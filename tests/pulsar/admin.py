@@ -24,15 +24,23 @@ class Admin:
 
     Args:
         cluster: a started cluster.
+        broker: number of the one that is asked where a call names none.
     """
 
-    def __init__(self, cluster: PulsarCluster) -> None:
+    def __init__(self, cluster: PulsarCluster, broker: int = 0) -> None:
+        self._broker = broker
         self._cluster = cluster
         self._client = cluster.http(cluster.admin_token)
         self._by_url = {cluster.web_url(i): name for i, name in enumerate(cluster.broker_ids)}
 
     def call(
-        self, method: str, path: str, *, broker: int = 0, json: object = None, params: dict[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        *,
+        broker: int | None = None,
+        json: object = None,
+        params: dict[str, str] | None = None,
     ) -> httpx.Response:
         """One request, followed over redirects with the token sent again on every hop.
 
@@ -41,7 +49,7 @@ class Admin:
         Raises:
             httpx.HTTPStatusError: when the last answer is an error, with its body.
         """
-        url = httpx.URL(self._cluster.web_url(broker) + path, params=params)
+        url = httpx.URL(self._cluster.web_url(self._broker if broker is None else broker) + path, params=params)
         for _ in range(5):
             answer = self._client.request(method, url, json=json)
             if not answer.has_redirect_location:
@@ -52,7 +60,7 @@ class Admin:
             raise httpx.HTTPStatusError(message, request=answer.request, response=answer)
         return answer
 
-    def get(self, path: str, *, broker: int = 0) -> Any:
+    def get(self, path: str, *, broker: int | None = None) -> Any:
         """The JSON below ``/admin/v2`` of one broker."""
         return self.call("GET", f"/admin/v2/{path}", broker=broker).json()
 
@@ -98,8 +106,15 @@ class Admin:
 
         The list of a broker's bundles is not asked for: see ``PulsarAdmin.owns``.
         """
-        answer = self.call("GET", f"/admin/v2/namespaces/{bundle}/topicHashPositions")
+        answer = self._positions(bundle)
         return self._by_url[f"{answer.url.scheme}://{answer.url.netloc.decode()}"]
+
+    def topics(self, bundle: str) -> set[str]:
+        """The bundle's topics as its owner says; non-persistent ones are there once a client has found it."""
+        return set(self._positions(bundle).json()["topicHashPositions"])
+
+    def _positions(self, bundle: str) -> httpx.Response:
+        return self.call("GET", f"/admin/v2/namespaces/{bundle}/topicHashPositions")
 
     def unload(self, namespace: str, bundle_range: str, destination: int) -> None:
         """Unload one bundle; its next owner shall be the destination (it owns it from the next lookup on)."""
@@ -145,7 +160,9 @@ class Admin:
         self._client.close()
 
 
-def topics_in_bundles(namespace: str, ranges: Sequence[str], per_bundle: int) -> dict[str, list[str]]:
+def topics_in_bundles(
+    namespace: str, ranges: Sequence[str], per_bundle: int, domain: str = "non-persistent"
+) -> dict[str, list[str]]:
     """Names of topics that will fall into each bundle, known before any of them exists.
 
     A topic belongs to the bundle whose range holds the CRC-32 of its full name (``NamespaceBundleFactory``).
@@ -154,15 +171,16 @@ def topics_in_bundles(namespace: str, ranges: Sequence[str], per_bundle: int) ->
         namespace: ``tenant/namespace``.
         ranges: bundle ranges in order, as `Admin.ranges` gives them.
         per_bundle: how many topics to name for each.
+        domain: ``persistent`` or ``non-persistent``.
 
     Returns:
-        Topic names (``non-persistent://…``) by range.
+        Topic names (``persistent://…`` or ``non-persistent://…``) by range.
     """
     edges = [int(r.split("_")[1], 16) for r in ranges]
     found: dict[str, list[str]] = {r: [] for r in ranges}
     number = 0
     while any(len(topics) < per_bundle for topics in found.values()):
-        topic = f"non-persistent://{namespace}/topic-{number}"
+        topic = f"{domain}://{namespace}/topic-{number}"
         number += 1
         position = zlib.crc32(topic.encode())
         # Upper edges are open, but for the very last one.

@@ -45,8 +45,8 @@ class PulsarCluster:
         tls: TLS ports beside the plain ones; `web_url` and `service_url` are then the TLS ones. A broker's id keeps
             naming the plain web port as long as there is one.
         plain: keep the plain ports when `tls` is on. Without them the id names the TLS web port.
-        extensible: run the extensible load manager, and a bookie for its system topics. Else there is no bookie, so
-            non-persistent topics only.
+        bookie: a bookie for persistent topics. Without it there are non-persistent ones only.
+        extensible: run the extensible load manager; needs the bookie for its system topics.
         own_hosts: a loopback address for each broker: isolation policies look at hosts, not at ports.
         stats_seconds: how often brokers compute the rates of their topics.
         extra: further broker settings, under Pulsar's names.
@@ -62,6 +62,7 @@ class PulsarCluster:
         auth: bool = False,
         tls: bool = False,
         plain: bool = True,
+        bookie: bool = False,
         extensible: bool = False,
         own_hosts: bool = False,
         stats_seconds: int = 1,
@@ -69,6 +70,8 @@ class PulsarCluster:
     ) -> None:
         if not plain and not tls:
             raise ValueError("plain=False needs tls=True: a broker must listen somewhere")
+        if extensible and not bookie:
+            raise ValueError("extensible=True needs bookie=True: ownership is kept in a persistent topic")
         self.distribution = distribution
         self.run_dir = run_dir.resolve()
         self._plain = plain
@@ -80,7 +83,7 @@ class PulsarCluster:
         self._with_groups = cgroups
         self._quotas: dict[int, int | None] = {}
         self._zookeeper: LoggedProcess | None = None
-        self._with_bookie = extensible
+        self._with_bookie = bookie
         self._bookie: LoggedProcess | None = None
         run_dir.mkdir(parents=True, exist_ok=True)
         self._common = {
@@ -88,7 +91,8 @@ class PulsarCluster:
             "configurationMetadataStoreUrl": self._metadata_url,
             "statsUpdateFrequencyInSecs": str(stats_seconds),
             "statsUpdateInitialDelayInSecs": str(stats_seconds),
-        } | (java.EXTENSIBLE if extensible else {})
+        }
+        self._common |= (java.PERSISTENT if bookie else {}) | (java.EXTENSIBLE if extensible else {})
         self.admin_token: str | None = None
         self.app_token: str | None = None
         if auth:

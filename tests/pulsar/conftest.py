@@ -23,6 +23,7 @@ class ClusterFactory(Protocol):
         auth: bool = False,
         tls: bool = False,
         plain: bool = True,
+        bookie: bool = False,
         extensible: bool = False,
         own_hosts: bool = False,
         stats_seconds: int = 1,

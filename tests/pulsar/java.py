@@ -169,10 +169,10 @@ def write_bookie(path: Path, data: Path, port: int, metadata_url: str) -> None:
     _write_properties(path, settings)
 
 
-EXTENSIBLE = {
-    "loadManagerClassName": "org.apache.pulsar.broker.loadbalance.extensions.ExtensibleLoadManagerImpl",
-    "enablePersistentTopics": "true",
-}
+PERSISTENT = {"enablePersistentTopics": "true"}
+"""Broker settings for clusters with a bookie."""
+
+EXTENSIBLE = {"loadManagerClassName": "org.apache.pulsar.broker.loadbalance.extensions.ExtensibleLoadManagerImpl"}
 """Broker settings for the extensible load manager, which keeps ownership in a persistent topic."""
 
 

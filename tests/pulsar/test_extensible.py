@@ -54,7 +54,7 @@ SETTINGS: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def cluster(pulsar_408: Distribution, module_clusters: ClusterFactory) -> PulsarCluster:
     """Three brokers with tokens, TLS, and a control group each."""
-    return module_clusters(pulsar_408, auth=True, tls=True, plain=False, cgroups=True, extensible=True)
+    return module_clusters(pulsar_408, auth=True, tls=True, plain=False, cgroups=True, bookie=True, extensible=True)
 
 
 @pytest.fixture(scope="module")
