@@ -1,4 +1,4 @@
-"""Writes the tables of README.md: settings and reason codes from the code, bad input from the data of its test."""
+"""Writes the tables of README.md and docs/simulation.md that are made from the code, or from the data of a test."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from pathlib import Path
 
 from pulsar_rebalancer.reasons import REASONS, Effect
 from pulsar_rebalancer.settings import Settings
+from pulsar_rebalancer.simulation.__main__ import _parser
+from pulsar_rebalancer.simulation.faults import KINDS
 
 ROOT = Path(__file__).resolve().parents[1]
-README = ROOT / "README.md"
+PAGES = (ROOT / "README.md", ROOT / "docs" / "simulation.md")
 
 
 def settings_table() -> str:
@@ -46,18 +48,48 @@ def bad_input_table() -> str:
     return str(module.table())
 
 
+def options_table() -> str:
+    """A row per option of `python -m pulsar_rebalancer.simulation`."""
+    rows = ["| option | meaning (default) |", "| --- | --- |"]
+    for option in _parser()._actions:
+        if option.dest != "help":
+            value = option.metavar or "\\|".join(option.choices or [option.dest.upper()])
+            shown = option.option_strings[-1] + (f" {value}" if option.nargs is None else "")
+            rows.append(f"| `{shown}` | {option.help}{'; required' if option.required else ''} |")
+    return "\n".join(rows)
+
+
+def faults_table() -> str:
+    """A row per kind of fault of the simulated cluster: what it does, for which requests, and its amount."""
+    rows = ["| kind | what happens | paths | `amount` |", "| --- | --- | --- | --- |"]
+    for kind, info in KINDS.items():
+        paths = ", ".join(f"`{path}`" for path in info.paths)
+        rows.append(f"| `{kind}` | {info.meaning} | {paths} | {f'{info.amount:,.10g}' if info.amount else ''} |")
+    return "\n".join(rows)
+
+
+TABLES = {
+    "settings": settings_table,
+    "reasons": reasons_table,
+    "bad input": bad_input_table,
+    "options": options_table,
+    "faults": faults_table,
+}
+"""By the name in the markers around them."""
+
+
 def render(text: str) -> str:
     """The text with its tables renewed between their markers."""
-    tables = {"settings": settings_table(), "reasons": reasons_table(), "bad input": bad_input_table()}
-    for name, content in tables.items():
+    for name, table in TABLES.items():
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-        text = pattern.sub(lambda found, content=content: found[1] + content + "\n" + found[2], text)
+        text = pattern.sub(lambda found, table=table: found[1] + table() + "\n" + found[2], text)
     return text
 
 
 if __name__ == "__main__":
-    old = README.read_text(encoding="utf-8")
-    new = render(old)
-    if "--check" in sys.argv[1:] and new != old:
-        sys.exit("README.md: its tables are not those of the code; run python scripts/reference.py")
-    README.write_text(new, encoding="utf-8")
+    for page in PAGES:
+        old = page.read_text(encoding="utf-8")
+        new = render(old)
+        if "--check" in sys.argv[1:] and new != old:
+            sys.exit(f"{page.name}: its tables are not those of the code; run python scripts/reference.py")
+        page.write_text(new, encoding="utf-8")

@@ -61,8 +61,9 @@ class Episode(BaseModel):
         reasons, detail: as last seen.
         told: whether every receiver took the message of its start.
         start_reached, end_reached: numbers of the receivers that took the message of its start, of its end.
-        tries: how often the message that is due was tried in vain.
+        tries: how often a message was tried in vain since it was due.
         next_try_at: until then it is not tried again.
+        tried_over: whether that was the message of its end.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -77,11 +78,16 @@ class Episode(BaseModel):
     end_reached: frozenset[int] = frozenset()
     tries: int = 0
     next_try_at: AwareDatetime | None = None
+    tried_over: bool = False
 
-    def waits(self, now: datetime) -> bool:
-        """Whether its message was tried in vain a moment ago; a time further ahead is of a clock that was set back."""
-        longest = timedelta(minutes=RETRY_MINUTES[-1])
-        return self.next_try_at is not None and now < self.next_try_at <= now + longest
+    def waits(self, now: datetime, *, over: bool) -> bool:
+        """Whether the message of its start, or of its end, was tried in vain a moment ago.
+
+        A time further ahead than any wait is of a clock that was set back.
+        """
+        if self.tried_over != over or self.next_try_at is None:
+            return False
+        return now < self.next_try_at <= now + timedelta(minutes=RETRY_MINUTES[-1])
 
     def ended(self, now: datetime, quiet: timedelta) -> bool:
         """Whether it has stayed away for the quiet time."""
@@ -161,7 +167,7 @@ def advance(
         if seen is not None:
             episodes[condition] = _there(episode, seen, now)
         elif episode is not None and episode.over_at is None:
-            episodes[condition] = episode.model_copy(update={"over_at": now, "tries": 0, "next_try_at": None})
+            episodes[condition] = episode.model_copy(update={"over_at": now})
     return state.model_copy(update={"run": run or state.run, "episodes": episodes})
 
 
@@ -187,12 +193,12 @@ def due(state: AlertsState, now: datetime, quiet: timedelta) -> list[Due]:
     found = []
     for condition in Condition:
         episode = state.episodes.get(condition)
-        if episode is None or episode.waits(now):
+        if episode is None:
             continue
-        if episode.ended(now, quiet):
-            found.append(Due(condition, over=True, episode=episode))
-        elif episode.over_at is None and not episode.told:
-            found.append(Due(condition, over=False, episode=episode))
+        over = episode.ended(now, quiet)
+        starts = episode.over_at is None and not episode.told
+        if (over or starts) and not episode.waits(now, over=over):
+            found.append(Due(condition, over=over, episode=episode))
     return found
 
 
@@ -214,7 +220,8 @@ def delivered(
     else:
         field = "end_reached" if message.over else "start_reached"
         changed = {field: frozenset(reached), "told": message.episode.told or (complete and not message.over)}
-        changed |= _next_try(0 if complete else message.episode.tries + 1, now)
+        before = message.episode.tries if message.episode.tried_over == message.over else 0
+        changed |= {"tried_over": message.over, **_next_try(0 if complete else before + 1, now)}
         episodes[message.condition] = message.episode.model_copy(update=changed)
     return state.model_copy(update={"episodes": episodes})
 

@@ -51,7 +51,7 @@ def ages(storage: ClusterStorage, now: datetime) -> Ages:
         SnapshotError: the newest outcome cannot be read.
         OSError: the root cannot be read.
     """
-    return Ages(_since(_last_outcome(storage, now), now), _since(_last_decision(storage), now))
+    return Ages(_since(_last_outcome(storage, now), now), _since(_last_decision(storage, now), now))
 
 
 def _since(at: datetime | None, now: datetime) -> float | None:
@@ -72,14 +72,15 @@ def _last_outcome(storage: ClusterStorage, now: datetime) -> datetime | None:
     return None
 
 
-def _last_decision(storage: ClusterStorage) -> datetime | None:
+def _last_decision(storage: ClusterStorage, now: datetime) -> datetime | None:
     # The time of the file: what is inside tells when a sample was counted, and forced runs count none.
     sequences = committed_sequences(storage)
     if not sequences:
         return None
     file_system, path = copy_of(storage, sequences[-1]).open()
     written: datetime | None = file_system.get_file_info(path).mtime
-    return written.astimezone(UTC) if written else None
+    # One from the future proves nothing either.
+    return written.astimezone(UTC) if written and written <= now + _SKEW else None
 
 
 def judge(found: Ages, limit: float) -> int:

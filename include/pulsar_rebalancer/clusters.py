@@ -112,5 +112,7 @@ def _by_field(entries: _Entries, where: str) -> dict[str, Any]:
         field = FIELD_OF_PULSAR_NAME.get(str(key), str(key))
         if field in found:
             raise SettingsError("contradiction", f"{where}: {field} is written under its two names")
+        if isinstance(value, _Entries):
+            _refuse_repeated(value, f"{where}: {field}")
         found[field] = value
     return found

@@ -22,12 +22,23 @@ class SettingsError(RebalancerError):
 
 
 class AdminError(RebalancerError):
-    """A broker's admin REST API refused, failed, or could not be reached."""
+    """A broker's admin REST API refused, failed, or could not be reached.
 
-    def __init__(self, reason: str, message: str, *, broker: str = "", status: int | None = None) -> None:
+    Args:
+        reason: stable code.
+        message: what was wrong; never a secret.
+        broker: brokerId, or the address that was asked.
+        status: HTTP status, if there was an answer.
+        sent: False when there was no connection to the one who should have carried it out: so nobody did.
+    """
+
+    def __init__(
+        self, reason: str, message: str, *, broker: str = "", status: int | None = None, sent: bool = True
+    ) -> None:
         super().__init__(reason, message)
         self.broker = broker
         self.status = status
+        self.sent = sent
 
 
 class SnapshotError(RebalancerError):

@@ -7,18 +7,10 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from pulsar_rebalancer.errors import AdminError
+from pulsar_rebalancer.names import BALANCER, SHEDDING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-SHEDDING = "loadBalancerSheddingEnabled"
-"""The dynamic setting that the leader looks at before it sheds.
-
-(LoadSheddingTask; with the extensible load manager UnloadScheduler, which looks at both settings here as well.)
-"""
-
-BALANCER = "loadBalancerEnabled"
-"""The static setting without which a broker never sheds, whatever the dynamic one says."""
 
 VALUES = {"take_over": "false", "hand_back": "true"}
 """The value of `loadBalancerSheddingEnabled` by action."""

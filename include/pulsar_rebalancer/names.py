@@ -1,4 +1,4 @@
-"""Forms of the names that people write and brokers answer."""
+"""Forms of the names that people write and brokers answer, and names of the brokers' own switches."""
 
 from __future__ import annotations
 
@@ -10,6 +10,15 @@ from pydantic import AfterValidator, BeforeValidator
 
 CLUSTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 """Cluster names become folders and DAG ids."""
+
+SHEDDING = "loadBalancerSheddingEnabled"
+"""The dynamic setting that the leader looks at before it sheds.
+
+(LoadSheddingTask; with the extensible load manager UnloadScheduler, which looks at both settings as well.)
+"""
+
+BALANCER = "loadBalancerEnabled"
+"""The static setting without which a broker never sheds, whatever the dynamic one says."""
 
 _BROKER_ID = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}")
 _NAMESPACE = re.compile(r"[^/\s]+/[^/\s]+")
@@ -28,7 +37,11 @@ def is_broker_id(text: str) -> bool:
 
 def split_list(text: str) -> tuple[str, ...]:
     """Items of a comma separated list, also in the brokers' form `[a, b]`."""
-    return tuple(item.strip() for item in text.strip().removeprefix("[").removesuffix("]").split(",") if item.strip())
+    text = text.strip()
+    # The brackets of an IPv6 address stay: "[::1]:8080".
+    if text.startswith("[") and text.endswith("]"):
+        text = text[1:-1]
+    return tuple(item.strip() for item in text.split(",") if item.strip())
 
 
 def _namespace(name: str) -> str:

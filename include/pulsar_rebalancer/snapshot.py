@@ -149,7 +149,7 @@ DECISIONS = _schema(
     ("bound", _F),  # what it was compared with
     ("fired", _B),
     ("reason", _S),
-    ("explanation", _S),  # a sentence in the strategy's own terms
+    ("explanation", _S),  # what the strategy found, then what became of the bundles
     ("measure", _S),  # "msg_rate" or "msg_throughput" when fired and above a minimum, else null
     ("target", _F),  # how much was to be moved
     ("bundles_taken", _I),

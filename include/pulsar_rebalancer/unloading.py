@@ -21,17 +21,15 @@ from pydantic import BaseModel, ConfigDict
 from pulsar_rebalancer.errors import AdminError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pulsar_rebalancer.plan import Move
 
 _log = logging.getLogger(__name__)
 
 _OK = frozenset({"moved", "already_there"})
-_REFUSED_ON_THE_WAY = frozenset({"foreign_redirect", "certificate_refused"})
-"""Where the leader sent the unload on to nothing was sent; but it may remember the destination by then."""
 _REFUSALS = {"conflict": "destination_gone"} | {
-    code: code for code in ("bad_range", "not_found", "unauthorized", "forbidden", "read_only", *_REFUSED_ON_THE_WAY)
+    code: code for code in ("bad_range", "not_found", "unauthorized", "forbidden", "read_only", "foreign_redirect")
 }
 """Errors of an unload after which it surely was not carried out, and trying again would not help."""
 
@@ -116,7 +114,8 @@ async def carry_out(
         moves: of one wave, so no hash range twice.
         concurrency: bundles under way at once.
         retries: further unloads of a bundle that did not land on its destination.
-        timeout_seconds: until an unloaded bundle must have an owner, for each attempt.
+        timeout_seconds: until an unload must have reached a broker, and from then until the bundle must have an owner;
+            for each attempt.
         on_outcome: called for each bundle as soon as its outcome is known. When it raises, bundles under way are
             still brought to their end, no other one is begun, and the error is raised.
 
@@ -242,13 +241,14 @@ class _Journey:
         self._attempts += 1
         failed: AdminError | None = None
         try:
-            await self._admin.unload(self._bundle, self._destination)
+            await self._unload()
         except AdminError as error:
-            if error.reason in _REFUSALS:
-                # Pulsar, too, remembers an unload only after its success (ModularLoadManagerImpl.doLoadShedding).
-                if error.reason not in _REFUSED_ON_THE_WAY:
+            if error.reason in _REFUSALS or not error.sent:
+                # Pulsar, too, remembers an unload only after its success (ModularLoadManagerImpl.doLoadShedding). But
+                # a leader that redirected it to somewhere it was not sent to may remember the destination by then.
+                if error.sent and error.reason != "foreign_redirect":
                     self._attempts -= 1
-                return _End(_REFUSALS[error.reason], self._owner or "", error.message)
+                return _End(_REFUSALS.get(error.reason, error.reason), self._owner or "", error.message)
             failed = error  # it may have been carried out all the same: ownership decides
             _log.warning("%s: unload failed, reading ownership: %s", self._bundle, error)
         before, self._owner = self._owner, None
@@ -261,6 +261,22 @@ class _Journey:
         if failed is not None and self._owner == before:
             return _End(failed.reason, self._owner, failed.message, again=True)
         return _End("astray", self._owner, again=True)
+
+    async def _unload(self) -> None:
+        """Unload; tried again while it reaches nobody: it is redirected to a dead leader until that one's session ends.
+
+        Raises:
+            AdminError: it was refused, failed, or reached nobody within the time-out.
+        """
+        pauses, until = _pauses(), time.monotonic() + self._timeout_s
+        while True:
+            try:
+                return await self._admin.unload(self._bundle, self._destination)
+            except AdminError as error:
+                if error.sent or error.reason != "unreachable" or time.monotonic() > until:
+                    raise
+                _log.info("%s: not unloaded yet: %s", self._bundle, error)
+            await asyncio.sleep(next(pauses))
 
     async def _settled(self, topic: str, leaving: str | None) -> str | None:
         """The owner after an unload; None when nobody owns the bundle at the end of the time-out.
@@ -280,7 +296,7 @@ class _Journey:
 
     async def _placed(self, topic: str, leaving: str | None) -> str:
         """Look the topic up until the broker that the lookup names says itself that it owns the bundle."""
-        pause = _FIRST_PAUSE_S
+        pauses = _pauses()
         while True:
             try:
                 owner = await self._admin.lookup_owner(topic)
@@ -289,8 +305,15 @@ class _Journey:
             except AdminError as error:
                 # Normal for a moment: "Failed to acquire ownership", a leader or an owner that just died.
                 _log.info("%s: not placed yet: %s", self._bundle, error)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_S)
+            await asyncio.sleep(next(pauses))
+
+
+def _pauses() -> Iterator[float]:
+    """Seconds between tries."""
+    pause = _FIRST_PAUSE_S
+    while True:
+        yield pause
+        pause = min(2 * pause, _LONGEST_PAUSE_S)
 
 
 def _holds(bundle: str, topic: str) -> bool:

@@ -43,6 +43,9 @@ link *Validation result*.
 **To force a balance now**, trigger the DAG and fill in *Force* with the reason. A forced run waits for no hits and
 counts none; it obeys the mode, the caps and the validation all the same. With AvgShedder it acts on every pair whose
 gap reaches *Force threshold*.
+
+**Backfills are refused**, because a live cluster has no past that could be balanced: a run judges, and moves, what the
+brokers carry at that moment.
 """
 
 

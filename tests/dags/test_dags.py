@@ -149,6 +149,7 @@ def test_the_page_tells_mode_and_thresholds(dags: dict[str, DAG]) -> None:
     assert page is not None
     assert "Mode **observe**" in page
     assert "20 points, 8 hits" in page
+    assert "**Backfills are refused**, because a live cluster has no past that could be balanced" in page
 
 
 @pytest.mark.parametrize(

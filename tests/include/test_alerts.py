@@ -97,6 +97,10 @@ def _messages(runs: str, up: Mapping[int, str], condition: Condition) -> Iterato
         # One receiver reads the end only later; both read of the new start.
         ("x.....x.", {4: "0", 5: "0"}, ["0start01", "4end0", "6start01"]),
         ("x..........", {4: "0", 5: "0"}, ["0start01", "4end0", "10end1"]),
+        # It comes and goes, and nobody takes the message: the waits are the same.
+        ("x." * 60, dict.fromkeys(range(84), ""), ["84start01"]),
+        # Vain tries to tell the end hold up no start.
+        ("x......x", {0: "0", 4: "", 5: "", 6: ""}, ["0start0", "7start1"]),
         # The end could not be told and the condition is back: for its readers it never ended.
         ("x....x...", {4: ""}, ["0start01"]),
     ],

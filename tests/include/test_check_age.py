@@ -93,6 +93,13 @@ def test_a_run_from_the_future_proves_nothing(storage: ClusterStorage, capsys: p
     assert check(storage) == OK
 
 
+def test_a_decision_from_the_future_proves_nothing(storage: ClusterStorage) -> None:
+    ended_run(storage, 20)
+    committed(storage, 3, -18_000)
+
+    assert check(storage) == WARNING
+
+
 def test_runs_that_decide_nothing_are_a_warning(storage: ClusterStorage, capsys: pytest.CaptureFixture[str]) -> None:
     ended_run(storage, 20)
     committed(storage, 3, 900)

@@ -2,6 +2,7 @@ import pytest
 
 from pulsar_rebalancer.choices import Mode
 from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.names import split_list
 from pulsar_rebalancer.resolution import Origin, disagreements, from_brokers, parse_params, resolve
 from pulsar_rebalancer.run import RunRequest
 from pulsar_rebalancer.settings import FIELD_OF_PULSAR_NAME, Settings, validate
@@ -239,3 +240,18 @@ def test_a_forced_run_has_a_threshold_where_there_are_pairs(strategy, params, fo
         collected_at="2026-11-21T10:00:00Z",
     )
     assert (request.forced, request.force_threshold) == (forced, threshold)
+
+
+@pytest.mark.parametrize(
+    ("text", "items"),
+    [
+        ("[a, b]", ("a", "b")),
+        ("[::1]:8080", ("[::1]:8080",)),
+        ("[[::1]:8080]", ("[::1]:8080",)),
+        ("[::1]:1,[::2]:2", ("[::1]:1", "[::2]:2")),
+        (" ,[]", ("[]",)),
+        ("[]", ()),
+    ],
+)
+def test_brackets_around_a_list_and_within_its_items(text, items):
+    assert split_list(text) == items

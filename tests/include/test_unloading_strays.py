@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.include.unloading_scene import IDLE, LONG, ON_A, RECONNECT, SHORT, Watched
+from tests.include.unloading_scene import IDLE, LONG, ON_A, RECONNECT, SESSION, SHORT, Watched
 
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.unloading import carry_out
@@ -30,6 +30,26 @@ def test_a_leader_change_between_unload_and_lookup_costs_a_retry(scene):
 
     outcome = scene.run_one(prepare=prepare)
     assert (outcome.reason, outcome.owner, outcome.attempts) == ("moved", scene.b, 2)
+
+
+def test_an_unload_that_is_redirected_to_a_dead_leader_waits_for_the_next_one(scene):
+    scene.cluster.change_leader(scene.c)
+
+    def prepare(admin):
+        admin.before_unload = scene.once(
+            lambda: scene.cluster.kill(scene.c), lambda: None, lambda: scene.cluster.advance(SESSION)
+        )
+
+    outcome = scene.run_one(prepare=prepare)
+    assert (outcome.reason, outcome.owner, outcome.attempts) == ("moved", scene.b, 1)
+    assert len(scene.admin.unloads) == 3
+
+
+def test_an_unload_that_reaches_nobody_ends_with_the_time_out(scene):
+    scene.cluster.change_leader(scene.c)
+    scene.cluster.kill(scene.c)
+    outcome = scene.run_one(timeout=SHORT)
+    assert (outcome.reason, outcome.owner, outcome.attempts) == ("unreachable", scene.a, 1)
 
 
 def test_parallel_moves_that_partly_go_astray_all_end_where_they_should(scene):

@@ -80,6 +80,10 @@ def test_off_asks_nobody(
         ({}, {"force_threshold": 10}, "force_threshold needs force"),
         ({}, {"low_threshold": 30, "high_threshold": 20}, "contradiction"),
         ({"mode": "observe"}, {"mode": "auto"}, "not raise it from observe to auto"),
+        ({"max_bundles_per_run": 5}, {"max_bundles_per_run": 6}, "max_bundles_per_run: .* not raise it from 5"),
+        ({"high_threshold": 20}, {"low_threshold": 30}, "low_threshold 30 is above high_threshold 20"),
+        ({"low_threshold": 30}, {"high_threshold": 20}, "low_threshold 30 is above high_threshold 20"),
+        ({"strategy": "ThresholdShedder"}, {"force": "new broker", "force_threshold": 9}, "force_threshold: strategy"),
     ],
 )
 def test_wrong_parameters_are_refused_before_anything_is_asked(
@@ -87,6 +91,19 @@ def test_wrong_parameters_are_refused_before_anything_is_asked(
 ) -> None:
     with pytest.raises(AirflowFailException, match=said):
         collect(storage, state, given, params)
+
+
+def test_a_threshold_is_held_against_that_of_the_brokers(
+    served: Running, storage: ClusterStorage, state: MemoryState
+) -> None:
+    """45 is above the default of the high threshold, which counts for nothing where brokers have their own."""
+    served.cluster.configuration.set("loadBalancerAvgShedderHighThreshold", "50")
+
+    settings = RunRequest.read(Folder(collect(storage, state, params={"low_threshold": 45}))).resolved.settings
+
+    assert (settings.low_threshold, settings.high_threshold) == (45, 50)
+    with pytest.raises(AirflowFailException, match="low_threshold 55 is above high_threshold 50"):
+        collect(storage, state, params={"low_threshold": 55})
 
 
 def test_a_lost_state_blocks_with_the_way_to_restore(storage: ClusterStorage, state: MemoryState) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from tests.project.documentation import blocks
 
 from pulsar_rebalancer_airflow.operators import DecideOperator
@@ -92,22 +92,31 @@ def test_the_driver_runs_beside_the_task_unless_told_otherwise(
 @pytest.mark.parametrize(
     ("connection", "said"),
     [
-        (None, "there is no such connection"),
         ('{"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}', "deploy-mode has to be client"),
         ("k8s", r"needs pulsar-rebalancer\[kubernetes\]"),
     ],
 )
 def test_what_airflow_would_stumble_over_is_refused_first(
-    submitted: dict[str, Any], monkeypatch: pytest.MonkeyPatch, connection: str | None, said: str
+    submitted: dict[str, Any], monkeypatch: pytest.MonkeyPatch, connection: str, said: str
 ) -> None:
-    if connection is None:
-        monkeypatch.delenv("AIRFLOW_CONN_SPARK_TEST")
-    else:
-        monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", _documented("k8s") if connection == "k8s" else connection)
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", _documented("k8s") if connection == "k8s" else connection)
 
     with pytest.raises(AirflowFailException, match=rf"spark_connection spark_test: .*{said}.*\[wrong_setting\]"):
         decide()
 
+    assert not submitted
+
+
+def test_a_connection_that_is_not_found_is_looked_for_again(
+    submitted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Airflow says the same when its secrets backend does not answer."""
+    monkeypatch.delenv("AIRFLOW_CONN_SPARK_TEST")
+
+    with pytest.raises(AirflowException, match="spark_connection spark_test was not found") as caught:
+        decide()
+
+    assert not isinstance(caught.value, AirflowFailException)
     assert not submitted
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md")))
-LANGUAGES = {"sh", "yaml", "json", "text"}
+LANGUAGES = {"sh", "python", "yaml", "json", "text"}
 _FENCE = re.compile(r"^ *```(?P<language>\w*)\n(?P<body>.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _SPAN = re.compile(r"`([^`\n]+)`")
 _COMMANDS = ("make ", "python ", "pip ", "airflow ", "docker ", "deploy/make_env", "spark-submit ", "uv ", "kubectl ")
@@ -45,10 +45,12 @@ def spans() -> set[str]:
 def commands() -> set[str]:
     """Every command, in shell blocks and in running text, as one line without its comment."""
     found = {span for span in spans() if span.startswith(_COMMANDS)}
-    for block in blocks():
-        if block.language == "sh":
-            found.update(_split(block.body))
-    return found
+    return found.union(*(commands_in_blocks(page.name) for page in PAGES))
+
+
+def commands_in_blocks(page: str) -> list[str]:
+    """The commands in the shell blocks of a page, in its order."""
+    return [line for block in blocks() if (block.page, block.language) == (page, "sh") for line in _split(block.body)]
 
 
 def _split(body: str) -> list[str]:

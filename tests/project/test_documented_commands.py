@@ -16,13 +16,11 @@ import subprocess
 import sys
 import tomllib
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
-import yaml
-from airflow.api_fastapi.core_api.routes.public.asset_state_store import asset_state_store_router
 from airflow.cli import cli_parser
 from airflow.dag_processing.bundles.manager import DagBundlesManager
 from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
@@ -36,13 +34,13 @@ from sqlalchemy import select
 from tests.airflow_home import HOME
 from tests.deployment import compose
 from tests.include import previous_release as previous
-from tests.project.documentation import LANGUAGES, ROOT, blocks, commands, prose, spans
+from tests.project.documentation import ROOT, commands, commands_in_blocks, prose
 
 from pulsar_rebalancer import check_age
 from pulsar_rebalancer.choices import Strategy
-from pulsar_rebalancer.clusters import load_clusters
 from pulsar_rebalancer.resolution import RunParams, parse_params
 from pulsar_rebalancer_airflow.alerts.notifier import _urls
+from pulsar_rebalancer_airflow.embedded import archive
 from pulsar_rebalancer_airflow.embedded.__main__ import _own_cluster, _parser
 from pulsar_rebalancer_airflow.hook import PulsarAdminHook, _settings
 
@@ -51,6 +49,7 @@ if TYPE_CHECKING:
 
 EAST = "clusters: {east: {connection: pulsar_admin_east, alert_connection: pulsar_alerts}}"
 EMBEDDED = "tests/integration/test_embedded.py"
+SIMULATION = "tests/project/test_documented_simulation.py::test_the_example"
 ALL_DAGS = ("rebalance", "state", "maintenance", "handover", "watch")
 
 
@@ -139,6 +138,22 @@ def connection(words: list[str]) -> None:
     assert found.token is not None
     assert found.token.get_secret_value() == "<token>"
     assert (found.ca_file, found.read_only) == (Path("/etc/pulsar/ca.pem"), True)
+
+
+def archived(words: list[str]) -> None:
+    """It asks for the archive that workers are told of; what that is made of is tested beside it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(archive, "make_archive", mock.Mock())
+        exec(words[2])
+        archive.make_archive.assert_called_once_with(Path("/opt/airflow/spark.jsa"))
+    by("tests/plugins/embedded/test_archive.py::test_made_with_the_options_of_the_driver")(words)
+
+
+def observes_simulated(words: list[str]) -> None:
+    """The simulated cluster of the page, with its token."""
+    assert words[0] == "PULSAR_TOKEN=$(cat simulation.token)"
+    assert any("--port 18080 --token-file simulation.token" in command for command in commands())
+    made(words[1:], embedded, by(f"{EMBEDDED}::test_an_own_cluster_is_left_alone_and_ctrl_c_ends_every_process"))
 
 
 def connection_gone(words: list[str]) -> None:
@@ -275,6 +290,11 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     "python -m pulsar_rebalancer.check_age --root ROOT --cluster NAME --max-age-seconds 600": asked_from_outside,
     'pip install "dist/pulsar_rebalancer-0.1.0-py3-none-any.whl[alerts,extensible]"': wheel,
     "pip list": versions,
+    "python -c 'from pathlib import Path; from pulsar_rebalancer_airflow.embedded.archive import make_archive; "
+    'make_archive(Path("/opt/airflow/spark.jsa"))\'': archived,
+    "python -m pulsar_rebalancer.simulation": by(SIMULATION),
+    **dict.fromkeys(commands_in_blocks("simulation.md"), by(SIMULATION)),
+    'PULSAR_TOKEN="$(cat simulation.token)" make run PULSAR=http://127.0.0.1:18080': observes_simulated,
     'AIRFLOW_CONN_PULSAR_ALERTS=\'{"conn_type": "apprise", "extra": {"config": [ {"path": "slack://…"}, '
     '{"path": "mailtos://user:password@mail.example.com?to=ops@example.com"}]}}\'': exported,
     "deploy/make_env.sh": by("tests/deployment/test_compose.py::test_secrets_that_are_there_are_not_replaced"),
@@ -328,65 +348,7 @@ def test_every_command_is_in_the_table_and_the_other_way_round() -> None:
     assert TABLE.keys() - commands() == set(), "documented no more"
 
 
-def test_every_block_says_what_it_is() -> None:
-    assert {block.language for block in blocks()} <= LANGUAGES
-
-
-def test_yaml_blocks_are_clusters_files(tmp_path: Path) -> None:
-    found = [yaml.safe_load(block.body) for block in blocks() if block.language == "yaml"]
-    assert len(found) >= 2
-    for document in found:
-        file = tmp_path / "clusters.yaml"
-        file.write_text(yaml.safe_dump({"clusters": {"east": None}} | document))
-        assert [entry.error for entry in load_clusters(file)] == [""] * len(document.get("clusters") or {"east": None})
-
-
-def test_connections_in_running_text_are_read() -> None:
-    documents = [json.loads(span) for span in spans() if span.startswith('{"conn_type"')]
-    assert documents
-    for document in documents:
-        assert document["conn_type"] in ("spark", "pulsar_admin", "apprise")
-
-
 def test_dags_that_are_named_exist() -> None:
     named = set(re.findall(r"pulsar_[a-z]+__(?:east|<cluster>)", "\n".join([prose(), *commands()])))
     assert {name.replace("<cluster>", "east") for name in named} <= set(dags())
     assert {name.split("_")[1] for name in named} == set(ALL_DAGS)
-
-
-def test_variables_that_are_named_are_read() -> None:
-    """By the code, the Makefile's scripts, the compose file, or Airflow and Spark themselves."""
-    folders = ("include", "plugins", "scripts", "deploy")
-    code = "\n".join(
-        path.read_text() for name in folders for path in (ROOT / name).rglob("*") if path.suffix in (".py", ".sh")
-    )
-    code += (ROOT / "docker-compose.yaml").read_text() + (ROOT / ".env.example").read_text()
-    named = set(re.findall(r"\b((?:PULSAR|AIRFLOW|SPARK|COMPOSE)_[A-Z0-9_]+[A-Z0-9])\b", prose()))
-    assert len(named) > 10
-    assert {name for name in named if name not in code and not _of_airflow(name)} == set()
-
-
-def _of_airflow(name: str) -> bool:
-    spec = find_spec("airflow")
-    assert spec is not None
-    assert spec.submodule_search_locations
-    known = yaml.safe_load((Path(spec.submodule_search_locations[0]) / "config_templates" / "config.yml").read_text())
-    parts = name.removeprefix("AIRFLOW__").removesuffix("_CMD").lower().split("__")
-    return name in ("AIRFLOW_HOME", "AIRFLOW_CONN") or (
-        len(parts) == 2 and parts[1] in known.get(parts[0], {}).get("options", {})
-    )
-
-
-def test_files_that_are_named_exist() -> None:
-    tops = {path.name for path in ROOT.iterdir() if path.is_dir()}
-    named = {span for span in spans() if re.fullmatch(r"[\w./-]+", span) and span.split("/")[0] in tops and "/" in span}
-    named |= set(re.findall(r"\]\((?!http)([^)#]+)", prose()))
-    assert named
-    gone = {name for name in named if not any((base / name).exists() for base in (ROOT, ROOT / "docs"))}
-    assert {name for name in gone if not name.startswith(("plan/", "state/", "validation/"))} == set()
-
-
-def test_the_state_of_a_removed_cluster_can_be_cleared() -> None:
-    assert "`DELETE /api/v2/assets/<id>/state-store`" in prose()
-    routes = {(method, route.path) for route in asset_state_store_router.routes for method in route.methods}
-    assert ("DELETE", "/assets/{asset_id}/state-store") in routes

@@ -16,7 +16,9 @@ _BY_STATUS = {403: "forbidden", 404: "not_found", 409: "conflict"}
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
 
 
-def failure(reason: str, what: str, broker: str, detail: str, status: int | None = None) -> AdminError:
+def failure(
+    reason: str, what: str, broker: str, detail: str, status: int | None = None, *, sent: bool = True
+) -> AdminError:
     """An error that says which request failed where, how, and what to do.
 
     Args:
@@ -25,12 +27,13 @@ def failure(reason: str, what: str, broker: str, detail: str, status: int | None
         broker: brokerId, or the address that was asked.
         detail: what was seen.
         status: HTTP status, if there was an answer.
+        sent: see `AdminError`.
     """
     action = REASONS[reason].action
     detail = _CONTROL.sub(" ", detail)  # it may quote an address or a library that quotes the network
     to_do = f". {action}" if action and not action.startswith("Nothing") else ""
     text = f"{what} at {broker}: {detail.removesuffix('.')}{to_do}"
-    return AdminError(reason, text, broker=broker, status=status)
+    return AdminError(reason, text, broker=broker, status=status, sent=sent)
 
 
 def clean(text: str) -> str:

@@ -10,8 +10,7 @@ from pulsar_rebalancer.admin.connection import address_in
 from pulsar_rebalancer.admin.names import path, split_namespace
 from pulsar_rebalancer.admin.transport import Request, Transport
 from pulsar_rebalancer.errors import AdminError
-from pulsar_rebalancer.handover import BALANCER, SHEDDING
-from pulsar_rebalancer.names import is_broker_id
+from pulsar_rebalancer.names import BALANCER, SHEDDING, is_broker_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -132,19 +132,18 @@ class PulsarAdmin(BrokerCalls):
         Clients send their credentials there, so the host must be one of the cluster's if there are any.
 
         Raises:
-            AdminError: `bad_answer`; the lookup names no such address. `foreign_service_url`; no broker has that host.
+            AdminError: `foreign_service_url`; the lookup names no such address, or a host that no broker has.
         """
         result = await self.lookup(topic)
         url = result.broker_service_url
         what = f"GET {path('lookup', 'v2', 'topic', *split_topic(topic))}"
-        advice = "set the connection's service_url"
         address = address_in(url)  # of one host: a broker speaks of itself
         if not (address and is_service_url(url)):
-            detail = f"the owner's service URL is {clean(ascii(url))}; {advice}"
-            raise failure("bad_answer", what, result.addresses[0], detail)
+            detail = f"the owner's service URL is {clean(ascii(url))}"
+            raise failure("foreign_service_url", what, result.addresses[0], detail)
         await self.brokers()
         if self.connection.has_credentials and not self._transport.knows_host(address):
-            detail = f"the owner's service URL is {url}, a host of no broker; nothing was sent there; {advice}"
+            detail = f"the owner's service URL is {url}, a host of no broker; nothing was sent there"
             raise failure("foreign_service_url", what, result.addresses[0], detail)
         return url
 

@@ -176,7 +176,7 @@ class Transport:
         first = address_of(self._connection.seeds[0])
         # One that is merely down may be back at the next attempt.
         reason = reasons.pop() if len(reasons) == 1 else "unreachable"
-        raise failure(reason, request.what, first, f"no connection to {', '.join(refused)}")
+        raise failure(reason, request.what, first, f"no connection to {', '.join(refused)}", sent=False)
 
     async def _chain(self, request: Request, place: _Place, *, seed: bool = False) -> Answer:
         """Follow a request through its redirects; with `seed`, a first hop without connection is told apart."""
@@ -187,7 +187,8 @@ class Transport:
             except _NotSentError as error:
                 if seed and hop == 0:
                     raise
-                raise failure(error.reason, request.what, place.broker, f"no connection ({error})") from error
+                detail = f"no connection ({error})"
+                raise failure(error.reason, request.what, place.broker, detail, sent=False) from error
             _log.debug("%s at %s: %d", request.what, place.broker, status)
             answer = Answer(request.what, place.broker, status, body, cut)
             if not (status in _REDIRECTS and location and request.follow):

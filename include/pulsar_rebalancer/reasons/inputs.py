@@ -38,7 +38,7 @@ INPUTS = (
     ),
     Reason(
         "certificate_refused",
-        _B,
+        _Q,
         "A broker's certificate could not be verified, so nothing was sent to it.",
         "Check the connection's ca_file and the host name in the broker's certificate.",
     ),
@@ -91,7 +91,7 @@ INPUTS = (
     Reason(
         "foreign_service_url",
         _V,
-        "The brokers name a binary address on a host that is none of theirs; no credentials were sent there.",
+        "The brokers name no binary address, or one on a host that is none of theirs; no credentials were sent there.",
         "Set the connection's service_url to an address that you trust.",
     ),
     Reason(
@@ -192,8 +192,8 @@ INPUTS = (
     Reason(
         "unknown_broker",
         _W,
-        "excluded_brokers names a broker that the cluster does not list, so that it excludes nobody.",
-        "Correct or remove the name; brokerIds are advertisedAddress:port.",
+        "excluded_brokers names a broker that the cluster does not list: it is down, or misspelt and excludes nobody.",
+        "Nothing if the broker is down for a while; else correct the name: brokerIds are advertisedAddress:port.",
     ),
     Reason(
         "sums_disagree",

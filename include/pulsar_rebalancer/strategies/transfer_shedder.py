@@ -104,6 +104,8 @@ def _unfit(view: View, loads: list[Load], spread: Spread) -> Verdict | None:
         elapsed = view.unloaded_brokers.get(load.broker)
         if elapsed is not None and elapsed < delay and not is_outdated(load, settings):
             words = f"{load.broker} reported {elapsed:.0f} s after its last unload, less than {delay:g} s"
+            if elapsed < 0:
+                words = f"{load.broker} has not reported since its last unload, {-elapsed:.0f} s after its report"
             return Verdict("cool_down", elapsed, delay, f"{words}: its load is not known yet")
     if not spread.counted:
         words = f"no report is younger than {settings.load_data_ttl_seconds:g} s" if loads else "no broker reports"

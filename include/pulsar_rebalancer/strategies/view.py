@@ -40,7 +40,7 @@ class View:
             or None.
         settings: effective settings.
         forced: the run acts without waiting for hits.
-        unloaded_brokers: seconds from a broker's last unload to its report, by broker, within the shedding delay.
+        unloaded_brokers: seconds from a broker's last unload to its report, by broker; negative if the report is older.
         forbids: reason code why a bundle must not go from a source to a destination, or None.
     """
 

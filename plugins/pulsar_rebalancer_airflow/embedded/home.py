@@ -64,14 +64,22 @@ class Home:
 
         Args:
             keep: keep database, runs and state of an earlier start.
+
+        Raises:
+            EmbeddedError: the folder holds what no earlier start has left there.
         """
         if not keep and self.folder.exists():
+            if any(self.folder.iterdir()) and not self.clusters_file.exists():
+                raise EmbeddedError(
+                    f"{self.folder} is no folder of an earlier run and would be deleted: "
+                    "name another one (make run FOLDER=…, or --folder)"
+                )
             shutil.rmtree(self.folder)
         make_private(self.folder / "config")
         self.folder.chmod(0o700)
+        self.clusters_file.write_text(yaml.safe_dump({"clusters": self.clusters}), encoding="utf-8")
         settings = "airflow_local_settings.py"
         shutil.copyfile(SOURCE / "deploy" / settings, self.folder / "config" / settings)
-        self.clusters_file.write_text(yaml.safe_dump({"clusters": self.clusters}), encoding="utf-8")
         if not self.passwords.exists():
             # Airflow would make one up, and print it into its log.
             Folder(str(self.passwords)).write_json({"admin": secrets.token_hex(12)})

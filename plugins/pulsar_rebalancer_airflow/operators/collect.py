@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from pulsar_rebalancer.admin import PulsarAdmin
 from pulsar_rebalancer.choices import Mode
 from pulsar_rebalancer.collect import collect, save
-from pulsar_rebalancer.resolution import RunParams, parse_params, resolve
+from pulsar_rebalancer.resolution import parse_params, resolve
 from pulsar_rebalancer.storage import ClusterStorage
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hook import PulsarAdminHook
@@ -25,13 +25,18 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.clusters import ClusterEntry
     from pulsar_rebalancer.collect import Collected
+    from pulsar_rebalancer.resolution import RunParams
+
+_ANY_THRESHOLDS = {"low_threshold": "0", "high_threshold": "1000"}
+"""In the place of the live brokers' thresholds: nothing that the file or a run may say contradicts these."""
 
 
 class CollectOperator(BaseOperator):
     """Write a run's input below the storage root; its address is the XCom of the task.
 
     A retry takes a new snapshot into a new folder: what an earlier attempt wrote is never looked at again. Nothing is
-    asked of the brokers before the run's parameters and the stored state have been found in order.
+    asked of the brokers before the run's parameters, as far as they can be judged without them, and the stored state
+    have been found in order.
 
     Args:
         entry: the cluster's entry in the clusters file.
@@ -58,8 +63,8 @@ class CollectOperator(BaseOperator):
         """
         with final_unless_passing(context):
             params = parse_params(context["params"])
-            # Thresholds need the live brokers' settings to be judged; the mode does not, and may refuse the run now.
-            asked = resolve({"mode": self.entry.settings.mode}, {}, RunParams(mode=params.mode))
+            # `collect` resolves over what the live brokers give; what can be refused without them is refused here.
+            asked = resolve(self.entry.given, _ANY_THRESHOLDS, params)
             if asked.settings.mode is Mode.OFF:
                 raise AirflowSkipException(f"cluster {self.entry.name}: mode is off, nothing was asked [mode_off]")
             storage = ClusterStorage(self.root, self.entry.name)

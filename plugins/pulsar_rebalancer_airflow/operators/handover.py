@@ -13,6 +13,7 @@ from pulsar_rebalancer import handover
 from pulsar_rebalancer.admin import PulsarAdmin
 from pulsar_rebalancer.choices import Mode
 from pulsar_rebalancer.errors import AdminError
+from pulsar_rebalancer.names import BALANCER, SHEDDING
 from pulsar_rebalancer.storage import ClusterStorage
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hook import PulsarAdminHook
@@ -78,7 +79,7 @@ class HandoverOperator(BaseOperator):
                         "read_only", f"connection {self.entry.settings.connection} is read-only; nothing was changed"
                     )
                 found = self._switch(connection, action, reason, context["dag_run"].triggering_user_name or "")
-        self.log.info("%s of cluster %s:", handover.SHEDDING, self.entry.name)
+        self.log.info("%s of cluster %s:", SHEDDING, self.entry.name)
         for broker, said in found.items():
             self.log.info("  %s: %s", broker, said)
         return found
@@ -87,7 +88,7 @@ class HandoverOperator(BaseOperator):
         now, value = datetime.now(UTC), handover.VALUES[action]
         file = ClusterStorage(self.root, self.entry.name).state / f"change-{now:%Y%m%dT%H%M%S.%fZ}-{action}.json"
         record: dict[str, Any] = {"at": now.isoformat(), "action": action, "by": by, "reason": reason}
-        record |= {"setting": handover.SHEDDING, "value": value, "outcome": "begun"}
+        record |= {"setting": SHEDDING, "value": value, "outcome": "begun"}
         # Written first: whatever happens to the task, it is known who asked for what.
         file.write_json(record)
         try:
@@ -108,7 +109,7 @@ class HandoverOperator(BaseOperator):
     def _warn(self, action: str, balancing: dict[str, str]) -> None:
         off = sorted(broker for broker, said in balancing.items() if said == "false")
         if action == "hand_back" and off:
-            self.log.warning("%s is false on %s: Pulsar does not shed there", handover.BALANCER, ", ".join(off))
+            self.log.warning("%s is false on %s: Pulsar does not shed there", BALANCER, ", ".join(off))
         if action == "take_over" and self.entry.settings.mode is not Mode.AUTO:
             self.log.warning("The mode is %s: nobody moves bundles until it is auto", self.entry.settings.mode)
 
@@ -124,4 +125,4 @@ async def _change(
     async with PulsarAdmin(connection) as admin:
         before = await handover.read(admin)
         after = await handover.switch(admin, value, timeout_seconds=timeout_seconds)
-        return before, after, await handover.read(admin, handover.BALANCER)
+        return before, after, await handover.read(admin, BALANCER)

@@ -73,6 +73,19 @@ def test_the_cool_down_lasts_until_a_report_is_young_enough(average, age, reason
     assert {row["reason"] for row in answer.decisions} == {reason}
 
 
+@pytest.mark.parametrize(
+    ("age", "told"),
+    [
+        (100.0, "a:1 reported 100 s after its last unload, less than 180 s"),
+        (600.0, "a:1 has not reported since its last unload, 400 s after its report"),
+    ],
+)
+def test_a_report_from_before_the_unload_is_told_so(age, told):
+    brokers = [BROKERS[0] | {"load_average": 0.9, "report_age_seconds": age}, *BROKERS[1:]]
+    answer = judged(Counting(counts=True, reason="counted"), brokers=brokers, unloaded={"a:1": 200.0})
+    assert told in answer.sentence
+
+
 THRESHOLD = Settings(strategy="ThresholdShedder", min_unload_bundle_throughput=0, history_percentage=0)
 
 

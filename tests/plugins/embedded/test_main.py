@@ -13,7 +13,7 @@ from airflow.sdk import Connection
 from pulsar_rebalancer_airflow.embedded import __main__ as embedded_main
 from pulsar_rebalancer_airflow.embedded.__main__ import _own_cluster, _parser, main
 from pulsar_rebalancer_airflow.embedded.errors import EmbeddedError
-from pulsar_rebalancer_airflow.embedded.home import locked
+from pulsar_rebalancer_airflow.embedded.home import Home, locked
 from pulsar_rebalancer_airflow.hook import _settings
 
 if TYPE_CHECKING:
@@ -62,6 +62,24 @@ def test_a_password_in_an_address_is_not_shown() -> None:
     with pytest.raises(EmbeddedError, match="use the token") as refused:
         _own_cluster(_parser().parse_args(["--pulsar", "http://me:s3cret@broker:8080"]))
     assert "s3cret" not in str(refused.value)
+
+
+def test_a_folder_of_somebody_else_is_not_deleted(tmp_path: Path) -> None:
+    thesis = tmp_path / "simulated" / "thesis.txt"
+    thesis.parent.mkdir()
+    thesis.write_text("years of work")
+    home = Home(folder=thesis.parent, clusters={}, connections={})
+
+    with pytest.raises(EmbeddedError, match="no folder of an earlier run"):
+        home.prepare(keep=False)
+    assert thesis.read_text() == "years of work"
+
+    thesis.unlink()
+    home.prepare(keep=False)
+    old = home.storage / "old"
+    old.mkdir(parents=True)
+    home.prepare(keep=False)
+    assert not old.exists()
 
 
 @pytest.mark.usefixtures("_process_as_it_was")

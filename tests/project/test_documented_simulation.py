@@ -1,0 +1,66 @@
+"""The example of docs/simulation.md against a simulated cluster of its own, as a reader would type it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.project.documentation import blocks, commands_in_blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PAGE = "simulation.md"
+START, *ASKED, _ = commands_in_blocks(PAGE)  # the last one is `make run`: tested with the other commands
+FIRST_PORT = 18080
+
+
+@pytest.fixture
+def brokers(tmp_path: Path) -> Iterator[list[str]]:
+    """What the documented command starts, on ports that are free: its brokerIds."""
+    words = shlex.split(START.replace(f"--port {FIRST_PORT}", "--port 0"))
+    assert words[0] == "python"
+    environment = {name: value for name, value in os.environ.items() if name != "PULSAR_SIMULATION_TOKEN"}
+    command = [sys.executable, *words[1:]]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            ready = json.loads(process.stdout.readline())
+            assert set(ready) == {"cluster", "urls", "brokers", "pid"}
+            yield ready["brokers"]
+        finally:
+            process.terminate()
+
+
+def test_the_example(brokers: list[str], tmp_path: Path) -> None:
+    script = "\necho; echo ----\n".join(ASKED)
+    for number, broker in enumerate(brokers):
+        script = script.replace(f"127.0.0.1:{FIRST_PORT + number}", broker)
+    done = subprocess.run(["bash", "-e", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    _, listed, sound, state, fault, broken, cleared = done.stdout.split("\n----\n")
+
+    assert json.loads(listed) == brokers
+    assert {"leader", "brokers", "owners", "affinities", "faults"} <= json.loads(state).keys()
+    assert json.loads(fault)["kind"] == "nan_usage"
+    assert [_cpu(sound) == "NaN", _cpu(broken) == "NaN"] == [False, True]
+    assert cleared.strip() == ""
+
+
+def _cpu(report: str) -> Any:
+    return json.loads(report)["cpu"]["usage"]
+
+
+def test_the_python_example(capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = (block.body for block in blocks() if (block.page, block.language) == (PAGE, "python"))
+    exec(example)
+    scores, served = capsys.readouterr().out.splitlines()
+    assert max(eval(scores).values()) > 100  # the hot one, with half as much again
+    assert "http://127.0.0.1:" in served
+    assert "Bearer" in served

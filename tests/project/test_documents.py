@@ -1,0 +1,106 @@
+"""What README.md, SECURITY.md and docs/ name is there, and their blocks are what they say they are."""
+
+from __future__ import annotations
+
+import tests.airflow_home  # noqa: F401 - before anything of Airflow
+
+# isort: split
+
+import json
+import re
+from dataclasses import fields
+from importlib.util import find_spec
+from pathlib import Path
+
+import yaml
+from airflow.api_fastapi.core_api.routes.public.asset_state_store import asset_state_store_router
+from tests.project.documentation import LANGUAGES, ROOT, blocks, prose, spans
+
+from pulsar_rebalancer.admin import AdminConnection
+from pulsar_rebalancer.clusters import load_clusters
+from pulsar_rebalancer_airflow.hook import EXTRAS
+
+OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+
+
+def test_every_block_says_what_it_is() -> None:
+    assert {block.language for block in blocks()} <= LANGUAGES
+
+
+def test_yaml_blocks_are_clusters_files(tmp_path: Path) -> None:
+    found = [yaml.safe_load(block.body) for block in blocks() if block.language == "yaml"]
+    assert len(found) >= 2
+    for document in found:
+        file = tmp_path / "clusters.yaml"
+        file.write_text(yaml.safe_dump({"clusters": {"east": None}} | document))
+        assert [entry.error for entry in load_clusters(file)] == [""] * len(document.get("clusters") or {"east": None})
+
+
+def test_connections_in_running_text_are_read() -> None:
+    documents = [json.loads(span) for span in spans() if span.startswith('{"conn_type"')]
+    assert documents
+    for document in documents:
+        assert document["conn_type"] in ("spark", "pulsar_admin", "apprise")
+
+
+def test_variables_that_are_named_are_read() -> None:
+    """By the code, the Makefile's scripts, the compose file, or Airflow and Spark themselves."""
+    folders = ("include", "plugins", "scripts", "deploy", "tests/pulsar")
+    code = "\n".join(
+        path.read_text() for name in folders for path in (ROOT / name).rglob("*") if path.suffix in (".py", ".sh")
+    )
+    code += (ROOT / "docker-compose.yaml").read_text() + (ROOT / ".env.example").read_text()
+    named = set(re.findall(r"\b((?:PULSAR|AIRFLOW|SPARK|COMPOSE)_[A-Z0-9_]+[A-Z0-9])\b", prose()))
+    assert len(named) > 10
+    assert {name for name in named if name not in code and not _of_airflow(name)} == set()
+
+
+def test_variables_that_are_read_are_listed() -> None:
+    modules = [*(ROOT / "include").rglob("*.py"), *(ROOT / "plugins").rglob("*.py")]
+    read = {name for path in modules for name in re.findall(r'"(PULSAR_[A-Z_]+)"', path.read_text())}
+    assert len(read) > 5
+    assert read - set(first_column("### Environment variables")) == set()
+
+
+def test_extras_of_a_connection_are_listed() -> None:
+    assert sorted(first_column("### The connection's extras")) == sorted(EXTRAS)
+    default = {field.name: field.default for field in fields(AdminConnection)}
+    text = (
+        "| `timeout_seconds` | {read_timeout_s:g} | seconds until an answer must be complete; a connection must stand "
+    )
+    text += "within {connect_timeout_s:g}, an unload be answered within {unload_timeout_s:g} |"
+    assert text.format(**default) in OPERATIONS
+
+
+def first_column(heading: str) -> list[str]:
+    """What stands between backticks in the first column of the table under a heading of docs/operations.md."""
+    section = OPERATIONS.partition(f"{heading}\n")[2].partition("\n#")[0]
+    return [
+        name for row in re.findall(r"^\|([^|]+)\|", section, flags=re.MULTILINE) for name in re.findall(r"`(\w+)`", row)
+    ]
+
+
+def _of_airflow(name: str) -> bool:
+    spec = find_spec("airflow")
+    assert spec is not None
+    assert spec.submodule_search_locations
+    known = yaml.safe_load((Path(spec.submodule_search_locations[0]) / "config_templates" / "config.yml").read_text())
+    parts = name.removeprefix("AIRFLOW__").removesuffix("_CMD").lower().split("__")
+    return name in ("AIRFLOW_HOME", "AIRFLOW_CONN") or (
+        len(parts) == 2 and parts[1] in known.get(parts[0], {}).get("options", {})
+    )
+
+
+def test_files_that_are_named_exist() -> None:
+    tops = {path.name for path in ROOT.iterdir() if path.is_dir()}
+    named = {span for span in spans() if re.fullmatch(r"[\w./-]+", span) and span.split("/")[0] in tops and "/" in span}
+    named |= set(re.findall(r"\]\((?!http)([^)#]+)", prose()))
+    assert named
+    gone = {name for name in named if not any((base / name).exists() for base in (ROOT, ROOT / "docs"))}
+    assert {name for name in gone if not name.startswith(("plan/", "state/", "validation/"))} == set()
+
+
+def test_the_state_of_a_removed_cluster_can_be_cleared() -> None:
+    assert "`DELETE /api/v2/assets/<id>/state-store`" in prose()
+    routes = {(method, route.path) for route in asset_state_store_router.routes for method in route.methods}
+    assert ("DELETE", "/assets/{asset_id}/state-store") in routes
