@@ -1,7 +1,9 @@
 """Seconds of each task and of a whole run through real Airflow, and the peak memory of each process.
 
-Runs the embedded Airflow against simulated clusters of two sizes, in mode observe so that every run has the same work.
-Figures hold for the machine that they were measured on; compare columns of one run with each other.
+Runs the embedded Airflow against simulated clusters of two sizes. The runs that are measured are scheduled, one behind
+the other, in mode observe: each of them counts hits, fires and picks bundles, and leaves the cluster as it is for the
+next. Then one forced run moves bundles. Figures hold for the machine that they were measured on; compare columns of one
+run with each other.
 
     python benchmarks/interval.py [--runs 5] [--size 8x25 --size 200x128]
 """
@@ -12,20 +14,29 @@ import argparse
 import statistics
 import tempfile
 import threading
+import time
 from collections import defaultdict
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from pulsar_rebalancer.plan import Summary
+from pulsar_rebalancer.storage import Folder
 from pulsar_rebalancer_airflow.embedded import simulated
 from pulsar_rebalancer_airflow.embedded.airflow import Airflow
 from pulsar_rebalancer_airflow.embedded.archive import archive_path, make_archive
 from pulsar_rebalancer_airflow.embedded.home import SOURCE, Home
 from pulsar_rebalancer_airflow.embedded.processes import Processes
+from pulsar_rebalancer_airflow.outcome import Outcome
 
 TASKS = ("collect", "validate", "decide", "record", "gate", "report")
+OBSERVED, MOVED = "pulsar_rebalance__observed", "pulsar_rebalance__moved"
+BUNDLES_MOVED = 10
+UNLOAD = f"unload of {BUNDLES_MOVED} bundles"
+EACH_RUN_FIRES = {"hit_count_low": 1, "hit_count_high": 1, "interval_seconds": 5, "state_max_gap": 100}
 
 
 class PeakMemory(threading.Thread):
@@ -73,7 +84,6 @@ def _kind(command: list[str]) -> str:
 
 def measure(brokers: int, bundles_each: int, runs: int) -> tuple[dict[str, list[float]], dict[str, float]]:
     """Seconds per task and whole run, and peak memory in MiB by kind of process."""
-    seconds: dict[str, list[float]] = defaultdict(list)
     archive = archive_path(SOURCE / ".cache")
     if not archive.exists():
         make_archive(archive)
@@ -81,29 +91,67 @@ def measure(brokers: int, bundles_each: int, runs: int) -> tuple[dict[str, list[
         cluster = simulated.start(processes, Path(folder), brokers=brokers, bundles=brokers * bundles_each)
         home = Home(
             folder=Path(folder) / "airflow",
-            # An interval of a day: only the runs that are started here run.
-            clusters={"bench": {"interval_seconds": 86400, "connection": "bench"}},
+            clusters={
+                "observed": EACH_RUN_FIRES | {"connection": "bench"},
+                # An interval of a day: one run in the beginning, beside the first one of the other, and the forced one.
+                "moved": {
+                    "connection": "bench",
+                    "mode": "auto",
+                    "interval_seconds": 86400,
+                    "max_bundles_per_run": BUNDLES_MOVED,
+                },
+            },
             connections={"bench": cluster.connection(), "spark_default": {"conn_type": "spark", "host": "local[2]"}},
             spark_archive=archive,
         )
         home.prepare(keep=False)
         airflow = Airflow(home, processes)
         airflow.start()
-        airflow.wait_for_dag("pulsar_rebalance__bench")
+        airflow.wait_for_dag(OBSERVED)
         memory = PeakMemory()
         memory.start()
-        for number in range(runs + 1):
-            run_id = airflow.trigger("pulsar_rebalance__bench")
-            run = airflow.wait("pulsar_rebalance__bench", run_id)
-            if run["state"] != "success":
-                raise SystemExit(f"{run_id} ended {run['state']}; see {home.folder / 'logs'}")
-            if number:  # the first run warms caches
-                seconds["whole run"].append(_seconds(run))
-                for task in airflow.tasks("pulsar_rebalance__bench", run_id):
-                    if task["task_id"] in TASKS and task["start_date"]:
-                        seconds[task["task_id"]].append(_seconds(task))
+        seconds = _observed(airflow, runs)
+        _stop(airflow, OBSERVED)
+        seconds[UNLOAD] = [_moved(airflow)]
         memory.stop()
     return seconds, memory.peaks
+
+
+def _observed(airflow: Airflow, runs: int) -> dict[str, list[float]]:
+    """Seconds per task and whole run; the first run, which warms caches, is left out."""
+    seconds: dict[str, list[float]] = defaultdict(list)
+    for run in islice(airflow.ended_runs(OBSERVED), 1, runs + 1):
+        summary = Summary.read(_folder(airflow, OBSERVED, run))
+        if summary.counting != "counted" or not summary.bundles_taken:
+            raise SystemExit(f"{run['dag_run_id']}: sample {summary.counting}, {summary.sentence}")
+        seconds["whole run"].append(_seconds(run))
+        for task in airflow.tasks(OBSERVED, run["dag_run_id"]):
+            if task["task_id"] in TASKS:
+                seconds[task["task_id"]].append(_seconds(task))
+    return seconds
+
+
+def _stop(airflow: Airflow, dag_id: str) -> None:
+    """Pause the DAG, whose present run then stops behind its present task, and wait for that."""
+    airflow.patch(f"/dags/{dag_id}", {"is_paused": True})
+    (*_, run) = airflow.runs(dag_id)
+    while any(task["state"] in ("queued", "running") for task in airflow.tasks(dag_id, run["dag_run_id"])):
+        time.sleep(0.5)
+
+
+def _moved(airflow: Airflow) -> float:
+    """Seconds in which the unload task moved its bundles, one wave behind the other."""
+    run = airflow.wait(MOVED, airflow.trigger(MOVED, {"force": "benchmark"}))
+    moved = Outcome.read(_folder(airflow, MOVED, run)).counts
+    if moved != {"moved": BUNDLES_MOVED}:
+        raise SystemExit(f"{run['dag_run_id']}: {moved}")
+    return sum(_seconds(task) for task in airflow.tasks(MOVED, run["dag_run_id"]) if task["task_id"] == "unload")
+
+
+def _folder(airflow: Airflow, dag_id: str, run: dict[str, Any]) -> Folder:
+    if run["state"] != "success":
+        raise SystemExit(f"{run['dag_run_id']} ended {run['state']}; see {airflow.home.folder / 'logs'}")
+    return Folder(airflow.xcom(dag_id, run["dag_run_id"], "collect"))
 
 
 def _seconds(item: dict[str, Any]) -> float:
@@ -118,10 +166,13 @@ def main() -> None:
     parser.add_argument("--size", action="append", help="brokers x bundles each (8x25, 200x128)")
     given = parser.parse_args()
     sizes = given.size or ["8x25", "200x128"]
-    results = {size: measure(*(int(part) for part in size.split("x")), given.runs) for size in sizes}
+    results = {}
+    for size in sizes:
+        brokers, bundles_each = map(int, size.split("x"))
+        results[size] = measure(brokers, bundles_each, given.runs)
     print(f"\nmedian seconds of {given.runs} runs (brokers x bundles each)\n")
     print("| task | " + " | ".join(sizes) + " |\n| --- |" + " --- |" * len(sizes))
-    for name in (*TASKS, "whole run"):
+    for name in (*TASKS, "whole run", UNLOAD):
         print(f"| {name} | " + " | ".join(f"{statistics.median(results[s][0][name]):.1f}" for s in sizes) + " |")
     print("\npeak resident memory, MiB\n")
     print("| process | " + " | ".join(sizes) + " |\n| --- |" + " --- |" * len(sizes))

@@ -44,7 +44,7 @@ def audit(lock: str, arguments: list[str]) -> tuple[int, str]:
         wanted = ", ".join(f'"{name}=={version}"' for name, version in packages)
         (Path(folder) / "pyproject.toml").write_text(project.format(wanted))
         (Path(folder) / "uv.lock").write_text(uv_lock(packages))
-        command = [UV, "audit", "--preview", "--no-progress", "--frozen", *arguments]
+        command = [str(UV), "audit", "--preview", "--no-progress", "--frozen", *arguments]
         try:
             done = subprocess.run(
                 command,

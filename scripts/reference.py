@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -81,8 +80,10 @@ TABLES = {
 def render(text: str) -> str:
     """The text with its tables renewed between their markers."""
     for name, table in TABLES.items():
-        pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-        text = pattern.sub(lambda found, table=table: found[1] + table() + "\n" + found[2], text)
+        begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+        if begin in text:
+            before, _, rest = text.partition(begin)
+            text = f"{before}{begin}{table()}\n{end}{rest.partition(end)[2]}"
     return text
 
 
