@@ -6,18 +6,21 @@ import json
 import os
 import signal
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 from airflow.sdk import Connection
 
 from pulsar_rebalancer_airflow.embedded import __main__ as embedded_main
 from pulsar_rebalancer_airflow.embedded.__main__ import _own_cluster, _parser, main
+from pulsar_rebalancer_airflow.embedded.airflow import Airflow
 from pulsar_rebalancer_airflow.embedded.errors import EmbeddedError
 from pulsar_rebalancer_airflow.embedded.home import Home, locked
+from pulsar_rebalancer_airflow.embedded.watch import RunLine
 from pulsar_rebalancer_airflow.hook import _settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -94,3 +97,50 @@ def test_a_second_run_in_the_same_folder_does_not_begin(
         assert "--folder" in said
         assert main(["--folder", str(tmp_path / "another")]) == 0
     assert main(["--folder", str(tmp_path)]) == 0
+
+
+BALANCED, WAITS = RunLine("the line", balanced=True), RunLine("the line")
+FAILED = RunLine("the line", failed="decide failed [not_a_number]")
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """Watches an Airflow whose runs have these lines."""
+
+    def watch(lines: list[RunLine], *, once: bool) -> int:
+        airflow = Mock(spec=Airflow, **{"ended_runs.return_value": iter(lines)})
+        return embedded_main._watch(airflow, "dag", once=once)
+
+    monkeypatch.setattr(embedded_main, "describe", lambda _airflow, _dag_id, line, _number: line)
+    return watch
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [([WAITS, BALANCED, FAILED], "after 2 runs"), ([FAILED, FAILED, WAITS, FAILED, FAILED, BALANCED], "after 6 runs")],
+)
+def test_once_ends_with_the_first_balanced_run(
+    watch: Callable[..., int], capsys: pytest.CaptureFixture[str], lines: list[RunLine], said: str
+) -> None:
+    assert watch(lines, once=True) == 0
+    assert f"{said} there is nothing more to move" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        (
+            [WAITS, *[FAILED] * 3, BALANCED],
+            r"3 runs in a row failed, the last one with: decide failed \[not_a_number\]",
+        ),
+        ([*[WAITS] * 50, BALANCED], "not balanced after 50 runs; the last one: the line"),
+    ],
+)
+def test_once_gives_up_with_the_reason(watch: Callable[..., int], lines: list[RunLine], reason: str) -> None:
+    with pytest.raises(EmbeddedError, match=reason):
+        watch(lines, once=True)
+
+
+def test_without_once_nothing_ends_it(watch: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    watch([BALANCED, *[FAILED] * 60], once=False)
+    assert capsys.readouterr().out.count("the line") == 61
