@@ -17,6 +17,12 @@ ONE = "one"
 OTHERS = "others"
 """Every broker but the hottest one."""
 
+COLDEST = "coldest"
+"""The empty broker: it would be the destination of the hottest one."""
+
+RESTART = "restart"
+"""No switch: the broker's process is killed and starts anew."""
+
 COLLECT = "`collect` fails, nothing is judged"
 BLOCKED = "`validate` fails, nothing is decided"
 HELD = "decided, the gate stays closed"
@@ -30,7 +36,7 @@ class Row:
 
     Attributes:
         served: what the brokers serve.
-        faults: switches of the simulation: kind, which brokers, further attributes.
+        faults: switches of the simulation, or `RESTART`: kind, which brokers, further attributes.
         ends: what becomes of the run.
         reason: reason code that names it; empty when it is normal.
         effect: of that reason in this place; empty when it is normal.
@@ -127,6 +133,12 @@ ROWS = (
     _left_out("CPU usage is negative", _fault("negative_usage"), "negative_figure", "cpu_usage -1"),
     _warned("CPU usage is three times its limit", _fault("over_limit"), "over_limit", "cpu_percent 300"),
     _warned("the limit of the network cards is zero", _fault("zero_limit"), "zero_limit", "bandwidth_in_limit 0"),
+    _left_out(
+        "a broker has just started: it looks idle, having measured nothing",
+        _fault(RESTART, COLDEST),
+        "just_started",
+        "host_samples ",
+    ),
     _no_report("a report without its bundles", _fault("missing_field", target="lastStats"), "bad_answer"),
     _no_report("a proxy gives another broker's report", _fault("wrong_broker"), "wrong_broker"),
     _no_report("the report is no JSON", _fault("garbage"), "bad_answer"),

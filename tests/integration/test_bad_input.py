@@ -13,7 +13,7 @@ from unittest import mock
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.bad_input import ALL, BLOCKED, COLLECT, GOES_ON, HELD, ONE, ROWS, UNLOAD, Row
+from tests.bad_input import ALL, BLOCKED, COLDEST, COLLECT, GOES_ON, HELD, ONE, OTHERS, RESTART, ROWS, UNLOAD, Row
 from tests.integration.airflow_world import Outcome, World, world
 
 from pulsar_rebalancer.plan import Summary, read_moves
@@ -82,24 +82,28 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> It
         yield made
 
 
-def hottest_of(cluster: World) -> str:
+def by_score(cluster: World) -> list[str]:
+    """The brokers, the coldest first."""
     scores = cluster.served.cluster.true_scores()
-    return max(scores, key=scores.__getitem__)
+    return sorted(scores, key=scores.__getitem__)
 
 
 def with_hits(cluster: World) -> None:
     """A forced run takes the hits of its pair: they are counted anew, so that a row could lose them."""
     for _ in range(3):
-        if hottest_of(cluster) in cluster.decision().hits:
+        coldest, *_, hottest = by_score(cluster)
+        if {coldest, hottest} <= cluster.decision().hits.keys():
             return
         cluster.run()
-    raise RuntimeError("the hottest broker collects no hits")
+    raise RuntimeError("the hottest and the coldest broker collect no hits")
 
 
 @contextmanager
 def served(cluster: World, row: Row, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The row's faults while it lasts; the broker that is hottest."""
-    simulated, hottest = cluster.served.cluster, hottest_of(cluster)
+    """The row's faults while it lasts; the broker that they concern, or the hottest one."""
+    simulated, (coldest, *middle, hottest) = cluster.served.cluster, by_score(cluster)
+    brokers = {ONE: [hottest], COLDEST: [coldest], OTHERS: [coldest, *middle], ALL: [coldest, *middle, hottest]}
+    started = {}
     for kind, who, more in row.faults:
         attributes = dict(more)
         if attributes.get("bundle"):
@@ -107,16 +111,21 @@ def served(cluster: World, row: Row, monkeypatch: pytest.MonkeyPatch) -> Iterato
             attributes["bundle"] = next(b for b, owner in owners.items() if owner not in (None, hottest))
         if attributes.get("target") == "the hottest":
             attributes["target"] = f"http://{hottest}"
-        concerned = [b for b in simulated.true_scores() if who == ALL or (b == hottest) == (who == ONE)]
-        for broker in concerned:
-            simulated.faults.add(kind, broker, **attributes)
+        for broker in brokers[who]:
+            if kind == RESTART:
+                started[broker] = simulated.membership.find(broker).started_at
+                simulated.restart(broker)
+            else:
+                simulated.faults.add(kind, broker, **attributes)
     hosts = ",".join(url.removeprefix("http://") for url in cluster.served.urls)
     token = getattr(cluster.served, row.connection.get("token", "token"))
     extra = {name: value for name, value in row.connection.items() if name != "token"}
     connection = {"conn_type": "pulsar_admin", "host": hosts, "password": token, "extra": extra}
     monkeypatch.setenv("AIRFLOW_CONN_PULSAR_BAD", json.dumps(connection))
-    yield hottest
+    yield coldest if started else hottest
     simulated.faults.clear()
+    for broker, at in started.items():
+        simulated.membership.find(broker).started_at = at
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.served for row in ROWS])
@@ -126,7 +135,7 @@ def test_bad_input(
     with_hits(cluster)
     before, owners = cluster.decision(), cluster.served.cluster.state()["owners"]
 
-    with served(cluster, row, monkeypatch) as hottest:
+    with served(cluster, row, monkeypatch) as concerned:
         capfd.readouterr()
         run = cluster.run(**FORCE if row.ends in (HELD, UNLOAD) else {})
     said = "".join(capfd.readouterr())
@@ -140,11 +149,26 @@ def test_bad_input(
         assert REASONS[row.reason].action in said
     else:
         assert Written.read(run.folder).verdict == VERDICTS[row.ends]
-        found_as_told(row, run, hottest, said)
-    counted_as_ruled(cluster, row, run, hottest, before)
+        found_as_told(row, run, concerned, said)
+    counted_as_ruled(cluster, row, run, concerned, before)
 
 
-def found_as_told(row: Row, run: Outcome, hottest: str, said: str) -> None:
+def test_a_broker_that_has_just_started_gets_no_bundle(cluster: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It looks idle: but for validation a forced run would move bundles to it, and take its hits."""
+    with_hits(cluster)
+    before = cluster.decision().hits
+    (row,) = [row for row in ROWS if row.reason == "just_started"]
+
+    with served(cluster, row, monkeypatch) as started:
+        run = cluster.run(mode="observe", **FORCE)
+
+    moves = read_moves(run.folder)
+    assert moves
+    assert started not in {broker for move in moves for broker in (move.source, move.destination)}
+    assert cluster.decision().hits[started] == before[started]
+
+
+def found_as_told(row: Row, run: Outcome, concerned: str, said: str) -> None:
     """The findings are the row's, and the log and the XCom say so with what to do."""
     findings = Validation.read(run.folder).findings
     if row.ends == UNLOAD or not row.reason:
@@ -157,7 +181,7 @@ def found_as_told(row: Row, run: Outcome, hottest: str, said: str) -> None:
     assert (first.effect, first.cause) == (row.effect, row.cause)
     assert first.detail.startswith(row.detail)
     if row.effect == "quarantine" and not row.bundle:
-        assert [finding.subject for finding in found] == [hottest]
+        assert [finding.subject for finding in found] == [concerned]
     (told,) = [told for told in run.xcom("validate", "findings")["reasons"] if told["reason"] == row.reason]
     assert (told["effect"], told["count"]) == (row.effect, len(found))
     for code in filter(None, (row.reason, row.cause)):
@@ -167,7 +191,7 @@ def found_as_told(row: Row, run: Outcome, hottest: str, said: str) -> None:
     assert f"{run.folder.uri}/validation.json" in said
 
 
-def counted_as_ruled(cluster: World, row: Row, run: Outcome, hottest: str, before: Any) -> None:
+def counted_as_ruled(cluster: World, row: Row, run: Outcome, concerned: str, before: Any) -> None:
     """Counters change by record alone, and never for a broker that was left out."""
     after = cluster.decision()
     if row.ends in (COLLECT, BLOCKED):
@@ -175,8 +199,7 @@ def counted_as_ruled(cluster: World, row: Row, run: Outcome, hottest: str, befor
         return
     assert (after.seq, after.plan_id) == (before.seq + 1, run.folder.name)
     if row.effect == "quarantine" and not row.bundle:
-        assert after.hits.get(hottest) == before.hits.get(hottest) is not None
-        assert hottest not in {broker for move in read_moves(run.folder) for broker in (move.source, move.destination)}
+        assert after.hits.get(concerned) == before.hits.get(concerned) is not None
     if row.ends in (HELD, UNLOAD):
         assert Summary.read(run.folder).bundles_taken == 1
     if row.ends == UNLOAD:

@@ -1,37 +1,130 @@
-"""The process of a task is killed, and Airflow's scheduler tries the task again."""
+"""A real scheduler: processes of a scheduled run are killed and tried again, while a manual run waits for its end."""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
+import time
 from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
 
-from pulsar_rebalancer.plan import read_moves
+from pulsar_rebalancer.plan import Summary, read_moves, read_state
 from pulsar_rebalancer.simulation.clock import RealClock
 from pulsar_rebalancer.simulation.load import QUIET
 from pulsar_rebalancer.simulation.sampling import Timing
 from pulsar_rebalancer.simulation.scenario import build
 from pulsar_rebalancer.simulation.serve import running
+from pulsar_rebalancer.state import DecisionState, parse_decision
 from pulsar_rebalancer.storage import Folder
 from pulsar_rebalancer_airflow.embedded.airflow import Airflow
 from pulsar_rebalancer_airflow.embedded.archive import archive_path, make_archive
+from pulsar_rebalancer_airflow.embedded.errors import EmbeddedError
 from pulsar_rebalancer_airflow.embedded.home import SOURCE, Home
 from pulsar_rebalancer_airflow.embedded.processes import Processes
 from pulsar_rebalancer_airflow.outcome import Outcome
+from pulsar_rebalancer_airflow.state_store import DECISION, state_asset
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from pulsar_rebalancer.simulation.cluster import Cluster
     from pulsar_rebalancer.simulation.serve import Running
 
 pytestmark = pytest.mark.integration
 
 DAG = "pulsar_rebalance__east"
+SETTINGS = {
+    "mode": "auto",
+    # One run a day: the first one is scheduled as soon as the DAG is there.
+    "interval_seconds": 86400,
+    "max_plan_age_seconds": 3600,
+    # The outer pair fires at once, the inner one keeps its hits.
+    "low_threshold": 5,
+    "hit_count_high": 1,
+    "unload_concurrency": 2,
+}
+
+
+WRONG: dict[str, Any] = {"hit_count_low": 0, "force_threshold": -1, "mode": "full", "max_bundles_per_run": -1}
+
+
+def refusal(airflow: Airflow, field: str, value: Any) -> str:
+    """What the API says of a manual run with a wrong value."""
+    with pytest.raises(EmbeddedError) as caught:
+        airflow.trigger(DAG, {field: value})
+    return str(caught.value)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A run that has ended.
+
+    Attributes:
+        run: as Airflow's API shows it.
+        tries: number of tries by task.
+        folder: the run's.
+    """
+
+    run: dict[str, Any]
+    tries: dict[str, int]
+    folder: Folder
+
+    def at(self, moment: str) -> datetime:
+        """When it was queued, started or ended."""
+        return datetime.fromisoformat(self.run[moment])
+
+    @classmethod
+    def of(cls, airflow: Airflow, run_id: str) -> Ended:
+        """Wait until a run has ended."""
+        run = airflow.wait(DAG, run_id)
+        tries = {task["task_id"]: task["try_number"] for task in airflow.tasks(DAG, run_id)}
+        return cls(run, tries, Folder(airflow.xcom(DAG, run_id, "collect")))
+
+
+@dataclass(frozen=True)
+class Story:
+    """What happened.
+
+    Attributes:
+        cluster: the simulation.
+        unloads: how often each bundle was unloaded.
+        stored: the state when record was killed, and when all was over.
+        scheduled: the scheduled run.
+        manual: the run that a person began meanwhile.
+        refusals: what Airflow's API answered to runs with a wrong value, by field.
+    """
+
+    cluster: Cluster
+    unloads: Counter[str]
+    stored: tuple[DecisionState, DecisionState]
+    scheduled: Ended
+    manual: Ended
+    refusals: dict[str, str]
+
+
+def stored(airflow: Airflow) -> DecisionState | None:
+    """The state in Airflow's state store; None as long as there is nothing."""
+    for asset in airflow.get("/assets", name_pattern=state_asset("east").name)["assets"]:
+        found = airflow.get(f"/assets/{asset['id']}/state-store/{DECISION}")
+        return None if found is None else parse_decision(found["value"])
+    return None
+
+
+def awaited(happened: Callable[[], Any], airflow: Airflow) -> Any:
+    """What `happened` answers, as soon as it is something; no run ends before."""
+    while not (found := happened()):
+        assert not {"success", "failed"} & {run["state"] for run in airflow.runs(DAG)}, airflow.home.folder / "logs"
+        time.sleep(0.2)
+    return found
 
 
 def connected(served: Running) -> psutil.Process:
@@ -42,10 +135,15 @@ def connected(served: Running) -> psutil.Process:
     return psutil.Process(pid)
 
 
-def test_a_wave_whose_process_is_killed_is_carried_on_by_the_scheduler(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two bundles are unloaded, then the brokers fall silent and the process is killed."""
+def kill(victim: psutil.Process) -> None:
+    """As the kernel does when memory runs out."""
+    victim.send_signal(signal.SIGKILL)
+    victim.wait()
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    """Record is killed after its write; later two bundles are unloaded, brokers fall silent and unload is killed."""
     cluster = build(
         brokers=4,
         bundles=60,
@@ -53,9 +151,14 @@ def test_a_wave_whose_process_is_killed_is_carried_on_by_the_scheduler(
         timing=Timing(stats_period=1, host_check_period=1, report_max_interval=5),
         clock=RealClock(),
     )
+    folder: Path = tmp_path_factory.mktemp("killed")
+    archive = archive_path(SOURCE / ".cache")
+    if not archive.exists():
+        make_archive(archive)
     unloads: Counter[str] = Counter()
     silent = threading.Event()
-    hop = cluster.unload_at
+    hop, report = cluster.unload_at, cluster.load_report_json
+    obstacle = folder / "airflow" / "storage" / "east" / "state" / "decision-0.json"
 
     def unload_at(at: int, namespace: str, range_text: str, destination: str | None = None) -> Any:
         further = hop(at, namespace, range_text, destination)
@@ -66,15 +169,21 @@ def test_a_wave_whose_process_is_killed_is_carried_on_by_the_scheduler(
                 silent.set()
         return further
 
-    monkeypatch.setattr(cluster, "unload_at", unload_at)
-    with running(cluster) as served, Processes() as processes:
+    def load_report_json(index: int) -> bytes:
+        # Collect has looked for copies of the state. Record reads those that it keeps after it has written to the
+        # store: there it waits for somebody who writes into a pipe.
+        with suppress(FileExistsError):
+            obstacle.parent.mkdir(parents=True)
+            os.mkfifo(obstacle)
+        return report(index)
+
+    with pytest.MonkeyPatch.context() as patch, running(cluster) as served, Processes() as processes:
+        patch.setattr(cluster, "unload_at", unload_at)
+        patch.setattr(cluster, "load_report_json", load_report_json)
         host = ",".join(url.removeprefix("http://") for url in served.urls)
-        archive = archive_path(SOURCE / ".cache")
-        if not archive.exists():
-            make_archive(archive)
         home = Home(
-            folder=tmp_path / "airflow",
-            clusters={"east": {"mode": "auto", "interval_seconds": 86400, "unload_concurrency": 2}},
+            folder=folder / "airflow",
+            clusters={"east": SETTINGS},
             connections={
                 "pulsar_admin_default": {"conn_type": "pulsar_admin", "host": host, "password": served.token},
                 "spark_default": {"conn_type": "spark", "host": "local[2]"},
@@ -85,21 +194,58 @@ def test_a_wave_whose_process_is_killed_is_carried_on_by_the_scheduler(
         airflow = Airflow(home, processes)
         airflow.start()
         airflow.wait_for_dag(DAG)
-        run_id = airflow.trigger(DAG, {"force": "a process will be killed", "force_threshold": 5})
-        while not silent.wait(1):
-            processes.check()
-        victim = connected(served)
-        victim.send_signal(signal.SIGKILL)
-        victim.wait()
-        cluster.faults.clear()
-        run = airflow.wait(DAG, run_id)
-        tries = sorted((task["task_id"], task["try_number"]) for task in airflow.tasks(DAG, run_id))
-        folder = Folder(airflow.xcom(DAG, run_id, "collect"))
+        refusals = {field: refusal(airflow, field, value) for field, value in WRONG.items()}
 
-    assert run["state"] == "success", tries
-    assert [task for task, number in tries if number > 1] == ["unload"]
-    moves = read_moves(folder)
+        recorded = awaited(lambda: stored(airflow), airflow)
+        (scheduled,) = [run["dag_run_id"] for run in airflow.runs(DAG)]
+        manual = airflow.trigger(DAG)
+        (record,) = [task for task in airflow.tasks(DAG, scheduled) if task["task_id"] == "record"]
+        kill(psutil.Process(record["pid"]))
+        obstacle.unlink()
+
+        awaited(silent.is_set, airflow)
+        kill(connected(served))
+        cluster.faults.clear()
+
+        ended = [Ended.of(airflow, run_id) for run_id in (scheduled, manual)]
+        after = stored(airflow)
+        assert after is not None
+        yield Story(cluster, unloads, (recorded, after), *ended, refusals)
+
+
+def test_record_that_is_killed_after_its_write_counts_once(story: Story) -> None:
+    recorded = story.stored[0]
+
+    assert story.scheduled.run["state"] == "success"
+    assert story.scheduled.tries["record"] == 2
+    assert recorded.model_copy(update={"plan_hash": ""}) == read_state(story.scheduled.folder)
+    assert (recorded.seq, set(recorded.hits.values())) == (1, {(0, 1)})
+    seen = (story.manual.folder / "input" / "state.json").read_json()["decision"]
+    assert parse_decision(seen) == recorded
+
+
+def test_a_wave_whose_process_is_killed_is_carried_on(story: Story) -> None:
+    moves = read_moves(story.scheduled.folder)
+
+    assert {task for task, tries in story.scheduled.tries.items() if tries > 1} == {"record", "unload"}
     assert len(moves) > 2
-    assert {move.bundle: cluster.owner(move.bundle) for move in moves} == {m.bundle: m.destination for m in moves}
-    assert Outcome.read(folder).counts == {"moved": len(moves)}
-    assert unloads == dict.fromkeys((move.bundle for move in moves), 1)
+    assert {move.bundle: story.cluster.owner(move.bundle) for move in moves} == {m.bundle: m.destination for m in moves}
+    assert Outcome.read(story.scheduled.folder).counts == {"moved": len(moves)}
+    assert story.unloads == dict.fromkeys((move.bundle for move in moves), 1)
+
+
+def test_a_manual_run_waits_for_the_scheduled_one_and_counts_nothing(story: Story) -> None:
+    recorded, after = story.stored
+
+    assert (story.scheduled.run["run_type"], story.manual.run["run_type"]) == ("scheduled", "manual")
+    assert story.manual.at("queued_at") < story.scheduled.at("end_date") <= story.manual.at("start_date")
+    assert story.manual.run["state"] == "success"
+    summary = Summary.read(story.manual.folder)
+    assert (summary.counting, summary.base_seq) == ("too_soon", recorded.seq)
+    own = {"seq": recorded.seq + 1, "plan_id": summary.plan_id, "plan_hash": summary.hash}
+    assert after == recorded.model_copy(update=own)
+
+
+@pytest.mark.parametrize("field", WRONG)
+def test_wrong_values_begin_no_run_and_the_field_is_named(story: Story, field: str) -> None:
+    assert re.search(rf"answered 4\d\d .*{field}", story.refusals[field])

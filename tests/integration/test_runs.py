@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -116,6 +118,27 @@ def test_an_old_run_that_is_cleared_is_stale(east: World, first: Outcome, second
     assert east.decision() == before
 
 
+def test_an_old_run_that_is_cleared_from_the_start_counts_nothing_twice(
+    east: World, first: Outcome, second: Outcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes a sample and makes a plan of its own, and the last sample that counted is not half an interval old."""
+    clusters = tmp_path / "clusters.yaml"
+    text = Path(os.environ["PULSAR_REBALANCER_CLUSTERS"]).read_text()
+    clusters.write_text(text.replace("interval_seconds: 5\n", "interval_seconds: 86400\n"))
+    monkeypatch.setenv("PULSAR_REBALANCER_CLUSTERS", str(clusters))
+    before, old = east.decision(), first.folder
+
+    again = east.run_again(first, "collect")
+
+    assert again.state == "success"
+    assert again.folder.name != old.name
+    summary = Summary.read(again.folder)
+    assert summary.counting == "too_soon"
+    recorded = {"seq": before.seq + 1, "plan_id": summary.plan_id, "plan_hash": summary.hash}
+    assert east.decision() == before.model_copy(update=recorded)
+    assert read_moves(again.folder) == []
+
+
 def test_a_plan_that_another_run_overtook_is_not_carried_out(east: World, second: Outcome) -> None:
     """A run is killed before record, another one is recorded, then the first is carried on."""
     disturb(east)
@@ -182,6 +205,23 @@ def test_a_forced_run_says_who_and_why_and_counts_no_hit(east: World, forced: Ou
     after = (forced.folder / "plan" / "state.json").read_json()
     assert after["counted_at"] == stored["counted_at"]
     assert set(after["hits"]) <= set(stored["hits"])
+
+
+def test_a_run_that_is_cleared_from_the_start_leaves_what_it_moved(east: World, forced: Outcome) -> None:
+    """The brokers that it moved bundles to are hot by now, and others are forced to move."""
+    moved = {move.bundle: move.destination for move in read_moves(forced.folder)}
+    for broker in set(moved.values()):
+        east.served.cluster.scale_load(4, broker=broker)
+    east.served.cluster.advance(2)  # until brokers have looked at themselves
+    before = east.decision()
+
+    again = east.run_again(forced, "collect")
+
+    assert again.state == "success"
+    assert {move.source for move in read_moves(again.folder)} & set(moved.values())
+    assert {bundle: east.served.cluster.owner(bundle) for bundle in moved} == moved
+    assert Summary.read(again.folder).bundles_passed_over["recently_unloaded"] > 0
+    assert (east.decision().seq, east.decision().counted_at) == (before.seq + 1, before.counted_at)
 
 
 def test_after_a_reset_the_last_plan_is_stale(east: World, forced: Outcome) -> None:

@@ -2,11 +2,16 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+from dataclasses import dataclass
+from email.parser import HeaderParser
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -37,22 +42,79 @@ def run(*command, **options):
     return done.stdout
 
 
+UV = Path(sys.executable).parent / "uv"
+LOCKED = {"alerts", "extensible", "postgres", "simulation"}
+"""Extras that `make lock` puts into the lock."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A fresh environment with the lock, then the wheel alone.
+
+    Attributes:
+        folder: where it is.
+        wheel: the file that was installed.
+    """
+
+    folder: Path
+    wheel: Path
+
+    @property
+    def python(self):
+        return self.folder / "venv" / "bin" / "python"
+
+    @property
+    def metadata(self):
+        with ZipFile(self.wheel) as archive:
+            (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+            return HeaderParser().parsestr(archive.read(name).decode())
+
+    def changes(self, extras):
+        """What installing the wheel with extras, and all that they require, would change."""
+        wanted = f"pulsar-rebalancer[{','.join(sorted(extras))}] @ {self.wheel.as_uri()}"
+        command = (UV, "pip", "install", "--dry-run", "--offline", "--python", self.python, wanted)
+        done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return re.findall(r"^ ([-+~]) (\S+)", done.stderr, flags=re.MULTILINE)
+
+
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory):
-    """What a fresh environment with the lock and the wheel answers."""
+def environment(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
-    uv = Path(sys.executable).parent / "uv"
     run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT)
     (wheel,) = folder.glob("*.whl")
-    run(uv, "venv", "--quiet", "--python", sys.executable, folder / "venv")
-    python = folder / "venv" / "bin" / "python"
-    run(uv, "pip", "install", "--quiet", "--python", python, "--require-hashes", "-r", ROOT / "requirements.lock")
-    run(uv, "pip", "install", "--quiet", "--python", python, "--no-deps", wheel)
+    made = Environment(folder, wheel)
+    run(UV, "venv", "--quiet", "--python", sys.executable, folder / "venv")
+    lock = ROOT / "requirements.lock"
+    run(UV, "pip", "install", "--quiet", "--python", made.python, "--require-hashes", "-r", lock)
+    run(UV, "pip", "install", "--quiet", "--python", made.python, "--no-deps", wheel)
+    return made
+
+
+@pytest.fixture(scope="module")
+def installed(environment):
+    """What it answers."""
+    folder = environment.folder
     clusters = folder / "clusters.yaml"
     clusters.write_text("clusters: {east: {mode: observe}}")
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment |= {"AIRFLOW_HOME": str(folder / "airflow"), "PULSAR_REBALANCER_CLUSTERS": str(clusters)}
-    return json.loads(run(python, "-c", ASK, cwd=folder, env=environment).splitlines()[-1]) | {"folder": str(folder)}
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    variables |= {"AIRFLOW_HOME": str(folder / "airflow"), "PULSAR_REBALANCER_CLUSTERS": str(clusters)}
+    answer = run(environment.python, "-c", ASK, cwd=folder, env=variables).splitlines()[-1]
+    return json.loads(answer) | {"folder": str(folder)}
+
+
+def test_the_lock_fulfils_what_the_wheel_requires(environment):
+    assert set(environment.metadata.get_all("Provides-Extra")) >= LOCKED
+    assert environment.changes(LOCKED) == []
+
+
+def test_both_pysparks_can_only_be_of_one_version(environment):
+    """They write into the same folder, and their releases do not come on one day."""
+    required = map(Requirement, environment.metadata.get_all("Requires-Dist"))
+    pinned = {each.name: str(each.specifier) for each in required if each.name.startswith("pyspark")}
+    assert pinned.keys() == {"pyspark", "pyspark-client"}
+    (only,) = set(pinned.values())
+    assert re.fullmatch(r"==[\d.]+", only)
 
 
 def test_plugin_and_dag_factory_load(installed):

@@ -47,6 +47,13 @@ class Run:
         return Outcome.read(self.folder)
 
     @property
+    def cpu_usages(self) -> dict[str, float]:
+        """CPU by broker as its report said it, in percent of a core."""
+        assert self.folder is not None, self.tasks
+        rows = (self.folder / "input" / "brokers.parquet").read_table(["broker", "cpu_usage"]).to_pylist()
+        return {row["broker"]: row["cpu_usage"] for row in rows}
+
+    @property
     def moves(self) -> list[Move]:
         assert self.folder is not None, self.tasks
         return read_moves(self.folder)

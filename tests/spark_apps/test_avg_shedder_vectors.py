@@ -1,9 +1,10 @@
-"""The transforms against Pulsar's own answers: every history is a cluster, all clusters run at once."""
+"""The transforms against Pulsar's own answers and test cases: every history is a cluster, all clusters run at once."""
 
 from __future__ import annotations
 
 from itertools import count
 
+from tests.include.strategies.avg_shedder_cases import CASES
 from tests.spark_apps.clusters import Cluster, shed_on_spark
 from tests.vectors import histories
 
@@ -11,7 +12,7 @@ from pulsar_rebalancer.strategies.scoring import score
 
 
 def test_decides_as_pulsars_own_class(spark, tmp_path):
-    unfinished = histories.read("AvgShedder")
+    unfinished = [*histories.read("AvgShedder"), *CASES]
     hits = {history.name: {} for history in unfinished}
     checked = 0
     for number in count():
@@ -30,7 +31,7 @@ def test_decides_as_pulsars_own_class(spark, tmp_path):
             assert {n: hit.high for n, hit in hits[history.name].items() if hit.high} == step.expected["high"]
             assert {n: hit.low for n, hit in hits[history.name].items() if hit.low} == step.expected["low"]
             checked += 1
-    assert checked == 199
+    assert checked == 209
 
 
 def compare(where, answer, step, settings):

@@ -263,13 +263,15 @@ class TestDamagedInput:
 
 
 def submit(root, *folders):
-    """The application through spark-submit on one core, as the DAG calls it."""
+    """The application through spark-submit on one core, as the DAG calls it; there is no Python on its executors."""
     paths = os.pathsep.join(str(ROOT / name) for name in ("include", "spark_apps"))
     binaries = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     options = ["--master", "local[1]", "--driver-memory", "1g", "--conf", "spark.ui.enabled=false"]
     options += ["--conf", "spark.sql.shuffle.partitions=7"]
     options += ["--conf", "spark.driver.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1"]
     options += ["--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1"]
+    pythons = {"spark.pyspark.driver.python": sys.executable, "spark.pyspark.python": "/no/python/on/executors"}
+    options += [part for name, path in pythons.items() for part in ("--conf", f"{name}={path}")]
     asked = [part for folder in folders for part in ("--run", folder.uri)]
     return subprocess.run(
         ["spark-submit", *options, APPLICATION, "--root", str(root), *asked],

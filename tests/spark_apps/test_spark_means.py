@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from random import Random
 
 import pyarrow as pa
@@ -11,16 +12,32 @@ from pulsar_rebalancer.storage import Folder
 from pulsar_rebalancer.strategies import means as specification
 from pulsar_rebalancer_spark import means, tables
 
+NAMES = [f"t/n/0x{number:08x}_0x1" for number in range(31)]
+KNOWN_SAMPLES = (8, 9, 10, 998, 999, 1000)
+"""Of bundles that are known from the start: both means reach their greatest number of samples on the way."""
+
 
 def test_three_samples_with_bundles_that_come_go_and_have_two_owners(spark, tmp_path):
     random = Random(7)
-    known: dict[str, list[dict[str, object]]] = {"c1": [], "c2": []}
+    known: dict[str, list[dict[str, object]]] = {
+        cluster: [
+            {
+                "cluster": cluster,
+                "bundle": bundle,
+                "samples": samples,
+                **{name: random.uniform(0, 1e6) for name in (*TRAFFIC, "long_term_msg_rate")},
+            }
+            for bundle, samples in zip(NAMES[::2], cycle(KNOWN_SAMPLES), strict=False)
+        ]
+        for cluster in ("c1", "c2")
+    }
+    seen = set()
     for _ in range(3):
         rows = [
             {
                 "cluster": cluster,
                 "broker": f"b{random.randint(0, 3)}",
-                "bundle": f"t/n/0x{random.randint(0, 30):08x}_0x1",
+                "bundle": random.choice(NAMES),
                 **{name: random.uniform(0, 1e6) for name in TRAFFIC},
             }
             for cluster in known
@@ -36,4 +53,5 @@ def test_three_samples_with_bundles_that_come_go_and_have_two_owners(spark, tmp_
         for cluster in known:
             known[cluster] = specification.update([row for row in rows if row["cluster"] == cluster], known[cluster])
         assert answer == [row for cluster in sorted(known) for row in known[cluster]]
-    assert {row["samples"] for row in answer} == {1, 2, 3}
+        seen |= {row["samples"] for row in answer}
+    assert seen == {1, 2, 3, 9, 10, 11, 12, 13, 999, 1000}

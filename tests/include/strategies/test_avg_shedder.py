@@ -6,6 +6,7 @@ import random
 from collections import Counter
 
 import pytest
+from tests.include.strategies.avg_shedder_cases import CASES
 from tests.vectors import histories
 from tests.vectors.rows import view
 
@@ -17,7 +18,7 @@ from pulsar_rebalancer.strategies.avg_shedder import shed
 from pulsar_rebalancer.strategies.outcome import hits_after, predict
 from pulsar_rebalancer.strategies.scoring import percent, score
 
-HISTORIES = histories.read("AvgShedder")
+HISTORIES = [*histories.read("AvgShedder"), *CASES]
 EAGER = Settings(hit_count_low=1, hit_count_high=1)
 
 
@@ -63,35 +64,6 @@ def test_decides_as_pulsars_own_class(history):
         if "score" in step.expected:
             assert {row["broker"]: score(row, history.settings) for row in step.brokers} == step.expected["score"]
         hits = result.hits
-
-
-class TestUpstreamCases:
-    """The cases of Pulsar's AvgShedderTest; maxUnloadPercentage 0.5."""
-
-    def test_two_hits_in_the_high_band_fire(self):
-        first = shed(view(SPREAD, bundles("b1")), {})
-        second = shed(view(SPREAD, bundles("b1")), first.hits)
-        assert taken(first) == []
-        assert len(taken(second)) == 10
-        assert {destination for _, destination in taken(second)} == {"b2"}
-
-    def test_six_hits_in_the_low_band_fire(self):
-        brokers = [broker("b1", 60, 20000), broker("b2", 40, 2000), broker("b3", 50, 10000)]
-        settings = Settings(low_threshold=20, hit_count_low=6)
-        hits, counts = {}, []
-        for _ in range(6):
-            result = shed(view(brokers, bundles("b1"), settings), hits)
-            hits = result.hits
-            counts.append(len(taken(result)))
-        assert counts == [0, 0, 0, 0, 0, 10]
-
-    def test_several_pairs_fire_in_one_run(self):
-        held = bundles("b1", namespace="t/one") + bundles("b3", namespace="t/three")
-        first = shed(view(TWO_PAIRS, held), {})
-        second = shed(view(TWO_PAIRS, held), first.hits)
-        assert taken(first) == []
-        planned = [(move["source"], move["destination"]) for move in second.moves if move["taken"]]
-        assert planned == [("b1", "b2")] * 10 + [("b3", "b4")] * 10
 
 
 def test_percent_has_the_rounding_of_32_bit_floats():
