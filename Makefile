@@ -14,13 +14,17 @@ run: setup ## balance a simulated cluster; ONCE=1 ends once balanced; STRATEGY=â
 	@$(PYTHON_BIN) -m pulsar_rebalancer_airflow.embedded $(if $(ONCE),--once) $(if $(PULSAR),--pulsar "$(PULSAR)") \
 		$(if $(STRATEGY),--strategy "$(STRATEGY)") $(if $(FOLDER),--folder "$(FOLDER)")
 
-test: setup ## unit, Spark, DAG and integration tests
-	@$(PYTHON_BIN) -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# In the order of their names, or of testpaths: the longest first.
+BY_TWO := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-# Throttled brokers that are balanced want the machine for themselves: they come last, and alone.
+test: setup ## unit, Spark, DAG and integration tests
+	@$(PYTHON_BIN) -m pytest $(BY_TWO)
+
+# Throttled brokers that are balanced run by run want the machine for themselves: they come last, and alone.
 BALANCED := tests/pulsar/test_rebalance.py
+
 test-pulsar: setup ## the same DAG on real Pulsar brokers (Linux, cgroups, Maven)
-	@$(PYTHON_BIN) -m pytest --numprocesses 2 --dist loadfile tests/pulsar --ignore $(BALANCED)
+	@$(PYTHON_BIN) -m pytest $(BY_TWO) tests/pulsar --ignore $(BALANCED)
 	@$(PYTHON_BIN) -m pytest $(BALANCED)
 
 lint: setup ## format, lint, types, dependency rule

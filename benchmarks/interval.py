@@ -34,8 +34,8 @@ from pulsar_rebalancer_airflow.outcome import Outcome
 
 TASKS = ("collect", "validate", "decide", "record", "gate", "report")
 OBSERVED, MOVED = "pulsar_rebalance__observed", "pulsar_rebalance__moved"
-BUNDLES_MOVED = 10
-UNLOAD = f"unload of {BUNDLES_MOVED} bundles"
+MOST_MOVED = 10
+UNLOAD = "unload, per bundle"
 EACH_RUN_FIRES = {"hit_count_low": 1, "hit_count_high": 1, "interval_seconds": 5, "state_max_gap": 100}
 
 
@@ -98,7 +98,7 @@ def measure(brokers: int, bundles_each: int, runs: int) -> tuple[dict[str, list[
                     "connection": "bench",
                     "mode": "auto",
                     "interval_seconds": 86400,
-                    "max_bundles_per_run": BUNDLES_MOVED,
+                    "max_bundles_per_run": MOST_MOVED,
                 },
             },
             connections={"bench": cluster.connection(), "spark_default": {"conn_type": "spark", "host": "local[2]"}},
@@ -140,12 +140,13 @@ def _stop(airflow: Airflow, dag_id: str) -> None:
 
 
 def _moved(airflow: Airflow) -> float:
-    """Seconds in which the unload task moved its bundles, one wave behind the other."""
+    """Seconds of the unload task by bundle moved; one wave behind the other."""
     run = airflow.wait(MOVED, airflow.trigger(MOVED, {"force": "benchmark"}))
-    moved = Outcome.read(_folder(airflow, MOVED, run)).counts
-    if moved != {"moved": BUNDLES_MOVED}:
-        raise SystemExit(f"{run['dag_run_id']}: {moved}")
-    return sum(_seconds(task) for task in airflow.tasks(MOVED, run["dag_run_id"]) if task["task_id"] == "unload")
+    counts = Outcome.read(_folder(airflow, MOVED, run)).counts
+    if counts.keys() != {"moved"}:
+        raise SystemExit(f"{run['dag_run_id']} moved: {counts or 'nothing'}")
+    tasks = [task for task in airflow.tasks(MOVED, run["dag_run_id"]) if task["task_id"] == "unload"]
+    return sum(map(_seconds, tasks)) / counts["moved"]
 
 
 def _folder(airflow: Airflow, dag_id: str, run: dict[str, Any]) -> Folder:

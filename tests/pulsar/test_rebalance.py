@@ -6,51 +6,26 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from tests.pulsar.admin import Admin
-from tests.pulsar.events import await_that
 from tests.pulsar.load import Load
 from tests.pulsar.rebalancing import DAG_ID, Run, load_broker_zero, rebalancer
+from tests.pulsar.throttling import await_host_samples, throttle
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.pulsar.cluster import PulsarCluster
     from tests.pulsar.conftest import ClusterFactory
     from tests.pulsar.distribution import Distribution
 
     from pulsar_rebalancer_airflow.embedded.airflow import Airflow
 
-QUOTA_US = 40_000
-"""Two fifths of a core per broker: what one client sends can be seen, and does not exhaust the broker."""
 RATE = 3500.0
 """Unbatched messages a second in total. By machine and TLS, 15 to 35 % of such a broker; an idle one shows 3 to 6 %."""
 LOW_THRESHOLD = 8
-FORCE_THRESHOLD = 4
-"""Both are half of the smallest gap that was seen, and far above the noise between idle brokers."""
+"""Half of the smallest gap that was seen, and far above the noise between idle brokers."""
 HITS = 3
 CALM_RUNS = HITS + 1
 """So many runs in a row without a move: hits would have been enough for another one."""
 MOST_RUNS = 40
-
-
-def throttle(cluster: PulsarCluster, admin: Admin) -> None:
-    """Give every broker its quota, and wait until each has seen it in a host sample of its own."""
-    for broker in range(3):
-        cluster.set_cpu_quota(broker, QUOTA_US)
-    limit = QUOTA_US / 1000
-    await_that(lambda: all(admin.load_report(broker)["cpu"]["limit"] == limit for broker in range(3)))
-
-
-def await_host_samples(admin: Admin, count: int) -> None:
-    """Wait until broker 0 has taken further host samples: its CPU figure is new once a minute."""
-    seen: list[float] = []
-
-    def enough() -> bool:
-        usage = admin.load_report(0)["cpu"]["usage"]
-        if not seen or usage != seen[-1]:
-            seen.append(usage)
-        return len(seen) > count
-
-    await_that(enough)
 
 
 def next_run(airflow: Airflow, seen: list[str]) -> Run:
@@ -134,38 +109,6 @@ def test_hits_are_counted_then_half_the_difference_moves_and_then_nothing(
                 assert calm[-1].summary.score_range < fired.summary.score_range
             report = load.report()
     assert report.keys() == rates.keys()
-    for counts in report.values():
-        assert counts.errors == 0
-        assert counts.acked == counts.sent > 0
-
-
-def test_equal_ranges_of_two_namespaces_reach_their_own_destinations(
-    pulsar_408: Distribution, clusters: ClusterFactory, tmp_path: Path
-) -> None:
-    """4.0.8 keeps a planned destination by hash range alone, and once: a forced balance moves range by range."""
-    cluster = clusters(pulsar_408, cgroups=True)
-    settings = {"mode": "auto", "interval_seconds": 86400, "min_unload_message": 100, "max_unload_percentage": 0.5}
-    with Admin(cluster) as admin:
-        topics = load_broker_zero(admin, ["tests/one", "tests/two"], 8)
-        # Two ranges are busy in both namespaces: of these four bundles at least three fit into half the difference.
-        busy = sorted({bundle.rpartition("/")[2] for bundle in topics})[:2]
-        rates = {topic: 450.0 if bundle.endswith(tuple(busy)) else 150.0 for bundle, topic in topics.items()}
-        with Load(cluster, rates, tmp_path / "load.log", batching=False) as load:
-            load.start()
-            throttle(cluster, admin)
-            await_host_samples(admin, 1)
-            with rebalancer(cluster, tmp_path / "airflow", settings) as airflow:
-                conf = {"force": "new brokers shall be filled", "force_threshold": FORCE_THRESHOLD}
-                run = Run(airflow, airflow.wait(DAG_ID, airflow.trigger(DAG_ID, conf)))
-                assert run.state == "success", run.tasks
-                summary = run.summary
-                owner = {move.bundle: admin.owner(move.bundle) for move in run.moves}
-            report = load.report()
-    assert summary.forced is not None
-    assert (summary.forced.by, summary.forced.reason) == ("admin", "new brokers shall be filled")
-    assert summary.waves > 1, (summary.sentence, summary.reasons, summary.bundles_passed_over)
-    assert owner == {move.bundle: move.destination for move in run.moves}
-    assert all(move.ok for move in run.outcome.moves)
     for counts in report.values():
         assert counts.errors == 0
         assert counts.acked == counts.sent > 0

@@ -1,0 +1,35 @@
+"""Brokers with a CPU quota each, so that every one of them reports a load of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.pulsar.events import await_that
+
+if TYPE_CHECKING:
+    from tests.pulsar.admin import Admin
+    from tests.pulsar.cluster import PulsarCluster
+
+QUOTA_US = 40_000
+"""Two fifths of a core per broker: what one client sends can be seen, and does not exhaust the broker."""
+
+
+def throttle(cluster: PulsarCluster, admin: Admin) -> None:
+    """Give every broker its quota, and wait until each has seen it in a host sample of its own."""
+    for broker in range(3):
+        cluster.set_cpu_quota(broker, QUOTA_US)
+    limit = QUOTA_US / 1000
+    await_that(lambda: all(admin.load_report(broker)["cpu"]["limit"] == limit for broker in range(3)))
+
+
+def await_host_samples(admin: Admin, count: int) -> None:
+    """Wait until broker 0 has taken further host samples: its CPU figure is new once a minute."""
+    seen: list[float] = []
+
+    def enough() -> bool:
+        usage = admin.load_report(0)["cpu"]["usage"]
+        if not seen or usage != seen[-1]:
+            seen.append(usage)
+        return len(seen) > count
+
+    await_that(enough)
