@@ -14,7 +14,7 @@ run: setup ## balance a simulated cluster; ONCE=1 ends once balanced; STRATEGY=â
 	@$(PYTHON_BIN) -m pulsar_rebalancer_airflow.embedded $(if $(ONCE),--once) $(if $(PULSAR),--pulsar "$(PULSAR)") \
 		$(if $(STRATEGY),--strategy "$(STRATEGY)") $(if $(FOLDER),--folder "$(FOLDER)")
 
-# In the order of their names, or of testpaths: the longest first.
+# Files are taken in their order: testpaths names the longest first.
 BY_TWO := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 test: setup ## unit, Spark, DAG and integration tests
