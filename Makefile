@@ -14,7 +14,7 @@ run: setup ## balance a simulated cluster; ONCE=1 ends once balanced; STRATEGY=â
 	@$(PYTHON_BIN) -m pulsar_rebalancer_airflow.embedded $(if $(ONCE),--once) $(if $(PULSAR),--pulsar "$(PULSAR)") \
 		$(if $(STRATEGY),--strategy "$(STRATEGY)") $(if $(FOLDER),--folder "$(FOLDER)")
 
-# Files are taken in their order: testpaths names the longest first.
+# Files are taken in the order given: that of testpaths has the longest first; below one folder they go by name.
 BY_TWO := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 test: setup ## unit, Spark, DAG and integration tests

@@ -83,6 +83,8 @@ def render(text: str) -> str:
         begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
         if begin in text:
             before, _, rest = text.partition(begin)
+            if end not in rest:
+                sys.exit(f"the table {name} has no end: {end} is missing; nothing was written")
             text = f"{before}{begin}{table()}\n{end}{rest.partition(end)[2]}"
     return text
 

@@ -61,9 +61,8 @@ class Episode(BaseModel):
         reasons, detail: as last seen.
         told: whether every receiver took the message of its start.
         start_reached, end_reached: numbers of the receivers that took the message of its start, of its end.
-        tries: how often a message was tried in vain since it was due.
-        next_try_at: until then it is not tried again.
-        tried_over: whether that was the message of its end.
+        tries, end_tries: how often the message of its start, of its end, was tried in vain.
+        next_try_at, end_next_try_at: until then it is not tried again.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -78,16 +77,16 @@ class Episode(BaseModel):
     end_reached: frozenset[int] = frozenset()
     tries: int = 0
     next_try_at: AwareDatetime | None = None
-    tried_over: bool = False
+    end_tries: int = 0
+    end_next_try_at: AwareDatetime | None = None
 
     def waits(self, now: datetime, *, over: bool) -> bool:
         """Whether the message of its start, or of its end, was tried in vain a moment ago.
 
         A time further ahead than any wait is of a clock that was set back.
         """
-        if self.tried_over != over or self.next_try_at is None:
-            return False
-        return now < self.next_try_at <= now + timedelta(minutes=RETRY_MINUTES[-1])
+        at = self.end_next_try_at if over else self.next_try_at
+        return at is not None and now < at <= now + timedelta(minutes=RETRY_MINUTES[-1])
 
     def ended(self, now: datetime, quiet: timedelta) -> bool:
         """Whether it has stayed away for the quiet time."""
@@ -220,12 +219,12 @@ def delivered(
     else:
         field = "end_reached" if message.over else "start_reached"
         changed = {field: frozenset(reached), "told": message.episode.told or (complete and not message.over)}
-        before = message.episode.tries if message.episode.tried_over == message.over else 0
-        changed |= {"tried_over": message.over, **_next_try(0 if complete else before + 1, now)}
+        tries = message.episode.end_tries if message.over else message.episode.tries
+        changed |= _next_try("end_" if message.over else "", 0 if complete else tries + 1, now)
         episodes[message.condition] = message.episode.model_copy(update=changed)
     return state.model_copy(update={"episodes": episodes})
 
 
-def _next_try(tries: int, now: datetime) -> dict[str, Any]:
+def _next_try(kind: str, tries: int, now: datetime) -> dict[str, Any]:
     wait = timedelta(minutes=RETRY_MINUTES[min(tries, len(RETRY_MINUTES)) - 1])
-    return {"tries": tries, "next_try_at": now + wait if tries else None}
+    return {f"{kind}tries": tries, f"{kind}next_try_at": now + wait if tries else None}

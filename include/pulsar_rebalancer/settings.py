@@ -283,7 +283,9 @@ class Settings(BaseModel):
     max_plan_age_seconds: float = Field(180, gt=0, description="age at which a plan is no longer carried out")
     unload_concurrency: int = Field(4, ge=1, le=64, description="bundles moved at the same time")
     unload_retries: int = Field(2, ge=0, le=10, description="further tries for a bundle that landed elsewhere")
-    unload_timeout_seconds: float = Field(30, gt=0, description="seconds until a moved bundle must have an owner")
+    unload_timeout_seconds: float = Field(
+        30, gt=0, description="seconds until an unload must reach a broker, and from then until its bundle has an owner"
+    )
     compact_after_days: int = Field(
         1, ge=0, le=3650, description="days after which a day's runs become one table per kind; 0: never"
     )

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import time
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from zlib import crc32
@@ -28,8 +29,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _OK = frozenset({"moved", "already_there"})
+_REFUSED_ON_THE_WAY = frozenset({"foreign_redirect", "certificate_refused"})
+"""Where the leader sent the unload on to nothing was sent; but it may remember the destination by then."""
 _REFUSALS = {"conflict": "destination_gone"} | {
-    code: code for code in ("bad_range", "not_found", "unauthorized", "forbidden", "read_only", "foreign_redirect")
+    code: code for code in ("bad_range", "not_found", "unauthorized", "forbidden", "read_only", *_REFUSED_ON_THE_WAY)
 }
 """Errors of an unload after which it surely was not carried out, and trying again would not help."""
 
@@ -243,12 +246,15 @@ class _Journey:
         try:
             await self._unload()
         except AdminError as error:
-            if error.reason in _REFUSALS or not error.sent:
-                # Pulsar, too, remembers an unload only after its success (ModularLoadManagerImpl.doLoadShedding). But
-                # a leader that redirected it to somewhere it was not sent to may remember the destination by then.
-                if error.sent and error.reason != "foreign_redirect":
+            if error.reason in _REFUSALS:
+                # Pulsar, too, remembers an unload only after its success (ModularLoadManagerImpl.doLoadShedding).
+                if error.reason not in _REFUSED_ON_THE_WAY:
                     self._attempts -= 1
-                return _End(_REFUSALS.get(error.reason, error.reason), self._owner or "", error.message)
+                return _End(_REFUSALS[error.reason], self._owner or "", error.message)
+            if not error.sent:
+                self._owner = await self._admin.owner(self._bundle, (self._destination,))
+                arrived = self._owner == self._destination
+                return _End("moved" if arrived else error.reason, self._owner or "", error.message)
             failed = error  # it may have been carried out all the same: ownership decides
             _log.warning("%s: unload failed, reading ownership: %s", self._bundle, error)
         before, self._owner = self._owner, None
@@ -263,7 +269,10 @@ class _Journey:
         return _End("astray", self._owner, again=True)
 
     async def _unload(self) -> None:
-        """Unload; tried again while it reaches nobody: it is redirected to a dead leader until that one's session ends.
+        """Unload; tried again while it reaches nobody.
+
+        It is redirected to a dead leader, or by the leader to a dead owner, until that one's session ends. In the
+        second case the leader remembers the destination, and a client may have placed the bundle there meanwhile.
 
         Raises:
             AdminError: it was refused, failed, or reached nobody within the time-out.
@@ -277,6 +286,9 @@ class _Journey:
                     raise
                 _log.info("%s: not unloaded yet: %s", self._bundle, error)
             await asyncio.sleep(next(pauses))
+            with suppress(AdminError):
+                if await self._admin.owns(self._destination, self._bundle):
+                    return None
 
     async def _settled(self, topic: str, leaving: str | None) -> str | None:
         """The owner after an unload; None when nobody owns the bundle at the end of the time-out.

@@ -41,17 +41,19 @@ class Receivers:
         return up | set(message.reached)
 
 
-def history(runs: str, up: Mapping[int, str], *, condition: Condition = Condition.BLOCKED) -> list[str]:
+def history(
+    runs: str, up: Mapping[int, str], *, condition: Condition = Condition.BLOCKED, quiet: timedelta = QUIET
+) -> list[str]:
     """The messages of a run a minute.
 
     Args:
         runs: a letter a run: `x` sees the condition, `.` sees that it is not there, `?` cannot tell, `-` is no run.
         up: minute to the receivers that take messages, where it is not all of them.
     """
-    return list(_messages(runs, up, condition))
+    return list(_messages(runs, up, condition, quiet))
 
 
-def _messages(runs: str, up: Mapping[int, str], condition: Condition) -> Iterator[str]:
+def _messages(runs: str, up: Mapping[int, str], condition: Condition, quiet: timedelta) -> Iterator[str]:
     state, receivers = AlertsState(), Receivers()
     for minute, letter in enumerate(runs):
         if letter == "-":
@@ -60,7 +62,7 @@ def _messages(runs: str, up: Mapping[int, str], condition: Condition) -> Iterato
         state = parse_alerts(json.loads(state.model_dump_json()))
         seen: dict[Condition, Seen | None] = {} if letter == "?" else {condition: SEEN if letter == "x" else None}
         state = advance(state, seen, now)
-        for message in due(state, now, QUIET):
+        for message in due(state, now, quiet):
             reached = receivers.take(up.get(minute, "*"), message)
             new = sorted(reached - message.reached)
             if new:
@@ -107,6 +109,14 @@ def _messages(runs: str, up: Mapping[int, str], condition: Condition) -> Iterato
 )
 def test_one_message_when_it_starts_and_one_when_it_is_over(runs: str, up: dict[int, str], messages: list[str]) -> None:
     assert history(runs, up) == messages
+
+
+def test_starts_and_ends_that_alternate_are_waited_for_each_by_itself() -> None:
+    """Without a quiet time; nobody takes a message before minute 100."""
+    runs = "x." * 90
+    assert history(runs, dict.fromkeys(range(100), ""), quiet=timedelta(0)) == ["144start01", "145end01"] + [
+        message for minute in range(146, 180, 2) for message in (f"{minute}start01", f"{minute + 1}end01")
+    ]
 
 
 @pytest.mark.parametrize("period", [2, 3, 4])

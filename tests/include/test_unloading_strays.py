@@ -45,6 +45,27 @@ def test_an_unload_that_is_redirected_to_a_dead_leader_waits_for_the_next_one(sc
     assert len(scene.admin.unloads) == 3
 
 
+def test_a_bundle_that_arrives_while_its_unload_is_tried_again_is_not_unloaded_there(scene):
+    """The leader remembered the destination and sent the unload on to an owner that had died."""
+    arrived = scene.cluster.topology.topics(0)[0]
+
+    def placed():
+        scene.cluster.unload(scene.bundles[0], scene.b)
+        assert scene.cluster.lookup(arrived) == scene.b
+
+    def prepare(admin):
+        async def unload(bundle, destination):
+            admin.unloads.append(bundle)
+            placed()
+            raise AdminError("unreachable", "no connection to the owner", sent=False)
+
+        admin.unload = unload
+
+    outcome = scene.run_one(prepare=prepare)
+    assert (outcome.reason, outcome.owner, outcome.attempts) == ("moved", scene.b, 1)
+    assert len(scene.admin.unloads) == 1
+
+
 def test_an_unload_that_reaches_nobody_ends_with_the_time_out(scene):
     scene.cluster.change_leader(scene.c)
     scene.cluster.kill(scene.c)

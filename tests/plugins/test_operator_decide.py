@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException
 from tests.project.documentation import blocks
 
+from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer_airflow.operators import DecideOperator
 from pulsar_rebalancer_airflow.operators.decide import ARCHIVE_VARIABLE, JAVA_OPTIONS, application
 
@@ -113,10 +114,9 @@ def test_a_connection_that_is_not_found_is_looked_for_again(
     """Airflow says the same when its secrets backend does not answer."""
     monkeypatch.delenv("AIRFLOW_CONN_SPARK_TEST")
 
-    with pytest.raises(AirflowException, match="spark_connection spark_test was not found") as caught:
+    with pytest.raises(SettingsError, match=r"spark_connection spark_test was not found \[connection_not_found\]"):
         decide()
 
-    assert not isinstance(caught.value, AirflowFailException)
     assert not submitted
 
 

@@ -15,6 +15,13 @@ INPUTS = (
         "Correct the key that the message names; the clusters file can overrule what comes from the brokers.",
     ),
     Reason(
+        "connection_not_found",
+        _B,
+        "Airflow found no connection of the name in spark_connection, or its secrets backend did not answer.",
+        "Add the connection, or look at the secrets backend.",
+        passing=True,
+    ),
+    Reason(
         "contradiction",
         _B,
         "Two settings exclude each other.",

@@ -69,20 +69,27 @@ class Home:
             EmbeddedError: the folder holds what no earlier start has left there.
         """
         if not keep and self.folder.exists():
-            if any(self.folder.iterdir()) and not self.clusters_file.exists():
+            if any(self.folder.iterdir()) and not self._marker.exists():
                 raise EmbeddedError(
-                    f"{self.folder} is no folder of an earlier run and would be deleted: "
-                    "name another one (make run FOLDER=…, or --folder)"
+                    f"{self.folder} was not made by an earlier run and would be deleted: delete it yourself if it may "
+                    "go, or name another folder (make run FOLDER=…, or --folder)"
                 )
             shutil.rmtree(self.folder)
+        make_private(self.folder.parent)
+        self._marker.touch(mode=0o600)
         make_private(self.folder / "config")
         self.folder.chmod(0o700)
-        self.clusters_file.write_text(yaml.safe_dump({"clusters": self.clusters}), encoding="utf-8")
         settings = "airflow_local_settings.py"
         shutil.copyfile(SOURCE / "deploy" / settings, self.folder / "config" / settings)
+        self.clusters_file.write_text(yaml.safe_dump({"clusters": self.clusters}), encoding="utf-8")
         if not self.passwords.exists():
             # Airflow would make one up, and print it into its log.
             Folder(str(self.passwords)).write_json({"admin": secrets.token_hex(12)})
+
+    @property
+    def _marker(self) -> Path:
+        """Beside the folder: it stays when deleting the folder is interrupted."""
+        return self.folder.parent / f".{self.folder.name}.made"
 
     @property
     def clusters_file(self) -> Path:

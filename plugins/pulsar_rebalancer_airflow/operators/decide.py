@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
+from airflow.sdk.exceptions import AirflowNotFoundException
 
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer_airflow.failures import final_unless_passing
@@ -88,18 +88,16 @@ def check_connection(conn_id: str) -> None:
     """Refuse what Airflow and Spark would stumble over much later, or not at all.
 
     Raises:
-        AirflowException: there is no such connection, which the Spark operator takes for YARN; or whoever keeps it did
-            not answer, which Airflow does not tell apart. Tried again.
-        SettingsError: `wrong_setting` when it asks for the driver on another machine, where neither this package nor
-            the run's files are; when it names Kubernetes and the Spark provider has no client for it.
+        SettingsError: `connection_not_found` when there is no such connection, which the Spark operator takes for YARN,
+            or whoever keeps it did not answer, which Airflow does not tell apart. `wrong_setting` when it asks for the
+            driver on another machine, where neither this package nor the run's files are; when it names Kubernetes and
+            the Spark provider has no client for it.
     """
     where = f"spark_connection {conn_id}"
     try:
         connection = BaseHook.get_connection(conn_id)
     except AirflowNotFoundException:
-        raise AirflowException(
-            f"{where} was not found, or the secrets backend did not answer: add the connection, or look at the backend"
-        ) from None
+        raise SettingsError("connection_not_found", f"{where} was not found") from None
     # The form's field may be left empty.
     if (connection.extra_dejson.get("deploy-mode") or "client") != "client":
         raise SettingsError("wrong_setting", f"{where}: deploy-mode has to be client: the driver runs beside the task")

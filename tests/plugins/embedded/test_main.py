@@ -73,7 +73,7 @@ def test_a_folder_of_somebody_else_is_not_deleted(tmp_path: Path) -> None:
     thesis.write_text("years of work")
     home = Home(folder=thesis.parent, clusters={}, connections={})
 
-    with pytest.raises(EmbeddedError, match="no folder of an earlier run"):
+    with pytest.raises(EmbeddedError, match="not made by an earlier run"):
         home.prepare(keep=False)
     assert thesis.read_text() == "years of work"
 
