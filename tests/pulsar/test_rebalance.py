@@ -23,7 +23,7 @@ RATE = 3500.0
 LOW_THRESHOLD = 8
 """Half of the smallest gap that was seen, and far above the noise between idle brokers."""
 HITS = 3
-CALM_RUNS = HITS + 1
+CALM_RUNS = HITS
 """So many runs in a row without a move: hits would have been enough for another one."""
 MOST_RUNS = 40
 
