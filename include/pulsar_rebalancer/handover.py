@@ -25,7 +25,7 @@ class Admin(Protocol):
         """BrokerIds of the active brokers."""
 
     async def runtime_configuration(self, broker: str) -> dict[str, str]:
-        """Effective settings of a broker, every value a text; both settings below are true or false."""
+        """Effective settings of a broker, every value a text; `SHEDDING` and `BALANCER` are true or false."""
 
     async def set_dynamic(self, name: str, value: str) -> None:
         """Override a dynamic setting on all brokers."""

@@ -129,7 +129,8 @@ def test_every_message_that_was_acknowledged_arrives(cluster: PulsarCluster, adm
     received: set[str] = set()
     client = pulsar.Client(cluster.service_url)
     try:
-        consumers = [client.subscribe(topic, "all", message_listener=receiver(received)) for topic in topics.values()]
+        for topic in topics.values():
+            client.subscribe(topic, "all", message_listener=receiver(received))
         producers = [client.create_producer(topic, send_timeout_millis=300_000) for topic in topics.values()]
         gather(admin, cluster, topics, 0)
 
@@ -150,7 +151,6 @@ def test_every_message_that_was_acknowledged_arrives(cluster: PulsarCluster, adm
         await_that(lambda: len(acknowledged) + len(failed) == 2 * ROUNDS * 50 * len(producers))
         assert not failed
         await_that(lambda: received >= acknowledged)
-        assert len(consumers) == len(topics)
     finally:
         client.close()
 
@@ -201,9 +201,8 @@ def test_a_broker_that_dies_in_the_middle_of_a_wave_stops_no_other_move(
 
     # Gone from the list as well: nothing is unloaded towards it, and the bundle it had got is served by another one.
     await_that(lambda: dead not in admin.get("brokers"))
-    (outcome,) = carried_out(cluster, [move(cluster, next(b for b in told if b not in killed), 0, 2)])
-    assert outcome.reason in {"destination_gone", "owner_changed"}
-    assert outcome.attempts == 0
+    (outcome,) = carried_out(cluster, [move(cluster, next(iter(told)), 0, 2)])
+    assert (outcome.reason, outcome.attempts) == ("destination_gone", 0)
     await_that(lambda: admin.look_up(chosen[arrived]) != dead)
     cluster.start_broker(2)
 

@@ -169,14 +169,13 @@ class PulsarAdmin(BrokerCalls):
         for pause in (*_RACE_PAUSES_S, None):
             try:
                 await self._hash_positions(bundle, of_no_topic, broker)
+                break
             except AdminError as error:
                 if error.status == HTTPStatus.TEMPORARY_REDIRECT or _says_unowned(error):
                     return False
                 if error.reason != "server_error" or pause is None:
                     raise
                 await asyncio.sleep(pause)
-            else:
-                break
         return True
 
     async def owner(self, bundle: str, likely: Sequence[str] = ()) -> str | None:

@@ -97,7 +97,9 @@ def check_connection(conn_id: str) -> None:
     try:
         connection = BaseHook.get_connection(conn_id)
     except AirflowNotFoundException:
-        raise SettingsError("connection_not_found", f"{where} was not found") from None
+        raise SettingsError(
+            "connection_not_found", f"{where} was not found: add it, or look at the secrets backend"
+        ) from None
     # The form's field may be left empty.
     if (connection.extra_dejson.get("deploy-mode") or "client") != "client":
         raise SettingsError("wrong_setting", f"{where}: deploy-mode has to be client: the driver runs beside the task")
