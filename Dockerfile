@@ -40,7 +40,7 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/*
 # A named volume takes over the owner of the folder that it covers.
 RUN install --directory --owner=airflow --group=root --mode=0750 \
-      /opt/airflow/auth /opt/airflow/clusters /opt/airflow/config /opt/airflow/storage /opt/airflow/work
+      /opt/airflow/auth /opt/airflow/clusters /opt/airflow/config /opt/airflow/spark /opt/airflow/storage /opt/airflow/work
 USER airflow
 
 COPY --from=build --chown=airflow:root /opt/pulsar-rebalancer /opt/pulsar-rebalancer
@@ -49,9 +49,7 @@ ENV VIRTUAL_ENV=/opt/pulsar-rebalancer \
 
 # Spark's class archive halves the start of every run. Airflow writes generated keys into its home when it is first
 # loaded: that home must not stay in the image.
-RUN AIRFLOW_HOME=/tmp/airflow python -c 'from pathlib import Path; \
-      from pulsar_rebalancer_airflow.embedded.archive import make_archive; \
-      make_archive(Path("/opt/airflow/spark.jsa"))' \
+RUN AIRFLOW_HOME=/tmp/airflow python -m pulsar_rebalancer_airflow.spark_archive /opt/airflow/spark.jsa \
  && rm -rf /tmp/airflow
 ENV PULSAR_REBALANCER_SPARK_ARCHIVE=/opt/airflow/spark.jsa
 

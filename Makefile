@@ -10,15 +10,15 @@ help: ## what can be made
 setup: ## virtual environment from the lock, Java for Spark
 	@scripts/setup.sh
 
-run: setup ## balance a simulated cluster; ONCE=1 ends once balanced; STRATEGY=… ; PULSAR=http://broker:8080 observes your own; FOLDER=…
+run: setup ## balance a simulated cluster; ONCE=1 ends once it is; STRATEGY=OverloadShedder; PULSAR=http://broker:8080 observes your own; FOLDER=.run
 	@$(PYTHON_BIN) -m pulsar_rebalancer_airflow.embedded $(if $(ONCE),--once) $(if $(PULSAR),--pulsar "$(PULSAR)") \
 		$(if $(STRATEGY),--strategy "$(STRATEGY)") $(if $(FOLDER),--folder "$(FOLDER)")
 
 # Files are taken in the order given: that of testpaths has the longest first; below one folder they go by name.
 BY_TWO := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-test: setup ## unit, Spark, DAG and integration tests
-	@$(PYTHON_BIN) -m pytest $(BY_TWO)
+test: setup ## unit, Spark, DAG and integration tests; TESTS=tests/include takes these alone, in seconds where they are unit tests
+	@$(PYTHON_BIN) -m pytest $(if $(TESTS),$(TESTS),$(BY_TWO))
 
 # Throttled brokers that are balanced run by run want the machine for themselves: they come last, and alone.
 BALANCED := tests/pulsar/test_rebalance.py
@@ -33,7 +33,7 @@ lint: setup ## format, lint, types, dependency rule
 	@mypy
 	@lint-imports
 
-audit: setup ## known vulnerabilities of the locked packages; tells when the service cannot be reached
+audit: setup ## known vulnerabilities of the locked packages; IGNORE=ID leaves one out; tells when the service cannot be reached
 	@$(PYTHON_BIN) scripts/audit.py $(if $(IGNORE),--ignore $(IGNORE))
 
 lock: setup ## renew requirements.lock from pyproject.toml

@@ -19,18 +19,18 @@ from collections import defaultdict
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import psutil
 
-from pulsar_rebalancer.plan import Summary
-from pulsar_rebalancer.storage import Folder
-from pulsar_rebalancer_airflow.embedded import simulated
-from pulsar_rebalancer_airflow.embedded.airflow import Airflow
-from pulsar_rebalancer_airflow.embedded.archive import archive_path, make_archive
-from pulsar_rebalancer_airflow.embedded.home import SOURCE, Home
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.outcome import Outcome
+from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer_airflow.embedded import simulated_cluster
+from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome
+from pulsar_rebalancer_airflow.embedded.local_airflow import DagRun, LocalAirflow, TaskInstance
 from pulsar_rebalancer_airflow.embedded.processes import Processes
-from pulsar_rebalancer_airflow.outcome import Outcome
+from pulsar_rebalancer_airflow.spark_archive import cached_archive
 
 TASKS = ("collect", "validate", "decide", "record", "gate", "report")
 OBSERVED, MOVED = "pulsar_rebalance__observed", "pulsar_rebalance__moved"
@@ -68,7 +68,7 @@ def _kind(command: list[str]) -> str:
     marks = {
         "SparkSubmit": "Spark driver (JVM)",
         "rebalance.py": "Spark driver (Python)",
-        "pulsar_rebalancer.simulation": "simulated cluster",
+        "pulsar_simulator": "simulated cluster",
         "scheduler": "Airflow scheduler",
         "dag-processor": "Airflow DAG processor",
         "dag_processor": "Airflow DAG processor",
@@ -84,12 +84,10 @@ def _kind(command: list[str]) -> str:
 
 def measure(brokers: int, bundles_each: int, runs: int) -> tuple[dict[str, list[float]], dict[str, float]]:
     """Seconds per task and whole run, and peak memory in MiB by kind of process."""
-    archive = archive_path(SOURCE / ".cache")
-    if not archive.exists():
-        make_archive(archive)
+    archive = cached_archive(SOURCE / ".cache")
     with tempfile.TemporaryDirectory() as folder, Processes() as processes:
-        cluster = simulated.start(processes, Path(folder), brokers=brokers, bundles=brokers * bundles_each)
-        home = Home(
+        cluster = simulated_cluster.start(processes, Path(folder), brokers=brokers, bundles=brokers * bundles_each)
+        home = AirflowHome(
             folder=Path(folder) / "airflow",
             clusters={
                 "observed": EACH_RUN_FIRES | {"connection": "bench"},
@@ -105,7 +103,7 @@ def measure(brokers: int, bundles_each: int, runs: int) -> tuple[dict[str, list[
             spark_archive=archive,
         )
         home.prepare(keep=False)
-        airflow = Airflow(home, processes)
+        airflow = LocalAirflow(home, processes)
         airflow.start()
         airflow.wait_for_dag(OBSERVED)
         memory = PeakMemory()
@@ -117,7 +115,7 @@ def measure(brokers: int, bundles_each: int, runs: int) -> tuple[dict[str, list[
     return seconds, memory.peaks
 
 
-def _observed(airflow: Airflow, runs: int) -> dict[str, list[float]]:
+def _observed(airflow: LocalAirflow, runs: int) -> dict[str, list[float]]:
     """Seconds per task and whole run; the first run, which warms caches, is left out."""
     seconds: dict[str, list[float]] = defaultdict(list)
     for run in islice(airflow.ended_runs(OBSERVED), 1, runs + 1):
@@ -131,7 +129,7 @@ def _observed(airflow: Airflow, runs: int) -> dict[str, list[float]]:
     return seconds
 
 
-def _stop(airflow: Airflow, dag_id: str) -> None:
+def _stop(airflow: LocalAirflow, dag_id: str) -> None:
     """Pause the DAG, whose present run then stops behind its present task, and wait for that."""
     airflow.patch(f"/dags/{dag_id}", {"is_paused": True})
     (*_, run) = airflow.runs(dag_id)
@@ -139,24 +137,24 @@ def _stop(airflow: Airflow, dag_id: str) -> None:
         time.sleep(0.5)
 
 
-def _moved(airflow: Airflow) -> float:
+def _moved(airflow: LocalAirflow) -> float:
     """Seconds of the unload task by bundle moved; one wave behind the other."""
     run = airflow.wait(MOVED, airflow.trigger(MOVED, {"force": "benchmark"}))
     counts = Outcome.read(_folder(airflow, MOVED, run)).counts
-    if counts.keys() != {"moved"}:
+    if counts.keys() != {Reason.MOVED}:
         raise SystemExit(f"{run['dag_run_id']} moved: {counts or 'nothing'}")
     tasks = [task for task in airflow.tasks(MOVED, run["dag_run_id"]) if task["task_id"] == "unload"]
-    return sum(map(_seconds, tasks)) / counts["moved"]
+    return sum(map(_seconds, tasks)) / counts[Reason.MOVED]
 
 
-def _folder(airflow: Airflow, dag_id: str, run: dict[str, Any]) -> Folder:
+def _folder(airflow: LocalAirflow, dag_id: str, run: DagRun) -> StoragePath:
     if run["state"] != "success":
         raise SystemExit(f"{run['dag_run_id']} ended {run['state']}; see {airflow.home.folder / 'logs'}")
-    return Folder(airflow.xcom(dag_id, run["dag_run_id"], "collect"))
+    return StoragePath(airflow.xcom(dag_id, run["dag_run_id"], "collect"))
 
 
-def _seconds(item: dict[str, Any]) -> float:
-    begun, ended = (datetime.fromisoformat(item[name]) for name in ("start_date", "end_date"))
+def _seconds(item: DagRun | TaskInstance) -> float:
+    begun, ended = map(datetime.fromisoformat, (item["start_date"], item["end_date"]))
     return (ended - begun).total_seconds()
 
 

@@ -1,4 +1,4 @@
-"""Writes the tables of README.md and docs/simulation.md that are made from the code, or from the data of a test."""
+"""Write the tables of docs/ that are made from the code, or from the data of a test."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
-from pulsar_rebalancer.reasons import REASONS, Effect
-from pulsar_rebalancer.settings import Settings
-from pulsar_rebalancer.simulation.__main__ import _parser
-from pulsar_rebalancer.simulation.faults import KINDS
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.reasons import Effect, Reason
+from pulsar_simulator.__main__ import _parser
+from pulsar_simulator.faults import KINDS
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = (ROOT / "README.md", ROOT / "docs" / "simulation.md")
+PAGES = (*sorted((ROOT / "docs" / "reference").glob("*.md")), ROOT / "docs" / "simulation.md")
 
 
 def settings_table() -> str:
-    """A row per setting: our name, Pulsar's name, default, meaning."""
+    """Return a row per setting: our name, Pulsar's name, default, meaning."""
     rows = ["| setting | Pulsar's name | default | meaning |", "| --- | --- | --- | --- |"]
     for name, field in Settings.model_fields.items():
         default = field.get_default(call_default_factory=True)
@@ -26,19 +26,15 @@ def settings_table() -> str:
 
 
 def reasons_table() -> str:
-    """A row per reason code, grouped by what it does to the run."""
+    """Return a row per reason code, grouped by what it does to the run."""
     rows = ["| reason code | effect | meaning | what to do |", "| --- | --- | --- | --- |"]
     for effect in Effect:
-        rows += [
-            f"| `{r.code}` | {effect} | {r.meaning} | {r.action or 'nothing'} |"
-            for r in REASONS.values()
-            if r.effect is effect
-        ]
+        rows += [f"| `{r}` | {effect} | {r.meaning} | {r.action or 'nothing'} |" for r in Reason if r.effect is effect]
     return "\n".join(rows)
 
 
 def bad_input_table() -> str:
-    """A row per kind of bad input: those that tests/integration/test_bad_input.py takes through the DAG."""
+    """Return a row per kind of bad input: those that tests/integration/test_bad_input.py takes through the DAG."""
     spec = spec_from_file_location("bad_input", ROOT / "tests" / "bad_input.py")
     if spec is None or spec.loader is None:
         raise ImportError("tests/bad_input.py cannot be loaded")
@@ -48,7 +44,7 @@ def bad_input_table() -> str:
 
 
 def options_table() -> str:
-    """A row per option of `python -m pulsar_rebalancer.simulation`."""
+    """Return a row per option of `python -m pulsar_simulator`."""
     rows = ["| option | meaning (default) |", "| --- | --- |"]
     for option in _parser()._actions:
         if option.dest != "help":
@@ -59,7 +55,7 @@ def options_table() -> str:
 
 
 def faults_table() -> str:
-    """A row per kind of fault of the simulated cluster: what it does, for which requests, and its amount."""
+    """Return a row per kind of fault of the simulated cluster: what it does, for which requests, and its amount."""
     rows = ["| kind | what happens | paths | `amount` |", "| --- | --- | --- | --- |"]
     for kind, info in KINDS.items():
         paths = ", ".join(f"`{path}`" for path in info.paths)
@@ -78,7 +74,7 @@ TABLES = {
 
 
 def render(text: str) -> str:
-    """The text with its tables renewed between their markers."""
+    """Return the text with its tables renewed between their markers."""
     for name, table in TABLES.items():
         begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
         if begin in text:

@@ -73,6 +73,7 @@ def context(
     states: dict[str, str] | None = None,
     started: datetime | None = None,
     dag_id: str = "",
+    run_id: str = "",
 ) -> Context:
     made: Any = {
         "asset_state_store": Accessors(cluster, state),
@@ -80,7 +81,7 @@ def context(
         "ti": TaskInstance(xcoms or {}, states=states or {}),
         "dag_run": SimpleNamespace(
             dag_id=dag_id or f"pulsar_rebalance__{cluster}",
-            run_id=f"{run_type}__1",
+            run_id=run_id or f"{run_type}__1",
             run_type=run_type,
             triggering_user_name=user,
             start_date=started,

@@ -5,17 +5,18 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from pulsar_rebalancer.plan import Summary, plan_hash
-from pulsar_rebalancer.resolution import Resolved
-from pulsar_rebalancer.run import RunRequest, Validation
-from pulsar_rebalancer.settings import Settings
-from pulsar_rebalancer.snapshot import DECISIONS, MOVES, table
-from pulsar_rebalancer.state import DecisionState, HitCount
+from pulsar_rebalancer.config.resolution import Resolved
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.run.plan import Summary, plan_hash
+from pulsar_rebalancer.run.request import RunRequest, Validation
+from pulsar_rebalancer.run.tables import DECISIONS, MOVES, table
+from pulsar_rebalancer.state.model import DecisionState, HitCount
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pulsar_rebalancer.storage import ClusterStorage, Folder
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.path import StoragePath
 
 CLUSTER = "east"
 
@@ -51,14 +52,16 @@ def make_run(
     means: str = "",
     age: timedelta = timedelta(0),
     validation: Validation | None = None,
+    cluster: str = CLUSTER,
+    airflow_run_id: str = "manual__1",
     **settings: Any,
-) -> Folder:
+) -> StoragePath:
     """A run with its request, its validation and its plan, without a snapshot."""
     now = datetime.now(UTC) - age
     run = storage.new_run(now)
     effective = Settings.model_validate({"mode": "auto", "connection": "pulsar_test"} | settings)
     resolved = Resolved(settings=effective, origins={})
-    RunRequest(cluster=CLUSTER, airflow_run_id="manual__1", resolved=resolved, collected_at=now).write(run)
+    RunRequest(cluster=cluster, airflow_run_id=airflow_run_id, resolved=resolved, collected_at=now).write(run)
     (validation or Validation()).write(run)
     state = DecisionState(
         seq=base_seq + 1,
@@ -74,8 +77,8 @@ def make_run(
     (run / "plan" / "state.json").write_json(document)
     Summary(
         plan_id=run.name,
-        cluster=CLUSTER,
-        airflow_run_id="manual__1",
+        cluster=cluster,
+        airflow_run_id=airflow_run_id,
         base_seq=base_seq,
         hash=plan_hash([], table(moves, MOVES).to_pylist(), document),
         collected_at=now,

@@ -1,4 +1,4 @@
-"""What brokers can serve that is wrong, and what a run makes of it: the table of the README and of the test.
+"""What brokers can serve that is wrong, and what a run makes of it: the rows of docs/reference/bad-input.md.
 
 Rows are plain data: the test serves each over HTTP with the simulation's fault switches and takes it through the DAG.
 """
@@ -44,6 +44,7 @@ class Row:
         detail: beginning of the figure or text that is shown.
         bundle: whether a bundle, and not a broker, is concerned.
         connection: changes to the connection: `timeout_seconds`, or `token`, the name of another one.
+        also: reason codes of warnings that come with it.
     """
 
     served: str
@@ -55,6 +56,18 @@ class Row:
     detail: str = ""
     bundle: bool = False
     connection: dict[str, Any] = field(default_factory=dict)
+    also: tuple[str, ...] = ()
+
+    @property
+    def moves(self) -> str:
+        """What a forced run moves."""
+        if self.ends in (COLLECT, BLOCKED, HELD):
+            return "nothing"
+        if self.ends == UNLOAD:
+            return "nothing: it is tried and fails"
+        if self.effect != "quarantine":
+            return "the broker's bundles as well"
+        return "the broker's other bundles" if self.bundle else "nothing from or to this broker"
 
 
 def _fault(kind: str, who: str = ONE, **more: Any) -> tuple[tuple[str, str, dict[str, Any]], ...]:
@@ -66,8 +79,10 @@ def _no_report(served: str, faults: tuple[tuple[str, str, dict[str, Any]], ...],
     return Row(served, faults, GOES_ON, "report_missing", "quarantine", cause, f"error {cause}", **more)
 
 
-def _left_out(served: str, faults: tuple[tuple[str, str, dict[str, Any]], ...], reason: str, detail: str) -> Row:
-    return Row(served, faults, GOES_ON, reason, "quarantine", detail=detail)
+def _left_out(
+    served: str, faults: tuple[tuple[str, str, dict[str, Any]], ...], reason: str, detail: str, *also: str
+) -> Row:
+    return Row(served, faults, GOES_ON, reason, "quarantine", detail=detail, also=also)
 
 
 def _warned(served: str, faults: tuple[tuple[str, str, dict[str, Any]], ...], reason: str, detail: str) -> Row:
@@ -131,7 +146,23 @@ ROWS = (
     _left_out("CPU usage is NaN without quotes", _fault("bare_nan"), "not_a_number", "cpu_usage missing"),
     _left_out("CPU is missing", _fault("missing_field"), "not_a_number", "cpu_usage missing, cpu_limit missing"),
     _left_out("CPU usage is negative", _fault("negative_usage"), "negative_figure", "cpu_usage -1"),
-    _warned("CPU usage is three times its limit", _fault("over_limit"), "over_limit", "cpu_percent 300"),
+    _warned("CPU usage is 1.8 times its limit", _fault("over_limit", amount=1.8), "over_limit", "cpu_percent 180"),
+    _left_out("CPU usage is three times its limit", _fault("over_limit"), "load_in_doubt", "cpu_usage ", "over_limit"),
+    _left_out(
+        "CPU usage beyond any machine",
+        _fault("over_limit", amount=1e30),
+        "impossible_figure",
+        "cpu_usage ",
+        "over_limit",
+    ),
+    _left_out("CPU has no limit", _fault("zero_limit", target="cpu"), "load_in_doubt", "cpu_usage "),
+    _left_out(
+        "the limit of a network card is wrong, and nothing outranks it",
+        _fault("over_limit", target="bandwidthIn"),
+        "load_in_doubt",
+        "deciding_resource bandwidth_in, deciding_percent 300",
+        "over_limit",
+    ),
     _warned("the limit of the network cards is zero", _fault("zero_limit"), "zero_limit", "bandwidth_in_limit 0"),
     _left_out(
         "a broker has just started: it looks idle, having measured nothing",
@@ -153,6 +184,13 @@ ROWS = (
         "quarantine",
         detail="msg_rate_in -",
         bundle=True,
+    ),
+    _left_out(
+        "a broker's bundles have negative message rates",
+        _fault("negative_rate", amount=1000),
+        "traffic_in_doubt",
+        "100% of its traffic left out",
+        "negative_figure",
     ),
     Row(
         "two brokers own a bundle, normal for one interval after a move",
@@ -233,10 +271,15 @@ ROWS = (
 
 def table() -> str:
     """The rows in Markdown."""
-    lines = ["| what is served | reason code | effect | the run |", "| --- | --- | --- | --- |"]
+    lines = [
+        "| what is served | reason code | effect | the run | a forced run moves |",
+        "| --- | --- | --- | --- | --- |",
+    ]
     for row in ROWS:
         code = f"`{row.reason}`" if row.reason else "none"
         behind = f" (`{row.cause}`)" if row.cause else ""
         subject = {"quarantine": " of the bundle" if row.bundle else " of the broker"}.get(row.effect, "")
-        lines.append(f"| {row.served} | {code}{behind} | {(row.effect or 'none') + subject} | {row.ends} |")
+        lines.append(
+            f"| {row.served} | {code}{behind} | {(row.effect or 'none') + subject} | {row.ends} | {row.moves} |"
+        )
     return "\n".join(lines)

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.copies import committed_sequences, copy_of
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.inventory import time_of
 from pulsar_rebalancer.names import CLUSTER_NAME
-from pulsar_rebalancer.storage import ClusterStorage
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.state.backup import committed_sequences, copy_of
+from pulsar_rebalancer.storage.layout import ClusterStorage, time_of
+from pulsar_rebalancer.storage.path import failures_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,15 +42,14 @@ class Ages:
 
 
 def ages(storage: ClusterStorage, now: datetime) -> Ages:
-    """The ages of what lies below the storage root.
+    """Return the ages of what lies below the storage root.
 
     Args:
         storage: of the cluster.
         now: the present.
 
     Raises:
-        SnapshotError: the newest outcome cannot be read.
-        OSError: the root cannot be read.
+        SnapshotError: the newest outcome or the root cannot be read.
     """
     return Ages(_since(_last_outcome(storage, now), now), _since(_last_decision(storage, now), now))
 
@@ -68,7 +68,7 @@ def _last_outcome(storage: ClusterStorage, now: datetime) -> datetime | None:
                 try:
                     return datetime.fromisoformat(file.read_json()["ended_at"]).astimezone(UTC)
                 except (KeyError, TypeError, ValueError):
-                    raise SnapshotError("file_damaged", f"{file.uri} has no time at which the run ended") from None
+                    raise SnapshotError(Reason.FILE_DAMAGED, f"{file.uri} has no time at which the run ended") from None
     return None
 
 
@@ -77,14 +77,16 @@ def _last_decision(storage: ClusterStorage, now: datetime) -> datetime | None:
     sequences = committed_sequences(storage)
     if not sequences:
         return None
-    file_system, path = copy_of(storage, sequences[-1]).open()
-    written: datetime | None = file_system.get_file_info(path).mtime
+    copy = copy_of(storage, sequences[-1])
+    file_system, path = copy.open()
+    with failures_of(copy.uri, "looked at"):
+        written: datetime | None = file_system.get_file_info(path).mtime
     # One from the future proves nothing either.
     return written.astimezone(UTC) if written and written <= now + _SKEW else None
 
 
 def judge(found: Ages, limit: float) -> int:
-    """The exit code.
+    """Return the exit code.
 
     Args:
         found: the ages.
@@ -96,7 +98,7 @@ def judge(found: Ages, limit: float) -> int:
 
 
 def line(cluster: str, found: Ages, limit: float) -> str:
-    """What is printed, with performance data behind the bar."""
+    """Return what is printed, with performance data behind the bar."""
     said = f"last outcome {_old(found.outcome)}, last committed decision {_old(found.decision)}, limit {limit:g} s"
     figures = {"outcome_age": found.outcome, "decision_age": found.decision}
     shown = " ".join(f"{name}={age:.0f}s;;{limit:g}" for name, age in figures.items() if age is not None)

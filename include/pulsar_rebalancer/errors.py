@@ -1,17 +1,26 @@
-"""The errors of the domain: each carries a reason code that the README explains."""
+"""The errors of the domain: each carries a reason code that docs/reference/reason-codes.md explains."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.texts import one_line
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.reasons import Reason
 
 
 class RebalancerError(Exception):
     """Something an operator can act on.
 
     Args:
-        reason: stable code, listed in `pulsar_rebalancer.reasons`.
-        message: what was wrong, with the offending value; never a secret.
+        reason: why.
+        message: what was wrong, with the offending value; never a secret. Each of its lines is cut and cleaned,
+            because the value may come from the network.
     """
 
-    def __init__(self, reason: str, message: str) -> None:
+    def __init__(self, reason: Reason, message: str) -> None:
+        message = "\n".join(map(one_line, message.split("\n")))
         super().__init__(f"{message} [{reason}]")
         self.reason = reason
         self.message = message
@@ -25,7 +34,7 @@ class AdminError(RebalancerError):
     """A broker's admin REST API refused, failed, or could not be reached.
 
     Args:
-        reason: stable code.
+        reason: why.
         message: what was wrong; never a secret.
         broker: brokerId, or the address that was asked.
         status: HTTP status, if there was an answer.
@@ -33,7 +42,7 @@ class AdminError(RebalancerError):
     """
 
     def __init__(
-        self, reason: str, message: str, *, broker: str = "", status: int | None = None, sent: bool = True
+        self, reason: Reason, message: str, *, broker: str = "", status: int | None = None, sent: bool = True
     ) -> None:
         super().__init__(reason, message)
         self.broker = broker
@@ -42,7 +51,7 @@ class AdminError(RebalancerError):
 
 
 class SnapshotError(RebalancerError):
-    """A file of a run is missing, of another version, or does not hold what its schema says."""
+    """A file below the storage root is missing, of another version, damaged, or cannot be read or written."""
 
 
 class StateError(RebalancerError):

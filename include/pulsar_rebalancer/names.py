@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated
 from urllib.parse import urlsplit
+from zlib import crc32
 
 from pydantic import AfterValidator, BeforeValidator
 
@@ -22,11 +23,14 @@ BALANCER = "loadBalancerEnabled"
 
 _BROKER_ID = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}")
 _NAMESPACE = re.compile(r"[^/\s]+/[^/\s]+")
+_LONGEST_BROKER_ID = 253 + len("[]:65535")
+"""The longest name of a host (RFC 1035) and a port."""
+_LAST_HASH = 0xFFFFFFFF
 
 
 def is_broker_id(text: str) -> bool:
-    """Whether the text is `host:port`, the form of every brokerId, and can be part of a URL."""
-    if _BROKER_ID.fullmatch(text) is None:
+    """Return whether the text is `host:port`, the form of every brokerId, and can be part of a URL."""
+    if len(text) > _LONGEST_BROKER_ID or _BROKER_ID.fullmatch(text) is None:
         return False
     try:
         parts = urlsplit(f"http://{text}")
@@ -35,8 +39,34 @@ def is_broker_id(text: str) -> bool:
         return False
 
 
+def namespace_of(bundle: str) -> str:
+    """Return `tenant/namespace` of a bundle name."""
+    return bundle.rpartition("/")[0]
+
+
+def range_of(bundle: str) -> str:
+    """Return `0x…_0x…` of a bundle name."""
+    return bundle.rpartition("/")[2]
+
+
+def is_in_bundle(topic: str, bundle: str) -> bool:
+    """Return whether a topic is in a bundle: the CRC32 of its full name lies in the range, the upper bound exclusive.
+
+    The last range of a namespace holds its upper bound as well (NamespaceBundle.includes, Hashing.crc32).
+
+    Args:
+        topic: full name, `domain://tenant/namespace/topic`.
+        bundle: `tenant/namespace/0x…_0x…`.
+    """
+    namespace, _, hash_range = bundle.rpartition("/")
+    low, high = (int(bound, 16) for bound in hash_range.split("_"))
+    position = crc32(topic.encode())
+    inside = low <= position < high or position == high == _LAST_HASH
+    return inside and topic.partition("://")[2].startswith(f"{namespace}/")
+
+
 def split_list(text: str) -> tuple[str, ...]:
-    """Items of a comma separated list, also in the brokers' form `[a, b]`."""
+    """Return the items of a comma separated list, also in the brokers' form `[a, b]`."""
     text = text.strip()
     # The brackets of an IPv6 address stay: "[::1]:8080".
     if text.startswith("[") and text.endswith("]"):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from airflow.sdk.exceptions import AirflowFailException
 
 from pulsar_rebalancer.errors import RebalancerError
-from pulsar_rebalancer.reasons import PASSING, REASONS
+from pulsar_rebalancer.reasons import Trait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ FAILURE = "failure"
 
 def sentence(error: RebalancerError) -> str:
     """The error with its reason code and what to do about it."""
-    action = REASONS[error.reason].action if error.reason in REASONS else ""
+    action = error.reason.action
     return f"{error} {action}".strip() if action not in error.message else str(error)
 
 
@@ -40,6 +40,6 @@ def final_unless_passing(context: Context | None = None) -> Iterator[None]:
     except RebalancerError as error:
         if context is not None:
             context["ti"].xcom_push(key=FAILURE, value=error.reason)
-        if error.reason in PASSING:
+        if error.reason.has(Trait.PASSING):
             raise
         raise AirflowFailException(sentence(error)) from error

@@ -4,6 +4,18 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.run.run_folder import find_run
+from pulsar_rebalancer.storage.layout import ClusterStorage
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from pulsar_rebalancer.storage.path import StoragePath
+
+from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.reasons import Reason
 
 CLUSTERS_VARIABLE = "PULSAR_REBALANCER_CLUSTERS"
 """Environment variable with the path of the clusters file."""
@@ -16,13 +28,33 @@ REBALANCE_DAG = "pulsar_rebalance__"
 
 
 def clusters_file() -> Path:
-    """Path of the clusters file: from the environment, else `config/pulsar_clusters.yaml` in AIRFLOW_HOME."""
+    """Return the clusters file: from the environment, else `config/pulsar_clusters.yaml` in AIRFLOW_HOME."""
     return Path(os.environ.get(CLUSTERS_VARIABLE) or _airflow_home() / "config" / "pulsar_clusters.yaml")
 
 
 def storage_root() -> str:
-    """The storage root: from the environment, else `pulsar_rebalancer` in AIRFLOW_HOME."""
-    return os.environ.get(STORAGE_VARIABLE) or str(_airflow_home() / "pulsar_rebalancer")
+    """Return the storage root: from the environment, else `pulsar_rebalancer` in AIRFLOW_HOME.
+
+    Raises:
+        SettingsError: `wrong_setting`; an object-store URI holds a user, a password or a query. The root is shown on
+            pages and in logs, and keys belong to the environment of Airflow and to the Spark connection.
+    """
+    root = os.environ.get(STORAGE_VARIABLE) or str(_airflow_home() / "pulsar_rebalancer")
+    if "://" in root and set("@?#") & set(root):
+        raise SettingsError(
+            Reason.WRONG_SETTING, f"{STORAGE_VARIABLE}: an address must hold neither user, password nor query"
+        )
+    return root
+
+
+def run_folder(context: Context, cluster: str, address: object) -> StoragePath:
+    """Return the folder of the run of a context: an XCom names it, which others than the tasks may write.
+
+    Raises:
+        PlanError: `foreign_run`; it is none of this cluster and DAG run.
+        SnapshotError: the run's request cannot be read.
+    """
+    return find_run(ClusterStorage(storage_root(), cluster), str(address), context["dag_run"].run_id)
 
 
 def _airflow_home() -> Path:

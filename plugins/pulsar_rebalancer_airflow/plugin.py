@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from airflow.plugins_manager import AirflowPlugin
 
-from pulsar_rebalancer_airflow.validation_link import PREFIX, ValidationLink
+from pulsar_rebalancer_airflow.validation.link import PREFIX, ValidationLink
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 
 async def pages(scope: Scope, receive: Receive, send: Send) -> None:
-    """The pages of `web`, loaded with the first request: Airflow loads plugins in every process it has."""
-    from pulsar_rebalancer_airflow.web import app
+    """Serve the pages of `web`, loaded with the first request: Airflow loads plugins in every process it has."""
+    from pulsar_rebalancer_airflow.validation.web import app
 
     await app(scope, receive, send)
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-HOOK = "pulsar_rebalancer_airflow.hook.PulsarAdminHook"
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+HOOK = "pulsar_rebalancer_airflow.hooks.pulsar_admin.PulsarAdminHook"
 
 
-def get_provider_info() -> dict[str, Any]:
-    """The connection type `pulsar_admin` with its form; the entry point `apache_airflow_provider` names this."""
+def get_provider_info() -> dict[str, JsonValue]:
+    """Return the connection type `pulsar_admin` with its form; the entry point `apache_airflow_provider` names this."""
     return {
         "package-name": "pulsar-rebalancer",
         "name": "Pulsar rebalancer",
         "description": "Load rebalancing of Apache Pulsar clusters from the outside.",
         "integrations": [{"integration-name": "Apache Pulsar", "external-doc-url": "https://pulsar.apache.org/"}],
-        "hooks": [{"integration-name": "Apache Pulsar", "python-modules": ["pulsar_rebalancer_airflow.hook"]}],
+        "hooks": [
+            {"integration-name": "Apache Pulsar", "python-modules": ["pulsar_rebalancer_airflow.hooks.pulsar_admin"]}
+        ],
         "connection-types": [
             {
                 "hook-class-name": HOOK,
@@ -62,5 +67,5 @@ def get_provider_info() -> dict[str, Any]:
     }
 
 
-def _text(label: str, description: str) -> dict[str, Any]:
+def _text(label: str, description: str) -> dict[str, JsonValue]:
     return {"label": label, "description": description, "schema": {"type": ["string", "null"]}}

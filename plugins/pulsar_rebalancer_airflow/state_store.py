@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow.sdk import Asset, AssetAlias
 
-from pulsar_rebalancer.alerts import AlertsState, parse_alerts
-from pulsar_rebalancer.copies import committed_sequences
+from pulsar_rebalancer.alerts.incidents import AlertsState, parse_alerts
 from pulsar_rebalancer.errors import StateError
-from pulsar_rebalancer.state import DecisionState, MovesState, parse_decision, parse_moves
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.state.backup import committed_sequences
+from pulsar_rebalancer.state.model import DecisionState, MovesState, parse_decision, parse_moves
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from airflow.sdk import Context
 
-    from pulsar_rebalancer.storage import ClusterStorage
+    from pulsar_rebalancer.storage.layout import ClusterStorage
 
 DECISION, MOVES = "decision", "moves"
 """Keys of the documents that decisions are made from.
@@ -28,7 +31,10 @@ writes both, when somebody resets or restores them.
 """
 
 ALERTS, WATCH = "alerts", "watch"
-"""Keys of the open conditions: what report sees, and what the watch sees; each has one writer."""
+"""Keys of the open conditions: what report sees, and what the watch sees.
+
+Each has one writer; while a cluster has no alerts, and so no watch, report empties both.
+"""
 
 
 class Accessor(Protocol):
@@ -95,7 +101,7 @@ class StateStore:
         copies = committed_sequences(storage)
         if document is None and copies:
             raise StateError(
-                "state_lost",
+                Reason.STATE_LOST,
                 f"the state store has no state of {storage.cluster}, but {storage.state.uri} holds copies up to "
                 f"sequence number {copies[-1]}: run pulsar_state__{storage.cluster} with the action restore or reset",
             )
@@ -116,6 +122,10 @@ class StateStore:
     def put_moves(self, state: MovesState) -> None:
         """Store the `moves` document, in one write."""
         self._accessor.set(MOVES, state.model_dump(mode="json"))
+
+    def change_moves(self, change: Callable[[MovesState], MovesState]) -> None:
+        """Store the `moves` document as the change makes it of the one that is stored now."""
+        self.put_moves(change(self.moves()))
 
     def alerts(self, key: str = ALERTS) -> AlertsState:
         """The document of open conditions under one of its two keys; an empty one when none can be read."""

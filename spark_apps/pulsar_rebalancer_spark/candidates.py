@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from pulsar_rebalancer.snapshot import TRAFFIC
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.tables import TRAFFIC
 from pulsar_rebalancer.strategies.candidates import HEARTBEAT_NAMESPACE, SYSTEM_NAMESPACE
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def of_sources(bundles: DataFrame, firing: DataFrame, means: DataFrame) -> DataFrame:
-    """Bundles of the sources that give some away, with their mean traffic, in plus out.
+    """Return bundles of the sources that give some away, with their mean traffic, in plus out.
 
     Args:
         bundles: the bundles table.
@@ -31,12 +32,12 @@ def of_sources(bundles: DataFrame, firing: DataFrame, means: DataFrame) -> DataF
 
 
 def of_cluster(bundles: DataFrame, means: DataFrame) -> DataFrame:
-    """All bundles as a specification sees them: what their broker reports, and their mean traffic."""
+    """Return all bundles as a specification sees them: what their broker reports, and their mean traffic."""
     return _with_means(bundles, means)
 
 
 def _with_means(bundles: DataFrame, means: DataFrame) -> DataFrame:
-    """Bundles that were left out of the sample have no mean: they carry 0, and a reason to stay."""
+    """Return bundles with their means; one that was left out has none: it carries 0, and a reason to stay."""
     sums = {
         "msg_rate": F.col("msg_rate_in") + F.col("msg_rate_out"),
         "msg_throughput": F.col("msg_throughput_in") + F.col("msg_throughput_out"),
@@ -47,7 +48,7 @@ def _with_means(bundles: DataFrame, means: DataFrame) -> DataFrame:
 
 
 def with_reason(bundles: DataFrame, rules: Column, passed_over: DataFrame) -> DataFrame:
-    """Bundles with `reason`: why each must stay whatever its traffic, else null.
+    """Return bundles with `reason`: why each must stay whatever its traffic, else null.
 
     Args:
         bundles: cluster, bundle and more; `forbids` where policies were asked (`policies.with_policy`).
@@ -61,19 +62,19 @@ def with_reason(bundles: DataFrame, rules: Column, passed_over: DataFrame) -> Da
 
 
 def is_heartbeat() -> Column:
-    """Whether `bundle` belongs to a heartbeat or SLA-monitor namespace, which the strategy itself never moves."""
+    """Return whether `bundle` belongs to a heartbeat or SLA-monitor namespace, which the strategy never moves."""
     return F.col("bundle").rlike(f"^{HEARTBEAT_NAMESPACE}/[^/]*$")
 
 
 def namespace() -> Column:
-    """`tenant/namespace` of `bundle`."""
+    """Return `tenant/namespace` of `bundle`."""
     bundle = F.col("bundle")
     return F.left(bundle, F.length(bundle) - F.length(F.substring_index(bundle, "/", -1)) - 1)
 
 
 def _reason(rules: Column) -> Column:
     return (
-        F.when(is_heartbeat() | (namespace() == SYSTEM_NAMESPACE), "system_namespace")
-        .when(F.array_contains(rules["excluded_namespaces"], namespace()), "namespace_excluded")
+        F.when(is_heartbeat() | (namespace() == SYSTEM_NAMESPACE), Reason.SYSTEM_NAMESPACE)
+        .when(F.array_contains(rules["excluded_namespaces"], namespace()), Reason.NAMESPACE_EXCLUDED)
         .otherwise(F.col("stays"))
     )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from pulsar_rebalancer.snapshot import DECISIONS
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.tables import DECISIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -36,21 +39,22 @@ def decide(pairs: DataFrame) -> DataFrame:
 
 def _gap() -> dict[str, Column]:
     gap = F.col("source.score") - F.col("destination.score")
+    same = (F.col(f"{side}.score") == F.col(f"{side}.counted_score") for side in ("source", "destination"))
     return {
+        "repeated": F.coalesce(reduce(and_, same), F.lit(False)),
         "gap": gap,
         "middle": F.col("source.broker") == F.col("destination.broker"),
         "over_low": gap >= F.col("rules.low_threshold"),
         "over_high": gap >= F.col("rules.high_threshold"),
-        "judging": F.col("rules.counts") | (F.col("rules.counting") == "other_thresholds"),
     }
 
 
 def _with_judgement(pairs: DataFrame) -> DataFrame:
-    """Counts with this sample: a gap in the high band is a low hit as well; a middle broker counts for both sides."""
-    step = F.when(F.col("middle"), 2).otherwise(1)
+    """Return the pairs with this sample in their counts (see `strategies.shedders.avg_shedder.count`)."""
+    step = F.when(F.col("repeated"), 0).when(F.col("middle"), 2).otherwise(1)
     over = {"high": F.col("over_low") & F.col("over_high"), "low": F.col("over_low")}
     judged = {
-        f"{side}_{band}_judged": F.when(~F.col("judging"), F.col(f"{side}.{band}"))
+        f"{side}_{band}_judged": F.when(~F.col("rules.judges"), F.col(f"{side}.{band}"))
         .when(over[band], F.col(f"{side}.{band}") + step)
         .otherwise(F.lit(0))
         for side, band in _COUNTS
@@ -66,7 +70,7 @@ def _fired() -> Column:
     ready = (F.col("high_hits") >= F.col("rules.hit_count_high")) | (F.col("low_hits") >= F.col("rules.hit_count_low"))
     forced = F.col("rules.force_threshold")
     fires = F.when(forced.isNotNull(), (F.col("gap") >= forced) & ~F.col("middle")).otherwise(
-        F.col("judging") & F.col("over_low") & ready
+        F.col("rules.judges") & ~F.col("repeated") & F.col("over_low") & ready
     )
     return F.isnull("left_out") & fires
 
@@ -88,30 +92,33 @@ def _amount() -> dict[str, Column]:
 def _reason() -> Column:
     return (
         F.when(F.col("left_out").isNotNull(), F.col("left_out"))
-        .when(F.col("middle"), "middle")
-        .when(F.col("fired") & F.col("measure").isNull(), "below_minimum")
-        .when(F.col("fired"), "fired")
-        .when(~F.col("over_low"), "below_low")
-        .when(F.col("rules.counting") == "forced", "below_force")
-        .when(F.col("rules.counting") == "too_soon", "too_soon")
-        .when(F.col("over_high"), "hits_high")
-        .otherwise("hits_low")
+        .when(F.col("middle"), Reason.MIDDLE)
+        .when(F.col("fired") & F.col("measure").isNull(), Reason.BELOW_MINIMUM)
+        .when(F.col("fired"), Reason.FIRED)
+        .when(~F.col("over_low"), Reason.BELOW_LOW)
+        .when(F.col("rules.counting") == Reason.FORCED, Reason.BELOW_FORCE)
+        .when(F.col("repeated") | (F.col("rules.counting") == Reason.TOO_SOON), Reason.TOO_SOON)
+        .when(F.col("over_high"), Reason.HITS_HIGH)
+        .otherwise(Reason.HITS_LOW)
     )
 
 
 def _counts() -> dict[str, Column]:
-    """Counts before and after: they start anew with the firing, whether or not a bundle is found."""
+    """Return counts before and after: they start anew with the firing, whether or not a bundle is found.
+
+    What a run leaves that counts nothing is known once it is known what moves (`strategies.hits.start_anew`).
+    """
     columns: dict[str, Column] = {}
     for side, band in _COUNTS:
         before = F.col(f"{side}.{band}")
-        judged = F.when(F.col("rules.counts"), F.col(f"{side}_{band}_judged")).otherwise(before)
-        after = F.when(F.col("left_out").isNotNull(), before).when(F.col("fired"), 0).otherwise(judged)
+        stays = F.col("left_out").isNotNull() | ~F.col("rules.counts")
+        after = F.when(stays, before).when(F.col("fired"), 0).otherwise(F.col(f"{side}_{band}_judged"))
         columns |= {f"{side}_{band}_before": before, f"{side}_{band}": after}
     return columns
 
 
 def _columns() -> list[Column]:
-    """The decisions table; a broker left out has its name, counts and reason alone."""
+    """Return the decisions table; a broker left out has its name, counts and reason alone."""
     alone = {
         "cluster": F.col("cluster"),
         "source": F.col("source.broker"),

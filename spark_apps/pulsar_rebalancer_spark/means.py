@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from pulsar_rebalancer.snapshot import MEANS, TRAFFIC
+from pulsar_rebalancer.run.tables import MEANS, TRAFFIC
 from pulsar_rebalancer.strategies.means import LONG_TERM_SAMPLES, MAX_SAMPLES
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def update(bundles: DataFrame, previous: DataFrame) -> DataFrame:
-    """Means with this sample added; bundles that are not in the sample are forgotten.
+    """Return means with this sample added; bundles that are not in the sample are forgotten.
 
     One aggregation over both tables instead of a join of two large ones. Of two reports of one bundle the larger figure
     counts, and a maximum of one known mean is that mean.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Window
 from pyspark.sql import functions as F
@@ -12,11 +12,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from pulsar_rebalancer.strategies.view import Row
-
 
 def pairs(loads: DataFrame) -> DataFrame:
-    """Pairs of each pool of brokers; brokers left out stand alone.
+    """Return pairs of each pool of brokers; brokers left out stand alone.
 
     Brokers are ordered by score and name. The middle one of an odd number is its own partner.
 
@@ -25,12 +23,12 @@ def pairs(loads: DataFrame) -> DataFrame:
 
     Returns:
         cluster, left_out, pool, pair (0 is the outermost of its pool; arbitrary for brokers left out), source,
-        destination (structs of broker, score, msg_rate, msg_throughput, high, low), rules.
+        destination (structs of broker, score, msg_rate, msg_throughput, high, low, counted_score), rules.
     """
     group = Window.partitionBy("cluster", F.isnull("left_out"), "pool")
     ordered = group.orderBy("score", "broker")
     position = (F.row_number().over(ordered) - 1).alias("position")
-    member = F.struct("position", "broker", "score", "msg_rate", "msg_throughput", "high", "low")
+    member = F.struct("position", "broker", "score", "msg_rate", "msg_throughput", "high", "low", "counted_score")
     from_outside = F.least(F.col("position"), F.col("size") - 1 - F.col("position"))
     return (
         loads.select("*", position, F.count(F.lit(1)).over(group).alias("size"))
@@ -41,8 +39,8 @@ def pairs(loads: DataFrame) -> DataFrame:
     )
 
 
-def numbered(decisions: Iterable[Row]) -> list[Row]:
-    """Decisions with their pairs numbered through the whole cluster, pool after pool, brokers left out at the end.
+def numbered(decisions: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return decisions, pairs numbered through the whole cluster, pool after pool, brokers left out at the end.
 
     Args:
         decisions: rows of one cluster as `hit_counting.decide` gives them, `pair` counted within each pool.

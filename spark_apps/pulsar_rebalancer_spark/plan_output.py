@@ -10,18 +10,23 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pulsar_rebalancer.choices import Strategy
-from pulsar_rebalancer.plan import Forced, Summary, plan_hash
-from pulsar_rebalancer.snapshot import DECISIONS, table
-from pulsar_rebalancer.state import DecisionState
-from pulsar_rebalancer.strategies.outcome import complete, hits_after, predict
+from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.plan import Forced, Summary, plan_hash
+from pulsar_rebalancer.run.tables import DECISIONS, table
+from pulsar_rebalancer.state.counting import samples_after
+from pulsar_rebalancer.state.model import DecisionState
+from pulsar_rebalancer.strategies import rows
+from pulsar_rebalancer.strategies.explain import complete, predict
+from pulsar_rebalancer.strategies.hits import hits_after, start_anew, used_samples
 
 if TYPE_CHECKING:
-    from pulsar_rebalancer.storage import Folder
-    from pulsar_rebalancer_spark.decided import Decided
-    from pulsar_rebalancer_spark.run_input import RunInput
+    from collections.abc import Sequence
 
-Rows = list[dict[str, Any]]
+    from pulsar_rebalancer.storage.path import StoragePath
+    from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
+    from pulsar_rebalancer_spark.decision_tables import Decided
+    from pulsar_rebalancer_spark.run_input import RunInput
 
 
 def write(run: RunInput, decided: Decided) -> Summary:
@@ -36,54 +41,59 @@ def write(run: RunInput, decided: Decided) -> Summary:
     """
     plan = run.folder / "plan"
     taken, reasons = _moves(plan / "moves.parquet")
-    decisions = table([_columns(row) for row in complete(decided.decisions, taken, reasons)], DECISIONS)
-    (plan / "decisions.parquet").write_table(decisions)
-    rows = decisions.to_pylist()
-    state = _state(run, rows, decided.kept).model_dump(mode="json")
+    moves = [rows.move(row) for row in taken]
+    decisions = start_anew(complete(decided.decisions, moves, reasons), run.counting)
+    written = table([rows.decision_row(run.cluster, decision) for decision in decisions], DECISIONS)
+    (plan / "decisions.parquet").write_table(written)
+    state = _state(run, decisions, decided).model_dump(mode="json")
     (plan / "state.json").write_json(state)
     # The hash is taken over what a reader of the files will see.
-    identity = plan_hash(rows, taken, json.loads(json.dumps(state)))
+    identity = plan_hash(written.to_pylist(), taken, json.loads(json.dumps(state)))
     passed_over = sum(reasons.values(), Counter())
-    del passed_over["taken"]
-    summary = _summary(run, rows, taken, decided, identity, dict(sorted(passed_over.items())))
+    del passed_over[Reason.TAKEN]
+    summary = _summary(run, decisions, moves, decided, identity, dict(sorted(passed_over.items())))
     summary.write(run.folder)
     return summary
 
 
-def _moves(file: Folder) -> tuple[Rows, dict[int, Counter[str]]]:
-    """The taken bundles, and how many have which reason, by pair; the others stay on disk."""
+def _moves(file: StoragePath) -> tuple[list[dict[str, Any]], dict[int, Counter[Reason]]]:
+    """Return the rows of the taken bundles, and how many have which reason, by pair; the others stay on disk."""
     file_system, path = file.open()
     taken = pq.read_table(path, filesystem=file_system, filters=pc.field("taken")).to_pylist()
     counted = file.read_table(columns=["pair", "reason"]).group_by(["pair", "reason"]).aggregate([([], "count_all")])
-    reasons: dict[int, Counter[str]] = {}
+    reasons: dict[int, Counter[Reason]] = {}
     for row in counted.to_pylist():
-        reasons.setdefault(row["pair"], Counter())[row["reason"]] = row["count_all"]
+        reasons.setdefault(row["pair"], Counter())[Reason(row["reason"])] = row["count_all"]
     return taken, reasons
 
 
-def _columns(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: row[name] for name in DECISIONS.names}
-
-
-def _state(run: RunInput, decisions: Rows, kept: dict[str, Any]) -> DecisionState:
-    counts = run.counting.counts
+def _state(run: RunInput, decisions: Sequence[Decision], decided: Decided) -> DecisionState:
+    counts, now = run.counting.counts, run.request.collected_at
     return DecisionState(
         seq=run.decision.seq + 1,
         plan_id=run.folder.name,
-        counted_at=run.request.collected_at if counts else run.decision.counted_at,
+        counted_at=now if counts else run.decision.counted_at,
         strategy=run.settings.strategy,
         hits=hits_after(decisions),
-        kept=kept,
+        kept=decided.kept.document(),
+        samples=samples_after(run.decision, run.counting, decided.samples | used_samples(decisions, run.counting), now),
         means=run.new_means.name if counts else run.decision.means,
     )
 
 
 def _summary(
-    run: RunInput, decisions: Rows, taken: Rows, decided: Decided, identity: str, passed_over: dict[str, int]
+    run: RunInput,
+    decisions: Sequence[Decision],
+    taken: Sequence[CandidateMove],
+    decided: Decided,
+    identity: str,
+    passed_over: dict[str, int],
 ) -> Summary:
-    judged = [row for row in decisions if row["pair"] is not None]
-    pairs = [row for row in judged if row["gap"] is not None and row["source"] != row["destination"]]
-    scores = {row[side]: row[f"{side}_score"] for row in judged for side in ("source", "destination") if row[side]}
+    judged = [decision for decision in decisions if decision.pair is not None]
+    gaps = [pair.gap for pair in judged if pair.gap is not None and pair.source != pair.destination]
+    ends = [(each.source, each.source_score) for each in judged]
+    ends += [(each.destination, each.destination_score) for each in judged if each.destination]
+    scores = {broker: score for broker, score in ends if broker is not None and score is not None}
     predicted = predict(scores, taken, decided.source_traffic)
     request = run.request
     return Summary(
@@ -101,20 +111,20 @@ def _summary(
         score_max=max(scores.values(), default=None),
         score_mean=math.fsum(scores.values()) / len(scores) if scores else None,
         brokers=len(scores),
-        pairs=len(pairs),
-        pairs_over=sum(row["gap"] >= run.settings.low_threshold for row in pairs)
+        pairs=len(gaps),
+        pairs_over=sum(gap >= run.settings.low_threshold for gap in gaps)
         if run.settings.strategy is Strategy.AVG
         else 0,
-        pairs_fired=sum(row["fired"] for row in judged),
+        pairs_fired=sum(decision.fired for decision in judged),
         hits=(
-            max((row["low_hits"] or 0 for row in judged), default=0),
-            max((row["high_hits"] or 0 for row in judged), default=0),
+            max((decision.low_hits or 0 for decision in judged), default=0),
+            max((decision.high_hits or 0 for decision in judged), default=0),
         ),
-        reasons=dict(sorted(Counter(row["reason"] for row in decisions).items())),
+        reasons=dict(sorted(Counter(decision.reason for decision in decisions).items())),
         sentence=decided.sentence,
         bundles_taken=len(taken),
         bundles_passed_over=passed_over,
-        waves=max((row["wave"] + 1 for row in taken), default=0),
+        waves=max((move.wave + 1 for move in taken if move.wave is not None), default=0),
         predicted_min=predicted.smallest,
         predicted_max=predicted.largest,
         resolved=request.resolved,

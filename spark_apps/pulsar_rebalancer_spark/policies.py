@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql import functions as F
 
-from pulsar_rebalancer.policies import Policies
-from pulsar_rebalancer.strategies.policy_filter import PolicyFilter
+from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.strategies.bundles import COLUMNS, Bundles
+from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
+from pulsar_rebalancer.strategies.rows import broker_samples
 from pulsar_rebalancer_spark.candidates import namespace
 
 if TYPE_CHECKING:
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from pulsar_rebalancer.strategies.judging import Case
+    from pulsar_rebalancer.strategies.pipeline import RunContext
 
 FREE = ""
 """Stands for the namespaces under no policy: for all of them the same holds."""
@@ -24,26 +27,28 @@ _ANY_RANGE = "/0x00000000_0xffffffff"
 
 
 def forbidden(
-    case: Case, cluster: str, brokers: DataFrame, bundles: DataFrame, firing: Iterable[Mapping[str, Any]]
+    context: RunContext, cluster: str, brokers: DataFrame, bundles: DataFrame, firing: Iterable[Mapping[str, Any]]
 ) -> list[dict[str, str]]:
-    """What must not leave the firing sources, and why (`tables.FORBIDDEN`).
+    """Return what must not leave the firing sources, and why (`tables.FORBIDDEN`).
 
     The rules are asked on the driver, once per source and namespace under a policy, never per bundle.
 
     Args:
-        case: what the run starts from.
+        context: what the run starts from.
         cluster: its cluster.
         brokers: the brokers table of the cluster.
         bundles: its bundles table.
         firing: pairs that move something (`tables.FIRING`).
     """
     destinations = {pair["source"]: pair["destination"] for pair in firing}
-    names = [row.asDict() for row in brokers.select("broker", "error", "version", "topics").collect()]
-    served = _served(case.policies, bundles, destinations)
+    listed = [row.asDict() for row in brokers.select("broker", "error", "version", "topics").collect()]
+    served = _served(context.policies, bundles, destinations)
     # Whether a broker has one bundle of a namespace or more is all that the rules ask.
     some = [(broker, name) for broker, name, count in served for _ in range(min(count, 2))]
     held = [{"broker": broker, "bundle": name + _ANY_RANGE} for broker, name in some]
-    policies = PolicyFilter(case.policies, case.with_left_out(names), held, case.settings)
+    bundles_held = Bundles(pa.Table.from_pylist(held, schema=COLUMNS))
+    samples = broker_samples(listed, context.left_out)
+    policies = PolicyFilter(context.policies, samples, bundles_held, context.settings)
     asked = [(source, FREE) for source in destinations]
     asked += [(broker, name) for broker, name, _ in served if broker in destinations]
     found = []
@@ -65,7 +70,7 @@ def _served(policies: Policies, bundles: DataFrame, sources: Iterable[str]) -> l
 
 
 def with_policy(bundles: DataFrame, forbidden: DataFrame) -> DataFrame:
-    """Bundles with `forbids`: why policies keep each where it is, else null.
+    """Return bundles with `forbids`: why policies keep each where it is, else null.
 
     Args:
         bundles: cluster, broker, bundle, policy and more.

@@ -11,15 +11,17 @@ import argparse
 import os
 import sys
 import time
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from pulsar_rebalancer.choices import Strategy
+from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.errors import RebalancerError, SnapshotError
-from pulsar_rebalancer.snapshot import BROKERS, BUNDLES, MEANS
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, MEANS
 from pulsar_rebalancer_spark import avg_shedder, means, plan_output, specification, tables
 from pulsar_rebalancer_spark.run_input import RunInput
 
@@ -28,12 +30,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from pulsar_rebalancer.plan import Summary
-    from pulsar_rebalancer_spark.decided import Decide
+    from pulsar_rebalancer.run.plan import Summary
+    from pulsar_rebalancer_spark.decision_tables import Decide
 
 
 def session() -> SparkSession:
-    """The Spark session; master and memory come from spark-submit."""
+    """Return the Spark session; master and memory come from spark-submit."""
     # Python workers take the driver's interpreter unless the connection names another (`spark.pyspark.python`).
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("pulsar-rebalancer")
@@ -68,12 +70,12 @@ def decide(spark: SparkSession, run: RunInput) -> Summary:
         decided = strategy(spark, run, brokers, bundles, means_of_run.result)
         means_of_run.result()
     if not decided.decisions:
-        raise SnapshotError("file_damaged", f"{run.folder.uri}: the brokers table has no broker of {run.cluster}")
+        raise SnapshotError(Reason.FILE_DAMAGED, f"{run.folder.uri}: the brokers table has no broker of {run.cluster}")
     return plan_output.write(run, decided)
 
 
 def _updated_means(spark: SparkSession, run: RunInput, bundles: DataFrame) -> DataFrame:
-    """Means with this sample, kept for the next run only when the sample counts."""
+    """Return means with this sample, kept for the next run only when the sample counts."""
     known = run.known_means
     previous = tables.read(spark, [known], MEANS) if known else tables.empty(spark, MEANS)
     if run.decision.means and not known:
@@ -88,7 +90,8 @@ def _updated_means(spark: SparkSession, run: RunInput, bundles: DataFrame) -> Da
         updated = means.update(bundles, previous)
     if not run.counting.counts:
         return updated
-    tables.write(updated, run.new_means)
+    if not tables.is_written(run.new_means):
+        tables.write(updated, run.new_means)
     return tables.read(spark, [run.new_means], MEANS)
 
 
@@ -124,6 +127,10 @@ def main(arguments: Sequence[str]) -> int:
             spark.stop()
     except RebalancerError as error:
         print(f"not decided: {error}", file=sys.stderr)
+        return 1
+    except Exception as error:
+        traceback.print_exc()
+        print(f"not decided: {type(error).__name__} [{Reason.DECIDE_FAILED}]", file=sys.stderr)
         return 1
     return 0
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column
 
-    from pulsar_rebalancer.settings import Settings
-    from pulsar_rebalancer.state import Counting
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.state.counting import Counting
 
 _SETTINGS = {
     "low_threshold": "double",
@@ -31,11 +31,17 @@ _SETTINGS = {
     "max_bundles_per_run": "bigint",
     "max_bundles_per_broker": "bigint",
 }
-_COUNTING = {"counts": "boolean", "counting": "string", "clear": "boolean", "force_threshold": "double"}
+_COUNTING = {
+    "counts": "boolean",
+    "judges": "boolean",
+    "counting": "string",
+    "clear": "boolean",
+    "force_threshold": "double",
+}
 
 
 def entry(settings: Settings, counting: Counting, force_threshold: float | None = None) -> dict[str, Any]:
-    """The rules of one cluster.
+    """Return the rules of one cluster.
 
     Args:
         settings: effective settings.
@@ -45,6 +51,7 @@ def entry(settings: Settings, counting: Counting, force_threshold: float | None 
     return {
         **{name: getattr(settings, name) for name in _SETTINGS},
         "counts": counting.counts,
+        "judges": counting.judges,
         "counting": counting.reason,
         "clear": counting.clear,
         "force_threshold": force_threshold,
@@ -52,7 +59,7 @@ def entry(settings: Settings, counting: Counting, force_threshold: float | None 
 
 
 def of_cluster(entries: Mapping[str, Mapping[str, Any]]) -> Column:
-    """The rules of a row's cluster, null for a cluster without an entry.
+    """Return the rules of a row's cluster, null for a cluster without an entry.
 
     Args:
         entries: what `entry` gave, by cluster. They become a literal of the query: no join.

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pulsar_rebalancer import snapshot
-from pulsar_rebalancer.choices import Strategy
+from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.policies import Policies
-from pulsar_rebalancer.run import RunRequest, Validation
-from pulsar_rebalancer.state import (
-    Counting,
-    DecisionState,
-    HitCount,
-    MovesState,
-    counting,
-    parse_decision,
-    parse_moves,
-)
-from pulsar_rebalancer.storage import ClusterStorage, Folder
-from pulsar_rebalancer.strategies.judging import Case
+from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run import tables
+from pulsar_rebalancer.run.request import RunRequest, Validation
+from pulsar_rebalancer.state.counting import Counting, decide_counting
+from pulsar_rebalancer.state.model import DecisionState, HitCount, MovesState, parse_decision, parse_moves
+from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath, damage_of, failures_of
+from pulsar_rebalancer.strategies.kept import KeptState
+from pulsar_rebalancer.strategies.pipeline import RunContext
+from pulsar_rebalancer.unload.gate import may_act
 
 if TYPE_CHECKING:
-    from pulsar_rebalancer.settings import Settings
+    from pulsar_rebalancer.config.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -42,8 +39,8 @@ class RunInput:
         policies: isolation policies, anti-affinity groups and failure domains.
     """
 
-    folder: Folder
-    state_folder: Folder
+    folder: StoragePath
+    state_folder: StoragePath
     request: RunRequest
     validation: Validation
     decision: DecisionState
@@ -63,7 +60,7 @@ class RunInput:
             SnapshotError: `file_missing`, `file_damaged` or `file_version`.
             StateError: `state_version`.
         """
-        folder = Folder(run.rstrip("/"))
+        folder = StoragePath(run.rstrip("/"))
         for name in ("brokers", "bundles"):
             _check_table(folder, name)
         request, validation = RunRequest.read(folder), Validation.read(folder)
@@ -71,7 +68,7 @@ class RunInput:
         try:
             decision, moves = parse_decision(kept["decision"]), parse_moves(kept["moves"])
         except (KeyError, TypeError):
-            raise SnapshotError("file_damaged", f"{folder.uri}/input/state.json is no state") from None
+            raise SnapshotError(Reason.FILE_DAMAGED, f"{folder.uri}/input/state.json is no state") from None
         return cls(
             folder=folder,
             state_folder=ClusterStorage(root, request.cluster).state,
@@ -80,55 +77,55 @@ class RunInput:
             decision=decision,
             moves=moves,
             policies=Policies.read(folder),
-            counting=counting(
+            counting=decide_counting(
                 decision,
                 request.resolved.settings,
                 request.collected_at,
                 forced=request.forced,
                 thresholds=request.params.changes_thresholds,
+                acts=may_act(request.resolved.settings, validation, request.collected_at),
             ),
         )
 
     @property
     def cluster(self) -> str:
-        """Name of the cluster, the key of every table."""
+        """Return the name of the cluster, the key of every table."""
         return self.request.cluster
 
     @property
     def settings(self) -> Settings:
-        """Effective settings."""
+        """Return the effective settings."""
         return self.request.resolved.settings
 
     @property
-    def left_out(self) -> dict[str, str]:
-        """Why a broker is neither source nor destination."""
-        quarantined = dict.fromkeys(self.validation.quarantined, "broker_quarantined")
-        return self._unpaired | quarantined | dict.fromkeys(self.settings.excluded_brokers, "broker_excluded")
+    def left_out(self) -> dict[str, Reason]:
+        """Return why a broker is neither source nor destination."""
+        quarantined = dict.fromkeys(self.validation.quarantined, Reason.BROKER_QUARANTINED)
+        return self._unpaired | quarantined | dict.fromkeys(self.settings.excluded_brokers, Reason.BROKER_EXCLUDED)
 
     @property
-    def _unpaired(self) -> dict[str, str]:
-        """Brokers that would take a place in AvgShedder's pairs for nothing: no bundle may go there.
+    def _unpaired(self) -> dict[str, Reason]:
+        """Return brokers that would take a place in AvgShedder's pairs for nothing: no bundle may go there.
 
         Those that an isolation policy reserves take the bundles of its namespaces all the same.
         """
         if self.settings.strategy is not Strategy.AVG:
             return {}
         closed = (name for name in self.policies.without_persistent if self.policies.reserved_by(name) is None)
-        return dict.fromkeys(closed, "no_persistent_topics")
+        return dict.fromkeys(closed, Reason.NO_PERSISTENT_TOPICS)
 
     @property
-    def case(self) -> Case:
-        """What a specification starts from."""
+    def context(self) -> RunContext:
+        """Return what a specification starts from."""
         now = self.request.collected_at
         unloaded: dict[str, float] = {}
         for unload in self.moves.unloads.values():
             since = (now - unload.at).total_seconds()
             unloaded[unload.source] = min(since, unloaded.get(unload.source, since))
-        return Case(
+        return RunContext(
             settings=self.settings,
             counting=self.counting,
-            # Another strategy's averages would be no averages of this one.
-            kept=self.decision.kept if self.decision.strategy == self.settings.strategy else {},
+            kept=self.kept,
             policies=self.policies,
             left_out=self.left_out,
             forced=self.request.forced,
@@ -137,39 +134,51 @@ class RunInput:
         )
 
     @property
-    def known_brokers(self) -> list[dict[str, Any]]:
-        """Hit counts, and why a broker is neither source nor destination (`tables.KNOWN`)."""
-        left_out = self.left_out
-        hits = self.decision.hits
+    def kept(self) -> KeptState:
+        """Return what the last counted run left."""
+        # Another strategy's averages would be no averages of this one.
+        if self.decision.strategy != self.settings.strategy:
+            return KeptState()
+        return KeptState.parse(self.decision.hits, self.decision.kept)
+
+    @property
+    def known_brokers(self) -> list[dict[str, tables.Cell]]:
+        """Return what is known of brokers before the run (`tables.KNOWN`)."""
+        left_out, hits, samples = self.left_out, self.decision.hits, self.counting.samples
         return [
             {
                 "cluster": self.cluster,
                 "broker": broker,
                 "left_out": left_out.get(broker),
+                "counted_score": samples.get(broker),
                 **hits.get(broker, HitCount())._asdict(),
             }
-            for broker in sorted(left_out.keys() | hits.keys())
+            for broker in sorted(left_out.keys() | hits.keys() | samples.keys())
         ]
 
     @property
     def bundles_passed_over(self) -> list[dict[str, str]]:
-        """Why bundles stay (`tables.PASSED_OVER`); a planned move without an outcome counts as unloaded."""
+        """Return why bundles stay (`tables.PASSED_OVER`); a planned move without an outcome counts as unloaded."""
         recent = self.moves.recent(self.request.collected_at, self.settings.grace_period_minutes)
         quarantined = self.validation.quarantined
-        reasons = dict.fromkeys((name for name in recent if name not in quarantined), "recently_unloaded")
+        reasons = {
+            name: Reason.DESTINATION_KEPT if name in self.moves.kept else Reason.RECENTLY_UNLOADED
+            for name in recent
+            if name not in quarantined
+        }
         return [self._stays(name, reason) for name, reason in reasons.items()] + self.bundles_quarantined
 
     @property
     def bundles_quarantined(self) -> list[dict[str, str]]:
-        """Bundles that validation left out (`tables.PASSED_OVER`)."""
-        return [self._stays(name, "bundle_quarantined") for name in self.validation.quarantined]
+        """Return the bundles that validation left out (`tables.PASSED_OVER`)."""
+        return [self._stays(name, Reason.BUNDLE_QUARANTINED) for name in self.validation.quarantined]
 
     def _stays(self, bundle: str, reason: str) -> dict[str, str]:
         return {"cluster": self.cluster, "bundle": bundle, "reason": reason}
 
     @property
-    def known_means(self) -> Folder | None:
-        """The means of the last counted sample; None when there are none.
+    def known_means(self) -> StoragePath | None:
+        """Return the means of the last counted sample; None when there are none.
 
         A file that is gone is no error: bundles start anew with this sample, as they do when Pulsar's leader changes.
         """
@@ -177,18 +186,18 @@ class RunInput:
         return file if self.decision.means and file.exists() else None
 
     @property
-    def new_means(self) -> Folder:
-        """Where the means with this sample go."""
-        return self.state_folder / f"means-{self.decision.seq + 1}-{self.folder.name[-8:]}.parquet"
+    def new_means(self) -> StoragePath:
+        """Return where the means with this sample go: the name says what they are made of.
+
+        So what is there already is what would be written, and a file that a recorded state names is not written again.
+        """
+        made_of = hashlib.sha256("\n".join([self.folder.name, *sorted(self.validation.quarantined)]).encode())
+        return self.state_folder / f"means-{self.decision.seq + 1}-{made_of.hexdigest()[:8]}.parquet"
 
 
-def _check_table(run: Folder, name: str) -> None:
+def _check_table(run: StoragePath, name: str) -> None:
     file = run / "input" / f"{name}.parquet"
     file_system, path = file.open()
-    try:
+    with failures_of(file.uri, "read"), damage_of(file.uri):
         found = pq.read_schema(path, filesystem=file_system)
-    except FileNotFoundError:
-        raise SnapshotError("file_missing", f"{file.uri} does not exist") from None
-    except (OSError, pa.ArrowInvalid) as error:
-        raise SnapshotError("file_damaged", f"{file.uri} cannot be read ({type(error).__name__})") from None
-    snapshot.check(found, run, name)
+    tables.check(found, run, name)

@@ -6,25 +6,27 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from pulsar_rebalancer.strategies.scoring import SCORED
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.strategies.scoring import LARGEST_FLOAT32, SCORED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
 def percent(usage: Column, limit: Column) -> Column:
-    """Usage in percent of its limit with the rounding of 32-bit floats; 0 without a limit.
+    """Return usage in percent of its limit with the rounding of 32-bit floats; 0 without a limit."""
+    limit32 = _float32(limit)
+    share32 = _float32(F.try_divide(_float32(usage), limit32))
+    return F.when(limit32 > 0, _float32(share32 * 100)).otherwise(0.0)
 
-    Spark divides in doubles. The quotient and the product of two floats, computed in double and rounded back, are
-    exactly what 32-bit arithmetic gives.
-    """
-    usage32, limit32 = (figure.cast("float").cast("double") for figure in (usage, limit))
-    share32 = F.try_divide(usage32, limit32).cast("float").cast("double")
-    return F.when(limit32 > 0, (share32 * 100).cast("float").cast("double")).otherwise(0.0)
+
+def _float32(figure: Column) -> Column:
+    largest = F.lit(LARGEST_FLOAT32)
+    return F.least(F.greatest(figure, -largest), largest).cast("float").cast("double")
 
 
 def score() -> Column:
-    """Score of a broker in percent, from a row of the brokers table with its cluster's `rules`."""
+    """Return the score of a broker in percent, from a row of the brokers table with its cluster's `rules`."""
     weighted = [
         F.coalesce(percent(F.col(f"{name}_usage"), F.col(f"{name}_limit")), F.lit(0.0)) * F.col(f"rules.{name}_weight")
         for name in SCORED
@@ -34,12 +36,12 @@ def score() -> Column:
 
 
 def traffic(measure: str) -> Column:
-    """In plus out of one measure; a missing figure is 0."""
+    """Return in plus out of one measure; a missing figure is 0."""
     return F.coalesce(F.col(f"{measure}_in"), F.lit(0.0)) + F.coalesce(F.col(f"{measure}_out"), F.lit(0.0))
 
 
 def loads(brokers: DataFrame, rules: Column, known: DataFrame) -> DataFrame:
-    """Brokers as they are judged.
+    """Return brokers as they are judged.
 
     Args:
         brokers: the brokers table.
@@ -48,9 +50,9 @@ def loads(brokers: DataFrame, rules: Column, known: DataFrame) -> DataFrame:
 
     Returns:
         cluster, broker, left_out (reason or null), pool (policy that reserves the broker, or null), score, msg_rate,
-        msg_throughput, high, low, rules.
+        msg_throughput, high, low, counted_score, rules.
     """
-    no_report = F.when(F.col("error").isNotNull(), "broker_quarantined")
+    no_report = F.when(F.col("error").isNotNull(), Reason.BROKER_QUARANTINED)
     return (
         brokers.withColumn("rules", rules)
         .join(F.broadcast(known), on=["cluster", "broker"], how="left")
@@ -64,6 +66,7 @@ def loads(brokers: DataFrame, rules: Column, known: DataFrame) -> DataFrame:
             traffic("msg_throughput").alias("msg_throughput"),
             _kept("high"),
             _kept("low"),
+            "counted_score",
             "rules",
         )
     )

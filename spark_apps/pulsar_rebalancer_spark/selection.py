@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer_spark.candidates import is_heartbeat
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ _PAIR = ("cluster", "pair", "source", "destination", "measure", "target")
 
 
 def select(firing: DataFrame, bundles: DataFrame) -> DataFrame:
-    """Every bundle of a fired source, taken or passed over.
+    """Return every bundle of a fired source, taken or passed over.
 
     Args:
         firing: pairs that move something (`tables.FIRING`).
@@ -39,7 +40,7 @@ def select(firing: DataFrame, bundles: DataFrame) -> DataFrame:
 
 
 def _candidate() -> Column:
-    """A bundle in the order of the walk: traffic descending, then name."""
+    """Return a bundle in the order of the walk: traffic descending, then name."""
     traffic = F.when(F.col("measure") == "msg_rate", F.col("msg_rate")).otherwise(F.col("msg_throughput"))
     return F.struct(
         (F.lit(0.0) - traffic).alias("order"),
@@ -47,7 +48,7 @@ def _candidate() -> Column:
         traffic.alias("traffic"),
         "msg_rate",
         "msg_throughput",
-        F.when(is_heartbeat(), "system_namespace").otherwise(F.col("reason")).alias("reason"),
+        F.when(is_heartbeat(), Reason.SYSTEM_NAMESPACE).otherwise(F.col("reason")).alias("reason"),
     )
 
 
@@ -60,9 +61,9 @@ def _step(state: Column, bundle: Column) -> Column:
     carried, remaining = bundle["traffic"], state["remaining"]
     reason = (
         F.when(bundle["reason"].isNotNull(), bundle["reason"])
-        .when(carried <= 0, F.lit("no_traffic"))
-        .when(carried > remaining, F.lit("over_remaining"))
-        .otherwise(F.lit("taken"))
+        .when(carried <= 0, F.lit(Reason.NO_TRAFFIC))
+        .when(carried > remaining, F.lit(Reason.OVER_REMAINING))
+        .otherwise(F.lit(Reason.TAKEN))
     )
     takes = bundle["reason"].isNull() & (carried > 0) & (carried <= remaining)
     return F.struct(
@@ -84,6 +85,6 @@ def _moves_columns() -> list[Column]:
         walk["traffic"].alias("traffic"),
         walk["msg_rate"].alias("msg_rate"),
         walk["msg_throughput"].alias("msg_throughput"),
-        (F.col("bundle.reasons") == "taken").alias("taken"),
+        (F.col("bundle.reasons") == Reason.TAKEN).alias("taken"),
         F.col("bundle.reasons").alias("reason"),
     ]

@@ -1,4 +1,4 @@
-"""Strategies that are decided by their specification: one task per cluster runs `strategies.judging`."""
+"""Strategies that are decided by their specification: one task per cluster runs `strategies.pipeline`."""
 
 from __future__ import annotations
 
@@ -8,87 +8,102 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from pulsar_rebalancer.snapshot import MOVES
-from pulsar_rebalancer.strategies import judging
-from pulsar_rebalancer.strategies.scoring import traffic
+from pulsar_rebalancer.run.tables import DECISIONS, MOVES, table
+from pulsar_rebalancer.strategies import pipeline, rows
+from pulsar_rebalancer.strategies.bundles import Bundles
+from pulsar_rebalancer.strategies.kept import KeptState
 from pulsar_rebalancer_spark import candidates, rules, tables
-from pulsar_rebalancer_spark.decided import Decided
+from pulsar_rebalancer_spark.decision_tables import Decided
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql import Row as SparkRow
 
-    from pulsar_rebalancer.strategies.judging import Case
-    from pulsar_rebalancer.strategies.view import Row
+    from pulsar_rebalancer.run.tables import Cell
+    from pulsar_rebalancer.strategies.pipeline import RunContext
+    from pulsar_rebalancer.strategies.sample import Decision
     from pulsar_rebalancer_spark.run_input import RunInput
 
-_ANSWER = pa.schema([("cluster", pa.string()), ("kind", pa.string()), ("document", pa.string())])
-_COLUMNS = "cluster string, kind string, document string"
+_ANSWER = pa.schema(
+    {
+        "cluster": pa.string(),
+        "decision": pa.struct(list(DECISIONS)),
+        "move": pa.struct(list(MOVES)),
+        "rest": pa.string(),
+    }
+)
+_COLUMNS = (
+    f"cluster string, decision struct<{tables.columns(DECISIONS)}>, move struct<{tables.columns(MOVES)}>, rest string"
+)
 
 
 def decide(
     spark: SparkSession, run: RunInput, brokers: DataFrame, bundles: DataFrame, updated_means: Callable[[], DataFrame]
 ) -> Decided:
-    """Judge one run (`decided.Decide`)."""
+    """Decide one run (`decision_tables.Decide`)."""
     passed_over = tables.literal(spark, run.bundles_passed_over, tables.PASSED_OVER)
     of_cluster = rules.of_cluster({run.cluster: rules.entry(run.settings, run.counting)})
     held = candidates.with_reason(candidates.of_cluster(bundles, updated_means()), of_cluster, passed_over)
-    answers = judge(brokers, held, {run.cluster: run.case}).cache()
+    answers = decide_clusters(brokers, held, {run.cluster: run.context}).cache()
     try:
-        found = documents(answers).get(run.cluster)
-        if found is None:
-            return Decided([], {}, {}, "")
-        tables.write(moves(answers), run.folder / "plan" / "moves.parquet")
+        decided = decisions(answers).get(run.cluster, Decided([], {}, KeptState(), "", {}))
+        if decided.decisions:
+            tables.write(moves(answers), run.folder / "plan" / "moves.parquet")
     finally:
         answers.unpersist()
-    rest = found["rest"][0]
-    return Decided(found["decision"], rest["source_traffic"], rest["kept"], rest["sentence"])
+    return decided
 
 
-def judge(brokers: DataFrame, bundles: DataFrame, cases: Mapping[str, Case]) -> DataFrame:
-    """Judge every cluster in a Python worker, exact to the last digit: Arrow in, JSON out.
+def decide_clusters(brokers: DataFrame, bundles: DataFrame, contexts: Mapping[str, RunContext]) -> DataFrame:
+    """Decide every cluster in a Python worker, exact to the last digit: Arrow in, Arrow out.
 
     Args:
         brokers: the brokers table.
         bundles: the bundles with their means and `reason` (`candidates.of_cluster`, `candidates.with_reason`).
-        cases: what each cluster's run starts from; they travel to the workers.
+        contexts: what each cluster's run starts from; they travel to the workers.
 
     Returns:
-        cluster, kind (`decision`, `move` or `rest`), document (JSON): to be cached, it is read more than once.
+        cluster, decision, move and rest, one of the three in every row: to be cached, it is read more than once.
     """
 
-    def answer(key: tuple[Any, ...], ours: pa.Table, theirs: pa.Table) -> pa.Table:
+    def answer(key: tuple[Any, ...], listed: pa.Table, held: pa.Table) -> pa.Table:
         cluster = key[0].as_py()
-        reports = ours.to_pylist()
-        judged = judging.judge(cases[cluster], cluster, reports, theirs.to_pylist())
-        by_broker = {row["broker"]: row for row in reports}
-        sources = {move["source"]: move["measure"] for move in judged.moves if move["taken"]}
-        carried = {broker: traffic(by_broker[broker], measure) for broker, measure in sources.items()}
-        rest = {"kept": judged.kept, "sentence": judged.sentence, "source_traffic": carried}
-        kinds: dict[str, list[Row]] = {"decision": judged.decisions, "move": judged.moves, "rest": [rest]}
-        rows = [(cluster, kind, json.dumps(document)) for kind, documents in kinds.items() for document in documents]
-        return pa.Table.from_arrays([pa.array(part, pa.string()) for part in zip(*rows, strict=True)], schema=_ANSWER)
+        context = contexts[cluster]
+        samples = rows.broker_samples(listed.to_pylist(), context.left_out)
+        decided = pipeline.decide(context, samples, Bundles(held))
+        measures = {move.source: move.measure for move in decided.moves if move.taken}
+        traffic = {b.broker: b.traffic(measures[b.broker]) for b in samples if b.broker in measures}
+        rest = {
+            "kept": decided.kept.document(),
+            "sentence": decided.sentence,
+            "samples": decided.samples,
+            "source_traffic": traffic,
+        }
+        found: list[Mapping[str, Cell | Mapping[str, Cell]]] = [
+            *({"decision": rows.decision_row(cluster, decision)} for decision in decided.decisions),
+            *({"move": rows.move_row(cluster, move)} for move in decided.moves),
+            {"rest": json.dumps(rest)},
+        ]
+        return table([{"cluster": cluster, **row} for row in found], _ANSWER)
 
     return brokers.groupBy("cluster").cogroup(bundles.groupBy("cluster")).applyInArrow(answer, _COLUMNS)
 
 
 def moves(answers: DataFrame) -> DataFrame:
-    """The moves table of what `judge` answered."""
-    schema = tables.spark_schema(MOVES)
-    of_moves = answers.where(F.col("kind") == "move")
-    return of_moves.select(F.from_json("document", schema).alias("move")).select("move.*")
+    """Return the moves table of what `decide_clusters` answered."""
+    return answers.where(F.col("move").isNotNull()).select("move.*")
 
 
-def documents(answers: DataFrame) -> dict[str, dict[str, list[Any]]]:
-    """Decisions and the rest, by cluster and kind."""
-    found: dict[str, dict[str, list[Any]]] = {}
-    for row in answers.where(F.col("kind") != "move").collect():
-        found.setdefault(row["cluster"], {"decision": [], "rest": []})[row["kind"]].append(document(row))
-    return found
-
-
-def document(row: SparkRow) -> Any:
-    """What a row of `judge`'s answer says."""
-    return json.loads(row["document"])
+def decisions(answers: DataFrame) -> dict[str, Decided]:
+    """Return what `decide_clusters` answered without the moves, by cluster."""
+    found: dict[str, Decided] = {}
+    decided: dict[str, list[Decision]] = {}
+    for row in answers.where(F.col("move").isNull()).drop("move").collect():
+        if row["rest"] is None:
+            decided.setdefault(row["cluster"], []).append(rows.decision(row["decision"].asDict()))
+            continue
+        rest = json.loads(row["rest"])
+        kept = KeptState.parse({}, rest["kept"])
+        found[row["cluster"]] = Decided([], rest["source_traffic"], kept, rest["sentence"], rest["samples"])
+    return {cluster: each._replace(decisions=decided.get(cluster, [])) for cluster, each in found.items()}

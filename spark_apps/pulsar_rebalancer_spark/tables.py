@@ -6,7 +6,7 @@ Nothing here infers a schema or starts a Python worker: both cost seconds in a r
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import types as T
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from pulsar_rebalancer.storage import Folder
+    from pulsar_rebalancer.run.tables import Cell
+    from pulsar_rebalancer.storage.path import StoragePath
 
 _TYPES: dict[pa.DataType, T.DataType] = {
     pa.string(): T.StringType(),
@@ -26,8 +27,9 @@ _TYPES: dict[pa.DataType, T.DataType] = {
     pa.timestamp("us", tz="UTC"): T.TimestampType(),
 }
 
-KNOWN = "cluster string, broker string, high bigint, low bigint, left_out string"
-"""What is known of brokers before the run: hit counts, and why one is neither source nor destination."""
+KNOWN = "cluster string, broker string, high bigint, low bigint, counted_score double, left_out string"
+"""What is known of brokers before the run: hit counts, the score that gave one less than a host interval ago, and why
+one is neither source nor destination."""
 
 PASSED_OVER = "cluster string, bundle string, reason string"
 """Bundles that stay, and why."""
@@ -40,22 +42,32 @@ FIRING = "cluster string, pair bigint, source string, destination string, measur
 
 
 def spark_schema(schema: pa.Schema) -> T.StructType:
-    """The columns of a table of `pulsar_rebalancer.snapshot`, for Spark."""
+    """Return the columns of a table of `pulsar_rebalancer.run.tables`, for Spark."""
     return T.StructType([T.StructField(field.name, _TYPES[field.type]) for field in schema])
 
 
-def read(spark: SparkSession, files: Sequence[Folder], schema: pa.Schema) -> DataFrame:
-    """Parquet files of the same table, one or many clusters."""
+def columns(schema: pa.Schema) -> str:
+    """Return names and SQL types of the columns of a table."""
+    return ", ".join(f"{field.name} {_TYPES[field.type].simpleString()}" for field in schema)
+
+
+def read(spark: SparkSession, files: Sequence[StoragePath], schema: pa.Schema) -> DataFrame:
+    """Return Parquet files of the same table, one or many clusters."""
     return spark.read.schema(spark_schema(schema)).parquet(*(file.for_spark for file in files))
 
 
-def write(frame: DataFrame, file: Folder) -> None:
+def write(frame: DataFrame, file: StoragePath) -> None:
     """Write a table, over what an earlier attempt left there."""
     frame.write.mode("overwrite").parquet(file.for_spark)
 
 
-def literal(spark: SparkSession, rows: Iterable[Mapping[str, Any]], columns: str) -> DataFrame:
-    """Rows that the driver holds, as one literal of the query.
+def is_written(file: StoragePath) -> bool:
+    """Return whether a table was written to its end: Spark says so at last."""
+    return (file / "_SUCCESS").exists()
+
+
+def literal(spark: SparkSession, rows: Iterable[Mapping[str, Cell]], columns: str) -> DataFrame:
+    """Return rows that the driver holds as one literal of the query.
 
     Args:
         spark: the session.
@@ -70,10 +82,10 @@ def literal(spark: SparkSession, rows: Iterable[Mapping[str, Any]], columns: str
 
 
 def empty(spark: SparkSession, schema: pa.Schema) -> DataFrame:
-    """A table without rows."""
-    return literal(spark, [], ", ".join(f"{f.name} {_TYPES[f.type].simpleString()}" for f in schema))
+    """Return a table without rows."""
+    return literal(spark, [], columns(schema))
 
 
 def names(columns: str) -> list[str]:
-    """Names in a list of columns with types."""
+    """Return the names in a list of columns with types."""
     return [column.split(" ")[0] for column in columns.split(", ")]

@@ -1,7 +1,7 @@
 """The services of docker-compose.yaml as processes of this machine: same commands, environment, order and checks.
 
 What only a container has is replaced: the services' names by loopback, their ports by free ones, /opt/airflow by a
-folder.
+folder, /tmp by one below it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tests.deployment.compose import SOURCE
 from tests.deployment.postgres import Postgres
 
-from pulsar_rebalancer_airflow.embedded.home import free_port
+from pulsar_rebalancer_airflow.embedded.airflow_home import free_port
 from pulsar_rebalancer_airflow.embedded.processes import tail
 
 if TYPE_CHECKING:
@@ -99,6 +99,7 @@ class Native:
 
     def _lay_out(self) -> None:
         """What the image brings to /opt/airflow, and the volumes."""
+        (self._folder / "tmp").mkdir(parents=True)
         copy = rf"^COPY --chown=\S+ (\S+) {_HOME}(/\S+)$"
         copies = re.findall(copy, (SOURCE / "Dockerfile").read_text(), flags=re.MULTILINE)
         for source, target in copies:
@@ -116,7 +117,7 @@ class Native:
 
     def _here(self, name: str, text: str) -> str:
         """A text of the file, as it must be on this machine."""
-        text = text.replace(_HOME, str(self._folder))
+        text = re.sub("^/tmp/", f"{_HOME}/tmp/", text).replace(_HOME, str(self._folder))
         for (service, port), ours in self._ports.items():
             host = f"(?:{service}|localhost)" if service == name else service
             text = re.sub(rf"(?<![\w.-]){host}:{port}(?!\d)", f"127.0.0.1:{ours}", text)

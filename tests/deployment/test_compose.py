@@ -17,8 +17,8 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from tests.deployment import compose
 from tests.deployment.compose import SOURCE, MissingVariableError
 
-from pulsar_rebalancer.choices import Mode
-from pulsar_rebalancer.clusters import load_clusters
+from pulsar_rebalancer.config.clusters_file import load_clusters
+from pulsar_rebalancer.config.enums import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,6 +78,7 @@ def test_what_is_empty_in_the_example_is_required_and_has_no_default(env_file: P
         "AIRFLOW_FERNET_KEY",
         "AIRFLOW_JWT_SECRET",
         "AIRFLOW_API_SECRET_KEY",
+        "SPARK_AUTH_SECRET",
     }
     for name in empty:
         assert compose.variables()[name] == {":?"}
@@ -148,6 +149,53 @@ def test_every_start_waits_for_what_it_needs(services: dict[str, dict[str, Any]]
             # Without the profile the file must still be whole.
             assert set(services[needed].get("profiles", ())) <= set(service.get("profiles", ())), (name, needed)
     assert awaited >= ONCE
+
+
+def test_networks_lead_to_those_who_have_to_be_talked_to_alone(
+    document: dict[str, Any], services: dict[str, dict[str, Any]]
+) -> None:
+    pulsar = {name for name in services if name.startswith("pulsar-")}
+    talking = {
+        "airflow": {"airflow-apiserver", "airflow-scheduler"},
+        "database": {"postgres", *(name for name in services if name.startswith("airflow-"))},
+        "pulsar": {"airflow-scheduler", *pulsar},
+        "spark": {"airflow-scheduler", "spark-master", "spark-worker"},
+    }
+    found = {network: {name for name in services if network in services[name]["networks"]} for network in talking}
+    assert found == talking
+    assert set(document["networks"]) == set(talking)
+    open_to_the_world = {name for name, network in document["networks"].items() if not (network or {}).get("internal")}
+    published = {network for service in services.values() if "ports" in service for network in service["networks"]}
+    assert open_to_the_world == published - {"database"} == {"airflow", "spark"}
+
+
+def test_spark_drivers_listen_on_the_network_of_spark(services: dict[str, dict[str, Any]]) -> None:
+    scheduler = services["airflow-scheduler"]
+    aliases = {name: network["aliases"] for name, network in scheduler["networks"].items() if network}
+    assert aliases == {"spark": [scheduler["environment"]["SPARK_LOCAL_IP"]]}
+
+
+def test_containers_can_do_no_more_than_they_need(services: dict[str, dict[str, Any]]) -> None:
+    for name, service in services.items():
+        assert service["cap_drop"] == ["ALL"], name
+        assert "cap_add" not in service, name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert service.get("read_only", False) is not name.startswith("pulsar-"), name
+    # Nothing that Airflow writes may be in the image's part of its home.
+    for name in services:
+        if name.startswith("airflow-"):
+            assert services[name]["environment"]["AIRFLOW_CONFIG"].startswith("/tmp/")
+
+
+def test_spark_is_told_its_secret_by_a_file(services: dict[str, dict[str, Any]]) -> None:
+    connection = json.loads(services["airflow-scheduler"]["environment"]["AIRFLOW_CONN_SPARK_DEFAULT"])
+    file = connection["extra"]["properties-file"]
+    assert file in services["airflow-init"]["command"][-1]
+    for name in ("spark-master", "spark-worker"):
+        command = services[name]["command"]
+        assert command[command.index("--properties-file") + 1] == file
+    for name in ("airflow-init", "airflow-scheduler", "spark-master", "spark-worker"):
+        assert ("spark-auth", str(Path(file).parent)) in mounts(services[name]), name
 
 
 def test_ports_are_open_on_loopback_only(services: dict[str, dict[str, Any]]) -> None:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import stat
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import psutil
 import pytest
 from tests.deployment import compose
 from tests.deployment.native import Native
 
-from pulsar_rebalancer_airflow.embedded import simulated
-from pulsar_rebalancer_airflow.embedded.airflow import Airflow
-from pulsar_rebalancer_airflow.embedded.archive import archive_path, make_archive
-from pulsar_rebalancer_airflow.embedded.home import Home, free_port
+from pulsar_rebalancer_airflow.embedded import simulated_cluster
+from pulsar_rebalancer_airflow.embedded.airflow_home import AirflowHome, free_port
+from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
 from pulsar_rebalancer_airflow.embedded.processes import Processes
+from pulsar_rebalancer_airflow.spark_archive import cached_archive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,10 +29,10 @@ pytestmark = pytest.mark.integration
 DAG = "pulsar_rebalance__local"
 
 
-class Deployed(Airflow):
+class Deployed(LocalAirflow):
     """The deployment's Airflow, asked as a user asks it."""
 
-    def __init__(self, home: Home, processes: Processes, password: str) -> None:
+    def __init__(self, home: AirflowHome, processes: Processes, password: str) -> None:
         super().__init__(home, processes)
         self._given = password
 
@@ -45,13 +48,34 @@ class Deployment:
         self.native = native
         self.airflow = airflow
         self.folder = folder
+        # A Spark session of tests before this one may run beside it.
+        self.others = set(psutil.Process().children(recursive=True))
         # The scheduler last: a run of the schedule would come before the one that is asked for here.
         native.up("airflow-apiserver")
         native.up("airflow-dag-processor")
         airflow.wait_for_dag(DAG)
         self.run_id = airflow.trigger(DAG, {"force": "try the deployment out"})
         native.up("airflow-scheduler")
-        self.run = airflow.wait(DAG, self.run_id)
+        self.commands: set[str] = set()
+        self.spark_addresses: set[str] = set()
+        ended = threading.Event()
+        looking = threading.Thread(target=self._look, args=(ended,))
+        looking.start()
+        try:
+            self.run = airflow.wait(DAG, self.run_id)
+        finally:
+            ended.set()
+            looking.join()
+
+    def _look(self, ended: threading.Event) -> None:
+        """What everybody on the machine sees of its processes, and where those of Spark listen."""
+        while not ended.wait(0.5):
+            for process in set(psutil.Process().children(recursive=True)) - self.others:
+                with suppress(psutil.Error):
+                    self.commands.add(" ".join(process.cmdline()))
+                    if process.name() == "java":
+                        listening = [c for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
+                        self.spark_addresses |= {c.laddr.ip.removeprefix("::ffff:") for c in listening}
 
     def spark(self) -> dict[str, Any]:
         """What the Spark master says of itself."""
@@ -65,7 +89,7 @@ def deployment(env_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     folder = tmp_path_factory.mktemp("deployment")
     port = free_port()
     with Processes() as processes:
-        cluster = simulated.start(processes, folder / "simulation", brokers=3, bundles=40)
+        cluster = simulated_cluster.start(processes, folder / "simulation", brokers=3, bundles=40)
         variables = compose.read_env(env_file) | {"AIRFLOW_PORT": str(port)}
         services = {
             name: service for name, service in compose.load(variables)["services"].items() if "profiles" not in service
@@ -73,13 +97,11 @@ def deployment(env_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
         services["airflow-scheduler"]["environment"]["AIRFLOW_CONN_PULSAR_ADMIN_TRIAL"] = json.dumps(
             cluster.connection()
         )
-        archive = archive_path(compose.SOURCE / ".cache")
-        if not archive.exists():
-            make_archive(archive)
+        archive = cached_archive(compose.SOURCE / ".cache")
         image = {"PULSAR_REBALANCER_SPARK_ARCHIVE": str(archive)}
         native = Native(services, {("airflow-apiserver", "8080"): port}, folder / "airflow", processes, image)
         try:
-            home = Home(folder / "airflow", clusters={}, connections={}, port=port)
+            home = AirflowHome(folder / "airflow", clusters={}, connections={}, port=port)
             airflow = Deployed(home, processes, variables["AIRFLOW_ADMIN_PASSWORD"])
             yield Deployment(native, airflow, folder / "airflow")
         finally:
@@ -105,6 +127,23 @@ def test_it_was_decided_on_the_standalone_cluster(deployment: Deployment) -> Non
     )
     start, end = (int(number) for number in began[0].split("|"))
     assert [app["cores"] > 0 for app in finished if start <= app["starttime"] <= end] == [True]
+
+
+def test_spark_knows_its_own_by_a_secret_that_no_command_line_shows(deployment: Deployment, env_file: Path) -> None:
+    secret = compose.read_env(env_file)["SPARK_AUTH_SECRET"]
+    file = deployment.folder / "spark" / "spark.properties"
+    assert f"spark.authenticate.secret {secret}\n" in file.read_text()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    for program in ("Master", "Worker", "SparkSubmit"):
+        commands = [command for command in deployment.commands if f".{program} " in command]
+        assert commands, program
+        assert all(f"--properties-file {file}" in command for command in commands), program
+    assert any("CoarseGrainedExecutorBackend" in command for command in deployment.commands)
+    assert [command for command in deployment.commands if secret in command] == []
+
+
+def test_spark_listens_where_it_is_told_to_alone(deployment: Deployment) -> None:
+    assert deployment.spark_addresses == {"127.0.0.1"}
 
 
 def test_its_plan_and_its_moves_are_on_the_shared_volume(deployment: Deployment) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.include.unloading_scene import scenes
+from tests.include.pulsar_rebalancer.unload.unloading_scene import scenes
 
-from pulsar_rebalancer.storage import ClusterStorage
+from pulsar_rebalancer.storage.layout import ClusterStorage
 
 if TYPE_CHECKING:
     from pathlib import Path

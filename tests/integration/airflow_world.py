@@ -21,20 +21,21 @@ from airflow.utils.state import DagRunState, TaskInstanceState
 from sqlalchemy import select
 from tests.airflow_home import HOME, SOURCE
 
-from pulsar_rebalancer.simulation.clock import RealClock
-from pulsar_rebalancer.simulation.load import QUIET
-from pulsar_rebalancer.simulation.sampling import Timing
-from pulsar_rebalancer.simulation.scenario import build
-from pulsar_rebalancer.simulation.serve import running
-from pulsar_rebalancer.state import DecisionState, MovesState, parse_decision, parse_moves
-from pulsar_rebalancer.storage import ClusterStorage, Folder
+from pulsar_rebalancer.state.model import DecisionState, MovesState, parse_decision, parse_moves
+from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.state_store import DECISION, MOVES, moves_asset, state_asset
+from pulsar_simulator.clock import RealClock
+from pulsar_simulator.load import QUIET
+from pulsar_simulator.sampling import Timing
+from pulsar_simulator.scenario import build
+from pulsar_simulator.serve import running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from pulsar_rebalancer.simulation.serve import Running
+    from pulsar_simulator.serve import Running
 
 
 class World:
@@ -160,10 +161,26 @@ class Outcome:
             ).all()
             return XComModel.deserialize_value(found[0]) if found else None
 
+    def forge(self, task: str, value: Any) -> Any:
+        """Write what a task left, as it is stored, as somebody may who has the right to; what was there before."""
+        from airflow.models.xcom import XComModel
+
+        with create_session() as session:
+            (found,) = session.scalars(
+                select(XComModel).where(
+                    XComModel.dag_id == self.run.dag_id,
+                    XComModel.run_id == self.run.run_id,
+                    XComModel.task_id == task,
+                    XComModel.key == "return_value",
+                )
+            )
+            before, found.value = found.value, value
+        return before
+
     @property
-    def folder(self) -> Folder:
+    def folder(self) -> StoragePath:
         """The run's folder."""
-        return Folder(self.xcom("collect"))
+        return StoragePath(self.xcom("collect"))
 
 
 def _run(number: int, session: Any) -> DagRun:
@@ -207,7 +224,8 @@ def world(name: str, folder: Path, **settings: Any) -> Iterator[World]:
         host = ",".join(url.removeprefix("http://") for url in served.urls)
         connection = {"conn_type": "pulsar_admin", "host": host, "password": served.token}
         clusters = folder / "clusters.yaml"
-        clusters.write_text(yaml.safe_dump({"clusters": {name: {"connection": f"pulsar_{name}"} | settings}}))
+        always = {"connection": f"pulsar_{name}", "host_usage_interval_minutes": 1 / 60}
+        clusters.write_text(yaml.safe_dump({"clusters": {name: always | settings}}))
         environment = {
             "PULSAR_REBALANCER_CLUSTERS": str(clusters),
             "PULSAR_REBALANCER_STORAGE": str(folder / "runs"),

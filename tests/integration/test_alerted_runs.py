@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.integration.airflow_world import world
-from tests.plugins.receivers import webhook
-
-from pulsar_rebalancer_airflow.alerts import notifier as notifier_module
+from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import connect, webhook
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,10 +18,8 @@ SETTINGS = {"mode": "auto", "alert_connection": "alerts", "interval_seconds": 36
 
 
 def test_brokers_that_refuse_the_credentials_are_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notifier_module, "TIMEOUT_SECONDS", 120)
     with webhook() as hook, world("alerted", tmp_path, **SETTINGS) as alerted:
-        config = {"path": f"json://127.0.0.1:{hook.port}/"}
-        monkeypatch.setenv("AIRFLOW_CONN_ALERTS", json.dumps({"conn_type": "apprise", "extra": {"config": config}}))
+        connect(monkeypatch, hook.url)
         host = ",".join(url.removeprefix("http://") for url in alerted.served.urls)
         wrong = {"conn_type": "pulsar_admin", "host": host, "password": "wrong"}
         monkeypatch.setenv("AIRFLOW_CONN_PULSAR_ALERTED", json.dumps(wrong))

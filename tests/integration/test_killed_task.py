@@ -16,28 +16,28 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from pulsar_rebalancer.plan import Summary, read_moves, read_state
-from pulsar_rebalancer.simulation.clock import RealClock
-from pulsar_rebalancer.simulation.load import QUIET
-from pulsar_rebalancer.simulation.sampling import Timing
-from pulsar_rebalancer.simulation.scenario import build
-from pulsar_rebalancer.simulation.serve import running
-from pulsar_rebalancer.state import DecisionState, parse_decision
-from pulsar_rebalancer.storage import Folder
-from pulsar_rebalancer_airflow.embedded.airflow import Airflow
-from pulsar_rebalancer_airflow.embedded.archive import archive_path, make_archive
-from pulsar_rebalancer_airflow.embedded.errors import EmbeddedError
-from pulsar_rebalancer_airflow.embedded.home import SOURCE, Home
+from pulsar_rebalancer.run.outcome import Outcome
+from pulsar_rebalancer.run.plan import Summary, read_moves, read_state
+from pulsar_rebalancer.state.model import DecisionState, parse_decision
+from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer_airflow.embedded import EmbeddedError
+from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome
+from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
 from pulsar_rebalancer_airflow.embedded.processes import Processes
-from pulsar_rebalancer_airflow.outcome import Outcome
+from pulsar_rebalancer_airflow.spark_archive import cached_archive
 from pulsar_rebalancer_airflow.state_store import DECISION, state_asset
+from pulsar_simulator.clock import RealClock
+from pulsar_simulator.load import QUIET
+from pulsar_simulator.sampling import Timing
+from pulsar_simulator.scenario import build
+from pulsar_simulator.serve import running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from pulsar_rebalancer.simulation.cluster import Cluster
-    from pulsar_rebalancer.simulation.serve import Running
+    from pulsar_simulator.cluster import Cluster
+    from pulsar_simulator.serve import Running
 
 pytestmark = pytest.mark.integration
 
@@ -57,7 +57,7 @@ SETTINGS = {
 WRONG: dict[str, Any] = {"hit_count_low": 0, "force_threshold": -1, "mode": "full", "max_bundles_per_run": -1}
 
 
-def refusal(airflow: Airflow, field: str, value: Any) -> str:
+def refusal(airflow: LocalAirflow, field: str, value: Any) -> str:
     """What the API says of a manual run with a wrong value."""
     with pytest.raises(EmbeddedError) as caught:
         airflow.trigger(DAG, {field: value})
@@ -76,18 +76,18 @@ class Ended:
 
     run: dict[str, Any]
     tries: dict[str, int]
-    folder: Folder
+    folder: StoragePath
 
     def at(self, moment: str) -> datetime:
         """When it was queued, started or ended."""
         return datetime.fromisoformat(self.run[moment])
 
     @classmethod
-    def of(cls, airflow: Airflow, run_id: str) -> Ended:
+    def of(cls, airflow: LocalAirflow, run_id: str) -> Ended:
         """Wait until a run has ended."""
         run = airflow.wait(DAG, run_id)
         tries = {task["task_id"]: task["try_number"] for task in airflow.tasks(DAG, run_id)}
-        return cls(run, tries, Folder(airflow.xcom(DAG, run_id, "collect")))
+        return cls(run, tries, StoragePath(airflow.xcom(DAG, run_id, "collect")))
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Story:
     refusals: dict[str, str]
 
 
-def stored(airflow: Airflow) -> DecisionState | None:
+def stored(airflow: LocalAirflow) -> DecisionState | None:
     """The state in Airflow's state store; None as long as there is nothing."""
     for asset in airflow.get("/assets", name_pattern=state_asset("east").name)["assets"]:
         found = airflow.get(f"/assets/{asset['id']}/state-store/{DECISION}")
@@ -119,7 +119,7 @@ def stored(airflow: Airflow) -> DecisionState | None:
     return None
 
 
-def awaited(happened: Callable[[], Any], airflow: Airflow) -> Any:
+def awaited(happened: Callable[[], Any], airflow: LocalAirflow) -> Any:
     """What `happened` answers, as soon as it is something; no run ends before."""
     while not (found := happened()):
         assert not {"success", "failed"} & {run["state"] for run in airflow.runs(DAG)}, airflow.home.folder / "logs"
@@ -152,9 +152,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         clock=RealClock(),
     )
     folder: Path = tmp_path_factory.mktemp("killed")
-    archive = archive_path(SOURCE / ".cache")
-    if not archive.exists():
-        make_archive(archive)
+    archive = cached_archive(SOURCE / ".cache")
     unloads: Counter[str] = Counter()
     silent = threading.Event()
     hop, report = cluster.unload_at, cluster.load_report_json
@@ -181,7 +179,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         patch.setattr(cluster, "unload_at", unload_at)
         patch.setattr(cluster, "load_report_json", load_report_json)
         host = ",".join(url.removeprefix("http://") for url in served.urls)
-        home = Home(
+        home = AirflowHome(
             folder=folder / "airflow",
             clusters={"east": SETTINGS},
             connections={
@@ -191,7 +189,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
             spark_archive=archive,
         )
         home.prepare(keep=False)
-        airflow = Airflow(home, processes)
+        airflow = LocalAirflow(home, processes)
         airflow.start()
         airflow.wait_for_dag(DAG)
         refusals = {field: refusal(airflow, field, value) for field, value in WRONG.items()}
@@ -242,8 +240,9 @@ def test_a_manual_run_waits_for_the_scheduled_one_and_counts_nothing(story: Stor
     assert story.manual.run["state"] == "success"
     summary = Summary.read(story.manual.folder)
     assert (summary.counting, summary.base_seq) == ("too_soon", recorded.seq)
-    own = {"seq": recorded.seq + 1, "plan_id": summary.plan_id, "plan_hash": summary.hash}
+    own = {"seq": recorded.seq + 1, "plan_id": summary.plan_id, "plan_hash": summary.hash, "samples": after.samples}
     assert after == recorded.model_copy(update=own)
+    assert after.samples.items() <= recorded.samples.items()  # those older than a host interval go
 
 
 @pytest.mark.parametrize("field", WRONG)

@@ -14,11 +14,11 @@ from airflow.sdk import timezone
 from airflow.sdk.exceptions import AirflowFailException
 from tests.integration.airflow_world import Outcome, World, world
 
-from pulsar_rebalancer.plan import Summary, read_moves
-from pulsar_rebalancer.run import RunRequest
+from pulsar_rebalancer.run.outcome import Outcome as Written
+from pulsar_rebalancer.run.plan import Summary, read_moves
+from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer_airflow.operators import CollectOperator, GateOperator, RecordOperator
 from pulsar_rebalancer_airflow.operators import unload as unload_module
-from pulsar_rebalancer_airflow.outcome import Outcome as Written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,9 +48,9 @@ def second(east: World, first: Outcome) -> Outcome:
     return east.run()
 
 
-def killed(operator: type) -> AbstractContextManager[Any]:
-    """The task dies before it does anything; nothing is tried again by itself."""
-    return mock.patch.object(operator, "execute", side_effect=AirflowFailException("killed"))
+def failing(operator: type) -> AbstractContextManager[Any]:
+    """The task fails before it does anything, and is not tried again by itself. Real kills are in test_killed_task."""
+    return mock.patch.object(operator, "execute", side_effect=AirflowFailException("fails here"))
 
 
 def disturb(east: World) -> None:
@@ -105,6 +105,37 @@ def test_a_run_that_is_carried_on_again_does_nothing_twice(east: World, second: 
     assert again.state == "success"
     assert (east.decision(), east.moves()) == before
     assert not unload.called
+    assert len(east.events()) == 1
+
+
+def test_what_a_run_moved_stays_written_when_its_gate_is_asked_too_late(east: World, second: Outcome) -> None:
+    moves, events = Written.read(second.folder).moves, east.events()
+    summary = second.folder / "plan" / "summary.json"
+    as_it_was = summary.read_json()
+    summary.write_json(as_it_was | {"collected_at": "2026-11-01T12:00:00Z"})  # no hash covers the age of a plan
+
+    again = east.run_again(second, "gate")
+    summary.write_json(as_it_was)
+
+    assert again.xcom("gate", "reason") == "plan_too_old"
+    assert (Written.read(second.folder).verdict, Written.read(second.folder).moves) == ("open", moves)
+    assert east.events() == events
+
+
+@pytest.mark.parametrize("task", ["record", "gate", "report"])
+def test_a_task_that_is_given_the_folder_of_another_run_refuses_it(
+    east: World, first: Outcome, second: Outcome, task: str
+) -> None:
+    before, other = Written.read(first.folder), first.forge("collect", None)
+    first.forge("collect", other)
+    own = second.forge("collect", other)
+
+    again = east.run_again(second, task)
+    second.forge("collect", own)
+
+    assert again.states[task] == "failed"
+    assert Written.read(first.folder) == before
+    assert east.run_again(second, task).state == "success"
 
 
 def test_an_old_run_that_is_cleared_is_stale(east: World, first: Outcome, second: Outcome) -> None:
@@ -134,16 +165,18 @@ def test_an_old_run_that_is_cleared_from_the_start_counts_nothing_twice(
     assert again.folder.name != old.name
     summary = Summary.read(again.folder)
     assert summary.counting == "too_soon"
-    recorded = {"seq": before.seq + 1, "plan_id": summary.plan_id, "plan_hash": summary.hash}
-    assert east.decision() == before.model_copy(update=recorded)
+    after = east.decision()
+    recorded = {"seq": before.seq + 1, "plan_id": summary.plan_id, "plan_hash": summary.hash, "samples": after.samples}
+    assert after == before.model_copy(update=recorded)
+    assert after.samples.items() <= before.samples.items()  # those older than a host interval go
     assert read_moves(again.folder) == []
 
 
 def test_a_plan_that_another_run_overtook_is_not_carried_out(east: World, second: Outcome) -> None:
-    """A run is killed before record, another one is recorded, then the first is carried on."""
+    """A run ends before record, another one is recorded, then the first is carried on."""
     disturb(east)
     before = east.decision()
-    with killed(RecordOperator):
+    with failing(RecordOperator):
         parked = east.run(**FORCE)
     assert parked.state == "failed"
     assert east.decision() == before  # what was not recorded did not count
@@ -163,27 +196,27 @@ def test_a_plan_that_another_run_overtook_is_not_carried_out(east: World, second
 
 @pytest.fixture(scope="module")
 def forced(east: World, second: Outcome) -> Outcome:
-    """A forced run that is killed before record, before the gate, and within a wave, and carried on each time."""
+    """A forced run that ends before record, before the gate, and within a wave, and is carried on each time."""
     disturb(east)
     before = east.decision()
-    with killed(RecordOperator):
+    with failing(RecordOperator):
         run = east.run(**FORCE)
-    with killed(GateOperator):
+    with failing(GateOperator):
         run = east.run_again(run, "record")
     assert east.decision().seq == before.seq + 1
     real = unload_module.carry_out
 
-    async def die_after_one(admin: Any, moves: Any, **kwargs: Any) -> Any:
+    async def fail_after_one(admin: Any, moves: Any, **kwargs: Any) -> Any:
         await real(admin, moves[:1], **kwargs)
-        raise AirflowFailException("killed")
+        raise AirflowFailException("fails here")
 
-    with mock.patch.object(unload_module, "carry_out", die_after_one):
+    with mock.patch.object(unload_module, "carry_out", fail_after_one):
         run = east.run_again(run, "gate")
     assert run.states["unload"] == "failed", run.xcom("gate", "reason")
     return east.run_again(run, "unload")
 
 
-def test_a_killed_run_is_carried_on_and_counts_once(east: World, forced: Outcome) -> None:
+def test_a_run_that_broke_off_is_carried_on_and_counts_once(east: World, forced: Outcome) -> None:
     moves = read_moves(forced.folder)
 
     assert forced.state == "success"

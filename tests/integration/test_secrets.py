@@ -13,12 +13,12 @@ from sqlalchemy import MetaData, select
 from tests.airflow_home import HOME
 from tests.hostile_names import BUNDLES, NAMES
 from tests.integration.airflow_world import world
-from tests.plugins.receivers import mail_server, webhook
+from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import mail_server, webhook
 from tests.private_files import leaks, open_to_others, texts_below
 from tests.pulsar.credentials import make_certificates
 
-from pulsar_rebalancer.run import RunRequest, Validation
-from pulsar_rebalancer_airflow.alerts import notifier as notifier_module
+from pulsar_rebalancer.run.request import RunRequest, Validation
+from pulsar_rebalancer_airflow.notifications import notifier as notifier_module
 from pulsar_rebalancer_airflow.operators import collect as collect_module
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.include.run_folders import stored_run
+from tests.include.pulsar_rebalancer.run_folders import stored_run
 from tests.integration.airflow_world import World, world
 
-from pulsar_rebalancer.history import whole_runs
-from pulsar_rebalancer.storage import ClusterStorage
+from pulsar_rebalancer.maintenance.history import complete_runs
+from pulsar_rebalancer.storage.layout import ClusterStorage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,7 @@ def test_a_day_that_is_over_is_compacted(north: World) -> None:
     assert done.state == "success"
     assert done.xcom("maintain")["steps"] == planned.xcom("maintain")["steps"]
     assert not run.exists()
-    assert whole_runs(north.storage, long_ago.date()) == {run.name}
+    assert complete_runs(north.storage, long_ago.date()) == {run.name}
 
 
 def test_the_balancing_goes_back_and_comes_again(north: World) -> None:

@@ -1,4 +1,4 @@
-"""README.md, SECURITY.md and docs/*.md as a reader copies from them."""
+"""README.md, SECURITY.md, CONTRIBUTING.md and docs/ as a reader copies from them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = (ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (
+    *(ROOT / name for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+)
 LANGUAGES = {"sh", "python", "yaml", "json", "text"}
 _FENCE = re.compile(r"^ *```(?P<language>\w*)\n(?P<body>.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _SPAN = re.compile(r"`([^`\n]+)`")
-_COMMANDS = ("make ", "python ", "pip ", "airflow ", "docker ", "deploy/make_env", "spark-submit ", "uv ", "kubectl ")
+_PROGRAMS = "make python pip airflow docker deploy/make_env spark-submit uv kubectl .venv/bin/pytest .venv/bin/python"
 
 
 class Block(NamedTuple):
@@ -44,13 +47,23 @@ def spans() -> set[str]:
 
 def commands() -> set[str]:
     """Every command, in shell blocks and in running text, as one line without its comment."""
-    found = {span for span in spans() if span.startswith(_COMMANDS)}
+    found = {span for span in spans() if span.split()[0] in _PROGRAMS.split() and " " in span}
     return found.union(*(commands_in_blocks(page.name) for page in PAGES))
 
 
 def commands_in_blocks(page: str) -> list[str]:
     """The commands in the shell blocks of a page, in its order."""
     return [line for block in blocks() if (block.page, block.language) == (page, "sh") for line in _split(block.body)]
+
+
+def terminal() -> list[str]:
+    """The lines that `make run` is said to print."""
+    return next(block.body.splitlines() for block in blocks() if (block.page, block.language) == ("runs.md", "text"))
+
+
+def shape(line: str) -> str:
+    """A line of the terminal without what differs from run to run."""
+    return re.sub(r"\S*\d\S*|(?<=password: )\S+", "#", " ".join(line.split()))
 
 
 def _split(body: str) -> list[str]:

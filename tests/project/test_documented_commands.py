@@ -1,4 +1,4 @@
-"""Every command of README.md and docs/ is exercised: here, or by a test that is named here."""
+"""Every command of the documents is exercised: here, or by a test that is named here."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from airflow.utils.session import create_session
 from sqlalchemy import select
 from tests.airflow_home import HOME
 from tests.deployment import compose
-from tests.include import previous_release as previous
+from tests.include.pulsar_rebalancer import previous_release as previous
 from tests.project.documentation import ROOT, commands, commands_in_blocks, prose
 
 from pulsar_rebalancer import check_age
-from pulsar_rebalancer.choices import Strategy
-from pulsar_rebalancer.resolution import RunParams, parse_params
-from pulsar_rebalancer_airflow.alerts.notifier import _urls
-from pulsar_rebalancer_airflow.embedded import archive
+from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.config.resolution import RunParams, parse_params
+from pulsar_rebalancer_airflow import spark_archive
 from pulsar_rebalancer_airflow.embedded.__main__ import _own_cluster, _parser
-from pulsar_rebalancer_airflow.hook import PulsarAdminHook, _settings
+from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook, _settings
+from pulsar_rebalancer_airflow.notifications.notifier import receivers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -116,6 +116,24 @@ def script(words: list[str]) -> None:
     assert (ROOT / words[1]).is_file()
 
 
+def done(*more: str) -> Callable[[list[str]], None]:
+    """It runs as it stands, with these arguments more, and ends well."""
+
+    def check(words: list[str]) -> None:
+        words = [str(ROOT / words[0]) if words[0].startswith(".venv/") else words[0], *words[1:], *more]
+        said = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert said.returncode == 0, said.stdout + said.stderr
+
+    return check
+
+
+def helped(words: list[str]) -> None:
+    """Every target that is documented has its line."""
+    said = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    targets = {command.split()[1] for command in commands() if command.startswith("make ")}
+    assert targets <= {line.split()[0] for line in said.splitlines()}
+
+
 def airflow(words: list[str]) -> None:
     """Airflow's own command line, in this process."""
     given = cli_parser.get_parser().parse_args([word.replace("<cluster>", "east") for word in words[1:]])
@@ -143,10 +161,10 @@ def connection(words: list[str]) -> None:
 def archived(words: list[str]) -> None:
     """It asks for the archive that workers are told of; what that is made of is tested beside it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(archive, "make_archive", mock.Mock())
-        exec(words[2])
-        archive.make_archive.assert_called_once_with(Path("/opt/airflow/spark.jsa"))
-    by("tests/plugins/embedded/test_archive.py::test_made_with_the_options_of_the_driver")(words)
+        patch.setattr(spark_archive, "make_archive", mock.Mock())
+        assert spark_archive.main(words[3:]) == 0
+        spark_archive.make_archive.assert_called_once_with(Path("/opt/airflow/spark.jsa"))
+    by("tests/plugins/pulsar_rebalancer_airflow/test_spark_archive.py::test_made_with_the_options_of_the_driver")(words)
 
 
 def observes_simulated(words: list[str]) -> None:
@@ -213,7 +231,7 @@ def exported(words: list[str]) -> None:
     name, _, value = assignment.partition("=")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(name, value)
-        assert [url.partition("://")[0] for url in _urls(name.removeprefix("AIRFLOW_CONN_").lower())] == [
+        assert [url.partition("://")[0] for url in receivers(name.removeprefix("AIRFLOW_CONN_").lower())] == [
             "slack",
             "mailtos",
         ]
@@ -238,6 +256,7 @@ def versions(words: list[str]) -> None:
 def composed(words: list[str]) -> None:
     """The parts of a `docker compose` command name what the file has; the file itself is tested in tests/deployment."""
     options = {
+        "config": {"--resolve-image-digests"},
         "up": {"--detach", "--build", "--wait"},
         "ps": set(),
         "down": {"--volumes"},
@@ -272,10 +291,18 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
         observes, by(f"{EMBEDDED}::test_an_own_cluster_is_left_alone_and_ctrl_c_ends_every_process")
     ),
     "make test": make(by("tests/project/test_documented_commands.py")),
+    "make test TESTS=tests/include": make(by("tests/project/test_documented_commands.py")),
     "make test-pulsar": make(by("tests/pulsar/test_rebalance.py")),
     "make lint": make(),
     "make benchmark": make(benchmark),
     "make wheel": make(by("tests/project/test_wheel.py")),
+    "make help": helped,
+    "make setup": done("--dry-run"),
+    "make lock": make(),
+    ".venv/bin/pytest tests/include/pulsar_rebalancer/state": done(),
+    ".venv/bin/pytest tests/include/pulsar_rebalancer/unload -k owner": done(),
+    ".venv/bin/python scripts/reference.py": done("--check"),
+    ".venv/bin/python scripts/pictures.py": done("--check"),
     "make audit": make(script, by("tests/project/test_audit.py")),
     "airflow connections add pulsar_admin_east --conn-json '{ "
     '"conn_type": "pulsar_admin", "schema": "https", "host": "broker-1,broker-2", "port": 8443, "password": "<token>", '
@@ -287,12 +314,10 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     "python -m pulsar_rebalancer.check_age": asked_from_outside,
     "python -m pulsar_rebalancer.check_age --root /var/lib/pulsar-rebalancer --cluster east "
     "--max-age-seconds 300": asked_from_outside,
-    "python -m pulsar_rebalancer.check_age --root ROOT --cluster NAME --max-age-seconds 600": asked_from_outside,
     'pip install "dist/pulsar_rebalancer-0.1.0-py3-none-any.whl[alerts,extensible]"': wheel,
     "pip list": versions,
-    "python -c 'from pathlib import Path; from pulsar_rebalancer_airflow.embedded.archive import make_archive; "
-    'make_archive(Path("/opt/airflow/spark.jsa"))\'': archived,
-    "python -m pulsar_rebalancer.simulation": by(SIMULATION),
+    "python -m pulsar_rebalancer_airflow.spark_archive /opt/airflow/spark.jsa": archived,
+    "python -m pulsar_simulator": by(SIMULATION),
     **dict.fromkeys(commands_in_blocks("simulation.md"), by(SIMULATION)),
     'PULSAR_TOKEN="$(cat simulation.token)" make run PULSAR=http://127.0.0.1:18080': observes_simulated,
     'AIRFLOW_CONN_PULSAR_ALERTS=\'{"conn_type": "apprise", "extra": {"config": [ {"path": "slack://…"}, '
@@ -300,6 +325,7 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     "deploy/make_env.sh": by("tests/deployment/test_compose.py::test_secrets_that_are_there_are_not_replaced"),
     "docker compose up --detach --build": composed,
     "docker compose ps": composed,
+    "docker compose config --resolve-image-digests": composed,
     "docker compose exec pulsar-broker-1 bin/pulsar-admin namespaces create public/trial --bundles 16": composed,
     "docker compose exec pulsar-broker-1 bin/pulsar-perf produce --num-topics 32 --rate 5000 "
     "public/trial/load": composed,

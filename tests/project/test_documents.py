@@ -1,4 +1,4 @@
-"""What README.md, SECURITY.md and docs/ name is there, and their blocks are what they say they are."""
+"""What the documents name is there, and their blocks are what they say they are."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from dataclasses import fields
 from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
 import yaml
 from airflow.api_fastapi.core_api.routes.public.asset_state_store import asset_state_store_router
-from tests.project.documentation import LANGUAGES, ROOT, blocks, prose, spans
+from tests.project.documentation import LANGUAGES, PAGES, ROOT, blocks, prose, spans
 
 from pulsar_rebalancer.admin import AdminConnection
-from pulsar_rebalancer.clusters import load_clusters
-from pulsar_rebalancer_airflow.hook import EXTRAS
+from pulsar_rebalancer.config.clusters_file import load_clusters
+from pulsar_rebalancer_airflow.hooks.pulsar_admin import EXTRAS
 
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 
@@ -94,10 +95,44 @@ def _of_airflow(name: str) -> bool:
 def test_files_that_are_named_exist() -> None:
     tops = {path.name for path in ROOT.iterdir() if path.is_dir()}
     named = {span for span in spans() if re.fullmatch(r"[\w./-]+", span) and span.split("/")[0] in tops and "/" in span}
-    named |= set(re.findall(r"\]\((?!http)([^)#]+)", prose()))
     assert named
-    gone = {name for name in named if not any((base / name).exists() for base in (ROOT, ROOT / "docs"))}
-    assert {name for name in gone if not name.startswith(("plan/", "state/", "validation/"))} == set()
+    # A run folder has parts that are called like folders of the repository.
+    assert {name for name in named if not (ROOT / name).exists() and not name.startswith(("plan/", "state/"))} == set()
+
+
+def test_modules_and_names_of_the_architecture_exist() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    wings = [ROOT, *(ROOT / wing for wing in ("include/pulsar_rebalancer", "plugins/pulsar_rebalancer_airflow"))]
+    wings.append(ROOT / "spark_apps" / "pulsar_rebalancer_spark")
+    named = re.findall(r"`([\w/]+\.py|[\w/]+/)(?:::(\w+))?`", text)
+    assert len(named) > 50
+    gone = {path for path, _ in named if not any((wing / path).exists() for wing in wings)}
+    for path, name in named:
+        files = [wing / path for wing in wings if name and (wing / path).exists()]
+        defined = re.compile(rf"\b(class|def) {name}\b|^ *{name}\b", re.MULTILINE)
+        gone |= {f"{path}::{name}" for file in files[:1] if not defined.search(file.read_text(encoding="utf-8"))}
+    assert gone == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for target, _, anchor in re.findall(r"(?:\]\(|src=\"|srcset=\")(?!http)([^)#\"]*)(#([^)\"]+))?", text):
+        file = page.parent / target if target else page
+        assert file.exists(), target
+        assert not anchor or anchor in anchors(file), f"{target}#{anchor}"
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in PAGES if path.is_relative_to(ROOT / "docs")}
+    assert {page for page in pages if f"]({page})" not in index} == {"README.md"}
+
+
+def anchors(page: Path) -> set[str]:
+    """Of the headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_the_state_of_a_removed_cluster_can_be_cleared() -> None:

@@ -21,8 +21,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from pulsar_rebalancer_airflow.dag_factory import build_dags
 from pulsar_rebalancer_airflow.operators.decide import application, source_roots
-from pulsar_rebalancer_airflow import validation_page
-from pulsar_rebalancer_airflow.validation import suites_folder
+from pulsar_rebalancer_airflow.validation import page
+from pulsar_rebalancer_airflow.validation.suites import suites_folder
 dags = build_dags()
 plugin = next(iter(entry_points(group="airflow.plugins", name="pulsar_rebalancer"))).load()
 heavy = [name for name in ("pyspark", "great_expectations", "pandas") if name in sys.modules]
@@ -30,7 +30,7 @@ print(json.dumps({
     "dags": sorted(dags),
     "tasks": sorted(dags["pulsar_rebalance__east"].task_ids), "plugin": plugin.name, "heavy": heavy,
     "application": application(), "application_exists": Path(application()).is_file(), "source_roots": source_roots(),
-    "page": (Path(validation_page.__file__).parent / "templates" / "validation.html").is_file(),
+    "page": (Path(page.__file__).parents[1] / "templates" / "validation.html").is_file(),
     "suites": sorted(path.name for path in Path(str(suites_folder())).iterdir() if path.suffix == ".json"),
 }))
 """

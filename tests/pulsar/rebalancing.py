@@ -8,13 +8,13 @@ from urllib.parse import urlsplit
 
 from tests.pulsar.admin import Admin, topics_in_bundles
 
-from pulsar_rebalancer.plan import Summary, read_moves
-from pulsar_rebalancer.storage import Folder
-from pulsar_rebalancer_airflow.embedded.airflow import Airflow
-from pulsar_rebalancer_airflow.embedded.archive import archive_path, make_archive
-from pulsar_rebalancer_airflow.embedded.home import SOURCE, Home
+from pulsar_rebalancer.run.outcome import Outcome
+from pulsar_rebalancer.run.plan import Summary, read_moves
+from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome
+from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
 from pulsar_rebalancer_airflow.embedded.processes import Processes
-from pulsar_rebalancer_airflow.outcome import Outcome
+from pulsar_rebalancer_airflow.spark_archive import cached_archive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tests.pulsar.cluster import PulsarCluster
 
-    from pulsar_rebalancer.plan import Move
+    from pulsar_rebalancer.run.plan import Move
 
 DAG_ID = "pulsar_rebalance__real"
 
@@ -30,11 +30,11 @@ DAG_ID = "pulsar_rebalance__real"
 class Run:
     """What one ended DAG run left behind."""
 
-    def __init__(self, airflow: Airflow, run: dict[str, Any]) -> None:
+    def __init__(self, airflow: LocalAirflow, run: dict[str, Any]) -> None:
         self.state: str = run["state"]
         self.tasks = {task["task_id"]: task["state"] for task in airflow.tasks(DAG_ID, run["dag_run_id"])}
         uri = airflow.xcom(DAG_ID, run["dag_run_id"], "collect")
-        self.folder = Folder(uri) if uri else None
+        self.folder = StoragePath(uri) if uri else None
 
     @property
     def summary(self) -> Summary:
@@ -46,12 +46,15 @@ class Run:
         assert self.folder is not None, self.tasks
         return Outcome.read(self.folder)
 
+    def table(self, name: str) -> list[dict[str, Any]]:
+        """Rows of an input table."""
+        assert self.folder is not None, self.tasks
+        return (self.folder / "input" / f"{name}.parquet").read_table().to_pylist()
+
     @property
     def cpu_usages(self) -> dict[str, float]:
         """CPU by broker as its report said it, in percent of a core."""
-        assert self.folder is not None, self.tasks
-        rows = (self.folder / "input" / "brokers.parquet").read_table(["broker", "cpu_usage"]).to_pylist()
-        return {row["broker"]: row["cpu_usage"] for row in rows}
+        return {row["broker"]: row["cpu_usage"] for row in self.table("brokers")}
 
     @property
     def moves(self) -> list[Move]:
@@ -60,7 +63,7 @@ class Run:
 
 
 @contextmanager
-def rebalancer(cluster: PulsarCluster, folder: Path, settings: dict[str, Any]) -> Iterator[Airflow]:
+def rebalancer(cluster: PulsarCluster, folder: Path, settings: dict[str, Any]) -> Iterator[LocalAirflow]:
     """Airflow standalone with the DAG of the cluster, started and logged in.
 
     Args:
@@ -73,10 +76,8 @@ def rebalancer(cluster: PulsarCluster, folder: Path, settings: dict[str, Any]) -
     connection |= {"port": url.port, "password": cluster.admin_token or ""}
     # Throttled brokers on a busy machine take their time.
     connection["extra"] = {"timeout_seconds": 90} | ({"ca_file": str(cluster.ca_file)} if cluster.ca_file else {})
-    archive = archive_path(SOURCE / ".cache")
-    if not archive.exists():
-        make_archive(archive)
-    home = Home(
+    archive = cached_archive(SOURCE / ".cache")
+    home = AirflowHome(
         folder=folder,
         clusters={"real": settings | {"connection": "pulsar_admin_real"}},
         connections={"pulsar_admin_real": connection, "spark_default": {"conn_type": "spark", "host": "local[2]"}},
@@ -84,7 +85,7 @@ def rebalancer(cluster: PulsarCluster, folder: Path, settings: dict[str, Any]) -
     )
     home.prepare(keep=False)
     with Processes() as processes:
-        airflow = Airflow(home, processes)
+        airflow = LocalAirflow(home, processes)
         airflow.start()
         airflow.wait_for_dag(DAG_ID)
         yield airflow

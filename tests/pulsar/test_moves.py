@@ -12,8 +12,8 @@ from tests.pulsar.load import Load
 
 import pulsar
 from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
-from pulsar_rebalancer.plan import Move
-from pulsar_rebalancer.unloading import MoveOutcome, carry_out
+from pulsar_rebalancer.run.plan import Move
+from pulsar_rebalancer.unload.executor import carry_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tests.pulsar.cluster import PulsarCluster
     from tests.pulsar.conftest import ClusterFactory
     from tests.pulsar.distribution import Distribution
+
+    from pulsar_rebalancer.run.outcome import MoveOutcome
 
 NAMESPACE, BUNDLES = "tests/moves", 32
 ROUNDS = 4

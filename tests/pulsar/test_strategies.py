@@ -23,16 +23,16 @@ from tests.pulsar.load import Load
 from tests.pulsar.rebalancing import load_broker_zero
 
 from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
-from pulsar_rebalancer.choices import Strategy
-from pulsar_rebalancer.clusters import ClusterEntry
-from pulsar_rebalancer.collect import collect, save
-from pulsar_rebalancer.plan import Summary, read_moves
-from pulsar_rebalancer.resolution import RunParams
-from pulsar_rebalancer.run import Validation
-from pulsar_rebalancer.settings import Settings
-from pulsar_rebalancer.state import DecisionState, MovesState
-from pulsar_rebalancer.storage import ClusterStorage
-from pulsar_rebalancer.unloading import MoveOutcome, carry_out
+from pulsar_rebalancer.collect.collector import collect, save
+from pulsar_rebalancer.config.clusters_file import ClusterEntry
+from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.config.resolution import RunParams
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.run.plan import Summary, read_moves
+from pulsar_rebalancer.run.request import Validation
+from pulsar_rebalancer.state.model import DecisionState, MovesState
+from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.unload.executor import carry_out
 from pulsar_rebalancer_spark.rebalance import decide
 from pulsar_rebalancer_spark.run_input import RunInput
 
@@ -44,8 +44,9 @@ if TYPE_CHECKING:
     from tests.pulsar.conftest import ClusterFactory
     from tests.pulsar.distribution import Distribution
 
-    from pulsar_rebalancer.plan import Move
-    from pulsar_rebalancer.storage import Folder
+    from pulsar_rebalancer.run.outcome import MoveOutcome
+    from pulsar_rebalancer.run.plan import Move
+    from pulsar_rebalancer.storage.path import StoragePath
 
 QUOTA_US = 40_000
 RATE = 3500.0
@@ -104,7 +105,7 @@ class World:
                 )
         return summary, moves, outcomes
 
-    def _prepare(self, run: Folder) -> None:
+    def _prepare(self, run: StoragePath) -> None:
         documents = {"decision": DecisionState(), "moves": MovesState()}
         (run / "input" / "state.json").write_json({k: v.model_dump(mode="json") for k, v in documents.items()})
         Validation().write(run)

@@ -11,12 +11,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pulsar_rebalancer.settings import FIELD_OF_PULSAR_NAME, Settings, validate
-from pulsar_rebalancer.snapshot import namespace_of
-from pulsar_rebalancer.strategies.view import View
+from tests.vectors.rows import sample
+
+from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME
+from pulsar_rebalancer.config.settings import Settings, validate
+from pulsar_rebalancer.names import namespace_of
+from pulsar_rebalancer.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+
+    from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
 
 RESOURCES = {
     "cpu": "cpu",
@@ -48,9 +53,9 @@ class Step:
     unloaded_brokers: dict[str, float] = field(default_factory=dict)
     removed: dict[str, set[str]] = field(default_factory=dict)
 
-    def forbids(self, bundle: str, source: str, destination: str) -> str | None:
+    def forbids(self, bundle: str, source: str, destination: str) -> Reason | None:
         """Why a bundle must not go to a destination: the filters take it away."""
-        return "policy_forbids" if destination in self.removed.get(namespace_of(bundle), ()) else None
+        return Reason.POLICY_FORBIDS if destination in self.removed.get(namespace_of(bundle), ()) else None
 
 
 @dataclass(frozen=True)
@@ -62,16 +67,19 @@ class History:
     settings: Settings
     steps: list[Step]
 
-    def view(self, step: Step, *, silent: bool = False) -> View:
-        """What a shedder sees of a step; silent brokers, when they are wanted, are listed but left out."""
-        missing = [{"broker": broker, "left_out": "report_missing"} for broker in step.silent if silent]
-        return View(
-            self.name,
-            [*step.brokers, *missing],
+    def listed(self, step: Step, *, silent: bool = False) -> list[dict[str, Any]]:
+        """Rows of the brokers of a step; silent ones, when they are wanted, are listed but left out."""
+        return [*step.brokers, *({"broker": name, "left_out": "report_missing"} for name in step.silent if silent)]
+
+    def sample(self, step: Step, *, silent: bool = False, **more: Any) -> ClusterSample:
+        """What a shedder sees of a step."""
+        return sample(
+            self.listed(step, silent=silent),
             step.bundles,
             self.settings,
             unloaded_brokers=step.unloaded_brokers,
             forbids=step.forbids,
+            **more,
         )
 
 
@@ -81,12 +89,12 @@ def read(strategy: str) -> list[History]:
     return [_history(json.loads(line)) for line in lines]
 
 
-def unload_of(moves: list[dict[str, Any]]) -> dict[str, list[str]]:
+def unload_of(moves: Iterable[CandidateMove]) -> dict[str, list[str]]:
     """Bundles taken by broker, in order: `unload` of what is expected."""
     unload: dict[str, list[str]] = {}
     for move in moves:
-        if move["taken"]:
-            unload.setdefault(move["source"], []).append(move["bundle"])
+        if move.taken:
+            unload.setdefault(move.source, []).append(move.bundle)
     return unload
 
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from tests.vectors.histories import RESOURCES
 
-from pulsar_rebalancer.settings import FIELD_OF_PULSAR_NAME, Settings, validate
+from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME
+from pulsar_rebalancer.config.settings import Settings, validate
 from pulsar_rebalancer.strategies.scoring import percent
 
 if TYPE_CHECKING:
@@ -39,8 +40,6 @@ class Step:
         rates: long-term message rates by broker, msg/s.
         of_bundle: likewise by bundle.
         preallocated: bundles by broker that they were given to.
-        dest: destination by bundle, as the shedding run before the asks planned it.
-        source: broker that sheds a bundle in that run.
         load: what Pulsar says of `load_average`.
     """
 
@@ -48,8 +47,6 @@ class Step:
     rates: dict[str, float]
     of_bundle: dict[str, float]
     preallocated: dict[str, list[str]]
-    dest: dict[str, str]
-    source: dict[str, str]
     load: dict[str, float]
     asks: list[Ask]
 
@@ -90,8 +87,6 @@ def _steps(document: dict[str, Any], settings: Settings) -> Iterator[Step]:
             rates={name: sum(report.get("longTermMsgRate", (0,))) for name, report in reports.items()},
             of_bundle=dict(long_term),
             preallocated={name: report.get("preallocated", []) for name, report in reports.items()},
-            dest=expected.get("dest", {}),
-            source={b: broker for broker, shed in expected.get("unload", {}).items() for b in shed},
             load=expected.get("load", {}),
             asks=[
                 Ask(ask["bundle"], ask["candidates"], answer["eligible"], answer.get("ema"), answer.get("planned"))

@@ -1,19 +1,27 @@
-"""Small clusters by hand, and what holds for the rows of every shedder's answer."""
+"""Small clusters by hand, and what holds for the answer of every shedder."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pulsar_rebalancer.settings import Settings
-from pulsar_rebalancer.snapshot import DECISIONS, MOVES
-from pulsar_rebalancer.strategies.outcome import complete, reasons_by_pair
-from pulsar_rebalancer.strategies.view import View
+import pyarrow as pa
+
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.tables import DECISIONS, MOVES, table
+from pulsar_rebalancer.strategies import caps, rows
+from pulsar_rebalancer.strategies.bundles import COLUMNS, Bundles
+from pulsar_rebalancer.strategies.explain import complete, reasons_by_pair
+from pulsar_rebalancer.strategies.hits import hits_after, start_anew
+from pulsar_rebalancer.strategies.kept import WHOLE_CLUSTER, KeptState
+from pulsar_rebalancer.strategies.sample import ClusterSample
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from pulsar_rebalancer.strategies.view import Shed
+    from pulsar_rebalancer.state.model import HitCount
+    from pulsar_rebalancer.strategies.sample import BrokerSample, CandidateMove, Decision, SheddingResult
 
 MIB = 1048576
 
@@ -26,47 +34,80 @@ def broker(name: str, cpu: float, *, bundles: int = 0, rate: float = 0, throughp
 
 def bundle(owner: str, name: str, *, rate: float = 0, throughput: float = 0, **more: Any) -> Any:
     """A row of the bundles table; the rate is inbound, the throughput outbound, both now and as a mean."""
-    row = {"broker": owner, "bundle": name, "policy": None, "reason": None}
-    row |= dict.fromkeys(("msg_rate_out", "msg_throughput_in", "topics", "producers", "consumers", "cache_size"), 0)
-    row |= {"msg_rate_in": float(rate), "msg_throughput_out": float(throughput)}
+    row = {"broker": owner, "bundle": name, "msg_rate_in": float(rate), "msg_throughput_out": float(throughput)}
     return row | {"msg_rate": float(rate), "msg_throughput": float(throughput)} | more
 
 
-def view(brokers: Sequence[Any], bundles: Sequence[Any], settings: Settings | None = None, **more: Any) -> View:
+def brokers_of(given: Iterable[Any]) -> list[BrokerSample]:
+    """Rows of brokers as strategies see them; `left_out` is one of their columns."""
+    listed = list(given)
+    return rows.broker_samples(listed, {r["broker"]: Reason(r["left_out"]) for r in listed if r.get("left_out")})
+
+
+def bundles_of(given: Iterable[Any]) -> Bundles:
+    """Rows of bundles as strategies see them."""
+    return Bundles(pa.Table.from_pylist(list(given), schema=COLUMNS))
+
+
+def sample(
+    brokers: Sequence[Any], bundles: Sequence[Any], settings: Settings | None = None, **more: Any
+) -> ClusterSample:
     """A sample of one cluster."""
-    return View("c", brokers, bundles, settings or Settings(), **more)
+    return ClusterSample(brokers_of(brokers), bundles_of(bundles), settings or Settings(), **more)
 
 
-def taken(result: Shed) -> list[str]:
+def taken(result: SheddingResult) -> list[str]:
     """Bundles taken, in order."""
-    return [move["bundle"] for move in result.moves if move["taken"]]
+    return [move.bundle for move in result.moves if move.taken]
 
 
-def completed(result: Shed) -> list[Any]:
+def completed(result: SheddingResult) -> list[Decision]:
     """The decisions, as they are when neither placement nor caps keep anything back."""
-    going = [move for move in result.moves if move["taken"]]
+    going = [move for move in result.moves if move.taken]
     return complete(result.decisions, going, reasons_by_pair(result.moves))
 
 
-def reasons(result: Shed) -> dict[str, str]:
-    """Reason code by source."""
-    return {row["source"]: row["reason"] for row in completed(result)}
+def reasons(result: SheddingResult) -> dict[str, str]:
+    """Reason by source."""
+    return {decision.source: decision.reason for decision in completed(result)}
 
 
-def check(sample: View, result: Shed) -> None:
+class Finished(NamedTuple):
+    """What becomes of a run of AvgShedder: decisions, moves by pair and rank, new counts by broker."""
+
+    decisions: list[Decision]
+    moves: list[CandidateMove]
+    hits: Mapping[str, HitCount]
+
+
+def finished(given: ClusterSample, result: SheddingResult, groups: Mapping[str, str]) -> Finished:
+    """A run of AvgShedder as it ends: capped, and those counts anew whose bundles move."""
+    moves = caps.apply(result.moves, given.settings, groups)
+    taken = [move for move in moves if move.taken]
+    decisions = start_anew(complete(result.decisions, taken, reasons_by_pair(moves)), given.counting)
+    listed = {broker.broker for broker in given.brokers}
+    gone = {broker: hit for broker, hit in result.kept.hits.items() if broker not in listed}
+    return Finished(decisions, moves, gone | hits_after(decisions))
+
+
+def check(given: ClusterSample, result: SheddingResult) -> None:
     """What the interface promises for every answer."""
-    assert all(list(row) == DECISIONS.names for row in result.decisions)
-    assert all(set(row) == set(MOVES.names) for row in result.moves)
-    assert json.loads(json.dumps([result.decisions, result.moves, result.kept])) == [*result[:3]]
+    decisions = table([rows.decision_row("c", decision) for decision in result.decisions], DECISIONS)
+    assert [rows.decision(row) for row in decisions.to_pylist()] == result.decisions
+    moves = table([rows.move_row("c", move) for move in result.moves], MOVES)
+    assert [rows.move(row) for row in moves.to_pylist()] == result.moves
+    kept = KeptState(result.kept)
+    broker_hits = {broker: hit for broker, hit in kept.shedder.hits.items() if broker != WHOLE_CLUSTER}
+    assert KeptState.parse(broker_hits, json.loads(json.dumps(kept.document()))) == kept
     assert result.sentence
-    judged = [row for row in completed(result) if row["pair"] is not None]
-    assert [row["pair"] for row in judged] == list(range(len(judged)))
-    assert all(row["reason"] and row["explanation"] for row in judged)
-    assert all(row["source_score"] is not None for row in judged)
-    named = {row[end] for row in result.decisions for end in ("source", "destination")} - {None}
-    assert named == {row["broker"] for row in sample.brokers}
-    fired = {row["pair"]: row["measure"] for row in judged if row["fired"]}
-    assert all((row["measure"] is None) == (row["target"] is None) == (not row["fired"]) for row in judged)
-    assert {row["pair"]: row["measure"] for row in result.moves}.items() <= fired.items()
-    giving = {row["pair"] for row in result.moves if row["taken"]}
-    assert giving == {row["pair"] for row in judged if row["reason"] == "fired"}
+    judged = [decision for decision in completed(result) if decision.pair is not None]
+    assert [decision.pair for decision in judged] == list(range(len(judged)))
+    assert all(decision.reason and decision.explanation for decision in judged)
+    assert all(decision.source_score is not None for decision in judged)
+    named = {name for decision in result.decisions for name in (decision.source, decision.destination)} - {None}
+    assert named == {broker.broker for broker in given.brokers}
+    fired = {decision.pair: decision.measure for decision in judged if decision.fired}
+    assert all((each.measure is None) == (each.target is None) == (not each.fired) for each in judged)
+    assert {move.pair: move.measure for move in result.moves}.items() <= fired.items()
+    giving = {move.pair for move in result.moves if move.taken}
+    assert giving == {decision.pair for decision in judged if decision.reason is Reason.FIRED}

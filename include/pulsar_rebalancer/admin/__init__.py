@@ -1,4 +1,4 @@
-"""Async client of Pulsar's admin REST API."""
+"""Ask brokers and tell them what to do: an async client of Pulsar's admin REST API."""
 
 from __future__ import annotations
 

@@ -1,27 +1,40 @@
-"""What an answer of a broker means: a value of the documented shape, or an error with a reason code."""
+"""Read what a broker answers: a value of the documented shape, or an error with a reason code."""
 
 from __future__ import annotations
 
-import json
-import re
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.names import is_broker_id
-from pulsar_rebalancer.reasons import REASONS
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.texts import one_line, parse_json
 
-REASON_CHARS = 200
-_BY_STATUS = {403: "forbidden", 404: "not_found", 409: "conflict"}
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+    from pulsar_rebalancer.admin.token_mask import TokenMask
+
+QUOTED_CHARS = 200
+_LONGEST_DETAIL = 1500
+_LONGEST_TEXT = 1000
+_BY_STATUS = {403: Reason.FORBIDDEN, 404: Reason.NOT_FOUND, 409: Reason.CONFLICT}
 
 
 def failure(
-    reason: str, what: str, broker: str, detail: str, status: int | None = None, *, sent: bool = True
+    mask: TokenMask,
+    reason: Reason,
+    what: str,
+    broker: str,
+    detail: str,
+    status: int | None = None,
+    *,
+    sent: bool = True,
 ) -> AdminError:
-    """An error that says which request failed where, how, and what to do.
+    """Return the error that says which request failed where, how, and what to do; the token is masked in it.
 
     Args:
+        mask: of the connection's token.
         reason: reason code.
         what: method and path of the request.
         broker: brokerId, or the address that was asked.
@@ -29,21 +42,20 @@ def failure(
         status: HTTP status, if there was an answer.
         sent: see `AdminError`.
     """
-    action = REASONS[reason].action
-    detail = _CONTROL.sub(" ", detail)  # it may quote an address or a library that quotes the network
+    action = reason.action
     to_do = f". {action}" if action and not action.startswith("Nothing") else ""
-    text = f"{what} at {broker}: {detail.removesuffix('.')}{to_do}"
-    return AdminError(reason, text, broker=broker, status=status, sent=sent)
+    seen = one_line(mask.message(f"{what} at {broker}: {detail.removesuffix('.')}"), _LONGEST_DETAIL)
+    return AdminError(reason, f"{seen}{to_do}", broker=broker, status=status, sent=sent)
 
 
-def clean(text: str) -> str:
-    """The first line of a text from the network, without control characters, cut to 200 characters."""
+def first_line(text: str) -> str:
+    """Return the first line of a text from the network, fit to be shown, cut to 200 characters."""
     lines = [line.strip() for line in text.splitlines()]
-    return _CONTROL.sub(" ", next((line for line in lines if line), ""))[:REASON_CHARS]
+    return one_line(next((line for line in lines if line), ""), QUOTED_CHARS)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class BrokerAnswer:
     """A broker's answer after redirects.
 
     Attributes:
@@ -51,6 +63,7 @@ class Answer:
         broker: who answered: brokerId, or the seed's address.
         status: HTTP status.
         body: the body as it came.
+        mask: of the connection's token.
         cut: whether the body is only the beginning of a longer one.
     """
 
@@ -58,10 +71,11 @@ class Answer:
     broker: str
     status: int
     body: bytes
+    mask: TokenMask = field(repr=False)
     cut: bool = False
 
-    def error(self, on_412: str) -> AdminError:
-        """The error of a refused request.
+    def error(self, on_412: Reason) -> AdminError:
+        """Return the error of a refused request.
 
         Args:
             on_412: reason code of "precondition failed", which Pulsar uses for stale bundle ranges, for settings
@@ -69,43 +83,46 @@ class Answer:
         """
         said = self._said()
         detail = f"answered {self.status}" + (f", {_telling_line(said)}" if said else "")
-        return failure(self._reason(on_412, said), self.what, self.broker, detail, self.status)
+        return failure(self.mask, self._reason(on_412, said), self.what, self.broker, detail, self.status)
 
-    def _reason(self, on_412: str, said: str) -> str:
+    def _reason(self, on_412: Reason, said: str) -> Reason:
         if self.status == 401:
             # Without valid credentials Jetty answers an HTML page; a valid role without the right gets JSON.
-            return "forbidden" if said else "unauthorized"
+            return Reason.FORBIDDEN if said else Reason.UNAUTHORIZED
         if self.status == 412:
             return on_412
         if self.status >= 500:
             # ExtensibleLoadManagerWrapper.generateLoadReport is not supported.
             unsupported = self.what.endswith("/load-report") and "UnsupportedOperation" in said
-            return "no_load_report" if unsupported else "server_error"
-        return _BY_STATUS.get(self.status, "bad_answer")
+            return Reason.NO_LOAD_REPORT if unsupported else Reason.SERVER_ERROR
+        return _BY_STATUS.get(self.status, Reason.BAD_ANSWER)
 
     def _said(self) -> str:
-        """The `reason` of an error body, or an empty text."""
+        """Return the `reason` of an error body, or an empty text."""
         try:
-            body = json.loads(self.body)
-        except (ValueError, RecursionError):
+            body = parse_json(self.body, self.mask.value)
+        except ValueError:
             return ""
         reason = body.get("reason") if isinstance(body, dict) else None
         return reason if isinstance(reason, str) else ""
 
     def text(self) -> str:
-        """The body as text, without the quotes of a JSON string.
+        """Return the body as text, without the quotes of a JSON string.
 
         Raises:
             AdminError: `bad_answer`.
         """
         try:
-            text = self.body.decode().strip()
-            return str(json.loads(text)) if text.startswith('"') else text
+            body = self.body.strip()
+            text = str(parse_json(body, self.mask.value)) if body.startswith(b'"') else body.decode()
         except ValueError:
             raise self.bad("the answer is no text") from None
+        if len(text) > _LONGEST_TEXT:
+            raise self.bad(f"the answer is a text of {len(text)} characters")
+        return text
 
     def json(self) -> Any:
-        """The body as JSON; None when it is empty.
+        """Return the body as JSON; None when it is empty.
 
         Raises:
             AdminError: `bad_answer`.
@@ -113,12 +130,12 @@ class Answer:
         if not self.body.strip():
             return None
         try:
-            return json.loads(self.body)
-        except (ValueError, RecursionError):
+            return parse_json(self.body, self.mask.value)
+        except ValueError:
             raise self.bad("the answer is no JSON") from None
 
-    def mapping(self) -> dict[str, Any]:
-        """The body as a JSON object.
+    def mapping(self) -> dict[str, JsonValue]:
+        """Return the body as a JSON object.
 
         Raises:
             AdminError: `bad_answer`.
@@ -128,8 +145,8 @@ class Answer:
             raise self.bad("the answer is no JSON object")
         return value
 
-    def mapping_or_none(self) -> dict[str, Any] | None:
-        """The body as a JSON object; None when it is empty or `null`.
+    def mapping_or_none(self) -> dict[str, JsonValue] | None:
+        """Return the body as a JSON object; None when it is empty or `null`.
 
         Raises:
             AdminError: `bad_answer`.
@@ -140,7 +157,7 @@ class Answer:
         return value
 
     def strings(self) -> list[str]:
-        """The body as a JSON list of texts.
+        """Return the body as a JSON list of texts.
 
         Raises:
             AdminError: `bad_answer`.
@@ -150,8 +167,8 @@ class Answer:
             raise self.bad("the answer is no JSON list of texts")
         return value
 
-    def objects(self) -> list[dict[str, Any]]:
-        """The body as a JSON list of objects.
+    def objects(self) -> list[dict[str, JsonValue]]:
+        """Return the body as a JSON list of objects.
 
         Raises:
             AdminError: `bad_answer`.
@@ -162,26 +179,37 @@ class Answer:
         return value
 
     def brokers(self) -> list[str]:
-        """The body as a list of brokerIds, sorted; one that is listed twice stays so.
+        """Return the body as a list of brokerIds, sorted; one that is listed twice stays so.
+
+        An entry of another form, which could address something else, stands there in quotation marks: it is refused
+        when it is asked, and the others are not.
 
         Raises:
-            AdminError: `bad_answer`; one is not of the form host:port, so it could address something else.
+            AdminError: `bad_answer`; no entry is of the form host:port.
         """
-        found = sorted(self.strings())
-        for broker in found:
-            if not is_broker_id(broker):
-                raise self.bad(f"{clean(ascii(broker))} is no brokerId of the form host:port")
-        return found
+        found = self.json()
+        if not isinstance(found, list):
+            raise self.bad("the answer is no JSON list")
+        listed = sorted(map(_listed, found))
+        if listed and not any(map(is_broker_id, listed)):
+            raise self.bad(f"no brokerId of the form host:port in the list, but {listed[0]}")
+        return listed
 
     def bad(self, detail: str) -> AdminError:
-        """A `bad_answer` for this answer."""
-        return failure("bad_answer", self.what, self.broker, detail, self.status)
+        """Return a `bad_answer` for this answer."""
+        return failure(self.mask, Reason.BAD_ANSWER, self.what, self.broker, detail, self.status)
+
+
+def _listed(entry: object) -> str:
+    if isinstance(entry, str):
+        return entry if is_broker_id(entry) else first_line(ascii(entry))
+    return f"'{type(entry).__name__}'"
 
 
 def _telling_line(said: str) -> str:
-    """The line that tells something: Pulsar wraps an exception in a banner, its message and its stack trace."""
+    """Return the line that tells something: Pulsar wraps an exception in a banner, its message and its trace."""
     for mark in ("Message:", "Stacktrace:"):
-        line = clean(said.partition(mark)[2])
+        line = first_line(said.partition(mark)[2])
         if line and line not in ("null", "Stacktrace:"):
             return line
-    return clean(said)
+    return first_line(said)

@@ -1,4 +1,4 @@
-"""The client: the calls of Pulsar's admin REST API that a rebalancer needs."""
+"""Ask about bundles and topics, and unload: the calls of Pulsar's admin REST API that a rebalancer needs."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
-from zlib import crc32
 
-from pulsar_rebalancer.admin.answers import clean, failure
-from pulsar_rebalancer.admin.broker_calls import BrokerCalls
+from pulsar_rebalancer.admin.answers import failure, first_line
+from pulsar_rebalancer.admin.cluster_calls import ClusterCalls
 from pulsar_rebalancer.admin.connection import address_in, is_service_url
-from pulsar_rebalancer.admin.names import path, split_bundle, split_topic
-from pulsar_rebalancer.admin.transport import Request
+from pulsar_rebalancer.admin.transport import TOPIC_NAMES, Request
+from pulsar_rebalancer.admin.url_paths import path, split_bundle, split_topic
 from pulsar_rebalancer.errors import AdminError
+from pulsar_rebalancer.names import is_in_bundle
+from pulsar_rebalancer.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_LAST_HASH = 0xFFFFFFFF
 _RACE_PAUSES_S = (0.1, 0.2, 0.4, 0.8)
 """Between asking again for an owner while brokers race for the bundle."""
 
@@ -40,7 +40,7 @@ class LookupResult:
     addresses: tuple[str, ...]
 
 
-class PulsarAdmin(BrokerCalls):
+class PulsarAdmin(ClusterCalls):
     """Client of one cluster's admin REST API; an async context manager.
 
     Every method raises `AdminError` with a reason code of `pulsar_rebalancer.reasons`.
@@ -53,13 +53,13 @@ class PulsarAdmin(BrokerCalls):
     """
 
     async def topics_of_bundle(self, bundle: str) -> list[str]:
-        """Full names of a bundle's topics of both domains, sorted, partitions one by one.
+        """Return the full names of a bundle's topics of both domains, sorted, partitions one by one.
 
         The owner lists its loaded non-persistent topics and the persistent ones that exist
         (NamespaceService.getOwnedTopicListForNamespaceBundle). While nobody owns the bundle only its persistent
         topics can be told, by their hash.
         """
-        tenant, local, hash_range = split_bundle(bundle)
+        tenant, local, _ = split_bundle(bundle)
         try:
             return sorted(await self.topic_hash_positions(bundle))
         except AdminError as error:
@@ -67,16 +67,11 @@ class PulsarAdmin(BrokerCalls):
                 raise
         # Brokers list persistent topics that exist, loaded or not (NamespacesBase.internalGetListOfTopics).
         url_path = path("admin", "v2", "namespaces", tenant, local, "topics")
-        persistent = (await self._get(url_path, {"mode": "PERSISTENT"})).strings()
-        low, high = (int(bound, 16) for bound in hash_range.split("_"))
-        return [
-            topic
-            for topic in sorted(persistent)
-            if low <= (position := crc32(topic.encode())) < high or position == high == _LAST_HASH
-        ]
+        persistent = (await self._get(url_path, {"mode": "PERSISTENT"}, size=TOPIC_NAMES)).strings()
+        return sorted(topic for topic in persistent if is_in_bundle(topic, bundle))
 
     async def topic_hash_positions(self, bundle: str, topics: Iterable[str] = ()) -> dict[str, int]:
-        """Topic to its hash (0 … 2**32 - 1), asked of the bundle's owner.
+        """Return topics with their hash (0 … 2**32 - 1), asked of the bundle's owner.
 
         Args:
             bundle: `tenant/namespace/0x…_0x…`.
@@ -88,15 +83,17 @@ class PulsarAdmin(BrokerCalls):
         return await self._hash_positions(bundle, topics)
 
     async def _hash_positions(self, bundle: str, topics: Iterable[str], broker: str = "") -> dict[str, int]:
-        """Asked of one broker, who must be the owner itself, or of the one that any broker redirects to."""
+        """Ask one broker, who must be the owner itself, or the one that any broker redirects to."""
         url_path = path("admin", "v2", "namespaces", *split_bundle(bundle), "topicHashPositions")
         # Brokers decode these names once more than other parameters (NamespacesBase, Codec.decode).
         query = [("topics", quote(topic, safe="/:") if set("%+") & set(topic) else topic) for topic in topics]
-        answer = await self._get(url_path, query, broker=broker, follow=not broker, on_412="bad_range")
+        answer = await self._get(
+            url_path, query, broker=broker, follow=not broker, on_412=Reason.BAD_RANGE, size=TOPIC_NAMES
+        )
         found = answer.mapping().get("topicHashPositions")
         if not isinstance(found, dict) or not all(type(position) is int for position in found.values()):
             raise answer.bad("the answer holds no topicHashPositions")
-        return found
+        return {topic: position for topic, position in found.items() if isinstance(position, int)}
 
     async def lookup(self, topic: str) -> LookupResult:
         """Look a topic up as clients do: a bundle that nobody owns gets its owner by this.
@@ -116,7 +113,7 @@ class PulsarAdmin(BrokerCalls):
         return LookupResult(next(iter(services), ""), urls[0], tuple(address_in(url) for url in urls))
 
     async def lookup_owner(self, topic: str) -> str:
-        """BrokerId of the owner that a lookup names."""
+        """Return the brokerId of the owner that a lookup names."""
         result = await self.lookup(topic)
         ids = {broker.lower(): broker for broker in await self.brokers()}
         for address in result.addresses:
@@ -124,10 +121,10 @@ class PulsarAdmin(BrokerCalls):
                 return ids[address]
         what = f"GET {path('lookup', 'v2', 'topic', *split_topic(topic))}"
         detail = f"the owner {' or '.join(result.addresses)} is none of the cluster's brokers"
-        raise failure("bad_answer", what, result.addresses[0], detail)
+        raise failure(self._transport.mask, Reason.BAD_ANSWER, what, result.addresses[0], detail)
 
     async def service_url(self, topic: str) -> str:
-        """Where Pulsar's own clients reach the owner of a topic: `pulsar://host:port` or `pulsar+ssl://host:port`.
+        """Return where Pulsar's own clients reach a topic's owner: `pulsar://…` or `pulsar+ssl://host:port`.
 
         Clients send their credentials there, so the host must be one of the cluster's if there are any.
 
@@ -139,16 +136,16 @@ class PulsarAdmin(BrokerCalls):
         what = f"GET {path('lookup', 'v2', 'topic', *split_topic(topic))}"
         address = address_in(url)  # of one host: a broker speaks of itself
         if not (address and is_service_url(url)):
-            detail = f"the owner's service URL is {clean(ascii(url))}"
-            raise failure("foreign_service_url", what, result.addresses[0], detail)
+            detail = f"the owner's service URL is {first_line(ascii(url))}"
+            raise failure(self._transport.mask, Reason.FOREIGN_SERVICE_URL, what, result.addresses[0], detail)
         await self.brokers()
         if self.connection.has_credentials and not self._transport.knows_host(address):
             detail = f"the owner's service URL is {url}, a host of no broker; nothing was sent there"
-            raise failure("foreign_service_url", what, result.addresses[0], detail)
+            raise failure(self._transport.mask, Reason.FOREIGN_SERVICE_URL, what, result.addresses[0], detail)
         return url
 
     async def owns(self, broker: str, bundle: str) -> bool:
-        """Whether the broker itself says that it owns the bundle; asking gives the bundle to nobody.
+        """Return whether the broker itself says that it owns the bundle; asking gives the bundle to nobody.
 
         A broker's list of its bundles (`owned_bundles`) would tell it as well, but must not be asked for while bundles
         are placed. The modular load manager waits there for the bundles that the broker is taking over, one after the
@@ -173,13 +170,13 @@ class PulsarAdmin(BrokerCalls):
             except AdminError as error:
                 if error.status == HTTPStatus.TEMPORARY_REDIRECT or _says_unowned(error):
                     return False
-                if error.reason != "server_error" or pause is None:
+                if error.reason != Reason.SERVER_ERROR or pause is None:
                     raise
                 await asyncio.sleep(pause)
         return True
 
     async def owner(self, bundle: str, likely: Sequence[str] = ()) -> str | None:
-        """BrokerId of the bundle's owner as the brokers themselves say; None while nobody owns it.
+        """Return the brokerId of the bundle's owner as the brokers themselves say; None while nobody owns it.
 
         Right after an unload nobody does, until the next lookup.
 
@@ -228,5 +225,5 @@ class PulsarAdmin(BrokerCalls):
 
 
 def _says_unowned(error: AdminError) -> bool:
-    """Whether nobody owns the bundle that was asked for (PulsarWebResource.validateBundleOwnershipAsync)."""
+    """Return whether nobody owns the bundle that was asked for (PulsarWebResource.validateBundleOwnershipAsync)."""
     return error.status == HTTPStatus.PRECONDITION_FAILED and "Failed to find ownership" in error.message

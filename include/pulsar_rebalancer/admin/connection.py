@@ -1,4 +1,4 @@
-"""How the brokers of one cluster are reached: addresses, credentials, TLS, limits."""
+"""Say how the brokers of one cluster are reached: addresses, credentials, TLS, limits."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.names import is_broker_id
+from pulsar_rebalancer.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,13 +23,13 @@ _DEFAULT_PORT = {"http": 80, "https": 443}
 
 
 def is_service_url(text: str) -> bool:
-    """Whether the text is `pulsar://host:port` or `pulsar+ssl://host:port`, with further `,host:port` or without."""
+    """Return whether the text is `pulsar://host:port` or `pulsar+ssl://host:port`, or lists several such hosts."""
     found = _SERVICE_URL.fullmatch(text)
     return found is not None and all(map(is_broker_id, found[1].split(",")))
 
 
 def address_of(url: str) -> str:
-    """`host:port` of a URL in lower case, the scheme's port where none is written.
+    """Return `host:port` of a URL in lower case, the scheme's port where none is written.
 
     Raises:
         ValueError: the URL has no host, or a port that is none.
@@ -41,19 +42,27 @@ def address_of(url: str) -> str:
 
 
 def address_in(url: object) -> str:
-    """`host:port` of a URL from the network, or an empty text if it is none."""
+    """Return `host:port` of a URL from the network, or an empty text if it is none."""
     try:
         return address_of(url) if isinstance(url, str) else ""
     except ValueError:
         return ""
 
 
+def _plain(address: str, key: str) -> str:
+    if set("@?#") & set(address):
+        # It is not shown: a password or a token may stand there.
+        raise SettingsError(
+            Reason.WRONG_SETTING, f"{key}: an address must hold neither user, password nor query; use the token"
+        )
+    return address
+
+
 def _base(url: str, key: str) -> str:
-    """The URL without a trailing slash, if it is a plain http(s) address."""
-    if "@" in url:
-        raise SettingsError("wrong_setting", f"{key}: an address must not hold a password; use the token")
-    if not address_in(url) or not re.fullmatch(r"https?://[^?#\s]+", url):
-        raise SettingsError("wrong_setting", f"{key}: {url!r} is no http(s)://host:port address")
+    """Return the URL without a trailing slash, if it is a plain http(s) address: no user, no query, no fragment."""
+    if not address_in(_plain(url, key)) or not re.fullmatch(r"https?://\S+", url):
+        shown = "an address with percents" if "%" in url else repr(url)
+        raise SettingsError(Reason.WRONG_SETTING, f"{key}: {shown} is no http(s)://host:port address")
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.lower()}{parts.path.rstrip('/')}"
 
@@ -79,7 +88,9 @@ class AdminConnection:
         read_timeout_s: seconds until an answer must be complete, counted from the connection on.
         unload_timeout_s: the same for an unload, which brokers give up after 60 s themselves
             (namespaceBundleUnloadingTimeoutMs).
-        max_answer_bytes: a longer answer is cut off and refused.
+        max_answer_bytes: a longer answer is cut off and refused; those about single topics may be longer. A load report
+            takes 250 to 450 bytes for each bundle of the broker, so 8 MiB are some 18,000 bundles at least. Pulsar
+            itself writes the report into its metadata store, where ZooKeeper takes 1 MiB (jute.maxbuffer).
         read_only: refuse every request that is not a GET before it is sent.
         address_map: brokerId or advertised `host:port` to the base URL it is reached at.
         address_template: base URL with `{host}` and `{port}`, for brokers that are not in the map.
@@ -100,7 +111,7 @@ class AdminConnection:
     connect_timeout_s: float = 5.0
     read_timeout_s: float = 30.0
     unload_timeout_s: float = 70.0
-    max_answer_bytes: int = 32 * 1024 * 1024
+    max_answer_bytes: int = 8 * 1024 * 1024
     read_only: bool = False
     address_map: Mapping[str, str] = field(default_factory=dict)
     address_template: str = ""
@@ -109,45 +120,49 @@ class AdminConnection:
 
     def __post_init__(self) -> None:
         if not self.seeds:
-            raise SettingsError("wrong_setting", "seeds: name the address of at least one broker")
+            raise SettingsError(Reason.WRONG_SETTING, "seeds: name the address of at least one broker")
         for key in ("connect_timeout_s", "read_timeout_s", "unload_timeout_s", "max_answer_bytes", "concurrency"):
             if not getattr(self, key) > 0:
-                raise SettingsError("wrong_setting", f"{key}: {getattr(self, key)!r} must be greater than 0")
+                raise SettingsError(Reason.WRONG_SETTING, f"{key}: {getattr(self, key)!r} must be greater than 0")
         self._check_token()
         object.__setattr__(self, "seeds", tuple(_base(url, "seeds") for url in self.seeds))
-        mapped = {k.lower(): _base(url, f"address_map[{k}]") for k, url in self.address_map.items()}
+        mapped = {
+            k.lower(): _base(url, f"address_map[{_plain(k, 'address_map')}]") for k, url in self.address_map.items()
+        }
         object.__setattr__(self, "address_map", mapped)
         schemes = {urlsplit(url).scheme for url in (*self.seeds, *mapped.values(), *self._template_sample())}
         if len(schemes) > 1:
             # A token that is meant for https must never travel over http.
-            raise SettingsError("contradiction", "seeds, address_map and address_template mix http and https")
+            raise SettingsError(Reason.CONTRADICTION, "seeds, address_map and address_template mix http and https")
         self._check_service_url()
 
     @property
     def tls(self) -> bool:
-        """Whether the brokers are reached over TLS."""
+        """Return whether the brokers are reached over TLS."""
         return urlsplit(self.seeds[0]).scheme == "https"
 
     def _check_service_url(self) -> None:
         if self.service_url and not is_service_url(self.service_url):
             # The value is not shown: somebody may have put credentials before the host.
-            raise SettingsError("wrong_setting", "service_url: expected pulsar://host:port or pulsar+ssl://host:port")
+            raise SettingsError(
+                Reason.WRONG_SETTING, "service_url: expected pulsar://host:port or pulsar+ssl://host:port"
+            )
         if self.tls and self.service_url.startswith("pulsar://"):
-            raise SettingsError("contradiction", "service_url: brokers behind https need a pulsar+ssl:// address")
+            raise SettingsError(Reason.CONTRADICTION, "service_url: brokers behind https need a pulsar+ssl:// address")
 
     @property
     def has_credentials(self) -> bool:
-        """Whether whoever is spoken to gets to see a token or a client certificate."""
+        """Return whether whoever is spoken to gets to see a token or a client certificate."""
         return self.token is not None or self.client_cert_file is not None
 
     def _check_token(self) -> None:
         if self.token is None:
             return
         if not isinstance(self.token, SecretStr):
-            raise SettingsError("wrong_setting", "token: wrap it in pydantic.SecretStr (value not shown)")
+            raise SettingsError(Reason.WRONG_SETTING, "token: wrap it in pydantic.SecretStr (value not shown)")
         # A control character would make the HTTP library quote the header in its error.
         if re.fullmatch(r"[!-~]+", self.token.get_secret_value()) is None:
-            raise SettingsError("wrong_setting", "token: only printable ASCII without blanks (value not shown)")
+            raise SettingsError(Reason.WRONG_SETTING, "token: only printable ASCII without blanks (value not shown)")
 
     def _template_sample(self) -> tuple[str, ...]:
         if not self.address_template:
@@ -155,13 +170,10 @@ class AdminConnection:
         try:
             return (_base(self.address_template.format(host="host", port="1"), "address_template"),)
         except (AttributeError, KeyError, IndexError, ValueError):
-            raise SettingsError(
-                "wrong_setting",
-                f"address_template: {self.address_template!r} may hold {{host}} and {{port}} only",
-            ) from None
+            raise SettingsError(Reason.WRONG_SETTING, "address_template: it may hold {host} and {port} only") from None
 
     def base_url(self, broker: str) -> str:
-        """Where a broker is reached, without a trailing slash.
+        """Return where a broker is reached, without a trailing slash.
 
         Args:
             broker: brokerId, `host:port`.
@@ -175,7 +187,7 @@ class AdminConnection:
         return f"{urlsplit(self.seeds[0]).scheme}://{broker}"
 
     def ssl_context(self) -> ssl.SSLContext:
-        """TLS settings that verify certificate and host name.
+        """Return TLS settings that verify certificate and host name.
 
         Raises:
             SettingsError: a certificate file is missing or holds none.
@@ -183,12 +195,12 @@ class AdminConnection:
         try:
             context = ssl.create_default_context(cafile=self.ca_file)
         except (OSError, ssl.SSLError) as error:
-            raise SettingsError("wrong_setting", f"ca_file: {self.ca_file} cannot be read: {error}") from error
+            raise SettingsError(Reason.WRONG_SETTING, f"ca_file: {self.ca_file} cannot be read: {error}") from error
         if self.client_cert_file is not None:
             try:
                 context.load_cert_chain(self.client_cert_file, self.client_key_file)
             except (OSError, ssl.SSLError) as error:
                 raise SettingsError(
-                    "wrong_setting", f"client_cert_file: {self.client_cert_file} cannot be used: {error}"
+                    Reason.WRONG_SETTING, f"client_cert_file: {self.client_cert_file} cannot be used: {error}"
                 ) from error
         return context

@@ -1,21 +1,23 @@
-"""Requests to the brokers of one cluster: bounded in time, number and size, redirects followed by hand."""
+"""Send requests to the brokers of one cluster: bounded in time, number and size, redirects followed by hand."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import ssl
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 from urllib.parse import unquote, urljoin, urlsplit
 
 import httpx
 
-from pulsar_rebalancer.admin.answers import Answer, clean, failure
+from pulsar_rebalancer.admin.answers import BrokerAnswer, failure, first_line
 from pulsar_rebalancer.admin.connection import address_in, address_of
+from pulsar_rebalancer.admin.token_mask import TokenMask
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.names import is_broker_id
+from pulsar_rebalancer.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -27,8 +29,14 @@ _log = logging.getLogger(__name__)
 MAX_HOPS = 5
 MAX_ERROR_BYTES = 64 * 1024
 """Of an error's body no more is read: it is only quoted."""
-LONG_ANSWER = 8
-"""Statistics of single topics: 256 MiB are some 100,000 topics of a broker."""
+TOPIC_NAMES = 4
+"""How many times as long as others an answer with names of topics may be: 32 MiB are some 300,000 of a namespace."""
+TOPIC_STATS = 32
+"""The same for statistics of single topics: 256 MiB are some 100,000 of a broker."""
+_SHORT_BYTES = 1024 * 1024
+"""Up to here all answers under way are read side by side: Pulsar's metadata store holds no longer report by itself."""
+_LONG_AT_ONCE = 8
+"""Of longer answers so many are read on at once: brokers that send too much must not fill the memory together."""
 MOST_KEPT = 256
 """Brokers whose connections are kept for the next request: a process often may open no more than 1,024 files."""
 _REDIRECTS = (301, 302, 307, 308)
@@ -45,7 +53,7 @@ class Request:
         timeout_s: seconds for one hop.
         follow: whether redirects are followed; otherwise they are a `bad_answer`.
         on_412: reason code of an answer 412.
-        long: whether the answer may be `LONG_ANSWER` times as long as others.
+        size: how many times as long as `max_answer_bytes` the answer may be.
     """
 
     method: str
@@ -53,12 +61,12 @@ class Request:
     query: str
     timeout_s: float
     follow: bool = True
-    on_412: str = "bad_range"
-    long: bool = False
+    on_412: Reason = Reason.BAD_RANGE
+    size: int = 1
 
     @property
     def what(self) -> str:
-        """Method and path, for messages."""
+        """Return the method and path, for messages."""
         return f"{self.method} {self.path}"
 
 
@@ -78,8 +86,8 @@ class _NotSentError(Exception):
     """No connection: the broker has seen nothing of the request; `reason` is a reason code."""
 
     def __init__(self, error: httpx.TransportError) -> None:
-        super().__init__(clean(str(error)) or type(error).__name__)
-        self.reason = "certificate_refused" if _is_about_a_certificate(error) else "unreachable"
+        super().__init__(first_line(str(error)) or type(error).__name__)
+        self.reason = Reason.CERTIFICATE_REFUSED if _is_about_a_certificate(error) else Reason.UNREACHABLE
 
 
 def _is_about_a_certificate(error: BaseException | None) -> bool:
@@ -112,9 +120,11 @@ class Transport:
             # Brokers with strictAuthMethod=true want the method named.
             headers["X-Pulsar-Auth-Method-Name"] = "token"
         self._headers = headers
+        self.mask = TokenMask(connection.token)
         self._ssl = connection.ssl_context()
         self._clients: dict[str, httpx.AsyncClient] = {}
         self._slots = asyncio.Semaphore(connection.concurrency)
+        self._long_slots = asyncio.Semaphore(_LONG_AT_ONCE)
         self._seeds = list(connection.seeds)
         self._brokers: frozenset[str] = frozenset()
         self._bases: dict[str, set[str]] = {}
@@ -129,7 +139,7 @@ class Transport:
 
     def know(self, brokers: Iterable[str]) -> None:
         """Take these brokerIds as the brokers of the cluster: redirects to them are followed."""
-        self._brokers = frozenset(broker.lower() for broker in brokers)
+        self._brokers = frozenset(broker.lower() for broker in brokers if is_broker_id(broker))
         connection = self._connection
         self._bases = {}
         own = (*connection.seeds, *connection.address_map.values(), *map(connection.base_url, self._brokers))
@@ -138,11 +148,11 @@ class Transport:
                 self._bases.setdefault(address, set()).add(base)
 
     def knows_host(self, address: str) -> bool:
-        """Whether a broker of the cluster, or what stands before it, has the host of `host:port`, whatever its port."""
+        """Return whether a broker of the cluster, or what stands before it, has this host, whatever its port."""
         known = (*self._brokers, *self._bases, *self._connection.address_map)
         return address.rpartition(":")[0] in {each.rpartition(":")[0] for each in known}
 
-    async def send(self, request: Request, broker: str = "") -> Answer:
+    async def send(self, request: Request, broker: str = "") -> BrokerAnswer:
         """Send a request and return the answer of whom it was redirected to.
 
         Args:
@@ -154,14 +164,17 @@ class Transport:
         """
         if self._connection.read_only and request.method != "GET":
             target = broker or address_of(self._connection.seeds[0])
-            raise failure("read_only", request.what, target, "the connection is read-only, nothing was sent")
+            raise failure(
+                self.mask, Reason.READ_ONLY, request.what, target, "the connection is read-only, nothing was sent"
+            )
         if broker and not is_broker_id(broker):
-            raise AdminError("not_found", f"{broker!a} is no brokerId of the form host:port; nothing was sent")
+            detail = "this is no brokerId of the form host:port; nothing was sent"
+            raise failure(self.mask, Reason.NOT_FOUND, request.what, broker, detail)
         if broker:
             return await self._chain(request, _Place(self._connection.base_url(broker), request.query, broker))
         return await self._ask_seeds(request)
 
-    async def _ask_seeds(self, request: Request) -> Answer:
+    async def _ask_seeds(self, request: Request) -> BrokerAnswer:
         refused: list[str] = []
         reasons = set()
         for seed in tuple(self._seeds):
@@ -175,10 +188,10 @@ class Transport:
                     self._seeds.append(seed)
         first = address_of(self._connection.seeds[0])
         # One that is merely down may be back at the next attempt.
-        reason = reasons.pop() if len(reasons) == 1 else "unreachable"
-        raise failure(reason, request.what, first, f"no connection to {', '.join(refused)}", sent=False)
+        reason = reasons.pop() if len(reasons) == 1 else Reason.UNREACHABLE
+        raise failure(self.mask, reason, request.what, first, f"no connection to {', '.join(refused)}", sent=False)
 
-    async def _chain(self, request: Request, place: _Place, *, seed: bool = False) -> Answer:
+    async def _chain(self, request: Request, place: _Place, *, seed: bool = False) -> BrokerAnswer:
         """Follow a request through its redirects; with `seed`, a first hop without connection is told apart."""
         seen = {place.url(request)}
         for hop in range(MAX_HOPS + 1):
@@ -188,18 +201,24 @@ class Transport:
                 if seed and hop == 0:
                     raise
                 detail = f"no connection ({error})"
-                raise failure(error.reason, request.what, place.broker, detail, sent=False) from error
+                raise failure(self.mask, error.reason, request.what, place.broker, detail, sent=False) from None
             _log.debug("%s at %s: %d", request.what, place.broker, status)
-            answer = Answer(request.what, place.broker, status, body, cut)
+            answer = BrokerAnswer(request.what, place.broker, status, body, self.mask, cut)
             if not (status in _REDIRECTS and location and request.follow):
                 return self._checked(request, answer)
             place = await self._next(request, answer, place.url(request), location)
             if place.url(request) in seen:
                 break
             seen.add(place.url(request))
-        raise failure("redirect_loop", request.what, place.broker, f"redirected in a circle or over {MAX_HOPS} times")
+        raise failure(
+            self.mask,
+            Reason.REDIRECT_LOOP,
+            request.what,
+            place.broker,
+            f"redirected in a circle or over {MAX_HOPS} times",
+        )
 
-    def _checked(self, request: Request, answer: Answer) -> Answer:
+    def _checked(self, request: Request, answer: BrokerAnswer) -> BrokerAnswer:
         if not 200 <= answer.status < 300:
             raise answer.error(request.on_412)
         if answer.cut:
@@ -207,10 +226,10 @@ class Transport:
         return answer
 
     def _most_bytes(self, request: Request) -> int:
-        return self._connection.max_answer_bytes * (LONG_ANSWER if request.long else 1)
+        return self._connection.max_answer_bytes * request.size
 
-    async def _next(self, request: Request, answer: Answer, came_from: str, location: str) -> _Place:
-        """Where a redirect leads, after it was checked and mapped.
+    async def _next(self, request: Request, answer: BrokerAnswer, came_from: str, location: str) -> _Place:
+        """Return where a redirect leads, after it was checked and mapped.
 
         Brokers redirect by changing host and query only; the scheme is always the connection's own.
         """
@@ -224,15 +243,15 @@ class Transport:
             await self._refresh(request)
             found = self._known(address, parts.path)
         if found is None:
-            detail = f"redirected to {clean(address)}, which is no broker of the cluster; nothing was sent there"
-            raise failure("foreign_redirect", request.what, answer.broker, detail, answer.status)
+            detail = f"redirected to {first_line(address)}, which is no broker of the cluster; nothing was sent there"
+            raise failure(self.mask, Reason.FOREIGN_REDIRECT, request.what, answer.broker, detail, answer.status)
         base, path = found
         if unquote(path) != unquote(request.path):
-            raise answer.bad(f"redirected to another path, {clean(path)}; nothing was sent there")
+            raise answer.bad(f"redirected to another path, {first_line(path)}; nothing was sent there")
         return _Place(base, parts.query, address)
 
     def _known(self, address: str, path: str) -> tuple[str, str] | None:
-        """Base URL and remaining path, if the address belongs to a broker of the cluster."""
+        """Return the base URL and remaining path, if the address belongs to a broker of the cluster."""
         mapped = self._connection.address_map.get(address)
         if mapped is not None:
             return mapped, path
@@ -257,48 +276,48 @@ class Transport:
                 raise
 
     async def _hop(self, request: Request, place: _Place) -> tuple[int, str, bytes, bool]:
-        """One exchange; a GET whose connection was reset is sent once more."""
+        """Exchange a request and its answer; a GET whose connection was reset is sent once more."""
         try:
             return await self._exchange(request, place)
         except _ResetError as error:
             if request.method != "GET":
-                raise self._broken(request, place, error) from error
+                raise self._broken(request, place, error) from None
         try:
             return await self._exchange(request, place)
         except _ResetError as error:
-            raise self._broken(request, place, error) from error
+            raise self._broken(request, place, error) from None
 
     def _broken(self, request: Request, place: _Place, error: Exception) -> AdminError:
         detail = f"the connection broke before an answer ({error})"
         if request.method != "GET":
             detail += "; the broker may have carried it out"
-        return failure("unreachable", request.what, place.broker, detail)
+        return failure(self.mask, Reason.UNREACHABLE, request.what, place.broker, detail)
 
     async def _exchange(self, request: Request, place: _Place) -> tuple[int, str, bytes, bool]:
         if not address_in(place.base):  # a template made it of a broker's name
-            detail = f"{clean(place.base)} is no address: check the connection's address_template"
-            raise failure("bad_answer", request.what, place.broker, detail)
+            detail = f"{first_line(place.base)} is no address: check the connection's address_template"
+            raise failure(self.mask, Reason.BAD_ANSWER, request.what, place.broker, detail)
         limit = self._connection.connect_timeout_s + request.timeout_s
         try:
             # The slot is awaited before the clock starts.
-            async with self._slots, asyncio.timeout(limit):
-                return await self._stream(request, place)
+            async with self._slots, asyncio.timeout(limit) as deadline:
+                return await self._stream(request, place, deadline)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise _NotSentError(error) from error
-        except (TimeoutError, httpx.TimeoutException) as error:
+        except (TimeoutError, httpx.TimeoutException):
             detail = f"no complete answer within {request.timeout_s:g} s"
-            raise failure("timeout", request.what, place.broker, detail) from error
+            raise failure(self.mask, Reason.TIMEOUT, request.what, place.broker, detail) from None
         except (httpx.ReadError, httpx.WriteError) as error:
-            raise _ResetError(clean(str(error)) or type(error).__name__) from error
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise _ResetError(first_line(str(error)) or type(error).__name__) from error
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
             if "without sending a response" in str(error):
-                raise _ResetError(clean(str(error))) from error
-            detail = f"the answer is no complete HTTP ({clean(str(error))})"
-            raise failure("bad_answer", request.what, place.broker, detail) from error
+                raise _ResetError(first_line(str(error))) from error
+            detail = f"the answer is no complete HTTP ({first_line(str(error))})"
+            raise failure(self.mask, Reason.BAD_ANSWER, request.what, place.broker, detail) from None
 
     @asynccontextmanager
     async def _client(self, base: str) -> AsyncIterator[httpx.AsyncClient]:
-        """The client of one broker: a pool shared by hundreds would look through all idle connections every time."""
+        """Yield the client of one broker: a pool shared by hundreds would look through all idle connections."""
         if base not in self._clients and len(self._clients) >= MOST_KEPT:
             async with self._new_client() as client:
                 yield client
@@ -316,7 +335,7 @@ class Transport:
             timeout=httpx.Timeout(None, connect=self._connection.connect_timeout_s),
         )
 
-    async def _stream(self, request: Request, place: _Place) -> tuple[int, str, bytes, bool]:
+    async def _stream(self, request: Request, place: _Place, deadline: asyncio.Timeout) -> tuple[int, str, bytes, bool]:
         headers = {} if request.method == "GET" else {"Content-Type": "application/json"}
         content = None if request.method == "GET" else b""
         url = place.url(request)
@@ -326,15 +345,23 @@ class Transport:
         ):
             ok = response.is_success
             most = self._most_bytes(request) if ok else MAX_ERROR_BYTES
-            body = bytearray()
-            async for chunk in response.aiter_raw():
-                body += chunk
-                if len(body) > most:
-                    break
+            body, cut = await self._read(response, most, deadline)
             location = response.headers.get("location", "")
-            return response.status_code, location, self._without_token(body[:most], ok), len(body) > most
+            return response.status_code, location, self.mask.body(body), cut
 
-    def _without_token(self, body: bytearray, ok: bool) -> bytes:
-        """An error's body is quoted, so a server that echoes the request must not put the token there."""
-        token = self._connection.token
-        return bytes(body if ok or token is None else body.replace(token.get_secret_value().encode(), b"***"))
+    async def _read(self, response: httpx.Response, most: int, deadline: asyncio.Timeout) -> tuple[bytes, bool]:
+        """Read a body; the wait for a turn to read on a long one does not count towards the deadline."""
+        chunks: list[bytes] = []
+        size = 0
+        async with AsyncExitStack() as turn:
+            async for chunk in response.aiter_raw():
+                if size <= _SHORT_BYTES < size + len(chunk):
+                    left = (deadline.when() or 0.0) - asyncio.get_running_loop().time()
+                    deadline.reschedule(None)
+                    await turn.enter_async_context(self._long_slots)
+                    deadline.reschedule(asyncio.get_running_loop().time() + left)
+                chunks.append(chunk)
+                size += len(chunk)
+                if size > most:
+                    break
+        return b"".join(chunks)[:most], size > most

@@ -1,15 +1,8 @@
-"""Every reason code, what it means and what to do: the one list that code, README and alerts share."""
+"""Reason codes: why something is as it is, and what follows from it."""
 
 from __future__ import annotations
 
-from pulsar_rebalancer.reasons.inputs import INPUTS
-from pulsar_rebalancer.reasons.reason import Effect, Reason
-from pulsar_rebalancer.reasons.verdicts import VERDICTS
+from pulsar_rebalancer.reasons.reason import Reason
+from pulsar_rebalancer.reasons.traits import Effect, Trait
 
-__all__ = ["PASSING", "REASONS", "Effect", "Reason"]
-
-REASONS: dict[str, Reason] = {reason.code: reason for reason in (*INPUTS, *VERDICTS)}
-"""Reason codes by name."""
-
-PASSING = frozenset(code for code, reason in REASONS.items() if reason.passing)
-"""Reason codes that may be gone a moment later."""
+__all__ = ["Effect", "Reason", "Trait"]

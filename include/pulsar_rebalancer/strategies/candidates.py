@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.snapshot import namespace_of
+from pulsar_rebalancer.names import namespace_of
+from pulsar_rebalancer.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -20,23 +21,22 @@ _HEARTBEAT = re.compile(HEARTBEAT_NAMESPACE)
 
 
 def is_heartbeat(bundle: str) -> bool:
-    """Whether the bundle belongs to a heartbeat or SLA-monitor namespace."""
+    """Return whether the bundle belongs to a heartbeat or SLA-monitor namespace."""
     return _HEARTBEAT.fullmatch(namespace_of(bundle)) is not None
 
 
 def preset_reason(
-    bundle: Mapping[str, Any], excluded_namespaces: Collection[str], passed_over: Mapping[str, str]
-) -> str | None:
-    """Why a bundle must stay whatever its traffic; None when it may move.
+    bundle: str, excluded_namespaces: Collection[str], passed_over: Mapping[str, Reason]
+) -> Reason | None:
+    """Return why a bundle must stay whatever its traffic; None when it may move.
 
     Args:
-        bundle: a row of the bundles table.
+        bundle: `tenant/namespace/0x…_0x…`.
         excluded_namespaces: `tenant/namespace` names.
         passed_over: reason by bundle, for those that validation left out or that moved within the grace period.
     """
-    name = bundle["bundle"]
-    if is_heartbeat(name) or namespace_of(name) == SYSTEM_NAMESPACE:
-        return "system_namespace"
-    if namespace_of(name) in excluded_namespaces:
-        return "namespace_excluded"
-    return passed_over.get(name)
+    if is_heartbeat(bundle) or namespace_of(bundle) == SYSTEM_NAMESPACE:
+        return Reason.SYSTEM_NAMESPACE
+    if namespace_of(bundle) in excluded_namespaces:
+        return Reason.NAMESPACE_EXCLUDED
+    return passed_over.get(bundle)

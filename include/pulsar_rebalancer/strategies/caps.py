@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.plan import MAX_WAVES
-from pulsar_rebalancer.snapshot import namespace_of, range_of
+from pulsar_rebalancer.names import namespace_of, range_of
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.plan import MAX_WAVES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pulsar_rebalancer.settings import Settings
-
-CAPPED = ("cap_broker", "cap_run", "cap_waves")
-"""Reasons of bundles that selection took and a cap put back."""
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.strategies.sample import CandidateMove
 
 
-def apply(moves: Iterable[Mapping[str, Any]], settings: Settings, groups: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Moves after the caps, each taken one with its wave.
+def apply(moves: Iterable[CandidateMove], settings: Settings, groups: Mapping[str, str]) -> list[CandidateMove]:
+    """Return the moves after the caps by pair and rank, each taken one with its wave.
 
     Caps bite in this order: one bundle of each anti-affinity group, because destinations are right only while the
     group's others are where they were counted, and a move may be capped or fail; bundles off or onto one broker;
@@ -26,45 +26,36 @@ def apply(moves: Iterable[Mapping[str, Any]], settings: Settings, groups: Mappin
     a cap.
 
     Args:
-        moves: rows of the moves table as selection made them.
+        moves: as selection and placement made them, in any order.
         settings: `max_bundles_per_broker` and `max_bundles_per_run`.
         groups: anti-affinity group by namespace.
-
-    Returns:
-        Rows of the moves table, by pair and rank.
     """
     caps = _Caps(settings, groups)
-    result = []
+    result: list[CandidateMove] = []
     for unit in units(moves):
-        rows = [{**row, "wave": None} for row in unit]
-        result += rows
-        if not rows[0]["taken"]:
-            continue
-        reason = caps.bite(rows)
-        for row in rows if reason else ():
-            row |= {"taken": False, "reason": reason, "wave": None}
+        result += caps.capped(unit) if unit[0].taken else unit
     return result
 
 
-def units(moves: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
-    """Rows by pair and rank; a taken bundle and those that come back for it are one unit, all others stand alone.
+def units(moves: Iterable[CandidateMove]) -> list[list[CandidateMove]]:
+    """Return the moves by pair and rank; a taken bundle and those that come back for it are one unit.
 
     Half a swap would be worse than none: a bundle that was too large to go alone would go alone.
     """
-    found: list[list[Mapping[str, Any]]] = []
-    for row in sorted(moves, key=lambda move: (move["pair"], move["rank"])):
+    found: list[list[CandidateMove]] = []
+    for move in sorted(moves, key=lambda move: (move.pair, move.rank)):
         first = found[-1][0] if found else None
         comes_back = (
             first is not None
-            and first["taken"]
-            and row["taken"]
-            and row["pair"] == first["pair"]
-            and row["source"] == first["destination"]
+            and first.taken
+            and move.taken
+            and move.pair == first.pair
+            and move.source == first.destination
         )
         if comes_back:
-            found[-1].append(row)
+            found[-1].append(move)
         else:
-            found.append([row])
+            found.append([move])
     return found
 
 
@@ -75,29 +66,38 @@ class _Caps:
         self._settings = settings
         self._groups = groups
         self._moving: set[str] = set()
-        self._of_broker: Counter[str] = Counter()
+        self._of_broker: Counter[str | None] = Counter()
         self._of_range: Counter[str] = Counter()
         self._of_run = 0
 
-    def bite(self, rows: list[dict[str, Any]]) -> str | None:
-        """The reason why a unit has to wait; None when it goes, then its rows have their waves."""
-        names = [namespace_of(row["bundle"]) for row in rows]
+    def capped(self, unit: list[CandidateMove]) -> list[CandidateMove]:
+        """Return a unit with its waves, or with the reason why it has to wait."""
+        reason = self._bite(unit)
+        if reason is not None:
+            return [replace(move, reason=reason) for move in unit]
+        waves = [self._next_wave(move) for move in unit]
+        if any(wave >= MAX_WAVES for wave in waves):
+            return [replace(move, reason=Reason.CAP_WAVES) for move in unit]
+        return [replace(move, wave=wave) for move, wave in zip(unit, waves, strict=True)]
+
+    def _bite(self, unit: list[CandidateMove]) -> Reason | None:
+        names = [namespace_of(move.bundle) for move in unit]
         groups = [self._groups[name] for name in names if name in self._groups]
         if len(set(groups)) < len(groups) or self._moving.intersection(groups):
-            return "anti_affinity"
+            return Reason.ANTI_AFFINITY
         self._moving.update(groups)
-        ends = Counter(row[end] for row in rows for end in ("source", "destination"))
+        ends = Counter(end for move in unit for end in (move.source, move.destination))
         cap = self._settings.max_bundles_per_broker
         if any(_over(self._of_broker[broker] + count, cap) for broker, count in ends.items()):
-            return "cap_broker"
+            return Reason.CAP_BROKER
         self._of_broker += ends
-        self._of_run += len(rows)
-        if _over(self._of_run, self._settings.max_bundles_per_run):
-            return "cap_run"
-        for row in rows:
-            row["wave"] = self._of_range[range_of(row["bundle"])]
-            self._of_range[range_of(row["bundle"])] += 1
-        return "cap_waves" if any(row["wave"] >= MAX_WAVES for row in rows) else None
+        self._of_run += len(unit)
+        return Reason.CAP_RUN if _over(self._of_run, self._settings.max_bundles_per_run) else None
+
+    def _next_wave(self, move: CandidateMove) -> int:
+        hash_range = range_of(move.bundle)
+        self._of_range[hash_range] += 1
+        return self._of_range[hash_range] - 1
 
 
 def _over(count: int, cap: int | None) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pulsar_rebalancer.snapshot import TRAFFIC
+from pulsar_rebalancer.run.tables import TRAFFIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

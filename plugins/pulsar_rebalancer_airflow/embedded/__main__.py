@@ -8,26 +8,30 @@ import re
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from pulsar_rebalancer.admin import AdminConnection
-from pulsar_rebalancer.choices import Strategy
-from pulsar_rebalancer.errors import SettingsError
-from pulsar_rebalancer_airflow.embedded import simulated
-from pulsar_rebalancer_airflow.embedded.airflow import Airflow
-from pulsar_rebalancer_airflow.embedded.archive import archive_path, make_archive
-from pulsar_rebalancer_airflow.embedded.errors import EmbeddedError
-from pulsar_rebalancer_airflow.embedded.home import SOURCE, Home, locked
+from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.errors import RebalancerError, SettingsError
+from pulsar_rebalancer_airflow.embedded import EmbeddedError, simulated_cluster
+from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome, locked
+from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
 from pulsar_rebalancer_airflow.embedded.processes import Processes
-from pulsar_rebalancer_airflow.embedded.watch import describe
+from pulsar_rebalancer_airflow.embedded.run_line import describe
+from pulsar_rebalancer_airflow.spark_archive import cached_archive
 
 if TYPE_CHECKING:
     from types import FrameType
 
+    from pydantic import JsonValue
+
 _CONNECTION = "pulsar_admin_embedded"
-_SPARK = {"conn_type": "spark", "host": "local[2]"}
+_SPARK: dict[str, JsonValue] = {"conn_type": "spark", "host": "local[2]"}
 _BUNDLES_EACH = 25
+# OverloadShedder looks at a broker above 85 % alone, which the others would find unbalanced long before.
+_HOT_SCORES = {Strategy.OVERLOAD: 95.0}
+_HOT_SCORE = 85.0
 _ONCE_RUNS = 50
 _ONCE_FAILURES = 3
 
@@ -36,7 +40,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run until interrupted, or until balanced; returns the exit code."""
     given = _parser().parse_args(arguments)
     os.umask(0o077)  # for every process that is started: database, logs and runs are for their owner alone
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    # A shell starts what runs in its background with SIGINT ignored.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     try:
         with locked(given.folder), Processes() as processes:
@@ -44,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
                 return _run(given, processes)
             except KeyboardInterrupt:
                 _say("stopping everything that was started")
-    except EmbeddedError as error:
+    except (EmbeddedError, RebalancerError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:  # a second one, while all was being ended
@@ -54,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make run", description=__doc__)
-    parser.add_argument("--once", action="store_true", help="end once balanced")
+    parser.add_argument("--once", action="store_true", help="end once bundles were moved and the cluster is balanced")
     parser.add_argument("--pulsar", metavar="URL", help="observe this cluster instead of a simulated one")
     parser.add_argument("--strategy", type=Strategy, choices=list(Strategy), default=Strategy.AVG, help="the shedder")
     parser.add_argument("--brokers", type=int, metavar="N", default=8, help="of the simulated cluster (8)")
@@ -65,19 +70,16 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(given: argparse.Namespace, processes: Processes) -> int:
     name, entry, connection = _own_cluster(given) if given.pulsar else _simulated_cluster(given, processes)
-    archive = archive_path(SOURCE / ".cache")
-    if not archive.exists():
-        _say("preparing Spark's class archive (once, half a minute)")
-        make_archive(archive)
-    home = Home(
+    archive = cached_archive(SOURCE / ".cache", lambda: _say("preparing Spark's class archive (once, half a minute)"))
+    home = AirflowHome(
         folder=(given.folder / name).absolute(),
         clusters={name: entry | {"connection": _CONNECTION}},
         connections={_CONNECTION: connection, "spark_default": _SPARK},
         spark_archive=archive,
     )
     home.prepare(keep=bool(given.pulsar))
-    _say("starting Airflow standalone (half a minute)")
-    airflow = Airflow(home, processes)
+    _say("starting Airflow (half a minute)")
+    airflow = LocalAirflow(home, processes)
     airflow.start()
     dag_id = f"pulsar_rebalance__{name}"
     airflow.wait_for_dag(dag_id)
@@ -85,19 +87,26 @@ def _run(given: argparse.Namespace, processes: Processes) -> int:
     _say(f"{entry['strategy']} every {entry['interval_seconds']:g} s in mode {entry['mode']}; Ctrl-C ends it all")
     _say("a line per run: range of scores, pairs over the low threshold, most hits of a pair, verdict, seconds")
     _say(f"decisions, moves and validation pages of every run: {home.folder / 'storage' / name / 'runs'}")
-    return _watch(airflow, dag_id, once=given.once)
+    return _watch(airflow, dag_id, once=given.once, acts=not given.pulsar)
 
 
-def _simulated_cluster(given: argparse.Namespace, processes: Processes) -> tuple[str, dict[str, Any], dict[str, Any]]:
+def _simulated_cluster(
+    given: argparse.Namespace, processes: Processes
+) -> tuple[str, dict[str, JsonValue], dict[str, JsonValue]]:
     bundles = _BUNDLES_EACH * given.brokers
     _say(f"starting the simulated cluster: {given.brokers} brokers, {bundles} bundles, one broker hot, one empty")
-    cluster = simulated.start(processes, given.folder / "simulation", brokers=given.brokers, bundles=bundles)
+    hot_score = _HOT_SCORES.get(given.strategy, _HOT_SCORE)
+    cluster = simulated_cluster.start(
+        processes, given.folder / "simulation", brokers=given.brokers, bundles=bundles, hot_score=hot_score
+    )
     interval = given.interval or 15
     # A busy machine may need minutes for a run; hits shall not be lost by that.
-    entry = {
+    entry: dict[str, JsonValue] = {
         "mode": "auto",
         "strategy": str(given.strategy),
         "interval_seconds": interval,
+        # The simulated brokers look at their machine every second.
+        "host_usage_interval_minutes": 1 / 60,
         "state_max_gap": max(3, 600 / interval),
         # The simulated brokers report at once: a load seen two runs after an unload is the new one.
         "shedding_delay_seconds": 2 * interval,
@@ -105,7 +114,7 @@ def _simulated_cluster(given: argparse.Namespace, processes: Processes) -> tuple
     return "simulated", entry, cluster.connection()
 
 
-def _own_cluster(given: argparse.Namespace) -> tuple[str, dict[str, Any], dict[str, Any]]:
+def _own_cluster(given: argparse.Namespace) -> tuple[str, dict[str, JsonValue], dict[str, JsonValue]]:
     """A read-only connection in mode observe: two locks, either of which keeps every bundle where it is."""
     try:
         url = urlsplit(AdminConnection(seeds=(given.pulsar,)).seeds[0])
@@ -116,7 +125,7 @@ def _own_cluster(given: argparse.Namespace) -> tuple[str, dict[str, Any], dict[s
     if url.path:
         raise EmbeddedError(f"PULSAR must be the address of a broker such as http://broker:8080, without {url.path!r}")
     port = url.port or (8443 if url.scheme == "https" else 8080)
-    connection = {
+    connection: dict[str, JsonValue] = {
         "conn_type": "pulsar_admin",
         "schema": url.scheme,
         "host": url.hostname,
@@ -126,23 +135,29 @@ def _own_cluster(given: argparse.Namespace) -> tuple[str, dict[str, Any], dict[s
     }
     # State and counters of one cluster must never be taken for those of another.
     name = re.sub(r"[^A-Za-z0-9.-]", "-", f"own-{url.hostname}-{port}")[:60]
-    entry = {"mode": "observe", "strategy": str(given.strategy), "interval_seconds": given.interval or 60}
+    entry: dict[str, JsonValue] = {
+        "mode": "observe",
+        "strategy": str(given.strategy),
+        "interval_seconds": given.interval or 60,
+    }
     return name, entry, connection
 
 
-def _watch(airflow: Airflow, dag_id: str, *, once: bool) -> int:
-    failures = 0
+def _watch(airflow: LocalAirflow, dag_id: str, *, once: bool, acts: bool) -> int:
+    failures, moved = 0, not acts
     for number, run in enumerate(airflow.ended_runs(dag_id), start=1):
         line = describe(airflow, dag_id, run, number)
         print(line.text, flush=True)
         failures = failures + 1 if line.failed else 0
-        if once and line.balanced:
+        moved = moved or line.moved
+        if once and line.balanced and moved:
             _say(f"after {number} runs there is nothing more to move")
             return 0
         if once and failures == _ONCE_FAILURES:
             raise EmbeddedError(f"not balanced: {failures} runs in a row failed, the last one with: {line.failed}")
         if once and number == _ONCE_RUNS:
-            raise EmbeddedError(f"not balanced after {number} runs; the last one: {line.text}")
+            missed = "not balanced" if moved else "nothing was moved"
+            raise EmbeddedError(f"{missed} after {number} runs; the last one: {line.text}")
     return 0
 
 

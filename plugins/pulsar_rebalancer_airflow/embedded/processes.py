@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 import psutil
 
-from pulsar_rebalancer_airflow.embedded.errors import EmbeddedError
+from pulsar_rebalancer_airflow.embedded import EmbeddedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ class Processes:
     A signal that would end this process waits until a start or the ending of all is over, so that none is left behind.
 
     A session of its own keeps a Ctrl-C away from the children, so that this process decides the order of ending, and
-    tells orphans: `airflow standalone` leaves its children behind when it is terminated, but they keep its session.
+    tells orphans: what a terminated process leaves behind keeps its session.
     """
 
     def __init__(self) -> None:
@@ -53,6 +53,27 @@ class Processes:
             self._started[name] = (process, log)
         return process.pid
 
+    def run(self, name: str, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+        """Start a process and wait for its end.
+
+        Raises:
+            EmbeddedError: it failed; with the last lines of its log.
+        """
+        self.start(name, command, environment, log)
+        process, _ = self._started[name]
+        if process.wait():
+            self.check()
+        del self._started[name]
+
+    def listens(self, port: int) -> bool:
+        """Tell whether a process that was started, or one that came of it, listens on this TCP port."""
+        for process in _family(self._leaders()):
+            with suppress(psutil.Error):
+                listening = [c for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
+                if any(connection.laddr.port == port for connection in listening):
+                    return True
+        return False
+
     def check(self) -> None:
         """Raise when a process that should run has ended.
 
@@ -68,17 +89,20 @@ class Processes:
     def stop(self) -> None:
         """End what was started and all that came of it: asked first, killed after ten seconds."""
         with _signals_wait():
-            leaders = {process.pid for process, _ in self._started.values()}
+            leaders = self._leaders()
             for send in (psutil.Process.terminate, psutil.Process.kill):
                 _send(send, _family(leaders))
             for leader, _ in self._started.values():
                 leader.wait()
             self._started.clear()
 
+    def _leaders(self) -> set[int]:
+        return {process.pid for process, _ in self._started.values()}
+
 
 @contextmanager
 def _signals_wait() -> Iterator[None]:
-    """The first of the signals that come meanwhile is raised afterwards."""
+    """Hold signals back; the first of those that came is raised afterwards."""
     held: list[int] = []
     before = {number: signal.signal(number, lambda which, _: held.append(which)) for number in _ENDING}
     try:
@@ -98,7 +122,7 @@ def _send(send: Callable[[psutil.Process], None], family: Sequence[psutil.Proces
 
 
 def _family(leaders: set[int]) -> list[psutil.Process]:
-    """The leaders, their descendants, and whatever else lives in the leaders' sessions."""
+    """Return the leaders, their descendants, and whatever else lives in the leaders' sessions."""
     found: dict[int, psutil.Process] = {}
     for process in psutil.process_iter():
         try:
@@ -111,5 +135,5 @@ def _family(leaders: set[int]) -> list[psutil.Process]:
 
 
 def tail(log: Path, lines: int = 15) -> str:
-    """The last lines of a log."""
+    """Return the last lines of a log."""
     return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])

@@ -10,12 +10,12 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
 from pulsar_rebalancer.admin import PulsarAdmin
-from pulsar_rebalancer.choices import Mode
-from pulsar_rebalancer.collect import collect, save
-from pulsar_rebalancer.resolution import parse_params, resolve
-from pulsar_rebalancer.storage import ClusterStorage
+from pulsar_rebalancer.collect.collector import collect, save
+from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer.config.resolution import parse_params, resolve
+from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.failures import final_unless_passing
-from pulsar_rebalancer_airflow.hook import PulsarAdminHook
+from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from pulsar_rebalancer.clusters import ClusterEntry
-    from pulsar_rebalancer.collect import Collected
-    from pulsar_rebalancer.resolution import RunParams
+    from pulsar_rebalancer.collect.collector import Collected
+    from pulsar_rebalancer.config.clusters_file import ClusterEntry
+    from pulsar_rebalancer.config.resolution import RunParams
 
 _ANY_THRESHOLDS = {"low_threshold": "0", "high_threshold": "1000"}
 """In the place of the live brokers' thresholds: nothing that the file or a run may say contradicts these."""
@@ -91,5 +91,5 @@ class CollectOperator(BaseOperator):
                 now=now,
                 airflow_run_id=dag_run.run_id,
                 requested_by=(dag_run.triggering_user_name or "") if dag_run.run_type == "manual" else "",
-                kept_in=storage.state,
+                state_folder=storage.state,
             )

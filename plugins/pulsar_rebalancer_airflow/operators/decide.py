@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import sysconfig
 from contextlib import contextmanager
@@ -15,12 +16,14 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from pulsar_rebalancer.errors import SettingsError
-from pulsar_rebalancer_airflow.failures import final_unless_passing
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer_airflow.failures import FAILURE, final_unless_passing
+from pulsar_rebalancer_airflow.locations import run_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from airflow.sdk import Context
+    from airflow.sdk import Connection, Context
 
 ARCHIVE_VARIABLE = "PULSAR_REBALANCER_SPARK_ARCHIVE"
 """Environment variable with the path of a class-data archive, which halves the start of Spark."""
@@ -38,9 +41,17 @@ CONF = {
 }
 """Small data, once a minute: start-up decides how long it takes."""
 
+LOCAL_CONF = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    # Spark makes a secret up for each application: other users of the machine reach its ports, and are turned away.
+    "spark.authenticate": "true",
+}
+"""Where driver and executor are one process: nobody else has to reach it."""
+
 
 def application() -> str:
-    """Path of the Spark application, found without loading it."""
+    """Return the path of the Spark application, found without loading it."""
     spec = find_spec(_APPLICATION_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError(f"{_APPLICATION_PACKAGE} is not installed beside {__name__}")
@@ -48,7 +59,7 @@ def application() -> str:
 
 
 def source_roots() -> list[str]:
-    """Folders that the driver needs on PYTHONPATH: those of a source tree; none when the wheel is installed."""
+    """Return the folders that the driver needs on PYTHONPATH: those of a source tree, none of an installed wheel."""
     installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     roots = []
     for package in ("pulsar_rebalancer", _APPLICATION_PACKAGE):
@@ -60,7 +71,7 @@ def source_roots() -> list[str]:
 
 @contextmanager
 def driver_environment() -> Iterator[None]:
-    """The environment in which `spark-submit` finds this interpreter and its packages.
+    """Set the environment in which `spark-submit` finds this interpreter and its packages.
 
     `spark-submit` runs the first `python3` on PATH to find its own home, so this interpreter's folder must come first.
     The process's environment is set and not the operator's `env_vars`, which would reach drivers on other machines.
@@ -84,8 +95,8 @@ def driver_environment() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def check_connection(conn_id: str) -> None:
-    """Refuse what Airflow and Spark would stumble over much later, or not at all.
+def checked_connection(conn_id: str) -> Connection:
+    """Return the Spark connection; refuse what Airflow and Spark would stumble over much later, or not at all.
 
     Raises:
         SettingsError: `connection_not_found` when there is no such connection, which the Spark operator takes for YARN,
@@ -98,14 +109,19 @@ def check_connection(conn_id: str) -> None:
         connection = BaseHook.get_connection(conn_id)
     except AirflowNotFoundException:
         raise SettingsError(
-            "connection_not_found", f"{where} was not found: add it, or look at the secrets backend"
+            Reason.CONNECTION_NOT_FOUND, f"{where} was not found: add it, or look at the secrets backend"
         ) from None
     # The form's field may be left empty.
     if (connection.extra_dejson.get("deploy-mode") or "client") != "client":
-        raise SettingsError("wrong_setting", f"{where}: deploy-mode has to be client: the driver runs beside the task")
+        raise SettingsError(
+            Reason.WRONG_SETTING, f"{where}: deploy-mode has to be client: the driver runs beside the task"
+        )
     master = f"{connection.conn_type}://{connection.host}"
     if "k8s" in master and find_spec("airflow.providers.cncf") is None:
-        raise SettingsError("wrong_setting", f"{where}: {master} needs pulsar-rebalancer[kubernetes] on the workers")
+        raise SettingsError(
+            Reason.WRONG_SETTING, f"{where}: {master} needs pulsar-rebalancer[kubernetes] on the workers"
+        )
+    return connection
 
 
 class DecideOperator(SparkSubmitOperator):
@@ -114,12 +130,13 @@ class DecideOperator(SparkSubmitOperator):
     A retry decides again from the same input and writes the same plan over what an earlier attempt left.
 
     Args:
+        cluster: name in the clusters file.
         root: storage root.
         run: address of the run's folder.
         conn_id: Airflow connection of type `spark`; names the master.
     """
 
-    def __init__(self, *, root: str, run: Any, conn_id: str, **kwargs: Any) -> None:
+    def __init__(self, *, cluster: str, root: str, run: Any, conn_id: str, **kwargs: Any) -> None:
         super().__init__(
             application=application(),
             application_args=["--root", root, "--run", run],
@@ -128,20 +145,37 @@ class DecideOperator(SparkSubmitOperator):
             name="pulsar-rebalancer",
             **kwargs,
         )
+        self.cluster = cluster
 
     def execute(self, context: Context) -> None:
         """Submit and wait.
 
         Raises:
-            AirflowFailException: `wrong_setting`, see `check_connection`.
-            AirflowException: the application failed; the last lines of its output are in the message. Tried again.
+            AirflowFailException: `foreign_run`; `wrong_setting`, see `checked_connection`.
+            AirflowException: the application failed; the last lines of its output are in the message, and its reason
+                code is the XCom `failure`. Tried again.
         """
         with final_unless_passing(context):
-            check_connection(self._conn_id)
+            run_folder(context, self.cluster, (self.application_args or [])[-1])
+            connection = checked_connection(self._conn_id)
+        # Spark's settings that no command line may show, such as a secret: a file of the worker.
+        self.properties_file = connection.extra_dejson.get("properties-file")
+        if re.match(r"local(\[|$)", connection.host or ""):
+            self.conf = {**(self.conf or {}), **LOCAL_CONF}
         # Read here and not at parse time: the worker's disk counts.
         archive = os.environ.get(ARCHIVE_VARIABLE, "")
         if archive and Path(archive).is_file():
             options = f"{JAVA_OPTIONS} -XX:SharedArchiveFile={archive} -Xshare:auto"
             self.conf = {**(self.conf or {}), "spark.driver.extraJavaOptions": options}
         with driver_environment():
-            super().execute(context)
+            try:
+                super().execute(context)
+            except Exception as error:
+                context["ti"].xcom_push(key=FAILURE, value=_reason(str(error)))
+                raise
+
+
+def _reason(output: str) -> Reason:
+    """Return the reason code that the application's last lines end with."""
+    codes = re.findall(r"not decided: .*\[([a-z_]+)\]", output)
+    return (Reason.get(codes[-1]) if codes else None) or Reason.DECIDE_FAILED

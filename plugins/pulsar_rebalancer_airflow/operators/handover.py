@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
-from pulsar_rebalancer import handover
-from pulsar_rebalancer.admin import PulsarAdmin
-from pulsar_rebalancer.choices import Mode
+from pulsar_rebalancer.admin import PulsarAdmin, builtin_shedding
+from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.names import BALANCER, SHEDDING
-from pulsar_rebalancer.storage import ClusterStorage
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.failures import final_unless_passing
-from pulsar_rebalancer_airflow.hook import PulsarAdminHook
+from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from airflow.sdk import Context
 
     from pulsar_rebalancer.admin import AdminConnection
-    from pulsar_rebalancer.clusters import ClusterEntry
-    from pulsar_rebalancer.storage import Folder
+    from pulsar_rebalancer.config.clusters_file import ClusterEntry
+    from pulsar_rebalancer.storage.path import StoragePath
 
-ACTIONS = ("show", *handover.VALUES)
+ACTIONS = ("show", *builtin_shedding.VALUES)
 
 
 class HandoverOperator(BaseOperator):
@@ -66,7 +66,7 @@ class HandoverOperator(BaseOperator):
         action, reason = params["action"], str(params["reason"] or "").strip()
         if action not in ACTIONS:
             raise AirflowFailException(f"action: {action!r} is none of {', '.join(ACTIONS)}")
-        value = handover.VALUES.get(action, "")
+        value = builtin_shedding.VALUES.get(action, "")
         if value and not reason:
             raise AirflowFailException(f"reason: say why; {action} did nothing")
         with final_unless_passing():
@@ -76,7 +76,8 @@ class HandoverOperator(BaseOperator):
             else:
                 if connection.read_only:
                     raise AdminError(
-                        "read_only", f"connection {self.entry.settings.connection} is read-only; nothing was changed"
+                        Reason.READ_ONLY,
+                        f"connection {self.entry.settings.connection} is read-only; nothing was changed",
                     )
                 found = self._switch(connection, action, reason, context["dag_run"].triggering_user_name or "")
         self.log.info("%s of cluster %s:", SHEDDING, self.entry.name)
@@ -85,25 +86,25 @@ class HandoverOperator(BaseOperator):
         return found
 
     def _switch(self, connection: AdminConnection, action: str, reason: str, by: str) -> dict[str, str]:
-        now, value = datetime.now(UTC), handover.VALUES[action]
+        now, value = datetime.now(UTC), builtin_shedding.VALUES[action]
         file = ClusterStorage(self.root, self.entry.name).state / f"change-{now:%Y%m%dT%H%M%S.%fZ}-{action}.json"
-        record: dict[str, Any] = {"at": now.isoformat(), "action": action, "by": by, "reason": reason}
+        record: dict[str, str | dict[str, str]] = {"at": now.isoformat(), "action": action, "by": by, "reason": reason}
         record |= {"setting": SHEDDING, "value": value, "outcome": "begun"}
         # Written first: whatever happens to the task, it is known who asked for what.
         file.write_json(record)
         try:
             before, after, balancing = asyncio.run(_change(connection, value, self.timeout_seconds))
             record |= {"before": before, "after": after}
-            handover.require(after, value)
+            builtin_shedding.require(after, value)
         except AdminError as error:
             self._end(file, record, error.reason)
             raise
-        self._end(file, record, "taken")
+        self._end(file, record, Reason.TAKEN)
         self._warn(action, balancing)
         return after
 
-    def _end(self, file: Folder, record: dict[str, Any], outcome: str) -> None:
-        file.write_json(record | {"outcome": outcome})
+    def _end(self, file: StoragePath, record: Mapping[str, str | dict[str, str]], outcome: str) -> None:
+        file.write_json({**record, "outcome": outcome})
         self.log.warning("%s of cluster %s: %s; see %s", record["action"], self.entry.name, outcome, file.uri)
 
     def _warn(self, action: str, balancing: dict[str, str]) -> None:
@@ -116,13 +117,13 @@ class HandoverOperator(BaseOperator):
 
 async def _read(connection: AdminConnection) -> dict[str, str]:
     async with PulsarAdmin(connection) as admin:
-        return await handover.read(admin)
+        return await builtin_shedding.read(admin)
 
 
 async def _change(
     connection: AdminConnection, value: str, timeout_seconds: float
 ) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
     async with PulsarAdmin(connection) as admin:
-        before = await handover.read(admin)
-        after = await handover.switch(admin, value, timeout_seconds=timeout_seconds)
-        return before, after, await handover.read(admin, BALANCER)
+        before = await builtin_shedding.read(admin)
+        after = await builtin_shedding.switch(admin, value, timeout_seconds=timeout_seconds)
+        return before, after, await builtin_shedding.read(admin, BALANCER)

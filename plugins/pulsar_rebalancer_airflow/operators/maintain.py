@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
-from pulsar_rebalancer.copies import KEPT, committed_sequences, copy_of
-from pulsar_rebalancer.retention import Held, keep_up
-from pulsar_rebalancer.state import parse_decision
-from pulsar_rebalancer.storage import ClusterStorage
+from pulsar_rebalancer.maintenance.retention import maintain
+from pulsar_rebalancer.maintenance.state_files import Needed
+from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.state_store import DECISION, StateStore, state_asset
 
@@ -19,12 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from airflow.sdk import Context
+    from pydantic import JsonValue
 
-    from pulsar_rebalancer.clusters import ClusterEntry
-    from pulsar_rebalancer.retention import Report
-
-LISTED = 20
-"""How many things that were left the log names one by one."""
+    from pulsar_rebalancer.config.clusters_file import ClusterEntry
 
 
 class MaintainOperator(BaseOperator):
@@ -45,11 +41,11 @@ class MaintainOperator(BaseOperator):
         self.entry = entry
         self.root = root
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def execute(self, context: Context) -> dict[str, JsonValue]:
         """Compact and remove.
 
         Returns:
-            The report of `pulsar_rebalancer.retention`.
+            The report of `pulsar_rebalancer.maintenance`.
 
         Raises:
             AirflowFailException: the state or a copy of it cannot be read, so that nothing is known to be free
@@ -58,38 +54,11 @@ class MaintainOperator(BaseOperator):
         dry_run = context["dag_run"].run_type != "scheduled" and bool(context["params"]["dry_run"])
         storage = ClusterStorage(self.root, self.entry.name)
         with final_unless_passing():
-            held = held_by(StateStore.of(context, self.entry.name), storage)
-            report = keep_up(storage, self.entry.settings, held, datetime.now(UTC), dry_run=dry_run)
-        self.log.info("Upkeep of cluster %s:\n%s", self.entry.name, describe(report))
+            store = StateStore.of(context, self.entry.name)
+            needed = Needed.read(storage, None if store.raw(DECISION) is None else store.decision())
+            report = maintain(storage, self.entry.settings, needed, datetime.now(UTC), dry_run=dry_run)
+        self.log.info("Upkeep of cluster %s:\n%s", self.entry.name, report.table())
         if report.problems:
             context["ti"].xcom_push("return_value", report.document())
             raise AirflowFailException("; ".join(report.problems))
         return report.document()
-
-
-def held_by(store: StateStore, storage: ClusterStorage) -> Held:
-    """What the stored state and its copies need.
-
-    Raises:
-        StateError: `state_version`.
-        SnapshotError: a copy cannot be read.
-    """
-    stored, sequences = store.decision(), committed_sequences(storage)
-    lost = store.raw(DECISION) is None
-    # Copies of a higher number are of a store that was rolled back since: `keep_copy` does not keep them either.
-    kept = sequences if lost else [seq for seq in sequences if seq <= stored.seq][-KEPT:]
-    states = [stored, *(parse_decision(copy_of(storage, seq).read_json()) for seq in kept)]
-    files = {copy_of(storage, seq).name for seq in kept} | {state.means for state in states}
-    return Held(frozenset(state.plan_id for state in states), None if lost else frozenset(files))
-
-
-def describe(report: Report) -> str:
-    """The report as a table for the log."""
-    lines = [f"{'would' if report.dry_run else 'did':<22}{'what':<14}{'runs':>8}{'files':>10}{'bytes':>18}"]
-    lines += [f"{s.action:<22}{s.what:<14}{s.runs:>8}{s.files:>10}{s.size:>18,}" for s in report.steps]
-    total = report.document()
-    lines.append(f"{'total':<36}{sum(s.runs for s in report.steps):>8}{total['files']:>10}{total['bytes']:>18,}")
-    lines += [f"left: {name}: {why}" for name, why in sorted(report.left.items())[:LISTED]]
-    if len(report.left) > LISTED:
-        lines.append(f"left: {len(report.left) - LISTED} more")
-    return "\n".join([*lines, *(f"PROBLEM: {problem}" for problem in report.problems)])

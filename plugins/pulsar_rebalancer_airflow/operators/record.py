@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from pulsar_rebalancer.copies import keep_copy
 from pulsar_rebalancer.errors import PlanError
-from pulsar_rebalancer.plan import Summary, read_state, verify
-from pulsar_rebalancer.reasons import Effect
-from pulsar_rebalancer.run import Validation
-from pulsar_rebalancer.state import commit
-from pulsar_rebalancer.storage import ClusterStorage, Folder
+from pulsar_rebalancer.reasons import Effect, Reason
+from pulsar_rebalancer.run.plan import Summary, read_state, verify
+from pulsar_rebalancer.run.request import Validation
+from pulsar_rebalancer.state.backup import keep_copy
+from pulsar_rebalancer.state.counting import commit
+from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.failures import final_unless_passing
+from pulsar_rebalancer_airflow.locations import run_folder
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
@@ -49,17 +50,17 @@ class RecordOperator(BaseOperator):
             The sequence number that the store now has.
 
         Raises:
-            AirflowFailException: `stale_plan`, `plan_changed`, `blocked` (somebody marked a failed validation as
-                successful), or the plan or the stored state cannot be read.
+            AirflowFailException: `stale_plan`, `plan_changed`, `foreign_run`, `blocked` (somebody marked a failed
+                validation as successful), or the plan or the stored state cannot be read.
         """
         storage = ClusterStorage(self.root, self.cluster)
         with final_unless_passing(context):
-            run = Folder(self.run)
+            run = run_folder(context, self.cluster, self.run)
             summary = Summary.read(run)
             verify(run, summary)
             blocking = Validation.read(run).reasons(Effect.BLOCK)
             if blocking:
-                raise PlanError("blocked", f"validation stopped this run: {', '.join(blocking)}")
+                raise PlanError(Reason.BLOCKED, f"validation stopped this run: {', '.join(blocking)}")
             store = StateStore.of(context, self.cluster)
             stored = store.decision()
             document = commit(stored, read_state(run).model_copy(update={"plan_hash": summary.hash}))

@@ -7,26 +7,30 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from pulsar_rebalancer.run import RunRequest
-from pulsar_rebalancer.state import MovesState
-from pulsar_rebalancer.storage import Folder
-from pulsar_rebalancer_airflow.alerts.telling import tell_of_run
-from pulsar_rebalancer_airflow.outcome import Outcome, conclude, describe
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.outcome import conclude, describe, read_earlier
+from pulsar_rebalancer.run.request import RunRequest
+from pulsar_rebalancer.run.tables import owners
+from pulsar_rebalancer.unload.history import still_kept, tidied
+from pulsar_rebalancer_airflow.locations import run_folder
+from pulsar_rebalancer_airflow.notifications.alerting import tell_of_run
 from pulsar_rebalancer_airflow.state_store import StateStore, moves_alias, moves_asset, state_asset
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from airflow.sdk import Context
+    from pydantic import JsonValue
 
-    from pulsar_rebalancer.settings import Settings
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.storage.path import StoragePath
 
 
 class ReportOperator(BaseOperator):
     """Write `outcome.json`, tidy the unload history, and tell other DAGs when something moved, and people of trouble.
 
     To be used as a teardown: it runs whatever happened, and its own failure does not fail the run. A retry writes the
-    same again. The counts of outcomes are the XCom of the task.
+    same again; what an earlier one wrote is never replaced by less. The counts of outcomes are the XCom of the task.
 
     Args:
         cluster: name in the clusters file.
@@ -53,55 +57,42 @@ class ReportOperator(BaseOperator):
             Reason code of an outcome to how many moves had it.
 
         Raises:
-            RebalancerError: a file of the run or the stored history cannot be read.
+            RebalancerError: the folder is not of this run (`foreign_run`); a file of the run or the stored history
+                cannot be read.
         """
+        run: StoragePath | None = None
         try:
-            return self._report(context)
+            if not self.run:
+                self.log.info("Cluster %s: nothing was collected", self.cluster)
+                return {}
+            run = run_folder(context, self.cluster, self.run)
+            return self._report(context, run)
         finally:
             if self.settings is not None:
-                tell_of_run(context, self.cluster, self.settings, self.run)
+                tell_of_run(context, self.cluster, self.settings, run.uri if run else None)
 
-    def _report(self, context: Context) -> dict[str, int]:
-        if not self.run:
-            self.log.info("Cluster %s: nothing was collected", self.cluster)
-            return {}
-        run, now = Folder(self.run), datetime.now(UTC)
-        store = StateStore.of(context, self.cluster)
-        history = store.moves()
+    def _report(self, context: Context, run: StoragePath) -> dict[str, int]:
+        now, store = datetime.now(UTC), StateStore.of(context, self.cluster)
+        request, earlier, stored = RunRequest.read(run), read_earlier(run), store.moves()
+        history = still_kept(stored, owners(run, stored.kept), request.collected_at, now)
         begun = {bundle for bundle, unload in history.unloads.items() if unload.plan_id == run.name}
-        gate = context["ti"].xcom_pull(task_ids=self.gate, key="reason") or ""
-        outcome = conclude(run, str(gate), begun, now)
-        outcome.write(run)
-        settings = RunRequest.read(run).resolved.settings
+        gate = Reason.get(str(context["ti"].xcom_pull(task_ids=self.gate, key="reason") or ""))
+        kept = {bundle: found.destination for bundle, found in history.kept.items()}
+        outcome = conclude(run, gate, begun, now, kept)
+        settings = request.resolved.settings
         grace = max(settings.grace_period_minutes, settings.shedding_delay_seconds / 60)
-        tidied = tidy(history, outcome, now, grace)
-        if tidied != history:
-            store.put_moves(tidied)
+        history = tidied(history, outcome, now, grace)
+        if history != stored:
+            store.put_moves(history)
         self.log.info("%s", describe(outcome, run))
-        if outcome.landed:
-            extra: dict[str, Any] = {
+        # One event for each plan: an earlier report that saw bundles land has sent it.
+        if outcome.landed and not (earlier and earlier.landed):
+            extra: dict[str, JsonValue] = {
                 "cluster": self.cluster,
                 "plan_id": run.name,
                 "run": run.uri,
                 "moved": outcome.landed,
             }
             context["outlet_events"][moves_alias(self.cluster)].add(moves_asset(self.cluster), extra=extra)
-        return outcome.counts
-
-
-def tidy(history: MovesState, outcome: Outcome, now: datetime, grace_minutes: float) -> MovesState:
-    """The unload history after a run.
-
-    Bundles that were left alone do not count as recently unloaded (Pulsar's ModularLoadManagerImpl records an unload
-    only after it succeeded); interrupted ones do, because nobody knows. Unloads older than the grace period go.
-    """
-    untouched = {move.bundle for move in outcome.moves if move.attempts == 0 and not move.ok} - {
-        move.bundle for move in outcome.moves if move.reason == "interrupted"
-    }
-    unloads = {}
-    for bundle, unload in history.recent(now, grace_minutes).items():
-        if unload.plan_id != outcome.plan_id:
-            unloads[bundle] = unload
-        elif bundle not in untouched:
-            unloads[bundle] = unload if unload.outcome else unload.model_copy(update={"outcome": "interrupted"})
-    return MovesState(unloads=unloads)
+        outcome.write(run)
+        return {str(reason): count for reason, count in outcome.counts.items()}

@@ -6,15 +6,16 @@ import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
-from pulsar_rebalancer.copies import committed_sequences, copy_of, keep_copy
 from pulsar_rebalancer.errors import StateError
-from pulsar_rebalancer.state import DecisionState, MovesState, parse_decision, parse_moves
-from pulsar_rebalancer.storage import ClusterStorage
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.state.backup import committed_sequences, copy_of, keep_copy
+from pulsar_rebalancer.state.model import DecisionState, MovesState, parse_decision, parse_moves
+from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.state_store import DECISION, MOVES, StateStore, state_asset
 
@@ -26,6 +27,20 @@ if TYPE_CHECKING:
 ACTIONS = ("show", "export", "reset", "restore")
 FILE_NAME = r"(decision-\d{1,18}|export-\d{8}T\d{6}Z)\.json"
 """Names of the files that can be restored; never a path."""
+
+
+class StateSummary(TypedDict):
+    """What is told of a cluster's state: the twenty brokers with the most hits, and twenty kept destinations."""
+
+    seq: int
+    plan_id: str
+    counted_at: str | None
+    strategy: str
+    means: str
+    brokers_with_hits: int
+    most_hits: dict[str, dict[str, float]]
+    recently_unloaded: int
+    destinations_kept: dict[str, str]
 
 
 class StateOperator(BaseOperator):
@@ -46,7 +61,7 @@ class StateOperator(BaseOperator):
         self.cluster = cluster
         self.root = root
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def execute(self, context: Context) -> StateSummary:
         """Carry out the action.
 
         Returns:
@@ -99,7 +114,7 @@ class StateOperator(BaseOperator):
         means = decision.means if decision.means and (storage.state / decision.means).exists() else ""
         state = decision.model_copy(update={"seq": before + 1, "plan_id": "", "means": means})
         store.put_decision(state)
-        store.put_moves(_history(store.raw(MOVES), moves))
+        store.put_moves(_history(store.raw(MOVES), moves, reset=action == "reset"))
         keep_copy(storage, state)
         by = context["dag_run"].triggering_user_name or ""
         entry = {
@@ -127,27 +142,31 @@ def _restorable(storage: ClusterStorage, name: str) -> tuple[str, DecisionState,
     if not name:
         copies = committed_sequences(storage)
         if not copies:
-            raise StateError("file_missing", f"{storage.state.uri} holds no copy of a committed state")
+            raise StateError(Reason.FILE_MISSING, f"{storage.state.uri} holds no copy of a committed state")
         name = copy_of(storage, copies[-1]).name
     if re.fullmatch(FILE_NAME, name) is None:
-        raise StateError("wrong_setting", f"file: {name!r} is no decision-<number>.json or export-<time>.json")
+        raise StateError(Reason.WRONG_SETTING, f"file: {name!r} is no decision-<number>.json or export-<time>.json")
     document = (storage.state / name).read_json()
     if name.startswith("export-"):
         if not isinstance(document, Mapping) or set(document) != {DECISION, MOVES}:
-            raise StateError("file_damaged", f"{name} is no export: it must hold {DECISION} and {MOVES}")
+            raise StateError(Reason.FILE_DAMAGED, f"{name} is no export: it must hold {DECISION} and {MOVES}")
         return name, parse_decision(document[DECISION]), parse_moves(document[MOVES])
     return name, parse_decision(document), MovesState()
 
 
-def _history(stored: Any, restored: MovesState) -> MovesState:
-    """Both histories: bundles that were moved lately stay in their grace period, unless the document is unreadable."""
+def _history(stored: Any, restored: MovesState, *, reset: bool) -> MovesState:
+    """Return both histories: bundles that were moved lately stay in their grace period, unless it is unreadable.
+
+    A reset forgets the destinations that the leader may remember: whoever has restarted it says so in this way.
+    """
     try:
-        return MovesState(unloads=restored.unloads | parse_moves(stored).unloads)
+        present = parse_moves(stored)
     except StateError:
         return restored
+    return MovesState(unloads=restored.unloads | present.unloads, kept={} if reset else restored.kept | present.kept)
 
 
-def _summary(decision: DecisionState, moves: MovesState) -> dict[str, Any]:
+def _summary(decision: DecisionState, moves: MovesState) -> StateSummary:
     most = sorted(decision.hits.items(), key=lambda item: (-item[1].high, -item[1].low, item[0]))
     return {
         "seq": decision.seq,
@@ -158,4 +177,5 @@ def _summary(decision: DecisionState, moves: MovesState) -> dict[str, Any]:
         "brokers_with_hits": len(decision.hits),
         "most_hits": {broker: {"high": count.high, "low": count.low} for broker, count in most[:20]},
         "recently_unloaded": len(moves.unloads),
+        "destinations_kept": {bundle: found.destination for bundle, found in sorted(moves.kept.items())[:20]},
     }

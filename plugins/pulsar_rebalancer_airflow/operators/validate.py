@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
-from pulsar_rebalancer.explanation import explain
-from pulsar_rebalancer.reasons import Effect
-from pulsar_rebalancer.storage import Folder
+from pulsar_rebalancer.reasons import Effect, Reason
+from pulsar_rebalancer.run.explanation import explain
 from pulsar_rebalancer_airflow.failures import final_unless_passing
-from pulsar_rebalancer_airflow.validation_link import ValidationLink
-from pulsar_rebalancer_airflow.validation_page import page_of
+from pulsar_rebalancer_airflow.locations import run_folder
+from pulsar_rebalancer_airflow.validation.link import ValidationLink, page_address
+from pulsar_rebalancer_airflow.validation.page import page_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from airflow.sdk import Context
 
-    from pulsar_rebalancer.run import Validation
+    from pulsar_rebalancer.run.request import Validation
+    from pulsar_rebalancer.storage.path import StoragePath
 
 FINDINGS = "findings"
 """XCom key of what was found, for people and other tasks; not there when nothing was."""
@@ -61,23 +62,31 @@ class ValidateOperator(BaseOperator):
             AirflowFailException: something blocks; the message says what, where the result lies, and what to do.
         """
         # Great Expectations takes seconds to load: only the task that needs it pays.
-        from pulsar_rebalancer_airflow.validation import validate
+        from pulsar_rebalancer_airflow.validation.suites import validate
 
-        run = Folder(self.run)
         with final_unless_passing(context):
+            run = run_folder(context, self.cluster, self.run)
             validation = validate(run)
-        counts = {effect.value: found for effect in Effect if (found := validation.reasons(effect))}
+        counts = {str(effect): _plain(found) for effect in Effect if (found := validation.reasons(effect))}
+        page = page_address(context["dag_run"].dag_id, context["dag_run"].run_id, run.name)
         if validation.findings:
-            self._tell(context, run, validation)
-        self.log.info("Validated: %s", counts or "no findings")
+            self._tell(context, run, validation, page)
+        self.log.info("Validated: %s; as a page: %s", counts or "no findings", page)
         return counts
 
-    def _tell(self, context: Context, run: Folder, validation: Validation) -> None:
+    def _tell(self, context: Context, run: StoragePath, validation: Validation, page: str) -> None:
         found, result = explain(validation), (run / "validation.json").uri
         gravest = found.reasons[0].effect
         document = {"cluster": self.cluster, "effect": gravest.value, **found.document()}
         context["ti"].xcom_push(key=FINDINGS, value=document | {"result": result, "page": page_of(run).uri})
-        text = f"Cluster {self.cluster}: {_MEANS[gravest]}\n{found.text()}\nThe full result: {result}"
+        text = (
+            f"Cluster {self.cluster}: {_MEANS[gravest]}\n{found.text()}\nThe full result: {result}, as a page: {page}"
+        )
         if gravest is Effect.BLOCK:
             raise AirflowFailException(text)
         self.log.warning("%s", text)
+
+
+def _plain(counts: Mapping[Reason, int]) -> dict[str, int]:
+    """Return counts as an XCom holds them."""
+    return {str(reason): count for reason, count in counts.items()}

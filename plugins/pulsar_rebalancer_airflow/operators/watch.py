@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from pulsar_rebalancer.alerts import Condition, Seen
-from pulsar_rebalancer_airflow.alerts.telling import tell
+from pulsar_rebalancer.alerts.conditions import Condition, Observation
+from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer_airflow.notifications.alerting import tell
 from pulsar_rebalancer_airflow.state_store import WATCH, StateStore, state_asset
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from pulsar_rebalancer.settings import Settings
+    from pulsar_rebalancer.config.settings import Settings
 
 
 class WatchOperator(BaseOperator):
@@ -46,13 +48,18 @@ class WatchOperator(BaseOperator):
         now = datetime.now(UTC)
         store = StateStore.of(context, self.cluster)
         last = store.alerts().run_at
-        since = last or store.alerts(WATCH).began_at or now
+        if last is not None and last > now:
+            last = None  # of a clock that was set back since: waiting for it to pass would tell nothing
+        since = last or min(store.alerts(WATCH).began_at or now, now)
         seconds = (now - since).total_seconds()
         limit = self.settings.alert_after_intervals * self.settings.interval_seconds
         said = f"last run ended {since:%Y-%m-%d %H:%M:%S %Z}" if last else "no run has ended yet"
         self.log.info("Cluster %s: %s, %.0f s ago; told after %.0f s", self.cluster, said, seconds, limit)
-        seen = Seen({"no_run": 1}, f"{said}; interval {self.settings.interval_seconds:g} s")
+        seen = Observation(
+            seconds > limit, {Reason.NO_RUN: 1}, f"{said}; interval {self.settings.interval_seconds:g} s"
+        )
+        if self.settings.mode is Mode.OFF:
+            seen = Observation(False, unwatched=Reason.MODE_OFF)
         figures = [f"seconds without the end of a run: {seconds:.0f}, limit {limit:.0f}"]
-        found = {Condition.NO_RUN: seen if seconds > limit else None}
-        tell(context, self.cluster, self.settings, WATCH, found, figures, now)
+        tell(context, self.cluster, self.settings, WATCH, {Condition.NO_RUN: seen}, figures, now)
         return seconds

@@ -33,7 +33,7 @@ class AvgPlacement(Stateless):
         self._overloaded = overloaded
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> list[str]:
-        """The planned destination, or what takes its place when it is no candidate or overloaded."""
+        """Return the planned destination, or what takes its place when it is no candidate or overloaded."""
         plan = self._plans.get(bundle)
         if plan is None:
             return list(candidates)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.strategies.placement.selector import overloaded
+from pulsar_rebalancer.strategies.kept import PlacementState
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from pulsar_rebalancer.strategies.view import View
+    from pulsar_rebalancer.strategies.sample import BundleSample
 
 
 class LeastLongTermMessageRate:
@@ -18,41 +18,28 @@ class LeastLongTermMessageRate:
 
     Args:
         rates: long-term message rate by broker, msg/s in and out, over its bundles (TimeAverageBrokerData).
-        of_bundle: long-term message rate by bundle, msg/s in and out.
         overloaded: brokers above the overload threshold.
     """
 
-    def __init__(self, rates: Mapping[str, float], of_bundle: Mapping[str, float], overloaded: Collection[str]) -> None:
+    def __init__(self, rates: Mapping[str, float], overloaded: Collection[str]) -> None:
         self._reported = rates
         self._rates = dict(rates)
-        self._of_bundle = of_bundle
         self._overloaded = overloaded
         self._preallocated: dict[str, dict[str, float]] = defaultdict(dict)
 
-    @classmethod
-    def of(cls, view: View) -> Self:
-        """Over the bundles that brokers report."""
-        rates = {row["broker"]: sum(map(_rate, view.bundles_of(row["broker"]))) for row in view.judged}
-        return cls(rates, {row["bundle"]: _rate(row) for row in view.bundles}, overloaded(view))
-
     def eligible(self, bundle: str, candidates: Sequence[str]) -> list[str]:
-        """Candidates with the smallest rate; all of them when all are overloaded."""
+        """Return the candidates with the smallest rate; all of them when all are overloaded."""
         rates = {broker: self._rates.get(broker, 0.0) for broker in candidates if broker not in self._overloaded}
         least = min(rates.values(), default=None)
         return [broker for broker in candidates if rates.get(broker) == least]
 
-    def placed(self, bundle: str, broker: str) -> None:
+    def placed(self, bundle: BundleSample, broker: str) -> None:
         """Count the bundle's rate on its broker (BrokerData.preallocatedBundleData)."""
         given = self._preallocated[broker]
-        given[bundle] = self._of_bundle.get(bundle, 0.0)
+        rate = bundle.long_term_msg_rate
+        given[bundle.bundle] = bundle.msg_rate if rate is None else rate
         self._rates[broker] = self._reported.get(broker, 0.0) + sum(given.values())
 
-    def document(self) -> dict[str, Any]:
-        """Nothing: by the next run the bundles are in the reports."""
-        return {}
-
-
-def _rate(bundle: Mapping[str, Any]) -> float:
-    """Long-term mean; the short-term one where none is kept yet."""
-    rate = bundle.get("long_term_msg_rate")
-    return float(bundle["msg_rate"] if rate is None else rate)
+    def kept(self) -> PlacementState:
+        """Return nothing: by the next run the bundles are in the reports."""
+        return PlacementState()

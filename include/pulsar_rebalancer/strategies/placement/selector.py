@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from pulsar_rebalancer.strategies.kept import PlacementState
 from pulsar_rebalancer.strategies.scoring import weighted_usage
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from pulsar_rebalancer.strategies.view import View
+    from pulsar_rebalancer.strategies.sample import BundleSample, ClusterSample
 
 
 class Selector(Protocol):
     """One placement over one cluster and run (ModularLoadManagerStrategy)."""
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> list[str]:
-        """The candidates that a bundle may be drawn to; one is certain, none is no broker.
+        """Return the candidates that a bundle may be drawn to; one is certain, none is no broker.
 
         One call is one call of Pulsar's `selectBroker`: averages and counters move on with each.
 
@@ -26,26 +27,26 @@ class Selector(Protocol):
             candidates: brokerIds, by name.
         """
 
-    def placed(self, bundle: str, broker: str) -> None:
+    def placed(self, bundle: BundleSample, broker: str) -> None:
         """Take note that a bundle was given to a broker."""
 
-    def document(self) -> dict[str, Any]:
-        """What the next run starts from, a JSON document."""
+    def kept(self) -> PlacementState:
+        """Return what the next run starts from."""
 
 
 class Stateless:
     """A placement that neither looks at what was placed before nor keeps anything."""
 
-    def placed(self, bundle: str, broker: str) -> None:
-        """Nothing depends on it."""
+    def placed(self, bundle: BundleSample, broker: str) -> None:
+        """Do nothing: nothing depends on it."""
 
-    def document(self) -> dict[str, Any]:
-        """Nothing is kept."""
-        return {}
+    def kept(self) -> PlacementState:
+        """Return nothing."""
+        return PlacementState()
 
 
 def choose(seed: str, bundle: str, eligible: Collection[str]) -> str | None:
-    """One of the eligible brokers, None when there is none.
+    """Return one of the eligible brokers, None when there is none.
 
     Pulsar draws at random, which is not followed: here a hash of seed and bundle draws among the eligible by name, so
     that a run gives the same plan however often and wherever it is decided.
@@ -60,12 +61,12 @@ def choose(seed: str, bundle: str, eligible: Collection[str]) -> str | None:
     return ordered[int.from_bytes(digest) % len(ordered)] if ordered else None
 
 
-def usages(view: View) -> dict[str, float]:
-    """Weighted usage of the brokers that take part, 1 is 100 percent."""
-    return {row["broker"]: weighted_usage(row, view.settings) for row in view.judged}
+def usages(sample: ClusterSample) -> dict[str, float]:
+    """Return the weighted usage of the brokers that take part, 1 is 100 percent."""
+    return {broker.broker: weighted_usage(broker, sample.settings) for broker in sample.taking_part}
 
 
-def overloaded(view: View) -> set[str]:
-    """Brokers above the overload threshold."""
-    limit = view.settings.overloaded_threshold / 100
-    return {broker for broker, usage in usages(view).items() if usage > limit}
+def overloaded(sample: ClusterSample) -> set[str]:
+    """Return the brokers above the overload threshold."""
+    limit = sample.settings.overloaded_threshold / 100
+    return {broker for broker, usage in usages(sample).items() if usage > limit}

@@ -1,0 +1,85 @@
+"""Switch Pulsar's own shedding off before the rebalancer acts, and on again to hand the cluster back."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.errors import AdminError
+from pulsar_rebalancer.names import BALANCER, SHEDDING
+from pulsar_rebalancer.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pulsar_rebalancer.admin.client import PulsarAdmin
+
+VALUES = {"take_over": "false", "hand_back": "true"}
+"""The value of `loadBalancerSheddingEnabled` by action."""
+
+_SECONDS_BETWEEN_READS = 0.5
+
+
+def shedding_is_on(runtime: Mapping[str, str]) -> bool:
+    """Return whether a broker with this configuration would shed if it led."""
+    return all(runtime[name].strip().lower() == "true" for name in (BALANCER, SHEDDING))
+
+
+async def read(admin: PulsarAdmin, name: str = SHEDDING) -> dict[str, str]:
+    """Return the value of a switch by broker; `[<reason code>]` for a broker that did not say it.
+
+    Raises:
+        AdminError: the list of brokers cannot be read.
+    """
+
+    async def ask(broker: str) -> str:
+        try:
+            return (await admin.runtime_configuration(broker))[name].strip().lower()
+        except AdminError as error:
+            return f"[{error.reason}]"
+
+    brokers = sorted(set(await admin.brokers()))
+    return dict(zip(brokers, await asyncio.gather(*map(ask, brokers)), strict=True))
+
+
+async def switch(admin: PulsarAdmin, value: str, *, timeout_seconds: float) -> dict[str, str]:
+    """Set the value on all brokers and read it back from each; brokers take a dynamic value a moment later.
+
+    Setting it again changes nothing.
+
+    Args:
+        admin: the admin client.
+        value: `true` or `false`.
+        timeout_seconds: how long brokers have to take it.
+
+    Returns:
+        The value by broker when all took it or the time was over: judge it by `require`.
+
+    Raises:
+        AdminError: the brokers refused, or the list of brokers cannot be read.
+    """
+    await admin.set_dynamic(SHEDDING, value)
+    limit = time.monotonic() + timeout_seconds
+    found = await read(admin)
+    while not _all(found, value) and time.monotonic() < limit:
+        await asyncio.sleep(_SECONDS_BETWEEN_READS)
+        found = await read(admin)
+    return found
+
+
+def require(found: Mapping[str, str], value: str) -> None:
+    """Check that every broker runs with the value.
+
+    Raises:
+        AdminError: `setting_not_taken`, with the brokers that do not.
+    """
+    if not _all(found, value):
+        others = ", ".join(f"{broker} says {said}" for broker, said in found.items() if said != value)
+        raise AdminError(
+            Reason.SETTING_NOT_TAKEN, f"{SHEDDING} was set to {value}, but {others or 'no broker is listed'}."
+        )
+
+
+def _all(found: Mapping[str, str], value: str) -> bool:
+    return bool(found) and set(found.values()) == {value}

@@ -1,0 +1,224 @@
+"""Ask about the cluster as a whole: its brokers, their load reports, settings and policies."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Self, TypeVar
+from urllib.parse import urlencode
+
+from pulsar_rebalancer.admin.answers import first_line
+from pulsar_rebalancer.admin.connection import address_in
+from pulsar_rebalancer.admin.transport import TOPIC_NAMES, TOPIC_STATS, Request, Transport
+from pulsar_rebalancer.admin.url_paths import path, split_namespace
+from pulsar_rebalancer.errors import AdminError
+from pulsar_rebalancer.names import BALANCER, SHEDDING, is_broker_id
+from pulsar_rebalancer.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from pydantic import JsonValue
+
+    from pulsar_rebalancer.admin.answers import BrokerAnswer
+    from pulsar_rebalancer.admin.connection import AdminConnection
+
+_Read = TypeVar("_Read")
+
+
+class ClusterCalls:
+    """What `PulsarAdmin` asks brokers about themselves, their settings and the cluster's policies.
+
+    Args:
+        connection: how the brokers are reached.
+
+    Raises:
+        SettingsError: a certificate file of the connection cannot be used.
+    """
+
+    def __init__(self, connection: AdminConnection) -> None:
+        self._connection = connection
+        self._transport = Transport(connection)
+        self._cluster = connection.cluster
+
+    @property
+    def connection(self) -> AdminConnection:
+        """Return how the brokers are reached."""
+        return self._connection
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._transport.__aexit__()
+
+    async def _get(
+        self,
+        url_path: str,
+        query: Mapping[str, object] | Sequence[tuple[str, object]] = (),
+        *,
+        broker: str = "",
+        follow: bool = True,
+        on_412: Reason = Reason.NOT_FOUND,
+        size: int = 1,
+    ) -> BrokerAnswer:
+        request = Request("GET", url_path, urlencode(query), self._connection.read_timeout_s, follow, on_412, size)
+        return await self._transport.send(request, broker)
+
+    # the cluster
+
+    async def brokers(self) -> list[str]:
+        """Return the brokerIds of the active brokers, sorted."""
+        found = (await self._get("/admin/v2/brokers")).brokers()
+        self._transport.know(found)
+        return found
+
+    async def leader(self) -> str:
+        """Return the brokerId of the leader; empty when there is none."""
+        try:
+            answer = await self._get("/admin/v2/brokers/leaderBroker")
+        except AdminError as error:
+            if error.reason == Reason.NOT_FOUND:
+                return ""
+            raise
+        leader = answer.mapping()
+        broker, url = leader.get("brokerId"), leader.get("serviceUrl")
+        # Brokers before brokerIds name the leader by its address, which then is the id.
+        leader_id = broker if isinstance(broker, str) else address_in(url)
+        if not is_broker_id(leader_id):
+            raise answer.bad("the answer names no leader of the form host:port")
+        return leader_id
+
+    async def cluster_name(self) -> str:
+        """Return the cluster's name: the connection's own, the only one configured, or what the brokers run as."""
+        if not self._cluster:
+            local = [name for name in (await self._get("/admin/v2/clusters")).strings() if name != "global"]
+            # Geo-replicated instances list every cluster; only the configuration tells which one this is.
+            self._cluster = local[0] if len(local) == 1 else await self._configured_cluster()
+        return self._cluster
+
+    async def _configured_cluster(self) -> str:
+        answer = await self._get("/admin/v2/brokers/configuration/runtime")
+        name = answer.mapping().get("clusterName")
+        if not isinstance(name, str) or not name:
+            raise answer.bad("the answer names no cluster; set the connection's cluster")
+        return name
+
+    # brokers
+
+    async def load_report(self, broker: str) -> dict[str, JsonValue] | None:
+        """Ask the broker itself for its load report: the answer is local to whoever is asked, nothing is followed.
+
+        Returns:
+            LocalBrokerData of the modular load manager; None for an empty one (NoopLoadManager).
+        """
+        answer = await self._get("/admin/v2/broker-stats/load-report", broker=broker, follow=False)
+        return answer.mapping_or_none()
+
+    async def load_reports(
+        self, brokers: Iterable[str], read: Callable[[str, dict[str, JsonValue]], _Read]
+    ) -> dict[str, _Read | AdminError | None]:
+        """Ask many brokers for their load reports, at most `concurrency` at once, and keep what `read` takes of each.
+
+        A report as JSON takes many times its length: it is read and dropped before the next answer is parsed.
+
+        Args:
+            brokers: brokerIds.
+            read: takes a broker and its report; may raise `AdminError`.
+
+        Returns:
+            Broker to what was read, to None for an empty report, or to the error of asking it.
+        """
+
+        async def ask(broker: str) -> _Read | AdminError | None:
+            try:
+                report = await self.load_report(broker)
+                return None if report is None else read(broker, report)
+            except AdminError as error:
+                return error
+
+        asked = list(dict.fromkeys(brokers))
+        return dict(zip(asked, await asyncio.gather(*map(ask, asked)), strict=True))
+
+    async def metrics(self, broker: str) -> list[dict[str, JsonValue]]:
+        """Return the metrics of the broker itself: objects with `metrics` (name to figure) and `dimensions`."""
+        url_path = "/admin/v2/broker-stats/metrics"  # of every loaded namespace as well
+        return (await self._get(url_path, broker=broker, follow=False, size=TOPIC_NAMES)).objects()
+
+    async def topic_stats(self, broker: str) -> dict[str, JsonValue]:
+        """Return the statistics of the broker's loaded topics: namespace, hash range, domain, topic.
+
+        Brokers renew them when they compute rates, every `statsUpdateFrequencyInSecs`.
+        """
+        timeout = self._connection.read_timeout_s
+        request = Request("GET", "/admin/v2/broker-stats/topics", "", timeout, follow=False, size=TOPIC_STATS)
+        return (await self._transport.send(request, broker)).mapping()
+
+    async def version(self, broker: str) -> str:
+        """Return Pulsar's version that the broker runs."""
+        return (await self._get("/admin/v2/brokers/version", broker=broker, follow=False)).text()
+
+    async def owned_bundles(self, broker: str) -> set[str]:
+        """Return the bundles that the broker owns, with or without loaded topics.
+
+        For the extensible load manager: under the modular one the question may block a broker that is taking bundles
+        over (see `PulsarAdmin.owns`).
+        """
+        url_path = path("admin", "v2", "brokers", await self.cluster_name(), broker, "ownedNamespaces")
+        return set((await self._get(url_path, broker=broker)).mapping())
+
+    # settings
+
+    async def runtime_configuration(self, broker: str | None = None) -> dict[str, str]:
+        """Return effective settings of a broker (of any when None): every value is a text, as it prints.
+
+        Raises:
+            AdminError: `bad_answer` also when it does not say whether the broker sheds: that must not pass for "off".
+        """
+        answer = await self._get("/admin/v2/brokers/configuration/runtime", broker=broker or "")
+        found = answer.mapping()
+        if odd := [name for name, value in found.items() if isinstance(value, list | dict)]:
+            raise answer.bad(f"the value of {first_line(ascii(odd[0]))} is no text")
+        texts = {name: "" if value is None else str(value) for name, value in found.items()}
+        for name in (BALANCER, SHEDDING):
+            if texts.get(name, "").strip().lower() not in ("true", "false"):
+                raise answer.bad(f"the answer does not say whether {name} is true or false")
+        return texts
+
+    async def set_dynamic(self, name: str, value: str) -> None:
+        """Override a dynamic setting on all brokers.
+
+        Brokers store a value of the wrong type as well, and then ignore it: read the effect back.
+
+        Raises:
+            AdminError: `wrong_setting`; the name is unknown or not dynamic.
+        """
+        await self._write("POST", path("admin", "v2", "brokers", "configuration", name, value), Reason.WRONG_SETTING)
+
+    async def _write(self, method: str, url_path: str, on_412: Reason) -> None:
+        timeout = self._connection.read_timeout_s
+        await self._transport.send(Request(method, url_path, "", timeout, on_412=on_412))
+
+    # policies
+
+    async def isolation_policies(self, cluster: str) -> dict[str, JsonValue]:
+        """Return namespace isolation policies by name; empty when none was ever set (404)."""
+        return await self._policies(path("admin", "v2", "clusters", cluster, "namespaceIsolationPolicies"))
+
+    async def failure_domains(self, cluster: str) -> dict[str, JsonValue]:
+        """Return the failure domains by name, each `{"brokers": […]}`; empty when there is none."""
+        return await self._policies(path("admin", "v2", "clusters", cluster, "failureDomains"))
+
+    async def _policies(self, url_path: str) -> dict[str, JsonValue]:
+        try:
+            return (await self._get(url_path)).mapping()
+        except AdminError as error:
+            # An unknown cluster is a 412, which must not pass for "no policies".
+            if error.status == 404:
+                return {}
+            raise
+
+    async def anti_affinity_group(self, namespace: str) -> str:
+        """Return the anti-affinity group of `tenant/namespace`; empty when it is in none."""
+        url_path = path("admin", "v2", "namespaces", *split_namespace(namespace), "antiAffinity")
+        text = (await self._get(url_path)).text()
+        return "" if text == "null" else text

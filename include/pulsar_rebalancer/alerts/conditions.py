@@ -1,0 +1,231 @@
+"""Which conditions a run that ended shows, from its tasks and files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from pydantic import ValidationError
+
+from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer.config.resolution import Origin
+from pulsar_rebalancer.errors import RebalancerError
+from pulsar_rebalancer.reasons import Effect, Reason, Trait
+from pulsar_rebalancer.run.outcome import Outcome
+from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.run.request import RunRequest, Validation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.storage.path import StoragePath
+
+BEFORE_UNLOAD = ("collect", "validate", "decide", "record", "gate")
+"""Tasks without which nothing can be moved."""
+
+UNTRIED, UNTRIED_INTERVALS = timedelta(days=1), 100
+"""When unloading failed and nothing was unloaded since, for the longer of both: that condition is over."""
+
+_Document = TypeVar("_Document")
+
+
+class Condition(StrEnum):
+    """What people are told of. The value is the stable code that messages and the stored document carry.
+
+    Attributes:
+        label: its name in a message.
+        meaning: what it does to the cluster.
+        action: what to do about it.
+    """
+
+    label: str
+    meaning: str
+    action: str
+
+    def __new__(cls, code: str, label: str, meaning: str, action: str) -> Self:
+        """Make a member from its texts."""
+        member = str.__new__(cls, code)
+        member._value_ = code
+        member.label, member.meaning, member.action = label, meaning, action
+        return member
+
+    BLOCKED = (
+        "validation_failed",
+        "validation failed",
+        "The data cannot be judged: runs fail and nothing is decided.",
+        "Mend what the reasons name; the next run validates anew.",
+    )
+    UNSAFE = (
+        "acting_unsafe",
+        "acting is unsafe",
+        "Runs decide and explain, but the gate stays closed: nothing is moved.",
+        "Mend what the reasons name; the gate opens by itself.",
+    )
+    UNLOAD = (
+        "unload_failed",
+        "unloading failed",
+        "Bundles were not moved, or are on another broker than planned.",
+        "See the moves in the log of the run's report task.",
+    )
+    UNFINISHED = (
+        "run_failed",
+        "a run failed",
+        "A task of the run failed before the gate was asked: nothing is moved.",
+        "See the log of the task that failed.",
+    )
+    SLOW = (
+        "run_too_long",
+        "runs take too long",
+        "A run took longer than the interval, so the next one starts late or is left out.",
+        "See which task takes long; give it more room, or lengthen interval_seconds.",
+    )
+    NO_RUN = (
+        "no_run",
+        "no run",
+        "No run has come to its end for several intervals: the cluster is not looked after.",
+        "See whether the DAG is paused, a run hangs, or the workers are busy with other things.",
+    )
+
+
+@dataclass(frozen=True)
+class Observation:
+    """Whether a condition is there.
+
+    Attributes:
+        reasons: reason code to how often it was met.
+        detail: the figure behind it; never a secret.
+        unwatched: why nobody looks any more, where that is why it is not there.
+    """
+
+    present: bool
+    reasons: Mapping[Reason, int] = field(default_factory=dict)
+    detail: str = ""
+    unwatched: Reason | None = None
+
+
+@dataclass(frozen=True)
+class EndedRun:
+    """What is known of a run at its end; None: the run did not get that far, or the file cannot be read.
+
+    Attributes:
+        states: task id to the task's state.
+        failures: task id to the reason code it failed with, as far as it had one.
+        seconds: since the run started.
+        manual: whether a person started it.
+    """
+
+    states: Mapping[str, str]
+    failures: Mapping[str, str] = field(default_factory=dict)
+    seconds: float | None = None
+    manual: bool = False
+    request: RunRequest | None = None
+    validation: Validation | None = None
+    summary: Summary | None = None
+    outcome: Outcome | None = None
+
+    def with_documents(self, run: StoragePath) -> Self:
+        """Return the run with what can be read of its documents."""
+        return replace(
+            self,
+            request=_read(RunRequest.read, run),
+            validation=_read(Validation.read, run),
+            summary=_read(Summary.read, run),
+            outcome=_read(Outcome.read, run),
+        )
+
+    @property
+    def mode_lowered(self) -> bool:
+        """Whether this run alone was told not to act, so that it says nothing about the others."""
+        return not self.acts and self.request is not None and self.request.resolved.origins.get("mode") is Origin.PARAMS
+
+    @property
+    def acts(self) -> bool:
+        """Whether the run may move bundles as far as its mode goes."""
+        return self.request is not None and self.request.resolved.settings.mode is Mode.AUTO
+
+
+def _read(read: Callable[[StoragePath], _Document], run: StoragePath) -> _Document | None:
+    try:
+        return read(run)
+    except (RebalancerError, ValidationError, OSError):
+        return None
+
+
+def judge(
+    run: EndedRun, settings: Settings, last_seen: Mapping[Condition, datetime], now: datetime
+) -> dict[Condition, Observation]:
+    """Return which conditions are there and which are not; those that the run cannot tell are left out.
+
+    Args:
+        run: the run.
+        settings: of the clusters file.
+        last_seen: the open conditions, and when they were seen.
+        now: the present.
+    """
+    if settings.mode is Mode.OFF:
+        return dict.fromkeys(last_seen, Observation(False, unwatched=Reason.MODE_OFF))
+    judged = {Condition.UNSAFE: _unsafe(run), Condition.UNLOAD: _unload(run), Condition.UNFINISHED: _unfinished(run)}
+    if run.validation is not None:
+        judged[Condition.BLOCKED] = _observed(run.validation.reasons(Effect.BLOCK))
+    if run.seconds is not None:
+        slow = {Reason.RUN_TOO_LONG: 1} if run.seconds > settings.interval_seconds else {}
+        detail = f"{run.seconds:.0f} s, interval {settings.interval_seconds:g} s"
+        judged[Condition.SLOW] = _observed(slow, detail)
+    if judged[Condition.UNLOAD] is None and Condition.UNLOAD in last_seen:
+        longest = max(UNTRIED, UNTRIED_INTERVALS * timedelta(seconds=settings.interval_seconds))
+        if not timedelta(0) <= now - last_seen[Condition.UNLOAD] <= longest:
+            judged[Condition.UNLOAD] = Observation(False, unwatched=Reason.UNLOAD_NOT_TRIED)
+    return {condition: observation for condition, observation in judged.items() if observation is not None}
+
+
+def _observed(reasons: Mapping[Reason, int], detail: str = "") -> Observation:
+    return Observation(True, reasons, detail) if reasons else Observation(False)
+
+
+def _unsafe(run: EndedRun) -> Observation | None:
+    if run.validation is None or run.request is None or run.mode_lowered:
+        return None
+    if not run.acts:
+        return Observation(False, unwatched=Reason.OBSERVE)
+    reasons = run.validation.reasons(Effect.HOLD)
+    if run.outcome is not None and run.outcome.verdict == Reason.PLAN_CHANGED:
+        reasons = reasons | {Reason.PLAN_CHANGED: 1}
+    return _observed(reasons)
+
+
+def _unload(run: EndedRun) -> Observation | None:
+    if run.outcome is None or run.request is None or run.mode_lowered:
+        return None
+    if not run.acts:
+        return Observation(False, unwatched=Reason.OBSERVE)
+    kept = {Reason.DESTINATION_KEPT: len(run.outcome.destinations_kept)} if run.outcome.destinations_kept else {}
+    if run.outcome.verdict != Reason.OPEN:
+        return _observed(kept) if kept else None
+    reasons = {code: count for code, count in run.outcome.counts.items() if not code.has(Trait.SETTLED)} | kept
+    # A mapped task is listed once for each wave, its number behind its name.
+    failed = any(task.partition("_")[0] == "unload" and state == "failed" for task, state in run.states.items())
+    if failed and not reasons:
+        reasons = {Reason.TASK_FAILED: 1}
+    # Bundles that were left alone say nothing about unloading.
+    if not reasons and Reason.MOVED not in run.outcome.counts:
+        return None
+    verified = sum(move.ok for move in run.outcome.moves)
+    return _observed(reasons, f"{verified} of {len(run.outcome.moves)} moves verified")
+
+
+def _unfinished(run: EndedRun) -> Observation | None:
+    blocked = run.validation is not None and bool(run.validation.reasons(Effect.BLOCK))
+    failed = [
+        task for task in BEFORE_UNLOAD if run.states.get(task) == "failed" and not (task == "validate" and blocked)
+    ]
+    if not failed:
+        return Observation(False) if run.states.get("gate") == "success" else None
+    reasons = Counter(Reason.get(run.failures.get(task, "")) or Reason.TASK_FAILED for task in failed)
+    if run.manual and reasons.keys() <= Reason.having(Trait.TYPED):
+        return None  # whoever typed the parameters reads the answer; the cluster is as well as before
+    return Observation(True, reasons, f"task {', '.join(failed)}")

@@ -1,0 +1,1 @@
+"""Take one sample of a cluster: what its brokers report, as the tables of a run."""

@@ -1,0 +1,219 @@
+"""Take a report of every broker, asked of each as its load manager answers."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.collect.extensible import load_data
+from pulsar_rebalancer.collect.extensible.published import Published
+from pulsar_rebalancer.collect.extensible.system_topics import LOAD, TOP, receive, require_client
+from pulsar_rebalancer.collect.load_report import figure, read_report
+from pulsar_rebalancer.errors import AdminError, SettingsError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.texts import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from pydantic import JsonValue
+
+    from pulsar_rebalancer.admin import PulsarAdmin
+    from pulsar_rebalancer.collect.extensible.published import Message
+    from pulsar_rebalancer.collect.load_report import BrokerReport
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.storage.path import StoragePath
+
+_TOPIC_STATS_AT_ONCE = 4
+"""Statistics of single topics are long: few brokers' are held at the same time."""
+
+_SLACK_S = 60.0
+
+
+def is_extensible(runtime: Mapping[str, str]) -> bool:
+    """Return whether a broker with this configuration runs the extensible load manager."""
+    return runtime.get("loadManagerClassName", "").strip().endswith(".ExtensibleLoadManagerImpl")
+
+
+async def load_reports(
+    admin: PulsarAdmin,
+    runtimes: Mapping[str, Mapping[str, str]],
+    settings: Settings,
+    *,
+    now: datetime,
+    state_folder: StoragePath | None = None,
+) -> dict[str, BrokerReport | AdminError | None]:
+    """Take reports of the brokers, each asked as its load manager answers.
+
+    Args:
+        admin: the admin client.
+        runtimes: the brokers to ask, with their configuration.
+        settings: effective settings.
+        now: time of the sample.
+        state_folder: where what brokers published is kept between runs; None keeps nothing.
+
+    Returns:
+        Broker to its report, to None when it gives none, or to the error of asking it.
+
+    Raises:
+        AdminError: `client_missing`, or the system topics of the extensible load manager cannot be read.
+        SettingsError: `contradiction`; the brokers offer no TLS to a token that came over https.
+    """
+    read = partial(read_report, collected_at=now, host_interval_s=settings.host_usage_interval_minutes * 60)
+    extensible = {broker: runtime for broker, runtime in runtimes.items() if is_extensible(runtime)}
+    reports = await admin.load_reports([broker for broker in runtimes if broker not in extensible], read)
+    if extensible:
+        made = await _ExtensibleBrokers(admin, extensible, settings, now, state_folder).reports()
+        for broker, report in made.items():
+            reports[broker] = read(broker, report) if isinstance(report, dict) else report
+    return reports
+
+
+@dataclass(frozen=True, slots=True)
+class _OwnFigures:
+    """What a broker says about itself when it is asked."""
+
+    metrics: load_data.Metrics
+    bundles: dict[str, dict[str, float]]
+    version: str
+
+
+class _ExtensibleBrokers:
+    """The brokers under the extensible load manager."""
+
+    def __init__(
+        self,
+        admin: PulsarAdmin,
+        runtimes: Mapping[str, Mapping[str, str]],
+        settings: Settings,
+        now: datetime,
+        state_folder: StoragePath | None,
+    ) -> None:
+        self._admin = admin
+        self._runtimes = runtimes
+        self._settings = settings
+        self._now_ms = now.timestamp() * 1000
+        self._state_folder = state_folder
+        self._published = Published.read(state_folder)
+        self._received_now: set[str] = set()
+        self._slots = asyncio.Semaphore(_TOPIC_STATS_AT_ONCE)
+
+    async def reports(self) -> dict[str, dict[str, JsonValue] | AdminError | None]:
+        """Return a load report of each, None where it says nothing, or the error of asking it."""
+        if self._settings.listen_seconds:
+            require_client()
+        asked = dict(zip(self._runtimes, await asyncio.gather(*map(self._ask, self._runtimes)), strict=True))
+        figures = {broker: answer for broker, answer in asked.items() if isinstance(answer, _OwnFigures)}
+        if figures and self._settings.listen_seconds:
+            await self._receive(figures)
+        failed = {broker: answer for broker, answer in asked.items() if isinstance(answer, AdminError)}
+        return failed | {broker: self._report(broker, answer) for broker, answer in figures.items()}
+
+    async def _ask(self, broker: str) -> _OwnFigures | AdminError:
+        try:
+            return await self._figures(broker)
+        except AdminError as error:
+            return error
+
+    async def _figures(self, broker: str) -> _OwnFigures:
+        """Ask the broker, one request after the other: it is the brokers that are asked side by side."""
+        metrics = await self._admin.metrics(broker)
+        other = load_data.other_host(metrics, broker)
+        if other:
+            raise AdminError(
+                Reason.WRONG_BROKER, f"{broker} answered with the metrics of {one_line(other, 200)!a}", broker=broker
+            )
+        async with self._slots:
+            # Summed up before anything else is awaited: single topics take most of the memory.
+            bundles = load_data.bundle_stats(await self._admin.topic_stats(broker))
+        if load_data.are_of_another(bundles, await self._admin.owned_bundles(broker)):
+            raise AdminError(
+                Reason.WRONG_BROKER, f"{broker} answered with topics of bundles it does not own", broker=broker
+            )
+        return _OwnFigures(load_data.read_metrics(metrics), bundles, await self._admin.version(broker))
+
+    async def _receive(self, figures: Mapping[str, _OwnFigures]) -> None:
+        """Receive what brokers publish until nothing is missing or the time is over, and keep it."""
+        self._published.keep_only(self._runtimes)
+        # Top bundles are published all the time, load data after changes alone.
+        missing = {LOAD: {b for b in figures if not self._is_current(b, figures[b])}, TOP: set(figures)}
+
+        def take(topic: str, message: Message) -> bool:
+            if message.broker in self._runtimes and self._take(topic, message):
+                missing[topic].discard(message.broker)
+            return not any(missing.values())
+
+        topics = {topic: partial(take, topic) for topic in missing}
+        url = await self._service_url()
+        await asyncio.to_thread(receive, self._admin.connection, url, topics, self._settings.listen_seconds)
+        self._published.write(self._state_folder)
+
+    def _take(self, topic: str, message: Message) -> bool:
+        if topic == TOP:
+            return self._published.take_top(message)
+        taken = self._published.take_load(message)
+        if taken:
+            self._received_now.add(message.broker)
+        return taken
+
+    async def _service_url(self) -> str:
+        connection = self._admin.connection
+        url = connection.service_url or await self._admin.service_url(LOAD)
+        if connection.tls and not url.startswith("pulsar+ssl://"):
+            raise SettingsError(
+                Reason.CONTRADICTION, f"https, but {url} is without TLS; set the connection's service_url"
+            )
+        return url
+
+    def _report(self, broker: str, own: _OwnFigures) -> dict[str, JsonValue] | None:
+        runtime, published = self._runtimes[broker], self._published.load.get(broker, {})
+        load = load_data.load_now(own.metrics, published)
+        if load is None and not published:
+            return None
+        parts = load_data.report(
+            broker,
+            load=published if load is None else load,
+            throughput_average=published.get("msgThroughputEMA") if self._is_current(broker, own) else None,
+            stats=own.bundles,
+            top=self._top(broker, own),
+        )
+        return parts | {
+            "lastUpdate": published.get("updatedAt") if load is None else self._now_ms,
+            "startTimestamp": own.metrics.started_at_ms,
+            "brokerVersionString": own.version,
+            "persistentTopicsEnabled": runtime.get("enablePersistentTopics", "true").strip().lower() == "true",
+        }
+
+    def _is_current(self, broker: str, own: _OwnFigures) -> bool:
+        """Return whether the load data received last is that published last, as far as can be own."""
+        if broker in self._received_now:
+            return True
+        published = self._published.load.get(broker, {})
+        updated = figure(published.get("updatedAt"))
+        oldest = self._settings.report_max_interval_minutes * 60 + _SLACK_S
+        if updated is None or self._now_ms - updated > oldest * 1000:
+            return False
+        threshold = _number(self._runtimes[broker], "loadBalancerReportUpdateThresholdPercentage", 10)
+        return load_data.is_current(published, own.bundles, threshold)
+
+    def _top(self, broker: str, own: _OwnFigures) -> Sequence[str]:
+        """Return the top bundles received last, unless others must have been published since.
+
+        Brokers publish them whenever they compute rates (TopBundleLoadDataReporter), and take them back when a bundle
+        comes or goes.
+        """
+        top = self._published.top.get(broker)
+        oldest = 2 * _number(self._runtimes[broker], "statsUpdateFrequencyInSecs", 60) + _SLACK_S
+        if top is None or self._now_ms - top.at_ms > oldest * 1000 or not set(top.bundles) <= own.bundles.keys():
+            return ()
+        return top.bundles
+
+
+def _number(runtime: Mapping[str, str], name: str, default: float) -> float:
+    try:
+        return float(runtime.get(name, default))
+    except ValueError:
+        return default

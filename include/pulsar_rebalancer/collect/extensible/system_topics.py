@@ -1,0 +1,127 @@
+"""Receive what is published on the system topics of the extensible load manager, with Pulsar's own client.
+
+The client is C++: its log goes nowhere, because it writes past Python's logging, and it is taken apart before
+`receive` returns, because its threads live as long as its objects.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from pulsar_rebalancer.admin.token_mask import TokenMask
+from pulsar_rebalancer.collect.extensible.published import Message
+from pulsar_rebalancer.errors import AdminError
+from pulsar_rebalancer.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pulsar_rebalancer.admin.connection import AdminConnection
+
+LOAD = "non-persistent://pulsar/system/loadbalancer-broker-load-data"
+TOP = "non-persistent://pulsar/system/loadbalancer-top-bundles-load-data"
+
+_POLL_MS = 100
+_REASONS = {
+    "AuthorizationError": Reason.FORBIDDEN,
+    "AuthenticationError": Reason.UNAUTHORIZED,
+    "Timeout": Reason.TIMEOUT,
+    "ValueError": Reason.BAD_ANSWER,
+}
+
+
+def require_client() -> None:
+    """Check that Pulsar's client is installed.
+
+    Raises:
+        AdminError: `client_missing`.
+    """
+    try:
+        import pulsar  # noqa: F401 # a C++ library: loaded by those who need it
+    except ImportError as error:
+        what = f"the Python package pulsar-client cannot be loaded ({error})"
+        raise AdminError(Reason.CLIENT_MISSING, f"the brokers run the extensible load manager, and {what}") from None
+
+
+def receive(
+    connection: AdminConnection, service_url: str, topics: Mapping[str, Callable[[Message], bool]], seconds: float
+) -> None:
+    """Hand over the messages that arrive until a handler has had enough or the time is over; blocks.
+
+    Args:
+        connection: credentials, authority and time-out.
+        service_url: where the brokers are.
+        topics: topic to what takes its messages; it answers whether nothing more is wanted.
+        seconds: how long, once the topics are open.
+
+    Raises:
+        AdminError: `client_missing`; or the topics cannot be read: `forbidden`, `unauthorized`, `timeout` (also for a
+            token that the brokers do not accept), `unreachable`, `bad_answer` (an address that the client cannot take).
+    """
+    require_client()
+    import pulsar
+
+    failed: str
+    try:
+        return _receive(pulsar.Client(service_url, **_options(connection)), topics, seconds)
+    except (pulsar.PulsarException, ValueError) as error:
+        failed = TokenMask(connection.token).message(f"{type(error).__name__}, {error}")
+        reason = _REASONS.get(type(error).__name__, Reason.UNREACHABLE)
+    # Raised here, where the client is gone: the error that was caught holds on to it.
+    raise AdminError(reason, f"the system topics of {service_url} cannot be read: {failed}")
+
+
+def _receive(client: Any, topics: Mapping[str, Callable[[Message], bool]], seconds: float) -> None:
+    import pulsar
+
+    with ExitStack() as closing:
+        closing.callback(client.close)
+        readers = []
+        for topic, take in topics.items():
+            reader = client.create_reader(topic, pulsar.MessageId.latest)
+            closing.callback(reader.close)  # the client refers to readers that are open, and they to the client
+            readers.append((reader, take))
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            for reader, take in readers:
+                # All that waits on one topic before the other is looked at: a quiet topic costs its time-out once.
+                while time.monotonic() < end and (message := _next(reader)) is not None:
+                    if take(message):
+                        return
+
+
+def _next(reader: Any) -> Message | None:
+    import pulsar
+
+    try:
+        found = reader.read_next(timeout_millis=_POLL_MS)
+    except pulsar.Timeout:
+        return None
+    return Message(found.partition_key(), found.publish_timestamp(), found.data())
+
+
+def _options(connection: AdminConnection) -> dict[str, Any]:
+    """Return what `pulsar.Client` takes: the same credentials and authority as for the admin REST API."""
+    import pulsar
+
+    options: dict[str, Any] = {
+        "operation_timeout_seconds": max(1, round(connection.connect_timeout_s)),
+        "connection_timeout_ms": round(connection.connect_timeout_s * 1000),
+        "stats_interval_in_seconds": 0,
+        "tls_validate_hostname": True,
+        "logger": pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull),
+    }
+    if connection.ca_file is not None:
+        options["tls_trust_certs_file_path"] = str(connection.ca_file)
+    certificate = connection.client_cert_file
+    key = connection.client_key_file or certificate
+    if connection.token is not None:
+        options["authentication"] = pulsar.AuthenticationToken(connection.token.get_secret_value())
+        if certificate is not None:
+            options |= {"tls_certificate_file_path": str(certificate), "tls_private_key_file_path": str(key)}
+    elif certificate is not None:
+        options["authentication"] = pulsar.AuthenticationTLS(str(certificate), str(key))
+    return options

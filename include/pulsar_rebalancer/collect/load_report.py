@@ -1,0 +1,156 @@
+"""Read what a broker reports (LocalBrokerData of the modular load manager) as columns of the snapshot.
+
+Reports of other brokers are put together in that form (`extensible.load_data`), with moving averages and ranks added.
+Nothing is cleaned here: a figure that is missing, a text, NaN, infinite or negative reaches the table as null, NaN,
+infinite or negative, so that validation can name it. Unknown fields are passed over.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from pulsar_rebalancer.errors import AdminError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.tables import BUNDLES, RESOURCES, TRAFFIC
+from pulsar_rebalancer.texts import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pydantic import JsonValue
+
+    from pulsar_rebalancer.run.tables import Cell
+
+_RESOURCE_FIELDS = dict(zip(RESOURCES, ("cpu", "memory", "directMemory", "bandwidthIn", "bandwidthOut"), strict=True))
+_TRAFFIC_FIELDS = dict(zip(TRAFFIC, ("msgRateIn", "msgRateOut", "msgThroughputIn", "msgThroughputOut"), strict=True))
+_BROKER_COUNTS = {"topics": "numTopics", "bundles": "numBundles", "producers": "numProducers"} | {
+    "consumers": "numConsumers"
+}
+_BUNDLE_COUNTS = {"topics": "topics", "producers": "producerCount", "consumers": "consumerCount"} | {
+    "cache_size": "cacheSize",
+    "top_rank": "topRank",
+}
+_AVERAGES = {"load_average": "weightedMaxEMA", "throughput_average": "msgThroughputEMA"}
+_BUNDLE_SCHEMA = pa.schema([BUNDLES.field(name) for name in ("broker", "bundle", *_TRAFFIC_FIELDS, *_BUNDLE_COUNTS)])
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_MS = 253_402_300_799_999  # the end of year 9999, the last a datetime can hold
+_INT64 = 2**63
+_LONGEST_VERSION = 200
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerReport:
+    """What is kept of a broker's report.
+
+    Attributes:
+        names: the `host:port` names under which it speaks of its broker. Brokers up to 4.x do not write their brokerId;
+            their web addresses hold the same host and port.
+        takes_persistent_topics: whether the broker serves persistent topics.
+        columns: those of `tables.BROKERS` that the report alone decides.
+        bundles: those of `tables.BUNDLES` that it alone decides. A row for every bundle with at least one loaded topic,
+            system and heartbeat namespaces among them.
+    """
+
+    names: tuple[str, ...]
+    takes_persistent_topics: bool
+    columns: Mapping[str, Cell]
+    bundles: pa.Table
+
+
+def read_report(
+    broker: str, report: Mapping[str, JsonValue], *, collected_at: datetime, host_interval_s: float
+) -> BrokerReport:
+    """Return what the snapshot needs of a report.
+
+    Args:
+        broker: brokerId of who was asked.
+        report: LocalBrokerData as JSON gave it.
+        collected_at: time of the sample.
+        host_interval_s: seconds between two host samples of a broker.
+
+    Raises:
+        AdminError: `bad_answer`; the report holds no `lastStats` (bundle to NamespaceBundleStats).
+    """
+    stats = report.get("lastStats")
+    if not isinstance(stats, dict):
+        raise AdminError(Reason.BAD_ANSWER, f"the load report of {broker} holds no lastStats", broker=broker)
+    return BrokerReport(
+        names=_names(report),
+        takes_persistent_topics=report.get("persistentTopicsEnabled") is not False,
+        columns=_broker_columns(report, collected_at, host_interval_s),
+        bundles=_bundle_columns(broker, stats),
+    )
+
+
+def _broker_columns(report: Mapping[str, JsonValue], collected_at: datetime, host_interval_s: float) -> dict[str, Cell]:
+    """Return the columns that the report alone decides.
+
+    `last_update` is the time of the last metadata write, so up to 15 minutes old in a healthy cluster.
+    `usage` and `limit` of -1 each are Pulsar's own sign for a resource that is not measured.
+    """
+    now_ms = collected_at.timestamp() * 1000
+    updated, started = figure(report.get("lastUpdate")), figure(report.get("startTimestamp"))
+    version = report.get("brokerVersionString")
+    columns: dict[str, Cell] = {
+        "last_update": _time(updated),
+        "report_age_seconds": None if updated is None else (now_ms - updated) / 1000,
+        "started_at": _time(started),
+        "host_samples": None if started is None else _floor((now_ms - started) / 1000 / host_interval_s),
+        "version": one_line(version, _LONGEST_VERSION) if isinstance(version, str) else None,
+    }
+    for column, name in _RESOURCE_FIELDS.items():
+        found = report.get(name)
+        usage = found if isinstance(found, dict) else {}
+        columns[f"{column}_usage"] = figure(usage.get("usage"))
+        columns[f"{column}_limit"] = figure(usage.get("limit"))
+    columns |= {column: figure(report.get(name)) for column, name in (_TRAFFIC_FIELDS | _AVERAGES).items()}
+    columns |= {column: count(report.get(name)) for column, name in _BROKER_COUNTS.items()}
+    return columns
+
+
+def _bundle_columns(broker: str, stats: Mapping[str, JsonValue]) -> pa.Table:
+    entries = [entry if isinstance(entry, dict) else {} for entry in stats.values()]
+    columns: dict[str, list[Any]] = {"broker": [broker] * len(entries), "bundle": list(stats)}
+    columns |= {c: [figure(entry.get(name)) for entry in entries] for c, name in _TRAFFIC_FIELDS.items()}
+    columns |= {c: [count(entry.get(name)) for entry in entries] for c, name in _BUNDLE_COUNTS.items()}
+    return pa.Table.from_pydict(columns, schema=_BUNDLE_SCHEMA)
+
+
+def _names(report: Mapping[str, JsonValue]) -> tuple[str, ...]:
+    urls = (report.get("webServiceUrl"), report.get("webServiceUrlTls"))
+    found = [report.get("brokerId"), *(url.partition("://")[2] for url in urls if isinstance(url, str))]
+    return tuple(name for name in found if isinstance(name, str) and name)
+
+
+def figure(value: object) -> float | None:
+    """Return a number as float, NaN and infinities included; None for anything else (texts and truth values too)."""
+    if type(value) is float:
+        return value
+    if type(value) is not int:
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def count(value: object) -> int | None:
+    """Return a whole number that fits into 64 bits; None for anything else."""
+    if type(value) is float and value.is_integer():
+        value = int(value)
+    return value if type(value) is int and -_INT64 <= value < _INT64 else None
+
+
+def _time(ms: float | None) -> datetime | None:
+    if ms is None or not 0 <= ms <= _LAST_MS:
+        return None
+    return _EPOCH + timedelta(milliseconds=ms)
+
+
+def _floor(samples: float) -> float:
+    return float(math.floor(samples)) if math.isfinite(samples) else math.nan

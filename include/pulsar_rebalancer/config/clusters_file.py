@@ -1,0 +1,158 @@
+"""The one YAML file of clusters: a broken entry is told apart from the others, which live."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict
+
+from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME
+from pulsar_rebalancer.config.settings import Settings, validate
+from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.names import CLUSTER_NAME
+from pulsar_rebalancer.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class _Entries(dict[Any, Any]):
+    """A mapping that knows which keys were written more than once; YAML keeps the last without a word."""
+
+    repeated: tuple[str, ...] = ()
+
+
+_DEEPEST = 20
+"""Levels of a clusters file; a sound one has four."""
+
+_MOST_VALUES = 100_000
+"""Values of a clusters file, those behind aliases counted as often as they are linked."""
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads plain values alone; what is wrong with an entry does not make the whole file unreadable."""
+
+    def get_single_node(self) -> yaml.Node | None:
+        """Return the document's root, unless it is without end in depth or size."""
+        try:
+            node: yaml.Node | None = super().get_single_node()
+        except RecursionError:
+            raise yaml.YAMLError(_TOO_DEEP) from None
+        if node is not None and _size(node, (), {}) > _MOST_VALUES:
+            raise yaml.YAMLError(f"its aliases make more than {_MOST_VALUES:,} values of it")
+        return node
+
+    def construct_time(self, node: yaml.ScalarNode) -> object:
+        # A day that does not exist stays text, and is then one wrong setting.
+        try:
+            return self.construct_yaml_timestamp(node)
+        except ValueError:
+            return node.value
+
+    def construct_entries(self, node: yaml.MappingNode) -> Iterator[_Entries]:
+        entries = _Entries()
+        yield entries
+        counts = Counter(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<")
+        entries.repeated = tuple(key for key, count in counts.items() if count > 1)
+        entries.update(self.construct_mapping(node))
+
+
+_TOO_DEEP = f"it is nested more than {_DEEPEST} levels deep"
+
+
+def _size(node: yaml.Node, above: tuple[int, ...], known: dict[int, int]) -> int:
+    """Return how many values a node has, those behind aliases counted as often as they are linked."""
+    if id(node) in above:
+        raise yaml.YAMLError(f"an alias in line {node.start_mark.line + 1} contains itself")
+    if len(above) >= _DEEPEST:
+        raise yaml.YAMLError(_TOO_DEEP)
+    if id(node) not in known and not isinstance(node, yaml.ScalarNode):
+        parts = node.value if isinstance(node, yaml.SequenceNode) else [part for pair in node.value for part in pair]
+        known[id(node)] = 1 + sum(_size(part, (*above, id(node)), known) for part in parts)
+    return known.get(id(node), 1)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:map", _Loader.construct_entries)
+_Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.construct_time)
+
+
+class ClusterEntry(BaseModel):
+    """One cluster of the file.
+
+    Attributes:
+        name: the cluster's name here; folders and DAG ids carry it.
+        given: what the file says, `defaults` merged in, by our field names.
+        settings: the same with Pulsar's defaults filled in; the live brokers are asked later.
+        error: why the entry cannot be used; then `settings` are the defaults.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    given: dict[str, Any]
+    settings: Settings
+    error: str = ""
+
+
+def load_clusters(path: Path) -> list[ClusterEntry]:
+    """Return the clusters of a file, in its order.
+
+    The file has a mapping `clusters` of names to settings and, optionally, `defaults` for all of them.
+
+    Raises:
+        SettingsError: `wrong_setting` when the file as a whole cannot be read; a single broken entry does not raise.
+    """
+    try:
+        document = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader) or _Entries()
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise SettingsError(
+            Reason.WRONG_SETTING, f"{path.name}: cannot be read: {str(error).splitlines()[0]}"
+        ) from None
+    if not isinstance(document, _Entries) or set(document) - {"defaults", "clusters"}:
+        raise SettingsError(Reason.WRONG_SETTING, f"{path.name}: expected the keys `defaults` and `clusters` alone")
+    _refuse_repeated(document, path.name)
+    defaults, clusters = document.get("defaults") or _Entries(), document.get("clusters") or _Entries()
+    if not isinstance(defaults, _Entries) or not isinstance(clusters, _Entries):
+        raise SettingsError(Reason.WRONG_SETTING, f"{path.name}: `defaults` and `clusters` must be mappings")
+    twice = clusters.repeated
+    return [_entry(str(name), defaults, given, path.name, twice=str(name) in twice) for name, given in clusters.items()]
+
+
+def _refuse_repeated(entries: _Entries, where: str) -> None:
+    if entries.repeated:
+        raise SettingsError(Reason.CONTRADICTION, f"{where}: written more than once: {', '.join(entries.repeated)}")
+
+
+def _entry(name: str, defaults: _Entries, given: object, file: str, *, twice: bool) -> ClusterEntry:
+    safe = name if CLUSTER_NAME.fullmatch(name) else "".join(c if c.isalnum() else "_" for c in name)[:60] or "unnamed"
+    try:
+        if safe != name:
+            raise SettingsError(
+                Reason.WRONG_SETTING, f"{file}: {name!r} is no cluster name: letters, digits, . _ - only"
+            )
+        if twice:
+            raise SettingsError(
+                Reason.CONTRADICTION, f"{file}: two clusters are named {name}: give each a name of its own"
+            )
+        if given is not None and not isinstance(given, _Entries):
+            raise SettingsError(Reason.WRONG_SETTING, f"{file}: {name}: expected a mapping of settings")
+        merged = _by_field(defaults, f"{file}: defaults") | _by_field(given or _Entries(), f"{file}: {name}")
+        return ClusterEntry(name=name, given=merged, settings=validate(merged, where=f"{file}: {name}"))
+    except SettingsError as error:
+        return ClusterEntry(name=safe, given={}, settings=Settings(), error=str(error))
+
+
+def _by_field(entries: _Entries, where: str) -> dict[str, Any]:
+    _refuse_repeated(entries, where)
+    found: dict[str, Any] = {}
+    for key, value in entries.items():
+        field = FIELD_OF_PULSAR_NAME.get(str(key), str(key))
+        if field in found:
+            raise SettingsError(Reason.CONTRADICTION, f"{where}: {field} is written under its two names")
+        if isinstance(value, _Entries):
+            _refuse_repeated(value, f"{where}: {field}")
+        found[field] = value
+    return found

@@ -1,0 +1,37 @@
+"""Settings that are chosen by name: modes, strategies, placements."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Mode(StrEnum):
+    """What the rebalancer may do, weakest first."""
+
+    OFF = "off"
+    OBSERVE = "observe"
+    AUTO = "auto"
+
+    @property
+    def rank(self) -> int:
+        """Return the position in the order of power: a manual run may lower it, never raise it."""
+        return list(Mode).index(self)
+
+
+class Strategy(StrEnum):
+    """Pulsar's shedders, by the names of their classes."""
+
+    AVG = "AvgShedder"
+    THRESHOLD = "ThresholdShedder"
+    OVERLOAD = "OverloadShedder"
+    UNIFORM = "UniformLoadShedder"
+    TRANSFER = "TransferShedder"
+
+
+class Placement(StrEnum):
+    """Pulsar's placement strategies, by the names of their classes."""
+
+    AVG = "AvgShedder"
+    LEAST_RATE = "LeastLongTermMessageRate"
+    LEAST_USAGE = "LeastResourceUsageWithWeight"
+    ROUND_ROBIN = "RoundRobinBrokerSelector"

@@ -1,0 +1,241 @@
+"""The load-balancer settings that Pulsar knows: its meaning, its defaults, its names."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from pulsar_rebalancer.names import Namespaces
+
+Percent = Annotated[float, Field(ge=0, le=1000)]
+Weight = Annotated[float, Field(ge=0, le=100)]
+
+_LARGEST = 1e12
+"""No setting needs a larger number, and sums and times made of it can still be computed."""
+
+
+class PulsarSettings(BaseModel):
+    """Settings that may come from the live brokers: each has Pulsar's own name beside ours.
+
+    The defaults are those of Pulsar 5.0 (ServiceConfiguration).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
+
+    low_threshold: Percent = Field(
+        15,
+        alias="loadBalancerAvgShedderLowThreshold",
+        description="gap of a pair that counts a hit, points of score",
+    )
+    high_threshold: Percent = Field(
+        40,
+        alias="loadBalancerAvgShedderHighThreshold",
+        description="gap that counts a high hit as well, points of score",
+    )
+    hit_count_low: int = Field(
+        8,
+        ge=1,
+        alias="loadBalancerAvgShedderHitCountLowThreshold",
+        description="consecutive low hits until a pair fires",
+    )
+    hit_count_high: int = Field(
+        2,
+        ge=1,
+        alias="loadBalancerAvgShedderHitCountHighThreshold",
+        description="consecutive high hits until a pair fires",
+    )
+    min_unload_message: float = Field(
+        1000, ge=0, alias="minUnloadMessage", description="smallest message rate worth moving, msg/s"
+    )
+    min_unload_throughput: float = Field(
+        1048576,
+        ge=0,
+        alias="minUnloadMessageThroughput",
+        description="smallest throughput worth moving, bytes/s",
+    )
+    max_unload_percentage: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        alias="maxUnloadPercentage",
+        description="share of a pair's difference that is moved, ratio",
+    )
+    cpu_weight: Weight = Field(1.0, alias="loadBalancerCPUResourceWeight", description="weight of CPU in the score")
+    direct_memory_weight: Weight = Field(
+        0.0,
+        alias="loadBalancerDirectMemoryResourceWeight",
+        description="weight of direct memory in the score",
+    )
+    bandwidth_in_weight: Weight = Field(
+        1.0,
+        alias="loadBalancerBandwidthInResourceWeight",
+        description="weight of inbound bandwidth in the score",
+    )
+    bandwidth_out_weight: Weight = Field(
+        1.0,
+        alias="loadBalancerBandwidthOutResourceWeight",
+        description="weight of outbound bandwidth in the score",
+    )
+    memory_weight: Weight = Field(
+        0.0,
+        alias="loadBalancerMemoryResourceWeight",
+        description="weight of the JVM heap, which the extensible load manager alone looks at",
+    )
+    history_percentage: float = Field(
+        0.9,
+        ge=0,
+        le=1,
+        alias="loadBalancerHistoryResourcePercentage",
+        description="weight of the past in a broker's moving average, ratio",
+    )
+    average_threshold: Percent = Field(
+        10,
+        alias="loadBalancerBrokerThresholdShedderPercentage",
+        description="ThresholdShedder: points above the average from which a broker sheds",
+    )
+    min_unload_bundle_throughput: float = Field(
+        10,
+        ge=0,
+        alias="loadBalancerBundleUnloadMinThroughputThreshold",
+        description="ThresholdShedder: smallest throughput worth moving, MiB/s",
+    )
+    lower_boundary: bool = Field(
+        False,
+        alias="lowerBoundarySheddingEnabled",
+        description="ThresholdShedder: shed as well when a broker is that far below the average",
+    )
+    overloaded_threshold: Percent = Field(
+        85,
+        alias="loadBalancerBrokerOverloadedThresholdPercentage",
+        description="score above which a broker is overloaded, percent",
+    )
+    rate_difference: float = Field(
+        50,
+        alias="loadBalancerMsgRateDifferenceShedderThreshold",
+        description="UniformLoadShedder: message rate of the busiest broker over the idlest, percent; 0: not looked at",
+    )
+    throughput_ratio: float = Field(
+        4,
+        alias="loadBalancerMsgThroughputMultiplierDifferenceShedderThreshold",
+        description="UniformLoadShedder: throughput of the busiest broker by the idlest, ratio; 0: not looked at",
+    )
+    max_unload_bundles: int = Field(
+        -1,
+        ge=-1,
+        alias="maxUnloadBundleNumPerShedding",
+        description="UniformLoadShedder: bundles shed in one run; -1: no cap",
+    )
+    target_std: float = Field(
+        0.25,
+        ge=0,
+        alias="loadBalancerBrokerLoadTargetStd",
+        description="TransferShedder: standard deviation of the loads to aim at, 1 is 100 percent",
+    )
+    hit_count_transfer: int = Field(
+        3,
+        ge=0,
+        alias="loadBalancerSheddingConditionHitCountThreshold",
+        description="TransferShedder: runs out of balance that must be exceeded before it sheds",
+    )
+    transfer: bool = Field(
+        True,
+        alias="loadBalancerTransferEnabled",
+        description="TransferShedder: name the destination and allow swaps; else placement chooses",
+    )
+    max_brokers_per_run: int = Field(
+        3,
+        ge=0,
+        alias="loadBalancerMaxNumberOfBrokerSheddingPerCycle",
+        description="TransferShedder: brokers that shed in one run",
+    )
+    shedding_delay_seconds: float = Field(
+        180,
+        ge=0,
+        alias="loadBalanceSheddingDelayInSeconds",
+        description="TransferShedder: seconds that a broker's report must be younger than its last unload",
+    )
+    load_data_ttl_seconds: float = Field(
+        1800,
+        ge=0,
+        alias="loadBalancerBrokerLoadDataTTLInSeconds",
+        description="TransferShedder: age from which a report is not looked at, seconds",
+    )
+    top_bundles: int = Field(
+        10,
+        ge=1,
+        alias="loadBalancerMaxNumberOfBundlesInBundleLoadReport",
+        description="TransferShedder: busiest bundles of a broker that are looked at",
+    )
+    shed_policy_bundles: bool = Field(
+        False,
+        alias="loadBalancerSheddingBundlesWithPoliciesEnabled",
+        description="TransferShedder: bundles of namespaces under policies may move",
+    )
+    credit_swaps: bool = Field(
+        False,
+        alias="loadBalancerDebugModeEnabled",
+        description="TransferShedder: count what a swap brings back, as Pulsar does in debug mode alone",
+    )
+    usage_difference: Percent = Field(
+        10,
+        alias="loadBalancerAverageResourceUsageDifferenceThresholdPercentage",
+        description="LeastResourceUsageWithWeight: points below the average that make a broker a destination",
+    )
+    max_broker_topics: int = Field(
+        50000,
+        ge=0,
+        alias="loadBalancerBrokerMaxTopics",
+        description="topics from which a broker is no destination",
+    )
+    even_distribution: bool = Field(
+        False,
+        alias="loadBalancerDistributeBundlesEvenlyEnabled",
+        description="placement prefers the brokers with the fewest bundles of the namespace",
+    )
+    failure_domains: bool = Field(
+        False,
+        alias="failureDomainsEnabled",
+        description="anti-affinity groups are spread over failure domains first",
+    )
+    prefer_later_versions: bool = Field(
+        False,
+        alias="preferLaterVersions",
+        description="placement takes brokers of the latest version alone",
+    )
+    excluded_namespaces: Namespaces = Field(
+        (),
+        alias="loadBalancerSheddingExcludedNamespaces",
+        description="namespaces (tenant/namespace) never moved",
+    )
+    grace_period_minutes: float = Field(
+        30,
+        ge=0,
+        alias="loadBalancerSheddingGracePeriodMinutes",
+        description="minutes before a moved bundle may move again",
+    )
+    report_max_interval_minutes: float = Field(
+        15,
+        gt=0,
+        alias="loadBalancerReportUpdateMaxIntervalMinutes",
+        description="minutes between metadata writes, at the latest",
+    )
+    host_usage_interval_minutes: float = Field(
+        1,
+        gt=0,
+        alias="loadBalancerHostUsageCheckIntervalMinutes",
+        description="minutes between a broker's host samples",
+    )
+
+    @field_validator("*")
+    @classmethod
+    def _bounded(cls, value: object) -> object:
+        if isinstance(value, int | float) and abs(value) > _LARGEST:
+            raise ValueError(f"a number beyond {_LARGEST:g}")
+        return value
+
+
+FIELD_OF_PULSAR_NAME: dict[str, str] = {
+    field.alias: name for name, field in PulsarSettings.model_fields.items() if field.alias is not None
+}
+"""Our field name by Pulsar's setting name."""

@@ -1,0 +1,183 @@
+"""Effective settings: where each one came from, and what a manual run may change.
+
+Later sources win: the defaults of Pulsar 5.0, the live brokers' configuration (load-balancer keys only), the clusters
+file, the parameters of a manual run.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from pulsar_rebalancer.config.enums import Mode, Strategy
+from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME, Percent
+from pulsar_rebalancer.config.settings import Settings, settings_error, validate
+from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.names import Brokers, Namespaces
+from pulsar_rebalancer.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+class Origin(StrEnum):
+    """Where a setting's value came from."""
+
+    DEFAULT = "default"
+    BROKERS = "brokers"
+    FILE = "file"
+    PARAMS = "params"
+
+
+_OF_PAIRS = ("low_threshold", "high_threshold", "hit_count_low", "hit_count_high")
+_AVG_SHEDDER_ALONE = ("force_threshold", *_OF_PAIRS)
+
+THRESHOLD_FIELDS = (*_OF_PAIRS, "max_unload_percentage")
+"""A manual run that changes one of these counts no hits."""
+
+
+class RunParams(BaseModel):
+    """What a manual run may say: force a balance, lower the mode, use other thresholds, leave things out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    force: str = Field("", max_length=500, description="why a balance is forced; empty: a normal run")
+    force_threshold: Percent | None = Field(
+        None, description="gap from which a forced run acts; empty: the low threshold"
+    )
+    mode: Mode | None = Field(None, description="a lower mode than the clusters file's")
+    low_threshold: Percent | None = None
+    high_threshold: Percent | None = None
+    hit_count_low: int | None = Field(None, ge=1)
+    hit_count_high: int | None = Field(None, ge=1)
+    max_unload_percentage: float | None = Field(None, gt=0, le=1)
+    max_bundles_per_run: int | None = Field(None, ge=1)
+    max_bundles_per_broker: int | None = Field(None, ge=1)
+    excluded_namespaces: Namespaces = ()
+    excluded_brokers: Brokers = ()
+
+    @model_validator(mode="after")
+    def _two_fields(self) -> Self:
+        if self.force_threshold is not None and not self.force.strip():
+            raise ValueError("force_threshold needs force: say why the balance is forced")
+        if None not in (self.low_threshold, self.high_threshold) and self.low_threshold > self.high_threshold:  # type: ignore[operator]
+            raise ValueError(f"low_threshold {self.low_threshold:g} is above high_threshold {self.high_threshold:g}")
+        return self
+
+    @property
+    def changes_thresholds(self) -> bool:
+        """Return whether the run judges by thresholds of its own, or pairs other brokers than the other runs do."""
+        return bool(self.excluded_brokers) or any(getattr(self, name) is not None for name in THRESHOLD_FIELDS)
+
+
+class Resolved(BaseModel):
+    """Effective settings with the origin of each field."""
+
+    model_config = ConfigDict(frozen=True)
+
+    settings: Settings
+    origins: dict[str, Origin]
+
+
+def parse_params(values: Mapping[str, Any]) -> RunParams:
+    """Return the parameters of a manual run, refused with the field's name before anything is collected.
+
+    Raises:
+        SettingsError: `wrong_setting` or `contradiction`.
+    """
+    given = {name: value for name, value in values.items() if value not in (None, "", [])}
+    try:
+        return RunParams.model_validate(given)
+    except ValidationError as error:
+        raise settings_error(error, "parameters of the run") from None
+
+
+def from_brokers(runtime: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that the live brokers give, by our field names.
+
+    Args:
+        runtime: `/admin/v2/brokers/configuration/runtime`, every value a string.
+    """
+    found = {}
+    for pulsar_name, field in FIELD_OF_PULSAR_NAME.items():
+        value = _plain(runtime.get(pulsar_name))
+        if value is not None:
+            found[field] = value
+    # The misspelt old keys win only while the new key still has its default (ServiceConfiguration).
+    for field, old in (("bandwidth_in_weight", "In"), ("bandwidth_out_weight", "Out")):
+        value = _plain(runtime.get(f"loadBalancerBandwith{old}ResourceWeight"))
+        if value is not None and _is_one(found.get(field, "1.0")) and not _is_one(value):
+            found[field] = value
+    return found
+
+
+def _is_one(value: str) -> bool:
+    try:
+        return float(value) == 1.0
+    except ValueError:
+        # What is no number is refused with the key's name when the settings are resolved.
+        return False
+
+
+def _plain(value: str | None) -> str | None:
+    if value is None or value in ("null", "Optional.empty"):
+        return None
+    return value.removeprefix("Optional[").removesuffix("]") if value.startswith("Optional[") else value
+
+
+def disagreements(runtimes: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
+    """Return the Pulsar names of the load-balancer settings that differ between brokers, sorted."""
+    runtimes = list(runtimes)
+    return tuple(sorted(name for name in FIELD_OF_PULSAR_NAME if len({r.get(name) for r in runtimes}) > 1))
+
+
+def resolve(file: Mapping[str, Any], brokers: Mapping[str, str], params: RunParams | None = None) -> Resolved:
+    """Return effective settings: defaults < live brokers < clusters file < parameters of a manual run.
+
+    Args:
+        file: the cluster's entry, by our names or Pulsar's.
+        brokers: what `from_brokers` gave.
+        params: those of a manual run; lists are added to the file's, the mode is lowered only.
+
+    Raises:
+        SettingsError: `wrong_setting` or `contradiction`, with the key's name.
+    """
+    given = {FIELD_OF_PULSAR_NAME.get(name, name): value for name, value in file.items()}
+    live = {field: value for field, value in brokers.items() if field not in given}
+    merged: dict[str, Any] = live | given
+    origins = dict.fromkeys(Settings.model_fields, Origin.DEFAULT) | dict.fromkeys(live, Origin.BROKERS)
+    origins |= dict.fromkeys(given, Origin.FILE)
+    over = "settings of the clusters file over those of the live brokers"
+    settings = validate(merged, where=over, origins=origins)
+    if params is None:
+        return Resolved(settings=settings, origins=origins)
+    foreign = sorted(name for name in _AVG_SHEDDER_ALONE if getattr(params, name) is not None)
+    if foreign and settings.strategy is not Strategy.AVG:
+        raise SettingsError(
+            Reason.CONTRADICTION, f"{', '.join(foreign)}: strategy {settings.strategy} does not know them"
+        )
+    changed = _from_params(settings, params)
+    merged.update(changed)
+    origins.update(dict.fromkeys(changed, Origin.PARAMS))
+    settings = validate(merged, where="settings with the run's parameters", origins=origins)
+    return Resolved(settings=settings, origins=origins)
+
+
+def _from_params(settings: Settings, params: RunParams) -> dict[str, Any]:
+    given = params.model_dump(exclude_none=True, exclude={"force", "force_threshold"})
+    changed = {name: value for name, value in given.items() if value not in ((), settings.mode)}
+    if params.mode is not None and params.mode.rank > settings.mode.rank:
+        raise SettingsError(
+            Reason.WRONG_SETTING,
+            f"mode: a run may lower the mode, not raise it from {settings.mode} to {params.mode}",
+        )
+    for name in ("max_bundles_per_run", "max_bundles_per_broker"):
+        cap = getattr(settings, name)
+        if cap is not None and changed.get(name, cap) > cap:
+            raise SettingsError(Reason.WRONG_SETTING, f"{name}: a run may lower the cap, not raise it from {cap}")
+    for name in ("excluded_namespaces", "excluded_brokers"):
+        if changed.get(name):
+            changed[name] = tuple(dict.fromkeys((*getattr(settings, name), *changed[name])))
+    return changed

@@ -1,0 +1,178 @@
+"""The validated settings of one cluster.
+
+Load-balancer settings have Pulsar's meaning and are accepted under Pulsar's name as well as under ours.
+"""
+
+from __future__ import annotations
+
+from reprlib import Repr
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from pulsar_rebalancer.config.enums import Mode, Placement, Strategy
+from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME, PulsarSettings
+from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.names import Brokers
+from pulsar_rebalancer.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Pause(BaseModel):
+    """A pause of one cluster: decisions go on, nothing is moved."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    until: AwareDatetime = Field(description="end of the pause, with a time zone")
+    reason: str = Field(min_length=1, max_length=500, description="why, shown in every run")
+
+
+class Settings(PulsarSettings):
+    """Effective settings of one cluster.
+
+    Those of Pulsar may come from the live brokers; the others come from the clusters file or from a manual run alone.
+    """
+
+    strategy: Strategy = Field(Strategy.AVG, description="which shedder chooses bundles, by Pulsar's class name")
+    placement: Placement | None = Field(
+        None,
+        description="who names a destination where the shedder does not, by Pulsar's class name; "
+        "empty: AvgShedder for AvgShedder, LeastResourceUsageWithWeight for TransferShedder, "
+        "else LeastLongTermMessageRate",
+    )
+    mode: Mode = Field(Mode.OBSERVE, description="off, observe (decide and explain) or auto (act)")
+    interval_seconds: float = Field(60, ge=5, le=86400, description="seconds between two runs")
+    connection: str = Field("pulsar_admin_default", min_length=1, description="Airflow connection of type pulsar_admin")
+    spark_connection: str = Field("spark_default", min_length=1, description="Airflow connection of type spark")
+    pulsar_cluster: str = Field("", description="the cluster's name inside Pulsar; empty: asked of the brokers")
+    excluded_brokers: Brokers = Field((), description="brokers (host:port) that neither give nor take bundles")
+    max_bundles_per_run: int | None = Field(None, ge=1, description="cap of bundles moved in one run")
+    max_bundles_per_broker: int | None = Field(
+        None, ge=1, description="cap of bundles moved off or onto one broker in one run"
+    )
+    max_quarantined_brokers: int = Field(2, ge=0, description="brokers that may be left out before the run is blocked")
+    max_quarantined_traffic: float = Field(
+        0.25,
+        ge=0,
+        le=1,
+        description="share of a broker's traffic that bundles left out may carry before the broker is left out, ratio",
+    )
+    pause: Pause | None = Field(None, description="nothing is moved until its end")
+    state_max_gap: float = Field(3, ge=1, description="intervals after which hits are no longer consecutive")
+    listen_seconds: float = Field(
+        6,
+        ge=0,
+        le=120,
+        description="seconds at most that brokers under the extensible load manager are listened to; 0: not at all, "
+        "averages of throughput and top bundles are then computed here",
+    )
+    max_plan_age_seconds: float = Field(180, gt=0, description="age at which a plan is no longer carried out")
+    max_wave_delay_seconds: float = Field(
+        300, ge=0, description="seconds after max_plan_age_seconds at which a wave is no longer begun"
+    )
+    unload_concurrency: int = Field(4, ge=1, le=64, description="bundles moved at the same time")
+    unload_retries: int = Field(2, ge=0, le=10, description="further tries for a bundle that landed elsewhere")
+    unload_timeout_seconds: float = Field(
+        30, gt=0, description="seconds until an unload must reach a broker, and from then until its bundle has an owner"
+    )
+    compact_after_days: int = Field(
+        1, ge=0, le=3650, description="days after which a day's runs become one table per kind; 0: never"
+    )
+    retention_days: int = Field(
+        14, ge=0, le=3650, description="days that run folders and exports of the state are kept at most; 0: for ever"
+    )
+    history_days: int = Field(
+        90, ge=0, le=3650, description="days that the tables of compacted runs are kept; 0: for ever"
+    )
+    alert_connection: str = Field("", description="Airflow connection of type apprise; empty: no alerts")
+    alert_after_intervals: int = Field(
+        5, ge=2, le=1000, description="intervals without the end of a run until that is told"
+    )
+    alert_quiet_minutes: float = Field(
+        5, ge=0, description="minutes that a condition must stay away until it is told to be over"
+    )
+
+    @field_validator("mode", mode="before")
+    @classmethod
+    def _off(cls, value: object) -> object:
+        # YAML takes a bare `off` for the truth value.
+        return Mode.OFF if value is False else value
+
+    @property
+    def names_destinations(self) -> Placement:
+        """Return the placement that names a destination where the shedder does not."""
+        if self.placement is not None:
+            return self.placement
+        return _PLACEMENT_BESIDE.get(self.strategy, Placement.LEAST_RATE)
+
+    @model_validator(mode="after")
+    def _pairs_of_fields(self) -> Self:
+        if self.strategy is Strategy.AVG and self.placement not in (None, Placement.AVG):
+            raise ValueError(f"placement {self.placement} has nothing to place: strategy AvgShedder plans destinations")
+        if self.strategy is Strategy.AVG and self.low_threshold > self.high_threshold:
+            raise ValueError(f"low_threshold {self.low_threshold:g} is above high_threshold {self.high_threshold:g}")
+        for name in ("retention_days", "history_days"):
+            if 0 < getattr(self, name) < self.compact_after_days:
+                raise ValueError(f"compact_after_days {self.compact_after_days} is above {name} {getattr(self, name)}")
+        return self
+
+
+_PLACEMENT_BESIDE = {Strategy.AVG: Placement.AVG, Strategy.TRANSFER: Placement.LEAST_USAGE}
+
+_SHORT = Repr()
+_SHORT.maxlevel, _SHORT.maxstring = 3, 100
+
+
+def validate(values: Mapping[str, Any], *, where: str, origins: Mapping[str, str] | None = None) -> Settings:
+    """Return settings from names and values.
+
+    Args:
+        values: setting names (ours or Pulsar's) and their values.
+        where: what the error names as the place, such as `clusters.yaml: east`.
+        origins: where the values of our fields came from, if from several places.
+
+    Raises:
+        SettingsError: `wrong_setting` or `contradiction`, with the key's name.
+    """
+    try:
+        return Settings.model_validate(dict(values))
+    except ValidationError as error:
+        raise settings_error(error, where, origins) from None
+
+
+def settings_error(error: ValidationError, where: str, origins: Mapping[str, str] | None = None) -> SettingsError:
+    """Return what is wrong with settings or parameters, by the names of their keys.
+
+    Args:
+        error: of a model of settings.
+        where: the place, such as `clusters.yaml: east`.
+        origins: as in `validate`.
+
+    Returns:
+        `contradiction` when it takes two keys to be wrong, else `wrong_setting`.
+    """
+    problems = []
+    for item in error.errors(include_url=False, include_input=True, include_context=False):
+        key = ".".join(_both_names(str(part)) for part in item["loc"])
+        field = FIELD_OF_PULSAR_NAME.get(str(item["loc"][0]), item["loc"][0]) if item["loc"] else ""
+        origin = f", from: {origins[str(field)]}" if origins and field in origins else ""
+        shown = f" (got {_shown(item['input'])}{origin})" if key else ""
+        problems.append(f"{key + ': ' if key else ''}{item['msg'].removeprefix('Value error, ')}{shown}")
+    pair = all(not item["loc"] for item in error.errors())
+    return SettingsError(Reason.CONTRADICTION if pair else Reason.WRONG_SETTING, f"{where}: " + "; ".join(problems))
+
+
+def _shown(value: object) -> str:
+    """Return a value as it was given, cut short: a list may be endless, and a number too long to be written."""
+    try:
+        return repr((value if isinstance(value, str) else _SHORT.repr(value))[:80])
+    except ValueError:
+        return f"a {type(value).__name__} too large to be shown"
+
+
+def _both_names(name: str) -> str:
+    field = FIELD_OF_PULSAR_NAME.get(name, name)
+    info = Settings.model_fields.get(field)
+    return f"{field} ({info.alias})" if info is not None and info.alias else field

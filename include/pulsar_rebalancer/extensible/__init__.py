@@ -1,9 +1,0 @@
-"""Clusters under Pulsar's ExtensibleLoadManagerImpl, whose brokers give no load report.
-
-What a load report says elsewhere is put together from the admin REST API (`broker-stats` of each broker) and from what
-brokers publish on two non-persistent system topics: their moving averages and their top bundles.
-"""
-
-from pulsar_rebalancer.extensible.reports import ReportCalls, load_reports
-
-__all__ = ["ReportCalls", "load_reports"]

@@ -1,0 +1,267 @@
+"""The history of a cluster: one table per day and kind, made of the day's runs.
+
+`<root>/<cluster>/history/<kind>/date=YYYY-MM-DD.parquet`; the kinds are the tables of a run and `runs`, which has a row
+for every run: its documents as JSON texts and how many rows each table has of it. Every table has the column `run`.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run import tables
+from pulsar_rebalancer.storage.path import damage_of, failures_of, make_private
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import date
+
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.path import StoragePath
+
+TABLES: dict[str, tuple[str, pa.Schema]] = {
+    "cluster": ("input/cluster.parquet", tables.CLUSTER),
+    "brokers": ("input/brokers.parquet", tables.BROKERS),
+    "bundles": ("input/bundles.parquet", tables.BUNDLES),
+    "decisions": ("plan/decisions.parquet", tables.DECISIONS),
+    "moves": ("plan/moves.parquet", tables.MOVES),
+}
+"""Path below a run's folder and columns, by kind."""
+
+DOCUMENTS = {
+    "settings": "input/settings.json",
+    "state": "input/state.json",
+    "validation": "validation.json",
+    "plan_state": "plan/state.json",
+    "summary": "plan/summary.json",
+    "outcome": "outcome.json",
+    "page": "validation/index.html",
+}
+"""Path below a run's folder by column of `runs`; any other JSON file of a run is in the column `documents`."""
+
+RUNS = "runs"
+KINDS = (*TABLES, RUNS)
+"""`runs` comes last: what it lists is in the other tables, whole."""
+
+_RUN_COLUMNS: list[pa.Field[Any]] = [
+    pa.field("run", pa.string()),  # name of the run's folder
+    pa.field("collected_at", tables.TIME),
+    *(pa.field(name, pa.string()) for name in DOCUMENTS),  # null when the run has no such document
+    pa.field("documents", pa.map_(pa.string(), pa.string())),  # path to text
+    *(pa.field(f"{kind}_rows", pa.int64()) for kind in TABLES),  # null when the run has no such table
+]
+RUNS_SCHEMA = pa.schema(_RUN_COLUMNS, metadata={"version": "1"})
+"""Columns of the kind `runs`."""
+
+_ROWS = 131_072
+_BYTES = 64 * 1024 * 1024
+"""A row group is written when it has so many rows or takes so many bytes in memory."""
+
+
+def table_file(storage: ClusterStorage, kind: str, day: date) -> StoragePath:
+    """Return where the table of a kind and day lies."""
+    return storage.base / "history" / kind / f"date={day.isoformat()}.parquet"
+
+
+def with_run(schema: pa.Schema) -> pa.Schema:
+    """Return the columns of a run's table in the history."""
+    return schema if "run" in schema.names else schema.insert(0, pa.field("run", pa.string()))
+
+
+class Draft:
+    """A table under way: it takes its place whole, or never; a context manager.
+
+    Memory is bounded by one row group, whatever the size of the table.
+
+    Args:
+        target: the file it will be.
+        schema: its columns.
+    """
+
+    def __init__(self, target: StoragePath, schema: pa.Schema) -> None:
+        self._target = target
+        self._schema = schema
+        self.file = target.beside(f".{target.name}.{secrets.token_hex(4)}")
+        with failures_of(self.file.uri, "written"):
+            self._sink = _open_private(self.file)
+        self._writer = pq.ParquetWriter(self._sink, schema, compression="zstd")
+        self._waiting: list[pa.Table] = []
+        self._written = False
+        self._published = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close what is open; what was not published is deleted, also when there is no room left to close it."""
+        if self._published:
+            return
+        try:
+            with suppress(OSError):
+                self._writer.close()
+            with suppress(OSError):
+                self._sink.close()
+        finally:
+            self.file.delete()
+
+    def add(self, table: pa.Table, run: str | None = None) -> None:
+        """Append rows; columns that the table lacks become null.
+
+        Args:
+            table: rows whose columns are among the schema's.
+            run: name of the run they belong to; None when the table says it itself.
+
+        Raises:
+            ArrowInvalid: a value does not fit its column.
+            SnapshotError: `storage_failed`.
+        """
+        columns = [self._column(table, field, run) for field in self._schema]
+        self._waiting.append(pa.Table.from_arrays(columns, schema=self._schema))
+        if sum(t.num_rows for t in self._waiting) >= _ROWS or sum(t.nbytes for t in self._waiting) >= _BYTES:
+            self._flush()
+
+    @staticmethod
+    def _column(table: pa.Table, field: pa.Field[Any], run: str | None) -> Any:
+        if run is not None and field.name == "run":
+            return pa.repeat(run, table.num_rows)
+        if field.name not in table.column_names:
+            return pa.nulls(table.num_rows, field.type)
+        return table[field.name].cast(field.type)
+
+    def _flush(self) -> None:
+        if self._waiting:
+            with failures_of(self.file.uri, "written"):
+                self._writer.write_table(pa.concat_tables(self._waiting))
+            self._waiting = []
+
+    def finish(self) -> None:
+        """Write what waits and close the file: from here on it can be read, under its draft's name.
+
+        Raises:
+            SnapshotError: `storage_failed`.
+        """
+        self._flush()
+        with failures_of(self.file.uri, "written"):
+            self._writer.close()
+            if not isinstance(self._sink, pa.NativeFile):
+                self._sink.flush()
+                os.fsync(self._sink.fileno())
+            self._sink.close()
+        self._written = True
+
+    def publish(self) -> None:
+        """Put the finished draft in its place.
+
+        Raises:
+            ValueError: it is not finished.
+            SnapshotError: `storage_failed`.
+        """
+        if not self._written:
+            raise ValueError(f"{self.file.uri} is not finished")
+        file_system, path = self.file.open()
+        with failures_of(self._target.uri, "written"):
+            file_system.move(path, self._target.open()[1])
+        self._published = True
+
+
+def _open_private(file: StoragePath) -> IO[bytes] | pa.NativeFile:
+    file_system, path = file.open()
+    if not isinstance(file_system, pafs.LocalFileSystem):
+        return file_system.open_output_stream(path)
+    make_private(Path(path).parent)
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
+def batches(file: StoragePath, columns: list[str] | None = None) -> Iterator[pa.Table]:
+    """Yield the rows of a Parquet file, a bounded number at a time.
+
+    Raises:
+        SnapshotError: `file_missing`, `file_damaged` or `storage_failed`.
+    """
+    file_system, path = file.open()
+    with failures_of(file.uri, "read"), damage_of(file.uri), pq.ParquetFile(path, filesystem=file_system) as source:
+        for batch in source.iter_batches(columns=columns):
+            yield pa.Table.from_batches([batch])
+
+
+def footer_of(file: StoragePath) -> tuple[pa.Schema, int]:
+    """Return columns and number of rows of a Parquet file, from its footer.
+
+    Raises:
+        SnapshotError: `file_missing`, `file_damaged` or `storage_failed`.
+    """
+    file_system, path = file.open()
+    with failures_of(file.uri, "read"), damage_of(file.uri), pq.ParquetFile(path, filesystem=file_system) as source:
+        return source.schema_arrow, source.metadata.num_rows
+
+
+def refuse_newer(found: pa.Schema, today: pa.Schema, where: str) -> None:
+    """Older tables are read, their missing columns null; a newer release may mean something else by the same name.
+
+    Raises:
+        SnapshotError: `file_version` when the table is of a newer version than today's.
+    """
+    versions = [tables.version_of(schema) for schema in (found, today)]
+    newest = int(versions[1])
+    if versions[0] and not (versions[0].isdecimal() and int(versions[0]) <= newest):
+        raise SnapshotError(
+            Reason.FILE_VERSION, f"{where} is of version {versions[0]}, this release reads up to {newest}"
+        )
+
+
+def rows_by_run(file: StoragePath) -> Counter[str]:
+    """Return how many rows a history table has of each run; none when there is no such file.
+
+    Raises:
+        SnapshotError: `file_damaged`.
+    """
+    counts: Counter[str] = Counter()
+    if file.exists():
+        for table in batches(file, columns=["run"]):
+            found = table.group_by("run").aggregate([("run", "count")])
+            counts.update(dict(zip(*found.select(["run", "run_count"]).to_pydict().values(), strict=True)))
+    return counts
+
+
+def complete_runs(storage: ClusterStorage, day: date) -> set[str]:
+    """Return names of the runs that the history holds with every row that they had.
+
+    Raises:
+        SnapshotError: `file_damaged`, or `file_version` when a newer release wrote it.
+    """
+    listed = table_file(storage, RUNS, day)
+    if not listed.exists():
+        return set()
+    refuse_newer(footer_of(listed)[0], RUNS_SCHEMA, listed.uri)
+    columns = ["run", *(f"{kind}_rows" for kind in TABLES)]
+    expected = {row["run"]: row for table in batches(listed, columns) for row in table.to_pylist()}
+    held = {kind: rows_by_run(table_file(storage, kind, day)) for kind in TABLES}
+    return {run for run, row in expected.items() if all(held[k][run] == (row[f"{k}_rows"] or 0) for k in TABLES)}
+
+
+def compacted_documents(listed: StoragePath, run: str, columns: Sequence[str]) -> dict[str, str | None]:
+    """Return documents of a run whose folder was compacted; empty when the table does not have the run.
+
+    Args:
+        listed: the table `runs` of the run's day.
+        run: name of the run's folder.
+        columns: among `DOCUMENTS`.
+
+    Raises:
+        SnapshotError: `file_missing`, `file_damaged` or `storage_failed`.
+    """
+    for table in batches(listed, ["run", *columns]):
+        for row in table.filter(pc.field("run") == run).to_pylist():
+            return row
+    return {}

@@ -1,0 +1,107 @@
+"""The run folders of a cluster as they lie on disk: what is ours in them, and what is not."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.storage.layout import day_of, time_of
+from pulsar_rebalancer.storage.listing import Entry, Kind, entries, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import date, datetime
+
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.path import StoragePath
+
+_OUR_FILE = re.compile(
+    r"(?:[a-z_]+/)?[a-z0-9_-]+\.(?:json|parquet|html)"
+    r"|(?:[a-z_]+/)?\.[a-z0-9_-]+\.(?:json|parquet|html)\.[0-9a-f]{8}"  # a draft that a killed task left
+    r"|[a-z_]+/[a-z0-9_-]+\.parquet/.+"  # a part of a table that Spark wrote
+)
+_OUR_FOLDER = re.compile(r"[a-z_]+(?:/[a-z0-9_-]+\.parquet(?:/.+)?)?")
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """One run on disk.
+
+    Attributes:
+        folder: where it lies; its name is the run's id.
+        at: when the sample was taken, as the name says.
+        ours: entries that the rebalancer writes.
+        foreign: paths of everything else, links among them; never deleted.
+    """
+
+    folder: StoragePath
+    at: datetime
+    ours: tuple[Entry, ...]
+    foreign: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Name of the folder."""
+        return self.folder.name
+
+    @property
+    def files(self) -> dict[str, int]:
+        """Bytes of our files, by path below the folder."""
+        return {entry.path: entry.size for entry in self.ours if entry.kind is Kind.FILE}
+
+    @property
+    def ended(self) -> bool:
+        """Whether report has written the outcome."""
+        return any(entry.path == "outcome.json" for entry in self.ours)
+
+
+@dataclass(frozen=True)
+class Day:
+    """The runs of one day (UTC).
+
+    Attributes:
+        foreign: names of what is no run folder of this day.
+    """
+
+    date: date
+    folder: StoragePath
+    runs: tuple[RunFolder, ...]
+    foreign: tuple[str, ...]
+
+
+def days_before(storage: ClusterStorage, limit: date) -> Iterator[Day]:
+    """Yield the days before `limit` that have a folder, oldest first; each is looked at when it is asked for."""
+    for entry in entries(storage.runs):
+        day = day_of(entry.path)
+        if entry.kind is Kind.FOLDER and day is not None and day < limit:
+            yield _day(storage.runs / entry.path, day)
+
+
+def names_of_others(storage: ClusterStorage) -> list[str]:
+    """Return names below the folder of runs that are no day's folder."""
+    return [e.path for e in entries(storage.runs) if e.kind is not Kind.FOLDER or day_of(e.path) is None]
+
+
+def _day(folder: StoragePath, day: date) -> Day:
+    runs, foreign = [], []
+    for entry in entries(folder):
+        at = time_of(entry.path)
+        if entry.kind is Kind.FOLDER and at is not None and at.date() == day:
+            runs.append(_run(folder / entry.path, at))
+        else:
+            foreign.append(entry.path)
+    return Day(day, folder, tuple(runs), tuple(foreign))
+
+
+def _run(folder: StoragePath, at: datetime) -> RunFolder:
+    found = walk(folder)
+    ours = tuple(entry for entry in found if _is_ours(entry))
+    return RunFolder(folder, at, ours, tuple(entry.path for entry in found if not _is_ours(entry)))
+
+
+def _is_ours(entry: Entry) -> bool:
+    if entry.kind is Kind.OTHER:
+        return False
+    pattern = _OUR_FILE if entry.kind is Kind.FILE else _OUR_FOLDER
+    return pattern.fullmatch(entry.path) is not None

@@ -1,0 +1,177 @@
+"""Upkeep of what runs leave behind: compact days that are over, remove what is older than the settings keep.
+
+Never touched: runs of today, a run without an outcome that is younger than a day, the run of a plan that the state
+holds, the files that the state points to, and whatever the rebalancer did not write.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import UTC, timedelta
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.maintenance.compaction import compact
+from pulsar_rebalancer.maintenance.history import KINDS, complete_runs
+from pulsar_rebalancer.maintenance.inventory import days_before, names_of_others
+from pulsar_rebalancer.maintenance.report import Report, Step
+from pulsar_rebalancer.maintenance.state_files import is_draft, unneeded_files
+from pulsar_rebalancer.storage.layout import day_of
+from pulsar_rebalancer.storage.listing import Entry, Kind, below, entries, remove
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import date, datetime
+
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.maintenance.inventory import Day, RunFolder
+    from pulsar_rebalancer.maintenance.state_files import Needed
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.path import StoragePath
+
+_DAY = timedelta(days=1)
+_NOT_OURS = "not the rebalancer's"
+
+
+def maintain(storage: ClusterStorage, settings: Settings, needed: Needed, now: datetime, *, dry_run: bool) -> Report:
+    """Compact and remove what is due.
+
+    It may be stopped at any time; the next call finishes what this one began.
+
+    Args:
+        storage: of the cluster.
+        settings: `compact_after_days`, `retention_days` and `history_days` count.
+        needed: what the state needs.
+        now: the present.
+        dry_run: only say what would be done.
+    """
+    upkeep = _Upkeep(storage, settings, needed, now.astimezone(UTC), Report(dry_run))
+    upkeep.runs()
+    upkeep.history()
+    upkeep.state()
+    return upkeep.report
+
+
+def expired(day: date, now: datetime, days: int) -> bool:
+    """Return whether the day ended more than `days` days before today (UTC); 0 keeps for ever."""
+    return days > 0 and (now.date() - day).days > days
+
+
+@dataclass
+class _Upkeep:
+    storage: ClusterStorage
+    settings: Settings
+    needed: Needed
+    now: datetime
+    report: Report
+
+    # runs
+
+    def runs(self) -> None:
+        for name in names_of_others(self.storage):
+            self._leave(self.storage.runs / name, _NOT_OURS)
+        for day in days_before(self.storage, self.now.date()):
+            for name in day.foreign:
+                self._leave(day.folder / name, _NOT_OURS)
+            runs = [run for run in day.runs if self._may_go(run)]
+            left = self._compact(day, runs) if self._compacts(day.date) else runs
+            if expired(day.date, self.now, self.settings.retention_days):
+                self._remove_runs("remove runs", day, left)
+            if not self.report.dry_run:
+                remove(self.storage.base, day.folder, [], whole=False)  # it goes once it is empty
+
+    def _may_go(self, run: RunFolder) -> bool:
+        if run.name in self.needed.plans:
+            self._leave(run.folder, "the state holds its plan")
+            return False
+        if not run.ended and run.at > self.now - _DAY:
+            self._leave(run.folder, "it has no outcome yet")
+            return False
+        return True
+
+    def _compacts(self, day: date) -> bool:
+        settings = self.settings
+        due = 0 < settings.compact_after_days <= (self.now.date() - day).days
+        return due and not expired(day, self.now, settings.history_days)
+
+    def _compact(self, day: Day, runs: Sequence[RunFolder]) -> list[RunFolder]:
+        """Compact a day; the runs that cannot be, which only their age removes."""
+        try:
+            done = complete_runs(self.storage, day.date)
+            waiting = [run for run in runs if run.name not in done]
+            unreadable = compact(self.storage, day.date, waiting, dry_run=self.report.dry_run)
+            if self.report.dry_run:
+                done |= {run.name for run in waiting} - unreadable.keys()
+            else:
+                done = complete_runs(self.storage, day.date)
+        except SnapshotError as error:
+            self.report.problems.append(f"{day.date}: {error}")
+            return []
+        for name, why in unreadable.items():
+            self._leave(day.folder / name, why)
+        self._remove_runs("compact", day, [run for run in runs if run.name in done])
+        return [run for run in runs if run.name not in done]
+
+    def _remove_runs(self, action: str, day: Day, runs: Sequence[RunFolder]) -> None:
+        if not runs:
+            return
+        self._note(action, day.date.isoformat(), len(runs), [entry for run in runs for entry in run.ours])
+        for run in runs:
+            for name in run.foreign:
+                self._leave(run.folder / name, _NOT_OURS)
+        if self.report.dry_run:
+            return
+        whole_day = len(runs) == len(day.runs) and not day.foreign and not any(run.foreign for run in runs)
+        if whole_day:
+            content = [entry for run in runs for entry in below(run.name, run.ours)]
+            remove(self.storage.base, day.folder, content, whole=True)
+        else:
+            for run in runs:
+                remove(self.storage.base, run.folder, run.ours, whole=not run.foreign)
+
+    # history
+
+    def history(self) -> None:
+        gone: dict[str, list[tuple[StoragePath, Entry]]] = defaultdict(list)
+        top = self.storage.base / "history"
+        kinds = {entry.path for entry in entries(top) if entry.kind is Kind.FOLDER}
+        for kind in reversed(KINDS):  # `runs` first: what it lists has to be whole
+            if kind not in kinds:
+                continue
+            folder = top / kind
+            for entry in entries(folder):
+                day = day_of(entry.path.removesuffix(".parquet"))
+                if entry.kind is Kind.FILE and day is not None:
+                    if expired(day, self.now, self.settings.history_days):
+                        gone[day.isoformat()].append((folder, entry))
+                elif is_draft(entry):
+                    if entry.changed_at is not None and entry.changed_at < self.now - _DAY:
+                        gone["drafts"].append((folder, entry))
+                else:
+                    self._leave(folder / entry.path, _NOT_OURS)
+        for what, found in sorted(gone.items()):
+            self._note("remove history", what, 0, (entry for _, entry in found))
+            for folder, entry in found if not self.report.dry_run else ():
+                remove(self.storage.base, folder, [entry], whole=False)
+
+    # state
+
+    def state(self) -> None:
+        folder = self.storage.state
+        old, foreign = unneeded_files(folder, self.needed.files, self.now, self.settings.retention_days)
+        for name in foreign:
+            self._leave(folder / name, _NOT_OURS)
+        for what, content in old.items():
+            self._note("remove state files", what, 0, content)
+            if not self.report.dry_run:
+                remove(self.storage.base, folder, content, whole=False)
+
+    # report
+
+    def _note(self, action: str, what: str, runs: int, content: Iterable[Entry]) -> None:
+        sizes = [entry.size for entry in content if entry.kind is Kind.FILE]
+        self.report.steps.append(Step(action, what, runs, len(sizes), sum(sizes)))
+
+    def _leave(self, folder: StoragePath, why: str) -> None:
+        self.report.left[folder.uri.removeprefix(f"{self.storage.base.uri}/")] = why

@@ -1,0 +1,186 @@
+"""Read what isolation policies, anti-affinity groups and failure domains say about namespaces and brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, Self
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+from pulsar_rebalancer.errors import AdminError
+from pulsar_rebalancer.names import namespace_of
+from pulsar_rebalancer.policies.isolation import IsolationPolicy, doubt, parse_isolation, policy_of
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.storage import documents
+from pulsar_rebalancer.texts import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from pulsar_rebalancer.admin import PulsarAdmin
+    from pulsar_rebalancer.storage.path import StoragePath
+
+_NAMESPACE = re.compile(r"[^/:]+/[^/:]+")
+_NAMED = 3
+
+
+class Policies(BaseModel):
+    """`input/policies.json`: what policies say about a cluster, as far as it could be read.
+
+    Attributes:
+        isolation: isolation policies in Pulsar's order.
+        groups: anti-affinity group by namespace; those in none are not in it.
+        domains: failure domain by broker; empty when domains are off.
+        unknown: why it is not known where a namespace may be, by namespace: an admin reason code or a sentence.
+        without_persistent: brokers that take no persistent topics, while others do.
+        readable: whether anything is known about the namespaces at all.
+        problem: what could not be read, and which policy no broker can serve; empty when all is well.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: int = documents.VERSION
+    isolation: tuple[IsolationPolicy, ...] = ()
+    groups: dict[str, str] = {}
+    domains: dict[str, str] = {}
+    unknown: dict[str, str] = {}
+    without_persistent: tuple[str, ...] = ()
+    readable: bool = True
+    problem: str = ""
+
+    def kind(self, namespace: str) -> str | None:
+        """Return `unknown`, `isolation` or `anti_affinity`, the first that applies; None for one under neither."""
+        if namespace in self.unknown:
+            return "unknown"
+        if policy_of(self.isolation, namespace):
+            return "isolation"
+        return Reason.ANTI_AFFINITY if namespace in self.groups else None
+
+    def reserved_by(self, broker: str) -> str | None:
+        """Return the first isolation policy of which the broker is primary: other namespaces may not be placed there.
+
+        (NamespaceIsolationPolicies.isSharedBroker; Pulsar does not check a manual destination against it.)
+        """
+        return next((policy.name for policy in self.isolation if policy.reserves(broker)), None)
+
+    def write(self, run: StoragePath) -> None:
+        """Write to `<run>/input/policies.json`."""
+        (run / "input" / "policies.json").write_json(self.model_dump(mode="json"))
+
+    @classmethod
+    def read(cls, run: StoragePath) -> Self:
+        """Read from `<run>/input/policies.json`.
+
+        Raises:
+            SnapshotError: `file_missing`, `file_damaged` or `file_version`.
+        """
+        return documents.read(cls, run / "input" / "policies.json")
+
+
+async def read_policies(
+    admin: PulsarAdmin,
+    *,
+    cluster: str,
+    brokers: Sequence[str],
+    bundles: Iterable[str],
+    failure_domains: bool = False,
+    without_persistent: Collection[str] = (),
+) -> Policies:
+    """Read the policies that concern these brokers and bundles, and keep what can be read when a call fails.
+
+    Args:
+        admin: the admin client; it bounds how many requests are under way. It is asked once per namespace.
+        cluster: the cluster's name inside Pulsar; asked of the brokers when empty.
+        brokers: brokerIds of all active brokers.
+        bundles: names of the loaded bundles: namespaces without one are not asked about.
+        failure_domains: whether anti-affinity groups are spread over failure domains first.
+        without_persistent: brokers whose load report says that they take no persistent topics.
+    """
+    namespaces = sorted({name for name in map(namespace_of, bundles) if _is_users(name)})
+    try:
+        cluster = cluster or await admin.cluster_name()
+        isolation = parse_isolation(await admin.isolation_policies(cluster))
+    except AdminError as error:
+        unread = dict.fromkeys(namespaces, str(error.reason))
+        return Policies(unknown=unread, readable=False, problem=f"isolation policies cannot be read: {error}")
+    unknown: dict[str, str] = {name: why for name in namespaces if (why := doubt(isolation, name))}
+    problems = [f"{why}: {_named(names)} cannot be placed" for why, names in _by_value(unknown)]
+    problems += _unserved(isolation, brokers, [name for name in namespaces if name not in unknown])
+    groups, failed = await _groups(admin, namespaces)
+    if failed:
+        unknown |= {name: error.reason for name, error in failed.items()}
+        problems.append(f"anti-affinity group of {_named(failed)} cannot be read: {next(iter(failed.values()))}")
+    domains: dict[str, str] = {}
+    if failure_domains and groups:
+        try:
+            domains = _domains(await admin.failure_domains(cluster))
+        except AdminError as error:
+            unknown |= dict.fromkeys(groups, error.reason)
+            problems.append(f"failure domains cannot be read, {_named(groups)} cannot be placed: {error}")
+    return Policies(
+        isolation=isolation,
+        groups=groups,
+        domains=domains,
+        unknown=unknown,
+        without_persistent=tuple(sorted(without_persistent)),
+        readable=not namespaces or len(unknown) < len(namespaces),
+        problem=one_line("; ".join(problems)),
+    )
+
+
+async def _groups(admin: PulsarAdmin, namespaces: Sequence[str]) -> tuple[dict[str, str], dict[str, AdminError]]:
+    """Return groups by namespace, and the errors of those that cannot be read."""
+
+    async def ask(namespace: str) -> str | AdminError:
+        try:
+            return await admin.anti_affinity_group(namespace)
+        except AdminError as error:
+            # Deleted since its bundles were reported.
+            return "" if error.reason == Reason.NOT_FOUND else error
+
+    answers = dict(zip(namespaces, await asyncio.gather(*map(ask, namespaces)), strict=True))
+    failed = {name: answer for name, answer in answers.items() if isinstance(answer, AdminError)}
+    return {name: answer for name, answer in answers.items() if isinstance(answer, str) and answer.strip()}, failed
+
+
+def _domains(document: Mapping[str, JsonValue]) -> dict[str, str]:
+    """Return the failure domain by broker; what is of another shape lists no broker."""
+    found: dict[str, str] = {}
+    for name, domain in document.items():
+        brokers = domain.get("brokers") if isinstance(domain, dict) else None
+        found |= {broker: name for broker in _list(brokers) if isinstance(broker, str)}
+    return found
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _unserved(isolation: Sequence[IsolationPolicy], brokers: Sequence[str], namespaces: Iterable[str]) -> Iterator[str]:
+    """Yield what is wrong with policies with a loaded namespace and without an active broker."""
+    ruling = [policy_of(isolation, namespace) for namespace in namespaces]
+    names = {policy.name for policy in ruling if policy}
+    for policy in isolation:
+        if policy.name in names and not policy.candidates(brokers):
+            shown = repr(policy.name[:80])
+            yield f"isolation policy {shown}: none of its brokers is active, its namespaces stay where they are"
+    if None in ruling and brokers and all(any(policy.reserves(broker) for policy in isolation) for broker in brokers):
+        yield "isolation policies reserve every broker, namespaces under no policy stay where they are"
+
+
+def _by_value(texts: Mapping[str, str]) -> list[tuple[str, list[str]]]:
+    found: dict[str, list[str]] = {}
+    for name, text in texts.items():
+        found.setdefault(text, []).append(name)
+    return list(found.items())
+
+
+def _named(names: Collection[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(sorted(names)[:_NAMED]) + more
+
+
+def _is_users(namespace: str) -> bool:
+    """Return whether it is a namespace of users: heartbeat and SLA namespaces hold a `:` or three parts."""
+    return _NAMESPACE.fullmatch(namespace) is not None and namespace != "pulsar/system"

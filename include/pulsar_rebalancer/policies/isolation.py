@@ -1,0 +1,186 @@
+"""Read namespace isolation policies the way Java reads them: which brokers are for which namespaces."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+# Java reads `[a[b]]` as a union and `[a&&b]` as an intersection, Python says nothing; `{,3}` is none to Java.
+_READ_OTHERWISE = re.compile(r"\[[^\]]*(?:\[|&&)|\{,")
+_REPEAT = re.compile(r"(?<!\()[*+?{]")
+_REPEATED_GROUP = re.compile(r"\)[*+?{]")
+_WHOLE = re.compile(r"-?[0-9]{1,9}")
+_MOST_REPEATS = 3
+_LONGEST_QUOTE = 80
+_LONGEST_PATTERN = 1000
+_LONGEST_NAME = 300
+"""Of a namespace; hosts are shorter. Between three repeats so many characters are shared out soon enough."""
+_PATTERNS = ("namespaces", "primary", "secondary")
+_FAILOVER = "auto_failover_policy"
+
+
+class IsolationPolicy(BaseModel):
+    """One namespace isolation policy.
+
+    Attributes:
+        name: its name.
+        namespaces: patterns of `tenant/namespace`.
+        primary: patterns of the hosts of the brokers that it reserves for its namespaces.
+        secondary: patterns of the hosts that help out.
+        min_limit: primary brokers below which the secondary ones help out.
+        problems: what is wrong with a part, by the part's name in Pulsar's document; the parts above then hold what
+            could be read of it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    namespaces: tuple[str, ...] = ()
+    primary: tuple[str, ...] = ()
+    secondary: tuple[str, ...] = ()
+    min_limit: int = 0
+    problems: dict[str, str] = {}
+
+    def covers(self, namespace: str) -> bool:
+        """Return whether a namespace is under the policy: the whole name matches (NamespaceIsolationPolicyImpl)."""
+        return _matches(self.namespaces, namespace)
+
+    def reserves(self, broker: str) -> bool:
+        """Return whether the broker's host, without its port, is a primary one."""
+        return _matches(self.primary, host_of(broker))
+
+    def candidates(self, brokers: Sequence[str]) -> list[str]:
+        """Return the brokers for its namespaces (LoadManagerShared.applyNamespacePolicies, MinAvailablePolicy).
+
+        Args:
+            brokers: all active brokers; the failover counts them.
+        """
+        primary = [broker for broker in brokers if self.reserves(broker)]
+        if len(primary) >= self.min_limit:
+            return primary
+        return [b for b in brokers if self.reserves(b) or _matches(self.secondary, host_of(b))]
+
+
+def host_of(broker: str) -> str:
+    """Return a brokerId without its port."""
+    return broker.rpartition(":")[0]
+
+
+def parse_isolation(document: Mapping[str, JsonValue]) -> tuple[IsolationPolicy, ...]:
+    """Return the policies in Pulsar's order: the first that covers a namespace rules it."""
+    return tuple(_policy(name, policy) for name, policy in document.items())
+
+
+def policy_of(policies: Iterable[IsolationPolicy], namespace: str) -> IsolationPolicy | None:
+    """Return the policy that rules a namespace, as far as policies could be read; None when none does."""
+    return next((policy for policy in policies if policy.covers(namespace)), None)
+
+
+def doubt(policies: Sequence[IsolationPolicy], namespace: str) -> str:
+    """Return why it cannot be told which brokers a namespace may be on; empty when it can.
+
+    A policy whose namespaces cannot be read may rule every namespace that no earlier one rules. Brokers that cannot be
+    read may be any, so the brokers left for the namespaces under no policy are unknown as well.
+    """
+    if len(namespace) > _LONGEST_NAME:
+        return f"the name of a namespace has {len(namespace)} characters"
+    for policy in policies:
+        if policy.covers(namespace):
+            return next((text for part, text in policy.problems.items() if part != "namespaces"), "")
+        if "namespaces" in policy.problems:
+            return policy.problems["namespaces"]
+    return next((policy.problems["primary"] for policy in policies if "primary" in policy.problems), "")
+
+
+class _Part(NamedTuple):
+    value: Any
+    problem: str
+
+
+def _policy(name: str, policy: object) -> IsolationPolicy:
+    if not isinstance(policy, dict):
+        problem = f"isolation policy {_quoted(name)} is no JSON object"
+        return IsolationPolicy(name=name, problems=dict.fromkeys((*_PATTERNS, _FAILOVER), problem))
+    parts = {key: _patterns(policy.get(key) or []) for key in _PATTERNS}
+    failover = _min_limit(policy.get(_FAILOVER))
+    problems = {key: part.problem for key, part in (parts | {_FAILOVER: failover}).items() if part.problem}
+    return IsolationPolicy(
+        name=name,
+        **{key: part.value for key, part in parts.items()},
+        min_limit=failover.value,
+        problems={key: f"isolation policy {_quoted(name)}: {key}: {problem}" for key, problem in problems.items()},
+    )
+
+
+def _patterns(given: object) -> _Part:
+    if not isinstance(given, list) or not all(isinstance(pattern, str) for pattern in given):
+        return _Part((), "no list of texts")
+    unreadable = [pattern for pattern in given if not _is_readable(pattern)]
+    problem = f"{_quoted(unreadable[0])} is no pattern that can be read here" if unreadable else ""
+    return _Part(tuple(pattern for pattern in given if pattern not in unreadable), problem)
+
+
+def _is_readable(pattern: str) -> bool:
+    try:
+        _matcher(pattern)
+    except (re.error, FutureWarning, OverflowError, RecursionError, ValueError):
+        return False
+    return True
+
+
+def _min_limit(given: object) -> _Part:
+    if given is None:
+        return _Part(0, "")
+    if not isinstance(given, dict) or given.get("policy_type") != "min_available":
+        return _Part(0, "no policy of type min_available")
+    parameters = given.get("parameters")
+    limit = parameters.get("min_limit") if isinstance(parameters, dict) else None
+    shown = str(limit) if isinstance(limit, str | int) else type(limit).__name__
+    return (
+        _Part(int(shown), "") if _WHOLE.fullmatch(shown) else _Part(0, f"min_limit {_quoted(shown)} is no whole number")
+    )
+
+
+@lru_cache(maxsize=4096)
+def _matcher(pattern: str) -> Callable[[str], bool]:
+    """Return what tells whether a whole text matches the pattern, in a time that no pattern makes endless.
+
+    Python's engine tries every way to share a text out between the repeats of a pattern, as Java's does: `(a+)+b` takes
+    twice as long for every further letter. It gets patterns with few repeats and no repeated group alone. The others go
+    to RE2, which comes with Arrow and reads every character once; on whole texts the two agree where both can read.
+
+    Raises:
+        ValueError: it is none, or has many repeats beside what RE2 cannot read, such as `(?!…)`.
+    """
+    if len(pattern) > _LONGEST_PATTERN or _READ_OTHERWISE.search(pattern):
+        raise ValueError("too long, or read by Java in another way")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FutureWarning)
+        compiled = re.compile(pattern, re.ASCII)
+    if len(_REPEAT.findall(pattern)) <= _MOST_REPEATS and not _REPEATED_GROUP.search(pattern):
+        return lambda text: compiled.fullmatch(text) is not None
+    whole = rf"\A(?:{pattern})\z"
+
+    @lru_cache(maxsize=4096)
+    def matches(text: str) -> bool:
+        return pc.match_substring_regex(pa.array([text], pa.string()), whole)[0].as_py() is True
+
+    matches("")  # where RE2 cannot read it, this says so
+    return matches
+
+
+def _matches(patterns: Sequence[str], text: str) -> bool:
+    return len(text) <= _LONGEST_NAME and any(_matcher(pattern)(text) for pattern in patterns)
+
+
+def _quoted(text: str) -> str:
+    return repr(text[:_LONGEST_QUOTE])

@@ -1,0 +1,105 @@
+"""What validation found, for people: the reasons, how often, the worst of each, and what to do."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.reasons import Effect, Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pydantic import JsonValue
+
+    from pulsar_rebalancer.run.request import Finding, Validation
+
+LISTED = 10
+"""How many reason codes are named."""
+
+WORST = 3
+"""How many brokers or bundles are named for each."""
+
+_CHARS = 160
+
+
+@dataclass(frozen=True)
+class Told:
+    """One reason code of a run.
+
+    Attributes:
+        effect: what it does to the run.
+        count: how many brokers, bundles or facts it was found for.
+        worst: the worst of them with their figures.
+        meaning: what was seen.
+        action: what to do, also about what lies behind it.
+    """
+
+    reason: Reason
+    effect: Effect
+    count: int
+    worst: tuple[str, ...]
+    meaning: str
+    action: str
+
+    def line(self) -> str:
+        """One line of text."""
+        shown = f" ({'; '.join(self.worst)})" if self.worst else ""
+        return f"{self.effect}: {self.reason} x{self.count}{shown}: {self.meaning} {self.action}".rstrip()
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """At most ten reasons of a run, the gravest effect and then the most frequent first.
+
+    Attributes:
+        more: how many reasons are not among them.
+    """
+
+    reasons: tuple[Told, ...]
+    more: int = 0
+
+    def text(self) -> str:
+        """A line for each reason."""
+        lines = [told.line() for told in self.reasons]
+        return "\n".join([*lines, f"and {self.more} more reasons"] if self.more else lines)
+
+    def document(self) -> dict[str, JsonValue]:
+        """The same in JSON's types."""
+        reasons: list[JsonValue] = [
+            asdict(told) | {"effect": told.effect.value, "worst": list(told.worst)} for told in self.reasons
+        ]
+        return {"reasons": reasons, "more": self.more}
+
+
+def explain(validation: Validation) -> Explanation:
+    """What to tell of a validation whose findings stand worst first for each reason."""
+    groups: dict[tuple[Effect, Reason], list[Finding]] = defaultdict(list)
+    for finding in validation.findings:
+        groups[finding.effect, finding.reason].append(finding)
+    gravity = list(Effect)
+    ordered = sorted(groups.items(), key=lambda item: (gravity.index(item[0][0]), -len(item[1])))
+    told = [_told(effect, code, found) for (effect, code), found in ordered[:LISTED]]
+    return Explanation(tuple(told), len(ordered) - len(told))
+
+
+def _told(effect: Effect, code: Reason, found: Sequence[Finding]) -> Told:
+    worst = (_shown(finding) for finding in found[:WORST])
+    causes = sorted({cause for f in found if (cause := Reason.get(f.cause))})
+    actions = [
+        code.action,
+        *(f"{cause}: {cause.action}" for cause in causes if cause.action),
+    ]
+    return Told(code, effect, len(found), tuple(filter(None, worst)), code.meaning, " ".join(actions).strip())
+
+
+def _shown(finding: Finding) -> str:
+    name, detail = printable(finding.subject), printable(finding.detail)
+    return detail if name in detail else f"{name} {detail}".strip()
+
+
+def printable(text: str) -> str:
+    """A text from the network on one line, cut to 160 characters."""
+    cut = text if len(text) <= _CHARS else f"{text[: _CHARS - 1]}…"
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in cut)

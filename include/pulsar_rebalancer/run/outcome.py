@@ -1,0 +1,226 @@
+"""How a run ended: what became of every move, `outcome.json` beside the plan, and the same for people to read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict
+
+from pulsar_rebalancer.reasons import Effect, Reason, Trait
+from pulsar_rebalancer.run.plan import Summary, read_moves
+from pulsar_rebalancer.run.request import RunRequest, Validation
+from pulsar_rebalancer.storage import documents
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Mapping
+    from datetime import datetime
+
+    from pulsar_rebalancer.run.plan import Move
+    from pulsar_rebalancer.storage.path import StoragePath
+
+LISTED = 20
+"""How many moves the log names one by one."""
+
+
+class MoveOutcome(BaseModel):
+    """What became of one move.
+
+    Attributes:
+        bundle: `tenant/namespace/0x…_0x…`.
+        source: brokerId that the plan took it from.
+        destination: brokerId that the plan gave it to.
+        owner: brokerId read back at the end; empty when nobody owned it or nobody could tell.
+        reason: reason code.
+        attempts: unloads tried, without those that were refused at once; 0 when the bundle was left alone.
+        seconds: from the first read to the outcome.
+        error: what a broker or the connection said, when that decided; never a secret.
+        destination_kept: whether the leader may still remember the destination of an unload that failed behind it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    bundle: str
+    source: str
+    destination: str
+    owner: str = ""
+    reason: Reason
+    attempts: int = 0
+    seconds: float = 0.0
+    error: str = ""
+    destination_kept: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether the bundle is where the plan wants it."""
+        return self.reason.has(Trait.ON_PLANNED_BROKER)
+
+
+def not_moved(move: Move, reason: Reason) -> MoveOutcome:
+    """Return the outcome of a move that nothing more is known of."""
+    return MoveOutcome(bundle=move.bundle, source=move.source, destination=move.destination, reason=reason)
+
+
+def wave_file(run: StoragePath, wave: int) -> StoragePath:
+    """Return the file with the outcomes of one wave."""
+    return run / "unload" / f"wave-{wave:02d}.json"
+
+
+def read_wave(file: StoragePath) -> dict[str, MoveOutcome]:
+    """Return the outcomes of one wave, by bundle.
+
+    Raises:
+        SnapshotError: the file cannot be read.
+    """
+    found = (documents.load(MoveOutcome, row, file.uri) for row in file.read_json())
+    return {outcome.bundle: outcome for outcome in found}
+
+
+def read_waves(run: StoragePath) -> dict[str, MoveOutcome]:
+    """Return the outcomes of all waves of a run, by bundle.
+
+    Raises:
+        SnapshotError: a file cannot be read.
+    """
+    folder = run / "unload"
+    files = [folder / name for name in folder.names() if name.startswith("wave-")]
+    return {bundle: outcome for file in files for bundle, outcome in read_wave(file).items()}
+
+
+class Outcome(BaseModel):
+    """`outcome.json`: how a run ended.
+
+    Attributes:
+        plan_id: name of the run's folder.
+        ended_at: when report wrote this.
+        verdict: the gate's reason code; `blocked` when validation stopped the run, `unfinished` when another task did.
+        moves: every move of a plan whose gate was open; empty otherwise.
+        destinations_kept: destination by bundle, of this run or an earlier one, that the leader may still remember.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: int = documents.VERSION
+    plan_id: str
+    cluster: str
+    airflow_run_id: str
+    ended_at: AwareDatetime
+    verdict: Reason
+    moves: tuple[MoveOutcome, ...] = ()
+    destinations_kept: dict[str, str] = {}
+
+    @property
+    def counts(self) -> dict[Reason, int]:
+        """Return how many moves ended with each reason, most frequent first."""
+        return dict(Counter(move.reason for move in self.moves).most_common())
+
+    @property
+    def landed(self) -> int:
+        """Bundles that have another owner than before the run."""
+        return sum(move.reason.has(Trait.NEW_OWNER) for move in self.moves)
+
+    def write(self, run: StoragePath) -> None:
+        """Write to `<run>/outcome.json`."""
+        (run / "outcome.json").write_json(self.model_dump(mode="json"))
+
+    @classmethod
+    def read(cls, run: StoragePath) -> Self:
+        """Read from `<run>/outcome.json`.
+
+        Raises:
+            SnapshotError: `file_missing`, `file_damaged` or `file_version`.
+        """
+        return documents.read(cls, run / "outcome.json")
+
+
+def conclude(
+    run: StoragePath, gate: Reason | None, begun: Container[str], now: datetime, kept: Mapping[str, str] | None = None
+) -> Outcome:
+    """Return the outcome of a run from its files.
+
+    What an earlier report wrote is added to and never replaced by less: a gate that was open stays so, and so does
+    what became of a move, whatever the tasks say that were cleared since.
+
+    Args:
+        run: the run's folder.
+        gate: the gate's verdict; None when it was not asked.
+        begun: bundles whose wave was begun, as the unload history has it.
+        now: the present.
+        kept: destination by bundle that the leader may still remember.
+
+    Raises:
+        SnapshotError: a file of the run cannot be read.
+    """
+    request = RunRequest.read(run)
+    earlier = read_earlier(run)
+    opened = gate is Reason.OPEN or (earlier is not None and earlier.verdict is Reason.OPEN)
+    verdict = Reason.OPEN if opened else gate or (Reason.BLOCKED if _blocked(run) else Reason.UNFINISHED)
+    return Outcome(
+        plan_id=run.name,
+        cluster=request.cluster,
+        airflow_run_id=request.airflow_run_id,
+        ended_at=now,
+        verdict=verdict,
+        moves=_moves(run, begun, earlier) if opened else (),
+        destinations_kept=dict(kept or {}),
+    )
+
+
+def read_earlier(run: StoragePath) -> Outcome | None:
+    """Return what an earlier report of the run wrote; None when there was none.
+
+    Raises:
+        SnapshotError: `file_damaged` or `file_version`.
+    """
+    return Outcome.read(run) if (run / "outcome.json").exists() else None
+
+
+def _blocked(run: StoragePath) -> bool:
+    return (run / "validation.json").exists() and bool(Validation.read(run).reasons(Effect.BLOCK))
+
+
+def _moves(run: StoragePath, begun: Container[str], earlier: Outcome | None) -> tuple[MoveOutcome, ...]:
+    known = {move.bundle: move for move in earlier.moves if not move.reason.has(Trait.NOT_BEGUN)} if earlier else {}
+    known |= read_waves(run)
+    planned = {
+        move.bundle: not_moved(move, Reason.INTERRUPTED if move.bundle in begun else Reason.NOT_ATTEMPTED)
+        for move in read_moves(run)
+    }
+    return tuple((planned | known).values())
+
+
+def describe(outcome: Outcome, run: StoragePath) -> str:
+    """The run in a few lines: scores, pairs, hits, verdict, what was moved and where it is now."""
+    lines = [f"Cluster {outcome.cluster}, run {run.uri}"]
+    if (run / "plan" / "summary.json").exists():
+        lines += _decided(Summary.read(run))
+    lines.append(f"  verdict: {outcome.verdict}")
+    if outcome.moves:
+        verified = sum(move.ok for move in outcome.moves)
+        counts = ", ".join(f"{count} {reason}" for reason, count in outcome.counts.items())
+        lines.append(f"  moves:   {verified} of {len(outcome.moves)} verified on their planned broker ({counts})")
+    for move in outcome.moves[:LISTED]:
+        lines.append(f"    {move.bundle}: {move.source} -> {move.destination}: {move.reason} {move.error}".rstrip())
+    if len(outcome.moves) > LISTED:
+        lines.append(f"    and {len(outcome.moves) - LISTED} more: {run.uri}/outcome.json")
+    if outcome.destinations_kept:
+        lines.append(f"  kept:    {Reason.DESTINATION_KEPT.meaning}")
+    for bundle, destination in sorted(outcome.destinations_kept.items())[:LISTED]:
+        lines.append(f"    {bundle}: {destination}")
+    return "\n".join(lines)
+
+
+def _decided(summary: Summary) -> list[str]:
+    scores = "no broker was judged"
+    if summary.score_min is not None and summary.score_max is not None:
+        span = f"{summary.score_min:.1f} to {summary.score_max:.1f} % (range {summary.score_range:.1f})"
+        scores = f"{span} over {summary.brokers} brokers"
+    settings = summary.resolved.settings
+    low, high = summary.hits
+    return [
+        f"  scores:  {scores}",
+        f"  pairs:   {summary.pairs}, {summary.pairs_over} at or above {settings.low_threshold:g}, "
+        f"{summary.pairs_fired} fired; {summary.bundles_taken} bundles to be moved",
+        f"  hits:    most low {low} of {settings.hit_count_low}, most high {high} of {settings.hit_count_high} "
+        f"({summary.counting})",
+    ]

@@ -1,0 +1,209 @@
+"""A plan: what decide answers, its identity, and the moves that unload carries out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict
+
+from pulsar_rebalancer.config.resolution import Resolved
+from pulsar_rebalancer.errors import PlanError, SnapshotError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.state.model import parse_decision
+from pulsar_rebalancer.storage import documents
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pydantic import JsonValue
+
+    from pulsar_rebalancer.run.tables import Cell
+    from pulsar_rebalancer.state.model import DecisionState
+    from pulsar_rebalancer.storage.path import StoragePath
+
+MAX_WAVES = 16
+"""Waves of one plan.
+
+Until April 2026 Pulsar kept a planned destination by hash range alone (apache/pulsar #25518), so the same range of two
+namespaces must not move in one wave.
+"""
+
+
+LONGEST_RUN = timedelta(minutes=30)
+"""Time-out of a DAG run: whatever is older is not of a run that is still going on."""
+
+
+class Forced(BaseModel):
+    """Who forced a balance, why, and with AvgShedder from which gap in points of score."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    by: str
+    reason: str
+    threshold: float | None
+
+
+class Summary(BaseModel):
+    """`plan/summary.json`, written last: a run without it has no plan.
+
+    Attributes:
+        plan_id: name of the run's folder.
+        base_seq: sequence number of the state that the plan was made from.
+        hash: over decisions, taken moves and new state; the same for any Spark master, partitioning and input order.
+        counting: how the run treated the counters, a reason code.
+        score_min, score_max, score_mean: percent, over the brokers that were judged.
+        pairs: pairs judged, 0 for a strategy without pairs; `pairs_over`: those at or above the low threshold;
+            `pairs_fired`: pairs or brokers that fired.
+        hits: the most hits a pair has collected, `[low, high]`, before any reset.
+        reasons: how many pairs or brokers were judged so, by reason code.
+        sentence: what was decided and why, in the strategy's own terms.
+        bundles_taken: bundles to be moved; `waves` in how many waves.
+        predicted_min, predicted_max: scores after the moves if score follows traffic, percent.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: int = documents.VERSION
+    plan_id: str
+    cluster: str
+    airflow_run_id: str
+    base_seq: int
+    hash: str
+    collected_at: AwareDatetime
+    forced: Forced | None = None
+    counting: Reason
+    score_min: float | None
+    score_max: float | None
+    score_mean: float | None
+    brokers: int
+    pairs: int
+    pairs_over: int
+    pairs_fired: int
+    hits: tuple[int, int]
+    reasons: dict[Reason, int] = {}
+    sentence: str = ""
+    bundles_taken: int
+    bundles_passed_over: dict[Reason, int]
+    waves: int
+    predicted_min: float | None
+    predicted_max: float | None
+    resolved: Resolved
+
+    def write(self, run: StoragePath) -> None:
+        """Write to `<run>/plan/summary.json`."""
+        (run / "plan" / "summary.json").write_json(self.model_dump(mode="json"))
+
+    @classmethod
+    def read(cls, run: StoragePath) -> Self:
+        """Read from `<run>/plan/summary.json`.
+
+        Raises:
+            SnapshotError: `file_missing`, `file_damaged` or `file_version`.
+        """
+        return documents.read(cls, run / "plan" / "summary.json")
+
+    @property
+    def opens_until(self) -> datetime:
+        """Return until when the gate may open for the plan."""
+        return self.collected_at + timedelta(seconds=self.resolved.settings.max_plan_age_seconds)
+
+    @property
+    def waves_begin_until(self) -> datetime:
+        """Return until when a wave may be begun: the first ones take their time, and loads change meanwhile."""
+        return self.opens_until + timedelta(seconds=self.resolved.settings.max_wave_delay_seconds)
+
+    @property
+    def waves_resume_until(self) -> datetime:
+        """Return until when a wave that was begun may be resumed: what it unloaded has to be placed."""
+        return max(self.collected_at + LONGEST_RUN, self.waves_begin_until)
+
+    @property
+    def score_range(self) -> float:
+        """Points between the hottest and the coldest judged broker; 0 when none was judged."""
+        return 0.0 if self.score_max is None or self.score_min is None else self.score_max - self.score_min
+
+
+class Move(BaseModel):
+    """One bundle to be moved."""
+
+    model_config = ConfigDict(frozen=True)
+
+    bundle: str
+    source: str
+    destination: str
+    wave: int
+    traffic: float
+    measure: str
+
+
+def read_moves(run: StoragePath) -> list[Move]:
+    """Return the taken moves of a plan, by wave, then pair and rank.
+
+    Raises:
+        SnapshotError: `file_missing`, `file_damaged` or `storage_failed`.
+    """
+    try:
+        return _moves(_taken(run))
+    except (KeyError, TypeError, ValueError) as error:
+        raise SnapshotError(
+            Reason.FILE_DAMAGED, f"{run.uri}: no moves in plan/moves.parquet ({error!r:.200})"
+        ) from None
+
+
+def _taken(run: StoragePath) -> list[dict[str, Any]]:
+    return [row for row in (run / "plan" / "moves.parquet").read_table().to_pylist() if row["taken"]]
+
+
+def _moves(taken: list[dict[str, Any]]) -> list[Move]:
+    ordered = sorted(taken, key=lambda row: (row["wave"], row["pair"], row["rank"]))
+    return [Move.model_validate({name: row[name] for name in Move.model_fields}) for row in ordered]
+
+
+def read_state(run: StoragePath) -> DecisionState:
+    """The state that decide derived, to be recorded.
+
+    Raises:
+        SnapshotError: `file_missing` or `file_damaged`.
+        StateError: `state_version`.
+    """
+    return parse_decision((run / "plan" / "state.json").read_json())
+
+
+def plan_hash(
+    decisions: Iterable[Mapping[str, Cell]], moves: Iterable[Mapping[str, Cell]], state: Mapping[str, JsonValue]
+) -> str:
+    """SHA-256 over the rows in a canonical order, floats by their shortest exact form.
+
+    Args:
+        decisions: rows of the decisions table.
+        moves: the taken rows of the moves table.
+        state: the decision state, JSON mode.
+    """
+    canonical = json.dumps([_ordered(decisions), _ordered(moves), state], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _ordered(rows: Iterable[Mapping[str, Cell]]) -> list[str]:
+    return sorted(json.dumps(row, sort_keys=True, separators=(",", ":")) for row in rows)
+
+
+def verify(run: StoragePath, summary: Summary) -> Sequence[Move]:
+    """Return the moves of a plan whose files still have the hash that was recorded.
+
+    Raises:
+        PlanError: `plan_changed` when a file of the plan was altered after it was made.
+    """
+    decisions = (run / "plan" / "decisions.parquet").read_table().to_pylist()
+    state = (run / "plan" / "state.json").read_json()
+    try:
+        # Read once: what is hashed is what is carried out, whoever writes the file again meanwhile.
+        taken = _taken(run)
+        same = plan_hash(decisions, taken, state) == summary.hash
+    except (KeyError, TypeError, ValueError):  # other columns, or values of other kinds
+        same = False
+    if not same:
+        raise PlanError(Reason.PLAN_CHANGED, f"the files of plan {summary.plan_id} are not those that were decided")
+    return _moves(taken)

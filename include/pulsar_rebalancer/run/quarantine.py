@@ -1,0 +1,123 @@
+"""Who is left out of a run, and whether enough is left to be judged."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.reasons import Effect, Reason, Trait
+from pulsar_rebalancer.run.request import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from pulsar_rebalancer.config.settings import Settings
+
+ENOUGH_SAMPLES = 2
+"""Host samples since its start from which a broker's figures count."""
+
+
+def one_quarantine_each(findings: Iterable[Finding]) -> list[Finding]:
+    """Leave every broker or bundle out once, for the first reason in the order of its suite."""
+    kept: list[Finding] = []
+    left_out: set[str] = set()
+    for finding in findings:
+        if finding.effect is Effect.QUARANTINE:
+            if finding.subject in left_out:
+                continue
+            left_out.add(finding.subject)
+        kept.append(finding)
+    return kept
+
+
+def unexpectedly_left_out(findings: Iterable[Finding], moved: Collection[str]) -> frozenset[str]:
+    """Return brokers and bundles that are left out, but for what is normal after a move.
+
+    Args:
+        findings: of the suites.
+        moved: bundles that were moved lately; for an interval two brokers report them.
+    """
+    return frozenset(
+        f.subject
+        for f in findings
+        if f.effect is Effect.QUARANTINE and not (f.reason is Reason.TWO_OWNERS and f.subject in moved)
+    )
+
+
+def traffic_in_doubt(shares: Mapping[str, float], settings: Settings) -> list[Finding]:
+    """Return the brokers too much of whose traffic belongs to bundles that are left out, worst first.
+
+    Args:
+        shares: by broker, 0 to 1.
+        settings: with `max_quarantined_traffic`.
+    """
+    allowed = settings.max_quarantined_traffic
+    return [
+        Finding(
+            reason=Reason.TRAFFIC_IN_DOUBT,
+            subject=broker,
+            detail=f"{share:.0%} of its traffic left out, {allowed:.0%} allowed",
+        )
+        for broker, share in sorted(shares.items(), key=lambda item: (-item[1], item[0]))
+        if share > allowed
+    ]
+
+
+def unknown_brokers(brokers: Collection[str], settings: Settings) -> list[Finding]:
+    """Return the excluded brokers that the cluster does not list: a name that is misspelt excludes nobody."""
+    unknown = sorted(set(settings.excluded_brokers) - set(brokers))
+    return [Finding(reason=Reason.UNKNOWN_BROKER, subject=name, detail="not listed") for name in unknown]
+
+
+def interval_below_host_sample(settings: Settings) -> list[Finding]:
+    """Return a warning when brokers measure their machine less often than runs look at them."""
+    host = settings.host_usage_interval_minutes * 60
+    if settings.interval_seconds >= host:
+        return []
+    minutes = f"{settings.host_usage_interval_minutes:g} ({host:g} s)"
+    detail = f"interval_seconds {settings.interval_seconds:g}, host_usage_interval_minutes {minutes}"
+    return [Finding(reason=Reason.INTERVAL_BELOW_HOST_SAMPLE, detail=detail)]
+
+
+def enough_brokers(findings: Iterable[Finding], samples: Mapping[str, float], settings: Settings) -> list[Finding]:
+    """Return what blocks the run because too few brokers can be judged: the result of all other expectations.
+
+    Args:
+        findings: all others.
+        samples: host samples since its start of every listed broker.
+        settings: which brokers are excluded, and how many may be left out.
+    """
+    quarantined = {f.subject: f.reason for f in findings if f.effect is Effect.QUARANTINE}
+    left_out: dict[Reason, list[str]] = defaultdict(list)
+    for broker in samples:
+        if broker in settings.excluded_brokers:
+            left_out[Reason.BROKER_EXCLUDED].append(broker)
+        elif broker in quarantined:
+            left_out[quarantined[broker]].append(broker)
+    judged = len(samples) - sum(map(len, left_out.values()))
+    started = [samples[broker] for broker in left_out[Reason.JUST_STARTED]]
+    why = _why(left_out, started, settings)
+
+    found = []
+    counted = sum(len(brokers) for reason, brokers in left_out.items() if _counts(reason))
+    if counted > settings.max_quarantined_brokers:
+        detail = f"{counted} left out, {settings.max_quarantined_brokers} allowed{why}"
+        found.append(Finding(reason=Reason.TOO_MANY_QUARANTINED, detail=detail))
+    if judged < 2:
+        found.append(Finding(reason=Reason.TOO_FEW_BROKERS, detail=f"{judged} of {len(samples)}{why}"))
+    return found
+
+
+def _counts(reason: Reason) -> bool:
+    return reason.effect is Effect.QUARANTINE and not reason.has(Trait.EXPECTED)
+
+
+def _why(left_out: Mapping[Reason, list[str]], started: Iterable[float], settings: Settings) -> str:
+    """Return how many are left out for which reason, and when that passes by itself."""
+    missing = max((ENOUGH_SAMPLES - max(samples, 0) for samples in started), default=0)
+    minutes = math.ceil(missing * settings.host_usage_interval_minutes)
+    passes = {Reason.JUST_STARTED: f", over in about {minutes} min"}
+    ordered = sorted(((reason, len(brokers)) for reason, brokers in left_out.items() if brokers), key=lambda r: -r[1])
+    named = [f"{reason} x{count}{passes.get(reason, '')}" for reason, count in ordered]
+    return f"; left out: {', '.join(named)}" if named else ""

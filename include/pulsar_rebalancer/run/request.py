@@ -1,0 +1,123 @@
+"""What one run is asked to do, and what validation found: the small documents beside the tables."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, computed_field, model_validator
+
+from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.config.resolution import Resolved, RunParams
+from pulsar_rebalancer.reasons import Effect, Reason
+from pulsar_rebalancer.storage import documents
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.storage.path import StoragePath
+
+
+class RunRequest(BaseModel):
+    """`input/settings.json`: who asked for what, and the effective settings.
+
+    Attributes:
+        cluster: name in the clusters file.
+        airflow_run_id: the DAG run, inside the file because ids hold `:` and what users type.
+        requested_by: the person who started a manual run; empty for scheduled ones.
+        collected_at: the time of the sample, the reference for ages and counting.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: int = documents.VERSION
+    cluster: str
+    airflow_run_id: str
+    requested_by: str = ""
+    params: RunParams = RunParams()
+    resolved: Resolved
+    collected_at: AwareDatetime
+
+    @property
+    def forced(self) -> bool:
+        """Whether the run acts without waiting for hits, and counts none."""
+        return bool(self.params.force.strip())
+
+    @property
+    def force_threshold(self) -> float | None:
+        """Gap in points from which a forced run of AvgShedder acts; None for any other run."""
+        if not self.forced or self.resolved.settings.strategy is not Strategy.AVG:
+            return None
+        given = self.params.force_threshold
+        return self.resolved.settings.low_threshold if given is None else given
+
+    def write(self, run: StoragePath) -> None:
+        """Write to `<run>/input/settings.json`."""
+        (run / "input" / "settings.json").write_json(self.model_dump(mode="json"))
+
+    @classmethod
+    def read(cls, run: StoragePath) -> Self:
+        """Read from `<run>/input/settings.json`.
+
+        Raises:
+            SnapshotError: `file_missing`, `file_damaged` or `file_version`.
+        """
+        return documents.read(cls, run / "input" / "settings.json")
+
+
+class Finding(BaseModel):
+    """One thing that validation found.
+
+    Attributes:
+        reason: what it is; its effect is what it does to the run.
+        subject: the broker or bundle it is about; empty for the cluster as a whole.
+        detail: the figure or text that was seen.
+        cause: the reason code behind it, such as that of a request that failed; empty when there is none.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    reason: Reason
+    subject: str = ""
+    detail: str = ""
+    cause: str = ""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def effect(self) -> Effect:
+        """What the reason does to the run; files carry it for their readers."""
+        return self.reason.effect
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_effect(cls, values: object) -> object:
+        return {name: v for name, v in values.items() if name != "effect"} if isinstance(values, dict) else values
+
+
+class Validation(BaseModel):
+    """`validation.json`: every finding of a run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: int = documents.VERSION
+    findings: tuple[Finding, ...] = ()
+
+    def reasons(self, effect: Effect) -> dict[Reason, int]:
+        """How often each reason of one effect was found, most frequent first."""
+        return dict(Counter(f.reason for f in self.findings if f.effect is effect).most_common())
+
+    @property
+    def quarantined(self) -> dict[str, Reason]:
+        """The reason by broker or bundle that is left out."""
+        return {f.subject: f.reason for f in self.findings if f.effect is Effect.QUARANTINE and f.subject}
+
+    def write(self, run: StoragePath) -> None:
+        """Write to `<run>/validation.json`."""
+        (run / "validation.json").write_json(self.model_dump(mode="json"))
+
+    @classmethod
+    def read(cls, run: StoragePath) -> Self:
+        """Read from `<run>/validation.json`.
+
+        Raises:
+            SnapshotError: `file_missing`, `file_damaged` or `file_version`.
+        """
+        return documents.read(cls, run / "validation.json")

@@ -1,0 +1,55 @@
+"""The folder of a run, found from what others say it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyarrow.fs import LocalFileSystem
+
+from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.storage.path import StoragePath
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+
+
+def find_run(storage: ClusterStorage, address: str, airflow_run_id: str) -> StoragePath:
+    """Return the folder of a run of this cluster and DAG run; nothing of its address is trusted.
+
+    Whoever may write an XCom or type an address may not choose whose plan is carried out, or whose files are read.
+
+    Args:
+        storage: of the cluster.
+        address: of the run's folder, as collect left it.
+        airflow_run_id: the DAG run.
+
+    Raises:
+        PlanError: `foreign_run` unless the folder lies where the cluster's runs do, no link leads out of the storage
+            root, and its request names the same cluster and DAG run.
+        SnapshotError: the request cannot be read.
+    """
+    run = storage.run(StoragePath(address).name)
+    request = None if run is None else run / "input" / "settings.json"
+    if run is None or request is None or run.uri != address or not lies_below(storage.root, request):
+        raise PlanError(Reason.FOREIGN_RUN, f"{address[:200]!a} is no run of cluster {storage.cluster}")
+    if not belongs(request.read_json(), storage.cluster, airflow_run_id):
+        raise PlanError(
+            Reason.FOREIGN_RUN, f"{run.uri} is not of run {airflow_run_id[:200]!a} of cluster {storage.cluster}"
+        )
+    return run
+
+
+def belongs(request: object, cluster: str, airflow_run_id: str) -> bool:
+    """Return whether `input/settings.json` names this cluster and DAG run."""
+    named = (request.get("cluster"), request.get("airflow_run_id")) if isinstance(request, dict) else None
+    return named == (cluster, airflow_run_id)
+
+
+def lies_below(root: str, file: StoragePath) -> bool:
+    """Return whether no link leads the file out of the root; object stores have none."""
+    file_system, path = file.open()
+    if not isinstance(file_system, LocalFileSystem):
+        return True
+    return Path(path).resolve().is_relative_to(Path(StoragePath(root).open()[1]).resolve())

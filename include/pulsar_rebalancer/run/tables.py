@@ -1,0 +1,262 @@
+"""The tables of a run: one name per column everywhere, units stated here once.
+
+`cluster`, `brokers` and `bundles` are what collect saw; `decisions` and `moves` are what decide made of it.
+Every table is keyed by `cluster`, so that one Spark application can judge many clusters at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.storage.path import damage_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from datetime import datetime
+
+    from pulsar_rebalancer.storage.path import StoragePath
+
+TIME = pa.timestamp("us", tz="UTC")
+RESOURCES = ("cpu", "memory", "direct_memory", "bandwidth_in", "bandwidth_out")
+TRAFFIC = ("msg_rate_in", "msg_rate_out", "msg_throughput_in", "msg_throughput_out")
+
+_UNITS = {
+    "cpu_usage": "percent of one core",
+    "cpu_limit": "percent of one core, 100 per core",
+    "memory_usage": "MiB of JVM heap",
+    "memory_limit": "MiB of JVM heap",
+    "direct_memory_usage": "MiB",
+    "direct_memory_limit": "MiB",
+    "bandwidth_in_usage": "Kbit/s",
+    "bandwidth_in_limit": "Kbit/s",
+    "bandwidth_out_usage": "Kbit/s",
+    "bandwidth_out_limit": "Kbit/s",
+    "msg_rate_in": "msg/s",
+    "msg_rate_out": "msg/s",
+    "msg_throughput_in": "bytes/s",
+    "msg_throughput_out": "bytes/s",
+    "msg_rate": "msg/s, in and out, short-term mean",
+    "msg_throughput": "bytes/s, in and out, short-term mean",
+    "throughput_average": "bytes/s, in and out",
+    "long_term_msg_rate": "msg/s, in and out, long-term mean",
+    "cache_size": "bytes",
+    "report_age_seconds": "s",
+    "host_samples": "host samples since the broker's start",
+    "source_score": "percent, weighted maximum",
+    "destination_score": "percent, weighted maximum",
+    "gap": "points of score",
+    "target": "msg/s or bytes/s, as measure says",
+    "traffic": "msg/s or bytes/s, as measure says",
+    "traffic_taken": "msg/s or bytes/s, as measure says",
+}
+
+LARGEST: dict[str, float] = {
+    **{f"cpu_{part}": 1e6 for part in ("usage", "limit")},
+    **{f"{memory}_{part}": 1e9 for memory in ("memory", "direct_memory") for part in ("usage", "limit")},
+    **{f"bandwidth_{way}_{part}": 1e11 for way in ("in", "out") for part in ("usage", "limit")},
+    **{f"msg_rate_{way}": 1e12 for way in ("in", "out")},
+    **{f"msg_throughput_{way}": 1e15 for way in ("in", "out")},
+    **dict.fromkeys(("host_samples", "topics", "bundles", "producers", "consumers", "top_rank"), 1e9),
+    "cache_size": 1e15,
+    "load_average": 1e6,
+    "throughput_average": 1e15,
+}
+"""Figures above these are of no machine and no broker: validation refuses them. Units as above."""
+
+VERSION = "2"
+"""Of all tables; it stands in the schema's metadata. Version 1 knew AvgShedder and the modular load manager alone."""
+
+
+def _schema(*columns: tuple[str, pa.DataType]) -> pa.Schema:
+    return pa.schema(
+        [pa.field(n, t, metadata={"unit": _UNITS[n]} if n in _UNITS else None) for n, t in columns],
+        metadata={"version": VERSION},
+    )
+
+
+_S, _I, _F, _B = pa.string(), pa.int64(), pa.float64(), pa.bool_()
+_USAGE = tuple((f"{r}_{part}", _F) for r in RESOURCES for part in ("usage", "limit"))
+_TRAFFIC = tuple((name, _F) for name in TRAFFIC)
+
+CLUSTER = _schema(
+    ("cluster", _S),
+    ("collected_at", TIME),
+    ("leader", _S),  # brokerId, empty when there is none
+    ("leader_read", _B),  # whether its configuration, which says what it does, could be read
+    ("load_manager", _S),  # simple class name
+    ("brokers_listed", _I),
+    ("brokers_reported", _I),
+    ("bundles", _I),
+    ("builtin_shedding", _B),
+    ("even_distribution", _B),
+    ("settings_in_disagreement", _S),  # comma separated Pulsar names, empty when the brokers agree
+    ("policies_readable", _B),
+    ("policies_problem", _S),  # why policies could not be read, else null
+    ("policies_unclear", _S),  # what is wrong with some of those that could be read, else null
+)
+"""One row: what concerns the cluster as a whole."""
+
+BROKERS = _schema(
+    ("cluster", _S),
+    ("broker", _S),  # brokerId, host:port
+    ("collected_at", TIME),
+    ("error", _S),  # reason code when there is no report, else null
+    ("listings", _I),  # how often the cluster lists the broker
+    ("reserved_by", _S),  # isolation policy that reserves the broker for its namespaces, else null
+    ("last_update", TIME),
+    ("report_age_seconds", _F),
+    ("started_at", TIME),
+    ("host_samples", _F),
+    *_USAGE,
+    *_TRAFFIC,
+    ("load_average", _F),  # the broker's own moving average of its load, 1 is 100 percent; extensible manager alone
+    ("throughput_average", _F),  # the broker's own moving average of its throughput; extensible manager alone
+    ("topics", _I),
+    ("bundles", _I),
+    ("producers", _I),
+    ("consumers", _I),
+    ("version", _S),
+)
+"""A row per listed broker; figures are null when there is no report."""
+
+BUNDLES = _schema(
+    ("cluster", _S),
+    ("broker", _S),
+    ("bundle", _S),  # tenant/namespace/0x…_0x…
+    *_TRAFFIC,
+    ("topics", _I),
+    ("producers", _I),
+    ("consumers", _I),
+    ("cache_size", _I),
+    ("owners", _I),  # how many brokers report the bundle
+    ("top_rank", _I),  # place in the broker's own list of top bundles; extensible manager alone
+    ("policy", _S),  # "isolation", "anti_affinity" or "unknown", null for a namespace under no policy
+)
+"""A row per bundle and reporting broker: bundles with at least one loaded topic."""
+
+MEANS = _schema(("cluster", _S), ("bundle", _S), ("samples", _I), *_TRAFFIC, ("long_term_msg_rate", _F))
+"""Means of bundles over at most ten samples, the long-term one over a thousand (Pulsar's TimeAverageMessageData)."""
+
+DECISIONS = _schema(
+    ("cluster", _S),
+    ("pair", _I),  # 0 is the outermost pair
+    ("pool", _S),  # isolation policy that reserves both brokers, null for shared ones
+    ("source", _S),  # the hotter broker
+    ("destination", _S),  # the colder broker
+    ("source_score", _F),
+    ("destination_score", _F),
+    ("gap", _F),
+    ("source_high_before", _I),
+    ("source_low_before", _I),
+    ("destination_high_before", _I),
+    ("destination_low_before", _I),
+    ("source_high", _I),  # after the run
+    ("source_low", _I),
+    ("destination_high", _I),
+    ("destination_low", _I),
+    ("high_hits", _I),  # the larger count of the two when it was judged, before a reset
+    ("low_hits", _I),
+    ("value", _F),  # what the strategy compared, in its own unit; null where the columns above say all
+    ("bound", _F),  # what it was compared with
+    ("fired", _B),
+    ("reason", _S),
+    ("explanation", _S),  # what the strategy found, then what became of the bundles
+    ("measure", _S),  # "msg_rate" or "msg_throughput" when fired and above a minimum, else null
+    ("target", _F),  # how much was to be moved
+    ("bundles_taken", _I),
+    ("traffic_taken", _F),
+)
+"""A row per pair or broker looked at, and one per broker left out (`source` alone)."""
+
+MOVES = _schema(
+    ("cluster", _S),
+    ("pair", _I),
+    ("source", _S),
+    ("destination", _S),
+    ("bundle", _S),
+    ("rank", _I),  # 0 is the bundle with the most traffic on its source
+    ("measure", _S),
+    ("traffic", _F),
+    ("msg_rate", _F),
+    ("msg_throughput", _F),
+    ("taken", _B),
+    ("reason", _S),
+    ("wave", _I),  # null when not taken
+)
+"""A row per candidate bundle of a fired pair, taken or passed over."""
+
+INPUT = {"cluster": CLUSTER, "brokers": BROKERS, "bundles": BUNDLES}
+
+
+Cell: TypeAlias = "str | float | datetime | None"
+"""A value of a table's row; whole numbers and truth values are numbers."""
+
+
+def table(rows: Sequence[Mapping[str, Cell | Mapping[str, Cell]]], schema: pa.Schema) -> pa.Table:
+    """Rows as a table of exactly this schema; a missing key is null.
+
+    Raises:
+        SnapshotError: `file_damaged` when a value does not fit its column.
+    """
+    try:
+        return pa.Table.from_pylist(list(rows), schema=schema)
+    except (pa.ArrowException, OverflowError) as error:
+        raise SnapshotError(Reason.FILE_DAMAGED, f"rows do not fit their columns: {error}") from None
+
+
+def write(run: StoragePath, tables: Mapping[str, pa.Table]) -> None:
+    """Write the input tables of a run to `<run>/input/<name>.parquet`."""
+    for name, content in tables.items():
+        (run / "input" / f"{name}.parquet").write_table(content)
+
+
+def read(run: StoragePath, name: str) -> pa.Table:
+    """One input table of a run.
+
+    Raises:
+        SnapshotError: `file_missing`, `file_damaged`, or `file_version` when its version or columns are not today's.
+    """
+    file = run / "input" / f"{name}.parquet"
+    found = file.read_table()
+    check(found.schema, run, name)
+    with damage_of(file.uri):
+        return found.cast(INPUT[name])
+
+
+def owners(run: StoragePath, bundles: Collection[str]) -> dict[str, set[str]]:
+    """Return the brokers that reported a bundle, by bundle; those that nobody reported are missing.
+
+    Raises:
+        SnapshotError: `file_missing` or `file_damaged`.
+    """
+    if not bundles:
+        return {}
+    table = (run / "input" / "bundles.parquet").read_table(["bundle", "broker"])
+    found: dict[str, set[str]] = {}
+    for row in table.filter(pc.is_in(table["bundle"], pa.array(sorted(bundles)))).to_pylist():
+        found.setdefault(row["bundle"], set()).add(row["broker"])
+    return found
+
+
+def check(found: pa.Schema, run: StoragePath, name: str) -> None:
+    """Compare an input table's version and columns with today's.
+
+    Raises:
+        SnapshotError: `file_version`.
+    """
+    version = version_of(found)
+    if version != VERSION or found.names != INPUT[name].names:
+        what = f"is of version {version or 'none'}" if version != VERSION else "has other columns"
+        raise SnapshotError(
+            Reason.FILE_VERSION, f"{run.uri}: table {name} {what}, this release reads version {VERSION}"
+        )
+
+
+def version_of(schema: pa.Schema) -> str:
+    """Version of a table; empty where none is written, as in tables of Spark."""
+    return (schema.metadata or {}).get(b"version", b"").decode(errors="replace")

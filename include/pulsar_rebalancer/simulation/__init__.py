@@ -1,6 +1,0 @@
-"""A cluster that behaves like Pulsar brokers under load (modular load manager), in process or over HTTP.
-
-`scenario.build` makes a `cluster.Cluster`; `serve.running` gives it the brokers' admin REST API on loopback;
-`python -m pulsar_rebalancer.simulation` runs one alone. Only `http`, `control`, `rest` and `serve` need the
-extra `simulation` (starlette, uvicorn).
-"""

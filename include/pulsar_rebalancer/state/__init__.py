@@ -1,0 +1,1 @@
+"""What is kept between runs, and the rules that make a sample count exactly once."""

@@ -1,0 +1,146 @@
+"""The rules that make every sample count exactly once.
+
+One sample of a broker is one hit, whatever the parameters of the run that sees it:
+
+* a run counts when at least half an interval has passed since the last one that did;
+* a pair counts when a host interval has passed since its last hit, or the figure of one of its brokers has changed:
+  brokers measure their machine once per host interval and repeat the figure until then;
+* hits older than `state_max_gap` intervals are no longer consecutive;
+* a forced run, and one with thresholds of its own, change no counter, with one exception: a pair that they move
+  bundles of starts anew, provided that the run may act (`Counting.acts`). The gate judges after the state is recorded
+  and may still close for what nobody knows before, such as a pause set meanwhile: those hits have to be earned again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.errors import StateError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.state.model import CountedSample, DecisionState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from pulsar_rebalancer.config.settings import Settings
+
+PUNCTUALITY = 0.9
+"""Share of a host interval after which a figure that is still the same is a new sample: runs start some seconds early
+or late, and a broker at its limit shows the same figure for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """How a run treats the counters.
+
+    Attributes:
+        counts: whether the sample adds hits, and whether the bundles' means are kept.
+        reason: `counted`, `gap`, `strategy_changed`, `too_soon`, `forced` or `other_thresholds`.
+        clear: whether counters are cleared before the run.
+        acts: whether a pair starts anew that a run moves bundles of which counts nothing.
+        samples: the figure by which each broker gave a hit less than a host interval ago.
+    """
+
+    counts: bool
+    reason: Reason
+    clear: bool = False
+    acts: bool = False
+    samples: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def judges(self) -> bool:
+        """Return whether the sample may make a pair fire by its hits."""
+        return self.counts or self.reason == Reason.OTHER_THRESHOLDS
+
+    def is_repeated(self, figures: Mapping[str, float]) -> bool:
+        """Return whether these brokers have given a hit by these very figures already."""
+        return all(self.samples.get(broker) == figure for broker, figure in figures.items())
+
+
+def decide_counting(
+    state: DecisionState,
+    settings: Settings,
+    now: datetime,
+    *,
+    forced: bool = False,
+    thresholds: bool = False,
+    acts: bool = False,
+) -> Counting:
+    """Return how a run treats the counters.
+
+    Args:
+        state: the decision state as collect found it.
+        settings: effective settings.
+        now: time of the sample.
+        forced: the run acts without hits, and counts none.
+        thresholds: the run has thresholds of its own, and counts none.
+        acts: its mode, the pause and validation let it act, as far as that is known before the gate.
+    """
+    changed = bool(state.strategy) and state.strategy != settings.strategy
+    since = (now - state.counted_at).total_seconds() if state.counted_at else None
+    longest = settings.state_max_gap * settings.interval_seconds
+    # A sample from the future was taken by a clock that ran ahead: waiting for it to pass would freeze the counters.
+    apart = since is not None and not 0 <= since <= longest
+    gap = apart and bool(state.hits or state.kept.get("shedder", {}).get("hits"))
+    if forced:
+        reason = Reason.FORCED
+    elif since is not None and 0 <= since < settings.interval_seconds / 2:
+        reason = Reason.TOO_SOON
+    elif thresholds:
+        reason = Reason.OTHER_THRESHOLDS
+    else:
+        reason = Reason.STRATEGY_CHANGED if changed else Reason.GAP if gap else Reason.COUNTED
+    return Counting(
+        counts=reason in (Reason.COUNTED, Reason.GAP, Reason.STRATEGY_CHANGED),
+        reason=reason,
+        clear=changed or gap,
+        acts=acts,
+        samples={} if changed else _young(state, settings, now),
+    )
+
+
+def _young(state: DecisionState, settings: Settings, now: datetime) -> dict[str, float]:
+    interval = settings.host_usage_interval_minutes * 60 * PUNCTUALITY
+    return {
+        broker: sample.figure
+        for broker, sample in state.samples.items()
+        if 0 <= (now - sample.at).total_seconds() < interval
+    }
+
+
+def samples_after(
+    state: DecisionState, counting: Counting, used: Mapping[str, float], now: datetime
+) -> dict[str, CountedSample]:
+    """Return the samples to keep: those that may still be repeated, and those that gave a hit now.
+
+    Args:
+        state: the decision state as collect found it.
+        counting: how the run treated the counters.
+        used: figures by broker that gave a hit, or by which bundles moved.
+        now: time of the sample.
+    """
+    before = {broker: state.samples[broker] for broker in counting.samples}
+    return dict(sorted((before | {broker: CountedSample(figure, now) for broker, figure in used.items()}).items()))
+
+
+def commit(stored: DecisionState, plan_state: DecisionState) -> DecisionState | None:
+    """Return the document to store for a plan, or None when it is stored already.
+
+    Args:
+        stored: what the store holds now.
+        plan_state: the state that decide derived; its `seq` is the plan's base plus one.
+
+    Raises:
+        StateError: `stale_plan` when the state moved on after the plan was made.
+    """
+    if stored.plan_id == plan_state.plan_id:
+        return None
+    if plan_state.seq != stored.seq + 1:
+        raise StateError(
+            Reason.STALE_PLAN,
+            f"plan {plan_state.plan_id} was made for state {plan_state.seq - 1}, the store is at {stored.seq} "
+            f"(plan {stored.plan_id or 'none'}); nothing was changed",
+        )
+    return plan_state

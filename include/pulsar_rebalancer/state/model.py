@@ -1,0 +1,160 @@
+"""The documents that are kept between runs.
+
+Two of them, each with one writer: `decision` (written by record) and `moves` (written by unload and report).
+Hit counts belong to brokers, as in Pulsar's AvgShedder; zero counts are not stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
+
+from pulsar_rebalancer.errors import StateError
+from pulsar_rebalancer.reasons import Reason
+
+VERSION = 3
+READABLE = frozenset({1, 2, VERSION})
+"""Version 1 knew AvgShedder alone: it has no `kept`. Version 2 has no `samples`."""
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+class HitCount(NamedTuple):
+    """Consecutive hits of one broker."""
+
+    high: int = 0
+    low: int = 0
+
+
+class CountedSample(NamedTuple):
+    """The last sample of a broker that gave a hit.
+
+    Attributes:
+        figure: what gave the hit: AvgShedder's score in percent, TransferShedder's load (1 is 100 percent).
+        at: when that was collected.
+    """
+
+    figure: float
+    at: AwareDatetime
+
+
+class DecisionState(BaseModel):
+    """The `decision` document.
+
+    Attributes:
+        seq: grows by one with every recorded plan.
+        plan_id: the last plan recorded; the gate opens for this one alone.
+        plan_hash: its hash, set when it is recorded: files that were written again since are another plan.
+        counted_at: time of the last sample that counted.
+        strategy: which strategy kept the counters.
+        hits: AvgShedder's counts by broker, zero counts left out.
+        kept: what another strategy and its placement keep, as they wrote it.
+        samples: the samples that gave a hit within the last host interval, by broker.
+        means: name of the file with the bundles' means below the cluster's state folder; empty when there is none.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: int = VERSION
+    seq: int = 0
+    plan_id: str = ""
+    counted_at: AwareDatetime | None = None
+    plan_hash: str = ""
+    strategy: str = ""
+    hits: dict[str, HitCount] = {}
+    kept: dict[str, Any] = {}
+    samples: dict[str, CountedSample] = {}
+    means: str = ""
+
+
+class Unload(BaseModel):
+    """One bundle in the unload history.
+
+    Attributes:
+        at: when the move was planned to start, or ended.
+        outcome: a reason code once known; empty: planned, and counted as recently unloaded all the same.
+        owner: the broker that was read back as owner; empty when unknown.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    at: AwareDatetime
+    plan_id: str
+    source: str
+    destination: str
+    outcome: Reason | Literal[""] = ""
+    owner: str = ""
+
+
+class KeptDestination(BaseModel):
+    """A destination that the leader may still remember, because the unload that named it failed behind the leader.
+
+    The leader uses it for the bundle's next placement (ModularLoadManagerImpl.setNamespaceBundleAffinity), so it is
+    gone once the bundle has another owner, and replaced by the destination of the next unload.
+
+    Attributes:
+        at: when the unload failed.
+        owner: the broker that the bundle stayed on; empty when it could not be read.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    at: AwareDatetime
+    plan_id: str
+    destination: str
+    owner: str
+
+
+class MovesState(BaseModel):
+    """The `moves` document.
+
+    Attributes:
+        unloads: bundles unloaded within the grace period, by name.
+        kept: destinations that the leader may still remember, by bundle.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: int = VERSION
+    unloads: dict[str, Unload] = {}
+    kept: dict[str, KeptDestination] = {}
+
+    def recent(self, now: datetime, grace_minutes: float) -> dict[str, Unload]:
+        """Return unloads of the grace period; ModularLoadManagerImpl forgets one at `ts < now - grace`.
+
+        One that is as far in the future was noted by a clock that was set back since: nobody knows how old it is.
+        """
+        grace = timedelta(minutes=grace_minutes)
+        return {bundle: unload for bundle, unload in self.unloads.items() if -grace <= now - unload.at <= grace}
+
+
+def parse_decision(document: Any) -> DecisionState:
+    """Return the `decision` document of the store; None is an empty one.
+
+    Raises:
+        StateError: `state_version` when it is of another version or damaged.
+    """
+    return DecisionState() if document is None else _parse(DecisionState, document)
+
+
+def parse_moves(document: Any) -> MovesState:
+    """Return the `moves` document of the store; None is an empty one.
+
+    Raises:
+        StateError: `state_version` when it is of another version or damaged.
+    """
+    return MovesState() if document is None else _parse(MovesState, document)
+
+
+def _parse(model: type[_Model], document: Any) -> _Model:
+    version = document.get("version") if isinstance(document, Mapping) else None
+    if version not in READABLE:
+        readable = f"this release reads 1 to {VERSION}"
+        raise StateError(Reason.STATE_VERSION, f"the stored state has version {version!r}, {readable}")
+    try:
+        return model.model_validate({**document, "version": VERSION})
+    except ValidationError as error:
+        raise StateError(Reason.STATE_VERSION, f"the stored state cannot be read: {error.errors()[0]['msg']}") from None

@@ -1,0 +1,1 @@
+"""Files below the storage root: paths, the layout of a cluster's folders, versioned documents."""

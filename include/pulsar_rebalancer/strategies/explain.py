@@ -1,0 +1,123 @@
+"""What moves in the end, what that means for the decisions, and where scores would end if they follow traffic."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.strategies.wording import moving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
+
+CAPPED, KEPT_IN_PLACE = Reason.having(Trait.CAP), Reason.having(Trait.KEPT_IN_PLACE)
+HELD_BACK = CAPPED | KEPT_IN_PLACE
+"""Reasons of the bundles that would move but for caps, policies and placement."""
+
+
+class Prediction(NamedTuple):
+    """Smallest and largest score after the moves, percent; None when no broker was judged."""
+
+    smallest: float | None
+    largest: float | None
+
+
+def reasons_by_pair(moves: Iterable[CandidateMove]) -> dict[int, Counter[Reason]]:
+    """Return how many candidates of one cluster have which reason, by pair."""
+    found: dict[int, Counter[Reason]] = {}
+    for move in moves:
+        found.setdefault(move.pair, Counter())[move.reason] += 1
+    return found
+
+
+def complete(
+    decisions: Iterable[Decision], taken: Iterable[CandidateMove], reasons: Mapping[int, Mapping[Reason, int]]
+) -> list[Decision]:
+    """Return decisions with what their pairs move in the end; a fired pair that moves nothing says so.
+
+    Args:
+        decisions: of one cluster.
+        taken: its candidates that are taken.
+        reasons: as `reasons_by_pair` gives them, over all its candidates.
+    """
+    of_pair: dict[int | None, list[CandidateMove]] = {}
+    for move in sorted(taken, key=lambda move: (move.pair, move.rank)):
+        of_pair.setdefault(move.pair, []).append(move)
+    return [
+        _completed(
+            decision, of_pair.get(decision.pair, []), {} if decision.pair is None else reasons.get(decision.pair, {})
+        )
+        for decision in decisions
+    ]
+
+
+def _completed(decision: Decision, taken: Sequence[CandidateMove], reasons: Mapping[Reason, int]) -> Decision:
+    reason = decision.reason
+    if reason is Reason.FIRED and not reasons.keys() & {Reason.TAKEN, *CAPPED}:
+        reason = Reason.NO_ALLOWED_BUNDLE if reasons.keys() & KEPT_IN_PLACE else Reason.NO_FITTING_BUNDLE
+    completed = replace(
+        decision,
+        reason=reason,
+        bundles_taken=len(taken),
+        # fsum does not depend on the order in which they come.
+        traffic_taken=math.fsum(move.traffic for move in taken),
+    )
+    explanation = decision.explanation or explain(completed)
+    if decision.measure is not None:
+        explanation = f"{explanation.rstrip('.')}. {taken_and_passed_over(taken, reasons)}"
+    return replace(completed, explanation=explanation)
+
+
+def taken_and_passed_over(taken: Sequence[CandidateMove], reasons: Mapping[Reason, int]) -> str:
+    """Return what moves in the end and what is passed over, in two sentences.
+
+    Args:
+        taken: candidates that are taken, by pair and rank.
+        reasons: how many candidates have which reason.
+    """
+    source_of_pair = {move.pair: move.source for move in reversed(taken)}
+    there = [move for move in taken if move.source == source_of_pair[move.pair]]
+    back = [move for move in taken if move.source != source_of_pair[move.pair]]
+    words = f"Taken: {moving(there)}" + (f", {moving(back)} in return" if back else "")
+    passed_over = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()) if reason != Reason.TAKEN)
+    return f"{words}. Passed over: {passed_over}." if passed_over else f"{words}."
+
+
+def explain(decision: Decision) -> str:
+    """Return what AvgShedder found about a broker or pair, in a sentence."""
+    if decision.gap is None:
+        return f"{decision.source} is left out. {decision.reason.meaning}"
+    pair = f"{decision.source} is {decision.gap:.1f} points above {decision.destination}"
+    hits = f"{decision.low_hits} low and {decision.high_hits} high hits"
+    return f"{pair}, {hits}. {decision.reason.meaning}"
+
+
+def predict(
+    scores: Mapping[str, float], moves: Iterable[CandidateMove], source_traffic: Mapping[str, float]
+) -> Prediction:
+    """Return the extreme scores after the moves: what leaves a source takes its share of the score along.
+
+    Args:
+        scores: of the judged brokers, percent.
+        moves: candidates of one cluster that are taken.
+        source_traffic: current traffic of each source that gives bundles, in the measure of its moves.
+    """
+    carried: dict[str, dict[str, list[float]]] = {}
+    for move in moves:
+        if move.destination is not None:
+            carried.setdefault(move.source, {}).setdefault(move.destination, []).append(move.traffic)
+    after = dict(scores)
+    for source in sorted(carried):
+        flows = {destination: math.fsum(figures) for destination, figures in sorted(carried[source].items())}
+        # The bundles' means may exceed what the broker reports now.
+        whole = max(source_traffic[source], math.fsum(flows.values()))
+        for destination, traffic in flows.items():
+            moved = scores[source] * traffic / whole if whole > 0 else 0.0
+            after[source] -= moved
+            after[destination] = after.get(destination, 0.0) + moved
+    return Prediction(min(after.values(), default=None), max(after.values(), default=None))

@@ -1,0 +1,97 @@
+"""What strategies keep from one counted run to the next, the same for all of them, and how it is stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self
+
+from pulsar_rebalancer.state.model import HitCount
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+WHOLE_CLUSTER = ""
+"""Whose hits TransferShedder counts, as low hits: it judges the cluster and not each broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShedderState:
+    """What a shedder keeps; each uses what it needs.
+
+    Attributes:
+        hits: hits in a row by broker, or of `WHOLE_CLUSTER`; zero counts are left out.
+        loads: moving average of a broker's load by broker, 1 is 100 percent.
+        throughputs: moving average of a broker's throughput by broker, bytes/s.
+    """
+
+    hits: Mapping[str, HitCount] = field(default_factory=dict)
+    loads: Mapping[str, float] = field(default_factory=dict)
+    throughputs: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def cluster_hits(self) -> int:
+        """Return the hits of the whole cluster."""
+        return self.hits.get(WHOLE_CLUSTER, HitCount()).low
+
+    def without_hits(self) -> Self:
+        """Return it with the hits counted anew; averages stay, as they do in Pulsar while its leader lives."""
+        return replace(self, hits={})
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementState:
+    """What a placement keeps; each uses what it needs.
+
+    Attributes:
+        count: how often RoundRobinBrokerSelector has chosen.
+        brokers: the list that it counts over.
+        averages: moving average of a broker's usage by broker, 1 is 100 percent (LeastResourceUsageWithWeight).
+    """
+
+    count: int = 0
+    brokers: tuple[str, ...] = ()
+    averages: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptState:
+    """What a strategy and its placement keep."""
+
+    shedder: ShedderState = field(default_factory=ShedderState)
+    placement: PlacementState = field(default_factory=PlacementState)
+
+    @classmethod
+    def parse(cls, hits: Mapping[str, HitCount], document: Mapping[str, Any]) -> Self:
+        """Read what is stored.
+
+        Args:
+            hits: `DecisionState.hits`, by broker.
+            document: `DecisionState.kept`. Documents of before call ThresholdShedder's loads `averages`.
+        """
+        shedder, placement = document.get("shedder", {}), document.get("placement", {})
+        of_cluster = {WHOLE_CLUSTER: HitCount(low=shedder["hits"])} if shedder.get("hits") else {}
+        loads = shedder.get("loads", shedder.get("averages", {}))
+        return cls(
+            ShedderState({**hits, **of_cluster}, loads, shedder.get("throughputs", {})),
+            PlacementState(
+                placement.get("count", 0), tuple(placement.get("brokers", ())), placement.get("averages", {})
+            ),
+        )
+
+    def document(self) -> dict[str, Any]:
+        """Return what is stored as `DecisionState.kept`, which has a field of its own for the hits of brokers."""
+        shedder, placement = self.shedder, self.placement
+        found = {
+            "shedder": {
+                "hits": shedder.cluster_hits,
+                "loads": dict(sorted(shedder.loads.items())),
+                "throughputs": dict(sorted(shedder.throughputs.items())),
+            },
+            "placement": {
+                "count": placement.count,
+                "brokers": list(placement.brokers),
+                "averages": dict(sorted(placement.averages.items())),
+            },
+        }
+        kept = {part: {name: value for name, value in fields.items() if value} for part, fields in found.items()}
+        return {part: fields for part, fields in kept.items() if fields}

@@ -1,0 +1,87 @@
+"""From taken bundles to moves: each gets a destination that policies allow, or is passed over with a reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.strategies.caps import units
+from pulsar_rebalancer.strategies.placement.registry import selector
+from pulsar_rebalancer.strategies.placement.selector import choose, overloaded
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from pulsar_rebalancer.strategies.kept import PlacementState
+    from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
+    from pulsar_rebalancer.strategies.placement.selector import Selector
+    from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
+
+
+def place(
+    sample: ClusterSample, moves: Iterable[CandidateMove], policies: PolicyFilter, kept: PlacementState, seed: str
+) -> tuple[list[CandidateMove], PlacementState]:
+    """Name the destinations that the shedder left open, and check those that it planned.
+
+    Moves are placed one after the other, by pair and rank, the two ways of a swap together or not at all: each sees the
+    bundles placed before it as if they had moved, in the filter's counts and in the placement's. For anti-affinity
+    groups that is not enough, because a move may be capped or fail: `caps.apply` lets one bundle of a group go.
+
+    Follows ModularLoadManagerImpl.doLoadShedding and selectBroker; planned destinations are checked here, though Pulsar
+    takes them as they are.
+
+    Args:
+        sample: the cluster.
+        moves: as a shedder made them.
+        policies: which brokers a bundle may go to; it counts what is placed.
+        kept: what the placement kept from the last counted run.
+        seed: decides between equal destinations; the same seed gives the same plan.
+
+    Returns:
+        The moves by pair and rank: a taken one has a destination; one that is taken no longer says why in `reason`
+        (`Trait.KEPT_IN_PLACE`). And what the placement keeps.
+    """
+    chooser = selector(sample, kept)
+    hot = overloaded(sample)
+    placed: list[CandidateMove] = []
+    for unit in units(moves):
+        if not unit[0].taken:
+            placed += unit
+            continue
+        found = [_destination(move, policies, chooser, hot, seed) for move in unit]
+        refused = next((reason for reason in found if isinstance(reason, Reason)), None)
+        if refused is not None:
+            placed += [replace(move, reason=refused) for move in unit]
+            continue
+        for move, destination in zip(unit, found, strict=True):
+            placed.append(replace(move, destination=destination))
+            bundle = sample.bundles.find(move.source, move.bundle)
+            chooser.placed(bundle, destination)
+            policies.placed(bundle, destination)
+    return placed, chooser.kept()
+
+
+def _destination(
+    move: CandidateMove, policies: PolicyFilter, chooser: Selector, hot: Collection[str], seed: str
+) -> str | Reason:
+    """Return the destination, or the reason why there is none."""
+    if move.destination == move.source:
+        return Reason.SAME_BROKER
+    if move.destination is not None:
+        return policies.forbids(move.bundle, move.source, move.destination) or move.destination
+    held = policies.holds(move.bundle, move.source)
+    if held is not None:
+        return held
+    chosen = _choose(move.bundle, policies, chooser, hot, seed)
+    if chosen is None:
+        return Reason.NO_DESTINATION
+    return Reason.SAME_BROKER if chosen == move.source else chosen
+
+
+def _choose(bundle: str, policies: PolicyFilter, chooser: Selector, hot: Collection[str], seed: str) -> str | None:
+    """Return placement's choice, again over all that policies leave where that is overloaded (selectBroker)."""
+    first = choose(seed, bundle, chooser.eligible(bundle, policies.candidates(bundle)))
+    if first not in hot:
+        return first
+    return choose(seed, bundle, chooser.eligible(bundle, policies.policy_set(bundle))) or first

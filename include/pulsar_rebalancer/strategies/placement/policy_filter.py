@@ -1,0 +1,270 @@
+"""Which brokers a bundle may be on, and which of them Pulsar would choose among.
+
+The rules are functions of plain values; `PolicyFilter` knows a cluster and counts along as bundles are placed. They
+follow the modular load manager (ModularLoadManagerImpl.selectBroker and LoadManagerShared). Its filter by load manager
+class is left out: a cluster that runs two load managers is not balanced.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from pulsar_rebalancer.names import namespace_of
+from pulsar_rebalancer.policies.isolation import policy_of
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.strategies.candidates import SYSTEM_NAMESPACE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.policies.cluster_policies import Policies
+    from pulsar_rebalancer.strategies.bundles import Bundles
+    from pulsar_rebalancer.strategies.sample import BrokerSample, BundleSample
+
+_SEMANTIC_VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?")
+
+
+def policy_set(policies: Policies, namespace: str, brokers: Sequence[str]) -> list[str]:
+    """Return the brokers that policies leave to a namespace (LoadManagerShared.applyNamespacePolicies).
+
+    Args:
+        policies: what policies say.
+        namespace: `tenant/namespace`.
+        brokers: all active brokers, left out ones as well: the failover to secondary ones counts them.
+
+    Returns:
+        Under an isolation policy its brokers; else those that no policy reserves and that take persistent topics. None
+        at all while that is unknown.
+    """
+    if namespace in policies.unknown:
+        return []
+    policy = policy_of(policies.isolation, namespace)
+    if policy is not None:
+        return policy.candidates(brokers)
+    closed = set(policies.without_persistent)
+    return [broker for broker in brokers if broker not in closed and policies.reserved_by(broker) is None]
+
+
+def below_ceiling(candidates: Sequence[str], topics: Mapping[str, int], ceiling: int) -> list[str]:
+    """Return the candidates with at most so many topics, or all of them where none has.
+
+    (LoadManagerShared.filterBrokersWithLargeTopicCount.)
+    """
+    return [broker for broker in candidates if topics.get(broker, 0) <= ceiling] or list(candidates)
+
+
+def least_of_group(candidates: Sequence[str], spread: Mapping[str, int], domains: Mapping[str, str]) -> list[str]:
+    """Return the candidates that serve the fewest namespaces of an anti-affinity group.
+
+    (LoadManagerShared.filterAntiAffinityGroupOwnedBrokers.)
+
+    Args:
+        candidates: brokers.
+        spread: namespaces of the group that a broker serves.
+        domains: failure domain by broker, to choose the least of them first.
+    """
+    if domains:
+        of_domain = by_domain({broker: spread.get(broker, 0) for broker in candidates}, domains)
+        least = min(of_domain.values(), default=0)
+        candidates = [broker for broker in candidates if of_domain[domains.get(broker, "")] == least]
+    return fewest(candidates, spread)
+
+
+def by_domain(spread: Mapping[str, int], domains: Mapping[str, str]) -> Counter[str]:
+    """Return the namespaces of a group by failure domain; brokers in none make one domain together."""
+    found: Counter[str] = Counter()
+    for broker, count in spread.items():
+        found[domains.get(broker, "")] += count
+    return found
+
+
+def fewest(candidates: Sequence[str], counts: Mapping[str, int]) -> list[str]:
+    """Return the candidates with the smallest count, such as bundles of a namespace.
+
+    (LoadManagerShared.removeMostServicingBrokersForNamespace.)
+    """
+    least = min((counts.get(broker, 0) for broker in candidates), default=0)
+    return [broker for broker in candidates if counts.get(broker, 0) == least]
+
+
+def latest(candidates: Sequence[str], versions: Mapping[str, str | None]) -> list[str]:
+    """Return the candidates of the latest version; none where one of them cannot be read (BrokerVersionFilter)."""
+    found = {broker: _version(versions.get(broker)) for broker in candidates}
+    if not found or None in found.values():
+        return []
+    newest = max(version for version in found.values() if version is not None)
+    return [broker for broker in candidates if found[broker] == newest]
+
+
+def group_lets_leave(candidates: Sequence[str], spread: Mapping[str, int]) -> bool:
+    """Return whether a bundle of an anti-affinity group may leave.
+
+    (LoadManagerShared.shouldAntiAffinityNamespaceUnload.)
+
+    It may unless all candidates serve as many namespaces of the group, at least one. That covers Pulsar's own case of a
+    source that serves more than another candidate.
+
+    Args:
+        candidates: brokers that policies leave to its namespace.
+        spread: namespaces of the group that a broker serves.
+    """
+    counts = {spread.get(broker, 0) for broker in candidates}
+    return 0 in counts or len(counts) != 1
+
+
+def spreads_no_worse(spread: Mapping[str, int], source: str, destination: str, *, leaves: bool) -> bool:
+    """Return whether a group is spread no worse once one of its namespaces moved (a rule of ours).
+
+    Args:
+        spread: namespaces of the group by place, a broker or a failure domain.
+        source: the place that the namespace's bundle leaves.
+        destination: another place, which does not serve the namespace yet.
+        leaves: whether the namespace's last bundle leaves the source. Otherwise both places serve it afterwards, which
+            is no worse only where the destination serves nothing else of the group.
+    """
+    return spread.get(destination, 0) < (spread.get(source, 0) if leaves else 1)
+
+
+class _Release(NamedTuple):
+    """A semantic version in its order: a pre-release comes before its release."""
+
+    numbers: tuple[int, ...]
+    is_release: bool
+    identifiers: tuple[tuple[bool, int, str], ...]
+
+
+def _version(text: str | None) -> _Release | None:
+    found = _SEMANTIC_VERSION.fullmatch(text or "")
+    if found is None:
+        return None
+    identifiers = found[4].split(".") if found[4] else []
+    order = tuple((not i.isdecimal(), int(i) if i.isdecimal() else 0, i) for i in identifiers)
+    return _Release(tuple(int(found[n]) for n in (1, 2, 3)), not identifiers, order)
+
+
+class PolicyFilter:
+    """The rules over one cluster; what is placed is counted from then on.
+
+    Args:
+        policies: what policies say.
+        brokers: all that the cluster lists; those left out are no destination.
+        bundles: all that they report.
+        settings: ceiling of topics, even distribution, later versions.
+    """
+
+    def __init__(
+        self, policies: Policies, brokers: Iterable[BrokerSample], bundles: Bundles, settings: Settings
+    ) -> None:
+        by_name = sorted(brokers, key=lambda broker: broker.broker)
+        self._policies = policies
+        self._settings = settings
+        self._active = [broker.broker for broker in by_name]
+        self._taking_part = {broker.broker for broker in by_name if broker.left_out is None}
+        self._versions = {broker.broker: broker.version for broker in by_name}
+        self._topics = Counter({broker.broker: broker.topics for broker in by_name})
+        self._serving: dict[str, Counter[str]] = {}
+        self._spread: dict[str, Counter[str]] = {group: Counter() for group in policies.groups.values()}
+        self._sets: dict[str | None, list[str]] = {}
+        self._rulings: dict[str, str | None] = {}
+        counted = None if settings.even_distribution else {SYSTEM_NAMESPACE, *policies.groups}
+        for (namespace, broker), count in bundles.served(counted).items():
+            self._count(namespace, broker, count)
+
+    def policy_set(self, bundle: str) -> list[str]:
+        """Return the brokers of this run that policies leave to a bundle, by name."""
+        namespace = namespace_of(bundle)
+        # All namespaces under the same policy, or under none, share one answer.
+        ruling = self._ruling(namespace)
+        if ruling not in self._sets:
+            allowed = policy_set(self._policies, namespace, self._active)
+            self._sets[ruling] = [broker for broker in allowed if broker in self._taking_part]
+        return self._sets[ruling]
+
+    def _ruling(self, namespace: str) -> str | None:
+        if namespace not in self._rulings:
+            policy = policy_of(self._policies.isolation, namespace)
+            unknown = namespace in self._policies.unknown
+            self._rulings[namespace] = "" if unknown else policy.name if policy else None
+        return self._rulings[namespace]
+
+    def candidates(self, bundle: str) -> list[str]:
+        """Return the brokers that placement chooses among, by name, its own among them (selectBroker's filters)."""
+        namespace, allowed = namespace_of(bundle), self.policy_set(bundle)
+        found = below_ceiling(allowed, self._topics, self._settings.max_broker_topics)
+        if namespace in self._policies.groups:
+            found = least_of_group(found, self._spread_of(namespace), self._policies.domains)
+        if self._settings.even_distribution or namespace == SYSTEM_NAMESPACE:
+            found = fewest(found, self._serving.get(namespace, {}))
+        if self._settings.prefer_later_versions:
+            found = latest(found, self._versions)
+        return found or allowed
+
+    def holds(self, bundle: str, source: str) -> Reason | None:
+        """Return `policy_unknown`, `policy_forbids` or `anti_affinity` when a bundle must stay, else None.
+
+        (ModularLoadManagerImpl.shouldNamespacePoliciesUnload and shouldAntiAffinityNamespaceUnload.)
+        """
+        namespace, allowed = namespace_of(bundle), self.policy_set(bundle)
+        if namespace in self._policies.unknown:
+            return Reason.POLICY_UNKNOWN
+        if not any(broker != source for broker in allowed):
+            return Reason.POLICY_FORBIDS
+        if namespace in self._policies.groups and not group_lets_leave(allowed, self._spread_of(namespace)):
+            return Reason.ANTI_AFFINITY
+        return None
+
+    def forbids(self, bundle: str, source: str, destination: str) -> Reason | None:
+        """Return why a bundle must not go to a planned destination; None: it may.
+
+        Pulsar checks nothing here: a destination given by hand is taken as it is. The destination must be one that
+        isolation policies and the topic ceiling leave, and spread an anti-affinity group no worse.
+
+        Returns:
+            A reason of `holds`, `no_destination` or `too_many_topics`.
+        """
+        held = self.holds(bundle, source)
+        if held is not None:
+            return held
+        if destination not in self._taking_part:
+            return Reason.NO_DESTINATION
+        allowed, namespace = self.policy_set(bundle), namespace_of(bundle)
+        if destination not in allowed:
+            return Reason.POLICY_FORBIDS
+        ceiling = self._settings.max_broker_topics
+        if self._topics[destination] > ceiling and destination not in below_ceiling(allowed, self._topics, ceiling):
+            return Reason.TOO_MANY_TOPICS
+        if namespace in self._policies.groups and not self._spreads_no_worse(namespace, source, destination):
+            return Reason.ANTI_AFFINITY
+        return None
+
+    def _spreads_no_worse(self, namespace: str, source: str, destination: str) -> bool:
+        serving, spread, domains = self._serving[namespace], self._spread_of(namespace), self._policies.domains
+        if serving[destination]:
+            return True
+        leaves = serving[source] == 1
+        ends = domains.get(source, ""), domains.get(destination, "")
+        if ends[0] != ends[1] and not spreads_no_worse(by_domain(spread, domains), *ends, leaves=leaves):
+            return False
+        return spreads_no_worse(spread, source, destination, leaves=leaves)
+
+    def placed(self, bundle: BundleSample, destination: str) -> None:
+        """Count a bundle on its destination from now on."""
+        namespace = namespace_of(bundle.bundle)
+        # The source's topics are what it reported: Pulsar takes nothing off before its next report.
+        self._topics[destination] += bundle.topics
+        self._count(namespace, bundle.broker, -1)
+        self._count(namespace, destination, 1)
+
+    def _spread_of(self, namespace: str) -> Counter[str]:
+        return self._spread[self._policies.groups[namespace]]
+
+    def _count(self, namespace: str, broker: str, step: int) -> None:
+        serving = self._serving.setdefault(namespace, Counter())
+        before = serving[broker] > 0
+        serving[broker] += step
+        group = self._policies.groups.get(namespace)
+        if group is not None:
+            self._spread[group][broker] += (serving[broker] > 0) - before

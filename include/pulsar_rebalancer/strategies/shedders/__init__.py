@@ -1,0 +1,1 @@
+"""Pulsar's shedders, one module each: which bundles leave which broker."""

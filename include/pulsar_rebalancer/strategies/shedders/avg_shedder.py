@@ -1,0 +1,272 @@
+"""AvgShedder (PIP-364), one run over one cluster: the document of the algorithm.
+
+Brokers are sorted by score and paired from the outside in, the hottest with the coldest. A pair whose gap stays above
+a threshold for enough runs in a row fires: the hotter broker gives the colder one bundles worth up to
+`max_unload_percentage` of their difference in traffic. Follows `AvgShedder.findBundlesForUnloading` of Pulsar 4.2.4 and
+5.0.1, with two deviations. Where Pulsar leaves ties to the order of a hash map, names decide (brokers by score and name
+ascending, bundles by traffic descending and name ascending). Brokers that an isolation policy reserves are paired among
+themselves, because no bundle may go from them to the others. `pulsar_rebalancer_spark` holds the same as DataFrame
+transforms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.state.model import HitCount
+from pulsar_rebalancer.strategies.candidates import is_heartbeat
+from pulsar_rebalancer.strategies.hits import hits_after
+from pulsar_rebalancer.strategies.kept import ShedderState
+from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, Measure, SheddingResult, left_out_decisions
+from pulsar_rebalancer.strategies.scoring import score
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.state.counting import Counting
+    from pulsar_rebalancer.strategies.sample import BrokerSample, BundleSample, ClusterSample
+
+NO_HITS = HitCount()
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredBroker:
+    """One broker as it is judged: score in percent, traffic in msg/s and bytes/s, the policy that reserves it or ""."""
+
+    broker: str
+    score: float
+    msg_rate: float
+    msg_throughput: float
+    pool: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The `number`-th pair from the outside; the middle one of an odd number of brokers is its own partner."""
+
+    number: int
+    source: ScoredBroker
+    destination: ScoredBroker
+
+    @property
+    def gap(self) -> float:
+        """Return the points of score between the two."""
+        return self.source.score - self.destination.score
+
+    @property
+    def is_middle(self) -> bool:
+        """Return whether the broker has no partner."""
+        return self.source.broker == self.destination.broker
+
+
+class Hits(NamedTuple):
+    """Hit counts of a pair's two brokers."""
+
+    source: HitCount
+    destination: HitCount
+
+    @property
+    def high(self) -> int:
+        """Return the larger high count."""
+        return max(self.source.high, self.destination.high)
+
+    @property
+    def low(self) -> int:
+        """Return the larger low count."""
+        return max(self.source.low, self.destination.low)
+
+
+class Amount(NamedTuple):
+    """How much a pair moves: `target` in msg/s or bytes/s, as `measure` says."""
+
+    measure: Measure
+    target: float
+
+
+def pairs(brokers: Iterable[ScoredBroker]) -> list[Pair]:
+    """Return brokers of the same pool paired from the outside in, the outermost pair first, pool after pool."""
+    found: list[Pair] = []
+    in_order = sorted(brokers, key=lambda broker: (broker.pool, broker.score, broker.broker))
+    for _, members in groupby(in_order, key=lambda broker: broker.pool):
+        pool = list(members)
+        found += [Pair(len(found) + n, pool[-1 - n], pool[n]) for n in range((len(pool) + 1) // 2)]
+    return found
+
+
+def count(pair: Pair, before: Hits, settings: Settings, *, repeated: bool) -> Hits:
+    """Return the hits of a pair with this sample; a gap in the high band is a low hit as well.
+
+    A middle broker has no gap, so it counts only when the low threshold is 0, and then twice: once for each side.
+
+    Args:
+        pair: the pair.
+        before: its hits before this sample.
+        settings: the thresholds.
+        repeated: whether the sample gave a hit already: it gives no other, but a gap that is gone ends hits all the
+            same.
+    """
+    if pair.gap < settings.low_threshold:
+        return Hits(NO_HITS, NO_HITS)
+    step = 0 if repeated else 2 if pair.is_middle else 1
+    high = pair.gap >= settings.high_threshold
+    return Hits(*(HitCount(hit.high + step if high else 0, hit.low + step) for hit in before))
+
+
+def ready(hits: Hits, settings: Settings) -> bool:
+    """Return whether one of the two brokers has collected enough hits: counts belong to brokers, not to pairs."""
+    return hits.high >= settings.hit_count_high or hits.low >= settings.hit_count_low
+
+
+def amount(pair: Pair, settings: Settings) -> Amount | None:
+    """Return how much to move: by message rate, else by throughput; None when neither differs enough."""
+    rate = (pair.source.msg_rate - pair.destination.msg_rate) * settings.max_unload_percentage
+    throughput = (pair.source.msg_throughput - pair.destination.msg_throughput) * settings.max_unload_percentage
+    if rate > settings.min_unload_message:
+        return Amount(Measure.RATE, rate)
+    if throughput > settings.min_unload_throughput:
+        return Amount(Measure.THROUGHPUT, throughput)
+    return None
+
+
+def select(sample: ClusterSample, pair: Pair, wanted: Amount) -> list[CandidateMove]:
+    """Walk over the source's bundles, the busiest first: each that fits into what remains is taken.
+
+    Bundles with a reason to stay, their own or of policies, are passed over and never count.
+
+    Args:
+        sample: the cluster.
+        pair: a fired pair.
+        wanted: how much to move.
+
+    Returns:
+        Candidates by rank.
+    """
+    remaining, measure = wanted.target, wanted.measure
+    destination = pair.destination.broker
+    moves = []
+    held = sample.bundles.of(pair.source.broker)
+    for rank, bundle in enumerate(sorted(held, key=lambda bundle: (-bundle.mean(measure), bundle.bundle))):
+        carried = bundle.mean(measure)
+        reason = _stays(sample, bundle, destination)
+        if reason is None:
+            reason = (
+                Reason.NO_TRAFFIC if carried <= 0 else Reason.OVER_REMAINING if carried > remaining else Reason.TAKEN
+            )
+        if reason is Reason.TAKEN:
+            remaining -= carried
+        moves.append(
+            CandidateMove.of(
+                bundle, pair=pair.number, rank=rank, measure=measure, reason=reason, destination=destination
+            )
+        )
+    return moves
+
+
+def _stays(sample: ClusterSample, bundle: BundleSample, destination: str) -> Reason | None:
+    if is_heartbeat(bundle.bundle):
+        return Reason.SYSTEM_NAMESPACE
+    return bundle.reason or sample.forbids(bundle.bundle, bundle.broker, destination)
+
+
+def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+    """Decide one run.
+
+    Args:
+        sample: the cluster. The counts of a broker left out freeze.
+        kept: `hits` by broker as the last run left them.
+
+    Returns:
+        Among others the hits before those start anew whose bundles move (`hits.start_anew`); as in Pulsar those of
+        brokers that are gone stay.
+    """
+    settings, counting = sample.settings, sample.counting
+    before = {} if counting.clear else dict(kept.hits)
+    judged = pairs(_scored(broker, settings) for broker in sample.taking_part)
+    decisions: list[Decision] = []
+    moves: list[CandidateMove] = []
+    for pair in judged:
+        decision = _decide(sample, pair, before)
+        decisions.append(decision)
+        if decision.measure is not None and decision.target is not None:
+            moves += select(sample, pair, Amount(decision.measure, decision.target))
+    frozen = [_frozen(decision, before.get(decision.source, NO_HITS)) for decision in left_out_decisions(sample)]
+    over = sum(pair.gap >= settings.low_threshold for pair in judged)
+    # Without a gap Pulsar forgets those that are gone as well.
+    forgets = counting.counts and not over
+    listed = {broker.broker for broker in sample.brokers}
+    gone = {} if forgets else {broker: hit for broker, hit in before.items() if broker not in listed}
+    decisions += frozen
+    hits = dict(sorted((gone | hits_after(decisions)).items()))
+    sentence = f"{over} of {len(judged)} pairs differ by {settings.low_threshold:g} points or more"
+    return SheddingResult(decisions, moves, ShedderState(hits=hits), sentence)
+
+
+def _scored(broker: BrokerSample, settings: Settings) -> ScoredBroker:
+    rate, throughput = broker.traffic(Measure.RATE), broker.traffic(Measure.THROUGHPUT)
+    return ScoredBroker(broker.broker, score(broker, settings), rate, throughput, broker.reserved_by or "")
+
+
+def _decide(sample: ClusterSample, pair: Pair, hits: Mapping[str, HitCount]) -> Decision:
+    """Return the decision on one pair."""
+    settings, counting = sample.settings, sample.counting
+    before = Hits(hits.get(pair.source.broker, NO_HITS), hits.get(pair.destination.broker, NO_HITS))
+    repeated = counting.is_repeated(
+        {pair.source.broker: pair.source.score, pair.destination.broker: pair.destination.score}
+    )
+    judged = count(pair, before, settings, repeated=repeated) if counting.judges else before
+    if sample.force_threshold is not None:
+        fired = pair.gap >= sample.force_threshold and not pair.is_middle
+    else:
+        fired = counting.judges and not repeated and pair.gap >= settings.low_threshold and ready(judged, settings)
+    # Counts start anew with the firing, whether or not a bundle is found: a pair must earn its hits again.
+    after = before if not counting.counts else Hits(NO_HITS, NO_HITS) if fired else judged
+    wanted = amount(pair, settings) if fired else None
+    return Decision(
+        pair.source.broker,
+        _reason(pair, fired, wanted, settings, counting, repeated=repeated),
+        pair=pair.number,
+        pool=pair.source.pool or None,
+        destination=pair.destination.broker,
+        source_score=pair.source.score,
+        destination_score=pair.destination.score,
+        gap=pair.gap,
+        source_high_before=before.source.high,
+        source_low_before=before.source.low,
+        destination_high_before=before.destination.high,
+        destination_low_before=before.destination.low,
+        source_high=after.source.high,
+        source_low=after.source.low,
+        destination_high=after.destination.high,
+        destination_low=after.destination.low,
+        high_hits=judged.high,
+        low_hits=judged.low,
+        fired=fired,
+        measure=wanted.measure if wanted else None,
+        target=wanted.target if wanted else None,
+    )
+
+
+def _reason(
+    pair: Pair, fired: bool, wanted: Amount | None, settings: Settings, counting: Counting, *, repeated: bool
+) -> Reason:
+    if pair.is_middle:
+        return Reason.MIDDLE
+    if fired:
+        return Reason.FIRED if wanted else Reason.BELOW_MINIMUM
+    if pair.gap < settings.low_threshold:
+        return Reason.BELOW_LOW
+    if counting.reason is Reason.FORCED:
+        return Reason.BELOW_FORCE
+    if repeated or counting.reason is Reason.TOO_SOON:
+        return Reason.TOO_SOON
+    return Reason.HITS_HIGH if pair.gap >= settings.high_threshold else Reason.HITS_LOW
+
+
+def _frozen(decision: Decision, hits: HitCount) -> Decision:
+    """Return the decision on a broker left out, with its counts."""
+    high, low = hits
+    return replace(decision, source_high_before=high, source_low_before=low, source_high=high, source_low=low)

@@ -1,0 +1,130 @@
+"""How unequal the loads of brokers are, and which two of them are next to exchange bundles (TransferShedder)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from pulsar_rebalancer.strategies.sample import Measure
+from pulsar_rebalancer.strategies.wording import amount
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pulsar_rebalancer.config.settings import Settings
+
+
+class BrokerLoad(NamedTuple):
+    """One broker.
+
+    Attributes:
+        broker: its name.
+        load: moving average of its most used resource after weighting, 1 is 100 percent.
+        throughput_average: moving average of its throughput, bytes/s.
+        throughput: what it carries now, bytes/s.
+        age: seconds since its report, None when that is unknown.
+    """
+
+    broker: str
+    load: float
+    throughput_average: float
+    throughput: float
+    age: float | None = None
+
+
+class Imbalance(NamedTuple):
+    """Why two brokers are to exchange bundles: `value` is beyond `bound` (above when the kind is `overloaded`)."""
+
+    kind: str
+    value: float
+    bound: float
+    sentence: str
+
+
+class LoadStats:
+    """Brokers from the least to the most loaded; those between `least` and `most` are still to be looked at.
+
+    Follows `TransferShedder.LoadStats` and its two checks: a broker whose report is outdated is no part of mean and
+    standard deviation, but it is one of those that exchange bundles.
+
+    Attributes:
+        mean: of the loads.
+        std: their standard deviation, as the moves so far leave it.
+    """
+
+    def __init__(self, loads: Iterable[BrokerLoad], settings: Settings) -> None:
+        """Sort and add up.
+
+        Args:
+            loads: all brokers.
+            settings: effective settings.
+        """
+        self._settings = settings
+        self._ordered = sorted(loads, key=lambda load: (load.load, load.broker))
+        self._least, self._most = 0, len(self._ordered) - 1
+        counted = [load.load for load in self._ordered if not is_outdated(load, settings)]
+        self.counted = len(counted)
+        self.mean = math.fsum(counted) / self.counted if counted else 0.0
+        self._squares = math.fsum(load * load for load in counted)
+        self.std = math.sqrt(max(0.0, self._squares / self.counted - self.mean * self.mean)) if counted else 0.0
+
+    @property
+    def least(self) -> BrokerLoad:
+        """Return the least loaded broker that has not taken bundles."""
+        return self._ordered[self._least]
+
+    @property
+    def most(self) -> BrokerLoad:
+        """Return the most loaded broker that was not looked at."""
+        return self._ordered[self._most]
+
+    @property
+    def has_pair(self) -> bool:
+        """Return whether two brokers are left."""
+        return self._least < self._most
+
+    def imbalance(self) -> Imbalance | None:
+        """Return what is out of balance; None when nothing is."""
+        target = self._settings.target_std
+        if self.std > target:
+            words = f"standard deviation of the loads {self.std:.3f}, above {target:g}"
+            return Imbalance("overloaded", self.std, target, words)
+        return self._underloaded(min(0.5, max(0.0, target / 2))) or self._overloaded(target)
+
+    def _underloaded(self, share: float) -> Imbalance | None:
+        least, most = self.least, self.most
+        bound = self.mean * share
+        if least.load < bound:
+            words = f"load of {least.broker} {least.load:.1%}, below {share:.0%} of the mean {self.mean:.1%}"
+            return Imbalance("underloaded", least.load, bound, words)
+        bound = most.throughput_average * share
+        if least.throughput_average < bound:
+            carried = amount(Measure.THROUGHPUT, least.throughput_average)
+            words = f"{least.broker} carries {carried}, below {share:.0%} of what {most.broker} carries"
+            return Imbalance("underloaded", least.throughput_average, bound, words)
+        return None
+
+    def _overloaded(self, target: float) -> Imbalance | None:
+        bound = max(self._settings.overloaded_threshold / 100, self.mean + target)
+        if self.most.load > bound:
+            words = f"load of {self.most.broker} {self.most.load:.1%}, above {bound:.1%}"
+            return Imbalance("overloaded", self.most.load, bound, words)
+        return None
+
+    def take_pair(self) -> tuple[BrokerLoad, BrokerLoad]:
+        """Return the most and the least loaded broker; the most loaded one is looked at once, whatever comes of it."""
+        pair = self.most, self.least
+        self._most -= 1
+        return pair
+
+    def move(self, source: BrokerLoad, destination: BrokerLoad, load: float) -> None:
+        """Account for a load that goes from one broker to the other; the destination takes no more."""
+        self._squares -= source.load * source.load + destination.load * destination.load
+        self._squares += max(0.0, source.load - load) ** 2 + (destination.load + load) ** 2
+        self.std = math.sqrt(abs(self._squares / self.counted - self.mean * self.mean))
+        self._least += 1
+
+
+def is_outdated(load: BrokerLoad, settings: Settings) -> bool:
+    """Return whether a broker's report is too old to count."""
+    return load.age is not None and load.age > settings.load_data_ttl_seconds

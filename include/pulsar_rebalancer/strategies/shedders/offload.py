@@ -1,0 +1,106 @@
+"""Taking a throughput off a broker, which ThresholdShedder and OverloadShedder do in the same way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, Measure
+from pulsar_rebalancer.strategies.scoring import score
+from pulsar_rebalancer.strategies.wording import amount
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.strategies.sample import BrokerSample, ClusterSample
+
+MEASURE = Measure.THROUGHPUT
+
+
+class Comparison(NamedTuple):
+    """What a shedder compared with what, in its own unit."""
+
+    value: float
+    bound: float
+
+
+def broker_decision(
+    sample: ClusterSample,
+    broker: BrokerSample,
+    number: int,
+    compared: Comparison,
+    reason: Reason,
+    explanation: str,
+    *,
+    target: float | None = None,
+    measure: Measure = MEASURE,
+) -> Decision:
+    """Return the decision on a broker, with its present score; one with a target fired.
+
+    Args:
+        sample: the cluster.
+        broker: one of its brokers.
+        number: of the decision.
+        compared: what with what.
+        reason: what was decided.
+        explanation: what was found, in a sentence.
+        target: what is to leave the broker, as `measure` says; None when nothing is.
+        measure: of the target.
+    """
+    fired = target is not None
+    return Decision(
+        broker.broker,
+        reason,
+        pair=number,
+        source_score=score(broker, sample.settings),
+        value=compared.value,
+        bound=compared.bound,
+        fired=fired,
+        explanation=explanation,
+        measure=measure if fired else None,
+        target=target,
+    )
+
+
+def offload(
+    sample: ClusterSample, broker: BrokerSample, *, number: int, compared: Comparison, target: float, why: str
+) -> tuple[Decision, list[CandidateMove]]:
+    """Take at least `target` off a broker (`filterAndSelectBundle` of the two classes).
+
+    A broker with a single bundle keeps it: on another broker it would be as hot.
+
+    Args:
+        sample: the cluster.
+        broker: one of its brokers.
+        number: of the decision.
+        compared: what with what.
+        target: bytes/s.
+        why: why the broker sheds, the start of its explanation.
+    """
+    wanted = f"{why}: {amount(MEASURE, target)} are to leave"
+    if broker.bundles <= 1:
+        held = "its single bundle stays" if broker.bundles else "it has no bundle"
+        words = f"{wanted}, but {held}"
+        return broker_decision(sample, broker, number, compared, Reason.SINGLE_BUNDLE, words), []
+    fired = broker_decision(sample, broker, number, compared, Reason.FIRED, wanted, target=target)
+    return fired, walk(sample, broker.broker, number, target)
+
+
+def walk(sample: ClusterSample, broker: str, number: int, target: float) -> list[CandidateMove]:
+    """Walk over a broker's bundles, the busiest first, until those taken carry the target.
+
+    The last one taken may overshoot, the first is taken whatever the target is, and idle ones are taken as well.
+
+    Args:
+        sample: the cluster.
+        broker: whose bundles.
+        number: of the decision.
+        target: bytes/s.
+    """
+    moves: list[CandidateMove] = []
+    marked, found = 0.0, False
+    busiest_first = sorted(sample.shed_candidates(broker), key=lambda bundle: (-bundle.msg_throughput, bundle.bundle))
+    for rank, bundle in enumerate(busiest_first):
+        reason = bundle.reason or (Reason.TAKEN if marked < target or not found else Reason.TARGET_REACHED)
+        if reason is Reason.TAKEN:
+            marked, found = marked + bundle.msg_throughput, True
+        moves.append(CandidateMove.of(bundle, pair=number, rank=rank, measure=MEASURE, reason=reason))
+    return moves

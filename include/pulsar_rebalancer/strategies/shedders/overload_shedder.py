@@ -1,0 +1,50 @@
+"""OverloadShedder, one run over one cluster: every broker above a fixed bound gives away what lies above it.
+
+No average is kept and the others are not looked at, so that a cluster that is hot as a whole moves bundles round and
+round. Follows `OverloadShedder.findBundlesForUnloading` of Pulsar 4.2.4; bundles of equal traffic are taken by name,
+where Pulsar follows the order of a hash map. Destinations are the placement strategy's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.strategies.kept import ShedderState
+from pulsar_rebalancer.strategies.sample import SheddingResult, left_out_decisions
+from pulsar_rebalancer.strategies.scoring import weighted_usage
+from pulsar_rebalancer.strategies.shedders.offload import MEASURE, Comparison, broker_decision, offload
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Decision
+
+MARGIN = 0.05
+"""How far below the bound a broker is to end, 1 is 100 percent."""
+
+
+def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+    """Decide one run; nothing is kept.
+
+    Args:
+        sample: the cluster.
+        kept: not looked at.
+    """
+    bound = sample.settings.overloaded_threshold / 100
+    usage = {broker.broker: weighted_usage(broker, sample.settings) for broker in sample.taking_part}
+    decisions: list[Decision] = []
+    moves: list[CandidateMove] = []
+    for number, broker in enumerate(sorted(sample.taking_part, key=lambda broker: -usage[broker.broker])):
+        load = usage[broker.broker]
+        compared = Comparison(load * 100, bound * 100)
+        if load < bound:
+            words = f"load {load:.1%}, below {bound:.1%}"
+            decisions.append(broker_decision(sample, broker, number, compared, Reason.NOT_OVERLOADED, words))
+            continue
+        target = broker.traffic(MEASURE) * (load - bound + MARGIN)
+        why = f"load {load:.1%} reaches {bound:.1%}"
+        decision, walked = offload(sample, broker, number=number, target=target, why=why, compared=compared)
+        decisions.append(decision)
+        moves += walked
+    over = sum(load >= bound for load in usage.values())
+    sentence = f"{over} of {len(usage)} brokers are loaded to {bound:.0%} or more"
+    return SheddingResult([*decisions, *left_out_decisions(sample)], moves, ShedderState(), sentence)

@@ -1,0 +1,135 @@
+"""ThresholdShedder, one run over one cluster: brokers far above the average give away what lies above it.
+
+A broker's load is a moving average, which follows a step only slowly. One whose load is `average_threshold` points or
+more above the mean of all brokers gives away bundles; with the lower boundary switched on, and when nothing else was
+found, the busiest broker gives some away because another one is as far below the mean (PIP-220). Follows
+`ThresholdShedder.findBundlesForUnloading` of Pulsar 4.2.4. Destinations are the placement strategy's.
+
+Deviations: names decide ties, where Pulsar follows the order of a hash map. Averages of brokers that are gone are
+forgotten with the run that misses them, in Pulsar with the change of the list of active brokers. A broker that is left
+out keeps its average and is no part of the mean.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.strategies.kept import ShedderState
+from pulsar_rebalancer.strategies.sample import SheddingResult, left_out_decisions
+from pulsar_rebalancer.strategies.scoring import smooth, weighted_usage
+from pulsar_rebalancer.strategies.shedders.offload import MEASURE, Comparison, broker_decision, offload
+from pulsar_rebalancer.strategies.wording import MIB, amount
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pulsar_rebalancer.strategies.sample import BrokerSample, CandidateMove, ClusterSample, Decision
+
+MARGIN = 0.05
+"""How far below its bound a broker is to end, 1 is 100 percent."""
+
+LOWER_MARGIN = 0.5
+"""Share of the threshold that the busiest broker gives away for one below the lower boundary."""
+
+
+def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+    """Decide one run.
+
+    Args:
+        sample: the cluster.
+        kept: `loads`.
+    """
+    usage = {broker.broker: weighted_usage(broker, sample.settings) for broker in sample.taking_part}
+    averages = _updated(sample, kept.loads, usage)
+    mean = _mean(averages)
+    decisions: list[Decision] = []
+    moves: list[CandidateMove] = []
+    in_order = sorted(sample.taking_part, key=lambda broker: -averages[broker.broker])
+    for number, broker in enumerate(in_order):
+        decision, walked = _above(sample, broker, number, averages[broker.broker], mean)
+        decisions.append(decision)
+        moves += walked
+    sentence = _above_bound(sample, averages, mean)
+    if sample.taking_part and sample.settings.lower_boundary and not any(move.taken for move in moves):
+        # Pulsar adds the sample to the averages a second time here.
+        averages = _updated(sample, averages, usage)
+        found, walked, below = _below(sample, in_order, averages)
+        if found is not None and found.pair is not None:
+            decisions[found.pair] = found
+            moves = [move for move in moves if move.pair != found.pair] + walked
+        sentence += f"; {below}"
+    frozen = {broker.broker for broker in sample.brokers} & kept.loads.keys() - averages.keys()
+    loads = averages | {broker: kept.loads[broker] for broker in frozen}
+    return SheddingResult(
+        [*decisions, *left_out_decisions(sample)], moves, ShedderState(loads=dict(sorted(loads.items()))), sentence
+    )
+
+
+def _updated(sample: ClusterSample, before: Mapping[str, float], usage: Mapping[str, float]) -> dict[str, float]:
+    return {broker: smooth(before.get(broker), load, sample.settings) for broker, load in usage.items()}
+
+
+def _mean(averages: Mapping[str, float]) -> float:
+    return math.fsum(averages.values()) / len(averages) if averages else 0.0
+
+
+def _above_bound(sample: ClusterSample, averages: Mapping[str, float], mean: float) -> str:
+    if not averages:
+        return "no broker can be judged"
+    bound = mean + _threshold(sample)
+    over = sum(load >= bound for load in averages.values()) if mean > 0 else 0
+    points = f"{sample.settings.average_threshold:g} points or more above the mean load of {mean:.1%}"
+    return f"{over} of {len(averages)} brokers are {points}"
+
+
+def _above(
+    sample: ClusterSample, broker: BrokerSample, number: int, average: float, mean: float
+) -> tuple[Decision, list[CandidateMove]]:
+    """Return the decision on one broker, and its moves."""
+    threshold = _threshold(sample)
+    bound = mean + threshold
+    above = f"the mean of {mean:.1%} plus {sample.settings.average_threshold:g} points"
+    if average < bound or mean == 0:
+        words = f"average load {average:.1%}, below {above}" if mean else "no broker is loaded"
+        compared = Comparison(average * 100, bound * 100)
+        return broker_decision(sample, broker, number, compared, Reason.BELOW_THRESHOLD, words), []
+    target = broker.traffic(MEASURE) * (average - mean - threshold + MARGIN)
+    return _offload(sample, broker, number, average, bound, target, f"average load {average:.1%} reaches {above}")
+
+
+def _below(
+    sample: ClusterSample, in_order: list[BrokerSample], averages: Mapping[str, float]
+) -> tuple[Decision | None, list[CandidateMove], str]:
+    """Return the decision on the busiest broker when another is below the lower boundary, its moves, and a sentence."""
+    threshold = _threshold(sample)
+    bound = _mean(averages) - threshold
+    lowest = min(sample.taking_part, key=lambda broker: averages[broker.broker]).broker
+    if not averages[lowest] < bound:
+        return None, [], f"none is below the lower boundary of {bound:.1%}"
+    below = f"{lowest} is below the lower boundary of {bound:.1%} with {averages[lowest]:.1%}"
+    giving = [broker for broker in sample.taking_part if broker.bundles > 1 and averages[broker.broker] > bound]
+    if not giving:
+        return None, [], f"{below}, but no other broker has more than one bundle"
+    broker = max(giving, key=lambda broker: averages[broker.broker])
+    average = averages[broker.broker]
+    target = broker.traffic(MEASURE) * threshold * LOWER_MARGIN
+    why = f"average load {average:.1%} is the highest, and {below}"
+    return *_offload(sample, broker, in_order.index(broker), average, bound, target, why), below
+
+
+def _offload(
+    sample: ClusterSample, broker: BrokerSample, number: int, average: float, bound: float, target: float, why: str
+) -> tuple[Decision, list[CandidateMove]]:
+    compared = Comparison(average * 100, bound * 100)
+    minimum = sample.settings.min_unload_bundle_throughput * MIB
+    if target < minimum:
+        little = f"{amount(MEASURE, target)} are to leave, less than the minimum of {amount(MEASURE, minimum)}"
+        words = f"{why}: {little}"
+        return broker_decision(sample, broker, number, compared, Reason.BELOW_MINIMUM, words), []
+    return offload(sample, broker, number=number, target=target, why=why, compared=compared)
+
+
+def _threshold(sample: ClusterSample) -> float:
+    return sample.settings.average_threshold / 100

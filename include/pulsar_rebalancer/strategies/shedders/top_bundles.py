@@ -1,0 +1,66 @@
+"""The busiest bundles of a broker, the only ones that TransferShedder looks at."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.names import namespace_of
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.strategies.candidates import SYSTEM_NAMESPACE
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.strategies.sample import BundleSample, ClusterSample
+
+THROUGHPUT_STEP = 1e5  # bytes/s
+RATE_STEP = 100  # msg/s
+CONNECTIONS_STEP = 500
+CACHE_STEP = 100_000  # bytes
+
+
+def top_bundles(sample: ClusterSample, broker: str) -> list[BundleSample]:
+    """Return the top bundles of a broker, the smallest first.
+
+    Brokers under the extensible load manager name them (`top_rank`). Elsewhere they are found as those brokers find
+    them (TopKBundles.update of 4.2.4): bundles of system and excluded namespaces, under policies and without throughput
+    are no candidates.
+    """
+    found = sample.shed_candidates(broker)
+    ranks = {bundle.bundle: bundle.top_rank for bundle in found if bundle.top_rank is not None}
+    if ranks:
+        return sorted((bundle for bundle in found if bundle.bundle in ranks), key=lambda bundle: ranks[bundle.bundle])
+    candidates = (bundle for bundle in found if _is_candidate(sample.settings, bundle))
+    busiest = heapq.nlargest(sample.settings.top_bundles, candidates, key=size)
+    return sorted(busiest, key=lambda bundle: (size(bundle), bundle.bundle))
+
+
+def size(bundle: BundleSample) -> tuple[int, ...]:
+    """Return how large a bundle is, in steps within which sizes are equal.
+
+    (NamespaceBundleStats.compareTo since #24772.)
+    """
+    return (
+        _steps(bundle.msg_throughput_in, THROUGHPUT_STEP),
+        _steps(bundle.msg_throughput_out, THROUGHPUT_STEP),
+        _steps(bundle.present_msg_rate, RATE_STEP),
+        (bundle.topics + bundle.producers + bundle.consumers) // CONNECTIONS_STEP,
+        bundle.cache_size // CACHE_STEP,
+    )
+
+
+def _is_candidate(settings: Settings, bundle: BundleSample) -> bool:
+    namespace = namespace_of(bundle.bundle)
+    return (
+        namespace != SYSTEM_NAMESPACE
+        and namespace not in settings.excluded_namespaces
+        and (settings.shed_policy_bundles or bundle.policy is None)
+        and bundle.reason is not Reason.BUNDLE_QUARANTINED
+        and bundle.present_msg_throughput > 0
+    )
+
+
+def _steps(figure: float, step: float) -> int:
+    # Math.round of Java: halves go up.
+    return math.floor(figure / step + 0.5)

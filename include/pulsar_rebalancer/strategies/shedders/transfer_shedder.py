@@ -1,0 +1,220 @@
+"""TransferShedder, one run over one cluster: the most and the least loaded brokers exchange bundles.
+
+Loads are moving averages. When they have been out of balance for long enough (`LoadStats.imbalance`), pairs from the
+outside in are looked at: the source gives bundles worth half the difference, and where its next bundle is too large,
+smaller ones come back from the destination. Of each broker the busiest bundles alone are looked at (`top_bundles`).
+Follows `TransferShedder.findBundlesForUnloading` of Pulsar 4.2.4, its defect included: what swaps bring back is counted
+in debug mode alone (`credit_swaps`).
+
+Brokers under the extensible load manager report their moving averages. For others they are kept here, by the rule of
+BrokerLoadData; a broker that comes back starts anew.
+
+Deviations: names decide ties, where Pulsar follows the order of a hash map. A broker without a report is left out: the
+others go on, and it keeps its averages; Pulsar sheds nothing while a broker is silent. Bundles that may never move are
+no part of a swap. A source whose load is 0 has nothing to give away; Pulsar divides by it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.tables import RESOURCES
+from pulsar_rebalancer.state.model import HitCount
+from pulsar_rebalancer.strategies.kept import WHOLE_CLUSTER, ShedderState
+from pulsar_rebalancer.strategies.sample import Decision, SheddingResult, left_out_decisions
+from pulsar_rebalancer.strategies.scoring import smooth, weighted_usage
+from pulsar_rebalancer.strategies.shedders.load_stats import BrokerLoad, LoadStats, is_outdated
+from pulsar_rebalancer.strategies.shedders.swap import MEASURE, PairTransfer
+from pulsar_rebalancer.strategies.shedders.top_bundles import top_bundles
+from pulsar_rebalancer.strategies.wording import amount, number_of
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.strategies.sample import BrokerSample, CandidateMove, ClusterSample
+    from pulsar_rebalancer.strategies.shedders.load_stats import Imbalance
+
+
+class NoShedding(NamedTuple):
+    """Why brokers shed nothing: the reason, what was compared with what, and a sentence."""
+
+    reason: Reason
+    value: float | None
+    bound: float | None
+    sentence: str
+
+
+def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+    """Decide one run.
+
+    Args:
+        sample: the cluster.
+        kept: `hits` of the whole cluster, runs in a row out of balance; `loads` and `throughputs` where brokers do not
+            report their moving averages.
+    """
+    loads, after = broker_loads(sample, kept)
+    stats = LoadStats(loads, sample.settings)
+    hits = kept.cluster_hits
+    decisions: list[Decision] = []
+    moves: list[CandidateMove] = []
+    stopped_by = _unfit(sample, loads, stats)
+    if stopped_by is None:
+        imbalance = stats.imbalance() if loads else None
+        hits = hits + 1 if imbalance else 0
+        stopped_by = _waiting(sample, stats, imbalance, hits)
+    if stopped_by is None:
+        decisions, moves, stopped_by = _pairs(sample, stats)
+        hits = 0 if any(move.taken for move in moves) else hits
+        sentence = f"{number_of(len(decisions), 'pair')} of brokers looked at, then {stopped_by.sentence}"
+    else:
+        sentence = stopped_by.sentence
+    decisions += _others(sample, loads, decisions, stopped_by)
+    counted = {WHOLE_CLUSTER: HitCount(low=hits)} if hits else {}
+    return SheddingResult([*decisions, *left_out_decisions(sample)], moves, replace(after, hits=counted), sentence)
+
+
+def broker_loads(sample: ClusterSample, kept: ShedderState) -> tuple[list[BrokerLoad], ShedderState]:
+    """Return the loads of the brokers that take part, and the averages to keep (BrokerLoadData.update).
+
+    Args:
+        sample: the cluster.
+        kept: as for `shed`.
+    """
+    listed = {broker.broker for broker in sample.brokers}
+    loads_after = {name: average for name, average in kept.loads.items() if name in listed}
+    throughputs_after = {name: average for name, average in kept.throughputs.items() if name in listed}
+    loads = []
+    for broker in sample.taking_part:
+        name, throughput = broker.broker, broker.traffic(MEASURE)
+        load, average = broker.load_average, broker.throughput_average
+        if load is None:
+            usage = weighted_usage(broker, sample.settings, RESOURCES)
+            load = loads_after[name] = smooth(kept.loads.get(name), usage, sample.settings)
+        if average is None:
+            average = throughputs_after[name] = smooth(kept.throughputs.get(name), throughput, sample.settings)
+        loads.append(BrokerLoad(name, load, average, throughput, broker.report_age_seconds))
+    return loads, ShedderState(
+        loads=dict(sorted(loads_after.items())), throughputs=dict(sorted(throughputs_after.items()))
+    )
+
+
+def reported_load(broker: BrokerSample, settings: Settings) -> float:
+    """Return a broker's load by its report alone, its own moving average if it has one; 1 is 100 percent."""
+    average = broker.load_average
+    return weighted_usage(broker, settings, RESOURCES) if average is None else average
+
+
+def _unfit(sample: ClusterSample, loads: list[BrokerLoad], stats: LoadStats) -> NoShedding | None:
+    """Return why the sample as a whole cannot be judged, in the order of `LoadStats.update`."""
+    settings = sample.settings
+    delay = settings.shedding_delay_seconds
+    for load in loads:
+        elapsed = sample.unloaded_brokers.get(load.broker)
+        if elapsed is not None and elapsed < delay and not is_outdated(load, settings):
+            words = f"{load.broker} reported {elapsed:.0f} s after its last unload, less than {delay:g} s"
+            if elapsed < 0:
+                words = f"{load.broker} has not reported since its last unload, {-elapsed:.0f} s after its report"
+            return NoShedding(Reason.COOL_DOWN, elapsed, delay, f"{words}: its load is not known yet")
+    if not stats.counted:
+        words = f"no report is younger than {settings.load_data_ttl_seconds:g} s" if loads else "no broker reports"
+        return NoShedding(Reason.OUTDATED if loads else Reason.NO_LOAD_DATA, None, None, words)
+    return None
+
+
+def _waiting(sample: ClusterSample, stats: LoadStats, imbalance: Imbalance | None, hits: int) -> NoShedding | None:
+    """Return why nothing is shed although the sample can be judged."""
+    if imbalance is None:
+        return _balanced(sample, stats)
+    needed = sample.settings.hit_count_transfer
+    if hits > needed or sample.forced:
+        return None
+    words = f"{imbalance.sentence}: run {hits} of more than {needed} in a row"
+    return NoShedding(Reason.HIT_COUNT, hits, needed, words)
+
+
+def _balanced(sample: ClusterSample, stats: LoadStats) -> NoShedding:
+    words = f"the loads are in balance, standard deviation {stats.std:.3f} around a mean of {stats.mean:.1%}"
+    return NoShedding(Reason.BALANCED, stats.std, sample.settings.target_std, words)
+
+
+def _pairs(sample: ClusterSample, stats: LoadStats) -> tuple[list[Decision], list[CandidateMove], NoShedding]:
+    """Return decisions and moves of the pairs that are looked at, and why the other brokers are not."""
+    decisions: list[Decision] = []
+    moves: list[CandidateMove] = []
+    shed_brokers, cap = 0, sample.settings.max_brokers_per_run
+    while stats.has_pair:
+        if shed_brokers >= cap:
+            words = f"no more than {number_of(cap, 'broker')} may shed in one run"
+            return decisions, moves, NoShedding(Reason.CAP_BROKERS, shed_brokers, cap, words)
+        imbalance = stats.imbalance()
+        if imbalance is None:
+            return decisions, moves, _balanced(sample, stats)
+        source, destination = stats.take_pair()
+        decision, transfer = _pair(sample, len(decisions), source, destination, imbalance)
+        decisions.append(decision)
+        moves += transfer.moves
+        if transfer.left > 0:
+            stats.move(source, destination, (transfer.left - transfer.gained) * source.load / source.throughput)
+            shed_brokers += 1
+    return decisions, moves, NoShedding(Reason.MIDDLE, None, None, "no further pair is left")
+
+
+def _pair(
+    sample: ClusterSample, number: int, source: BrokerLoad, destination: BrokerLoad, imbalance: Imbalance
+) -> tuple[Decision, PairTransfer]:
+    """Return the decision on one pair, and what is transferred."""
+    gap = source.load - destination.load
+    target = source.throughput * (gap / 2) / source.load if source.load > 0 else 0.0
+    transfer = PairTransfer(sample, number, source, destination, target)
+    bundles = top_bundles(sample, source.broker)
+    wanted = f"{imbalance.kind}: {imbalance.sentence}"
+    decision = Decision(
+        source.broker,
+        Reason.FIRED,
+        pair=number,
+        destination=destination.broker,
+        source_score=source.load * 100,
+        destination_score=destination.load * 100,
+        gap=gap * 100,
+        value=imbalance.value,
+        bound=imbalance.bound,
+        fired=True,
+        explanation=f"{wanted}; {amount(MEASURE, target)} are to leave {source.broker}",
+        measure=MEASURE,
+        target=target,
+    )
+    if len(bundles) <= 1:
+        reason = Reason.SINGLE_BUNDLE if bundles else Reason.NO_TOP_BUNDLES
+        held = "its single bundle stays" if bundles else "it has no top bundles"
+        words = f"{wanted}; {source.broker} gives none, {held}"
+        return replace(decision, reason=reason, explanation=words, fired=False, measure=None, target=None), transfer
+    transfer.run(bundles)
+    return decision, transfer
+
+
+def _others(
+    sample: ClusterSample, loads: list[BrokerLoad], pairs: list[Decision], stopped_by: NoShedding
+) -> list[Decision]:
+    """Return the decisions on the brokers that are in no pair, the most loaded first."""
+    seen = {name for pair in pairs for name in (pair.source, pair.destination)}
+    rest = sorted((load for load in loads if load.broker not in seen), key=lambda load: (-load.load, load.broker))
+    decisions: list[Decision] = []
+    for number, load in enumerate(rest, len(pairs)):
+        why, words = stopped_by, f"load {load.load:.1%}; {stopped_by.sentence}"
+        if is_outdated(load, sample.settings):
+            ttl = sample.settings.load_data_ttl_seconds
+            words = f"the report is {load.age:.0f} s old, more than {ttl:g} s: not part of the mean"
+            why = NoShedding(Reason.OUTDATED, load.age, ttl, words)
+        decisions.append(
+            Decision(
+                load.broker,
+                why.reason,
+                pair=number,
+                source_score=load.load * 100,
+                value=why.value,
+                bound=why.bound,
+                explanation=words,
+            )
+        )
+    return decisions

@@ -1,0 +1,167 @@
+"""UniformLoadShedder, one run over one cluster: the busiest broker gives bundles away when it is far above the idlest.
+
+Only traffic is looked at: the message rates first, the throughputs when the rates are close enough. One broker sheds
+in a run. Follows `UniformLoadShedder.findBundlesForUnloading` of Pulsar 4.2.4 (up to 4.0.8, before #21906, bundles
+might exceed what remains by 1000), its 32-bit figures among it: amounts end at 2,147,483,647 and lose their fractions,
+and no idlest broker is above that. Ties are decided by name, where Pulsar follows the order of a hash map.
+Destinations are the placement strategy's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.strategies.kept import ShedderState
+from pulsar_rebalancer.strategies.sample import CandidateMove, Measure, SheddingResult, left_out_decisions
+from pulsar_rebalancer.strategies.shedders.offload import Comparison, broker_decision
+from pulsar_rebalancer.strategies.wording import amount
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.strategies.sample import BrokerSample, ClusterSample, Decision
+
+MAX_INT = 2**31 - 1
+NOTHING = 1e-6
+"""Traffic up to which the idlest broker counts as carrying 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficDifference:
+    """The busiest and the idlest broker in one measure.
+
+    Attributes:
+        measure: in which.
+        busiest: a broker; empty without any.
+        most: its traffic.
+        least: the idlest broker's traffic.
+        value: difference in percent of the least for rates, multiple of the least for throughputs.
+        bound: what the value must exceed; 0 or less: the measure is not looked at.
+        minimum: smallest amount worth moving.
+    """
+
+    measure: Measure
+    busiest: str
+    most: float
+    least: float
+    value: float
+    bound: float
+    minimum: float
+
+    @property
+    def exceeded(self) -> bool:
+        """Return whether the busiest broker has to shed."""
+        return self.bound > 0 and self.value > self.bound
+
+    @property
+    def sentence(self) -> str:
+        """Return the comparison in words."""
+        by_rate = self.measure is Measure.RATE
+        name, unit, of = ("message rate", " %", "above") if by_rate else ("throughput", "", "times")
+        if self.bound <= 0:
+            return f"{name} is not looked at"
+        compared = f"more than {self.bound:g}{unit}" if self.exceeded else f"not more than {self.bound:g}{unit}"
+        most, least = amount(self.measure, self.most), amount(self.measure, self.least)
+        return f"{name} {most} is {self.value:,.1f}{unit} {of} the least of {least}, {compared}"
+
+
+def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+    """Decide one run; nothing is kept.
+
+    Args:
+        sample: the cluster.
+        kept: not looked at.
+    """
+    rates, throughputs = _rates(sample), _throughputs(sample)
+    firing = next((difference for difference in (rates, throughputs) if difference.exceeded), None)
+    looked_at = firing or rates
+    decisions: list[Decision] = []
+    moves: list[CandidateMove] = []
+    busiest_first = sorted(sample.taking_part, key=lambda broker: -broker.traffic(looked_at.measure))
+    for number, broker in enumerate(busiest_first):
+        if firing and broker.broker == firing.busiest:
+            decision, moves = _unload(sample, broker, firing, number)
+        elif firing is None and broker.broker in (rates.busiest, throughputs.busiest):
+            own = rates if broker.broker == rates.busiest else throughputs
+            compared = Comparison(own.value, own.bound)
+            decision = broker_decision(sample, broker, number, compared, Reason.BELOW_THRESHOLD, own.sentence)
+        else:
+            decision = _not_busiest(sample, broker, looked_at, number)
+        decisions.append(decision)
+    if firing:
+        sentence = f"{firing.busiest}: {firing.sentence}"
+    else:
+        sentence = f"{rates.sentence}; {throughputs.sentence}" if sample.taking_part else "no broker can be judged"
+    return SheddingResult([*decisions, *left_out_decisions(sample)], moves, ShedderState(), sentence)
+
+
+def _rates(sample: ClusterSample) -> TrafficDifference:
+    busiest, most, least = _extremes(sample, Measure.RATE)
+    bound, minimum = sample.settings.rate_difference, sample.settings.min_unload_message
+    return TrafficDifference(Measure.RATE, busiest, most, least, (most - least) * 100 / least, bound, minimum)
+
+
+def _throughputs(sample: ClusterSample) -> TrafficDifference:
+    busiest, most, least = _extremes(sample, Measure.THROUGHPUT)
+    bound, minimum = sample.settings.throughput_ratio, sample.settings.min_unload_throughput
+    return TrafficDifference(Measure.THROUGHPUT, busiest, most, least, most / least, bound, minimum)
+
+
+def _extremes(sample: ClusterSample, measure: Measure) -> tuple[str, float, float]:
+    busiest, most, least = "", -1.0, float(MAX_INT)
+    for broker in sample.taking_part:
+        carried = broker.traffic(measure)
+        if carried > most:
+            busiest, most = broker.broker, carried
+        least = min(least, carried)
+    return busiest, most, 1.0 if abs(least) <= NOTHING else least
+
+
+def _not_busiest(sample: ClusterSample, broker: BrokerSample, looked_at: TrafficDifference, number: int) -> Decision:
+    carried = broker.traffic(looked_at.measure)
+    explanation = (
+        f"carries {amount(looked_at.measure, carried)}, {looked_at.busiest} "
+        f"{amount(looked_at.measure, looked_at.most)}: only the busiest broker sheds"
+    )
+    compared = Comparison(carried, looked_at.most)
+    return broker_decision(sample, broker, number, compared, Reason.NOT_BUSIEST, explanation)
+
+
+def _unload(
+    sample: ClusterSample, broker: BrokerSample, difference: TrafficDifference, number: int
+) -> tuple[Decision, list[CandidateMove]]:
+    """Return the decision on the busiest broker, and its moves."""
+    measure, compared = difference.measure, Comparison(difference.value, difference.bound)
+    required = min(int((difference.most - difference.least) * sample.settings.max_unload_percentage), MAX_INT)
+    wanted = f"{difference.sentence}: {amount(measure, required)} are to leave"
+    if broker.bundles <= 1:
+        words = f"{wanted}, but {'its single bundle stays' if broker.bundles else 'it has no bundle'}"
+        return broker_decision(sample, broker, number, compared, Reason.SINGLE_BUNDLE, words), []
+    if required < difference.minimum:
+        words = f"{wanted}, less than the minimum of {amount(measure, difference.minimum)}"
+        return broker_decision(sample, broker, number, compared, Reason.BELOW_MINIMUM, words), []
+    fired = broker_decision(
+        sample, broker, number, compared, Reason.FIRED, wanted, measure=measure, target=float(required)
+    )
+    return fired, _walk(sample, broker.broker, measure, number, required)
+
+
+def _walk(sample: ClusterSample, broker: str, measure: Measure, number: int, required: int) -> list[CandidateMove]:
+    """Walk over a broker's bundles, the busiest first: each that fits into what remains is taken, idle ones as well."""
+    moves: list[CandidateMove] = []
+    taken = 0
+    busiest_first = sorted(sample.shed_candidates(broker), key=lambda bundle: (-bundle.mean(measure), bundle.bundle))
+    for rank, bundle in enumerate(busiest_first):
+        reason = bundle.reason or _fit(bundle.mean(measure), required, taken, sample.settings)
+        if reason is Reason.TAKEN:
+            taken += 1
+            required -= int(bundle.mean(measure))
+        moves.append(CandidateMove.of(bundle, pair=number, rank=rank, measure=measure, reason=reason))
+    return moves
+
+
+def _fit(carried: float, remaining: int, taken: int, settings: Settings) -> Reason:
+    if settings.max_unload_bundles != -1 and taken >= settings.max_unload_bundles:
+        return Reason.CAP_SHEDDING
+    return Reason.TAKEN if carried <= remaining else Reason.OVER_REMAINING

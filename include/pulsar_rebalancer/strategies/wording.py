@@ -1,0 +1,33 @@
+"""Figures and numbers of things as sentences name them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.strategies.sample import Measure
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pulsar_rebalancer.strategies.sample import CandidateMove
+
+MIB = 1048576
+
+
+def amount(measure: Measure, figure: float) -> str:
+    """Return a message rate (msg/s) or a throughput (bytes/s) in words."""
+    return f"{figure:,.0f} msg/s" if measure is Measure.RATE else f"{figure / MIB:,.2f} MiB/s"
+
+
+def number_of(count: int, noun: str) -> str:
+    """Return a number of things in words."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def moving(moves: Sequence[CandidateMove]) -> str:
+    """Return how many bundles move, with how much traffic, in words."""
+    if not moves:
+        return "no bundle"
+    traffic = amount(moves[0].measure, math.fsum(move.traffic for move in moves))
+    return f"{number_of(len(moves), 'bundle')} with {traffic}"

@@ -1,0 +1,112 @@
+"""Whether a plan may be carried out: the rules of the gate, which every wave asks again before it begins."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.reasons import Effect, Reason
+from pulsar_rebalancer.run.plan import Summary, verify
+from pulsar_rebalancer.run.request import Validation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.run.plan import Move
+    from pulsar_rebalancer.state.model import DecisionState
+    from pulsar_rebalancer.storage.path import StoragePath
+
+
+class Verdict(NamedTuple):
+    """What the gate says of a plan.
+
+    Attributes:
+        reason: `open`, or why nothing is moved.
+        detail: the figure or name behind it.
+        moves: those of the plan, once its files are known to be those that were recorded.
+    """
+
+    reason: Reason
+    detail: str = ""
+    moves: Sequence[Move] = ()
+
+
+def judge(run: StoragePath, recorded: DecisionState, present: Settings, now: datetime, until: datetime) -> Verdict:
+    """Return whether the plan of a run may be carried out; settings of plan and file both count, the stricter wins.
+
+    Args:
+        run: the run's folder.
+        recorded: the state as it is stored.
+        present: the cluster's settings in the clusters file as it is now.
+        now: the present.
+        until: end of the time in which it may.
+
+    Raises:
+        SnapshotError: a file of the run cannot be read.
+    """
+    summary = Summary.read(run)
+    # Files that were written again since have another hash.
+    if (recorded.plan_id, recorded.plan_hash) != (summary.plan_id, summary.hash):
+        return Verdict(Reason.NOT_RECORDED, f"recorded: {recorded.plan_id or 'none'} {recorded.plan_hash[:12]}")
+    try:
+        moves = verify(run, summary)
+    except PlanError as error:
+        return Verdict(error.reason, error.message)
+    if not moves:
+        return Verdict(Reason.NOTHING_TO_DO)
+    planned = summary.resolved.settings
+    closed = (
+        _not_acting(planned, now)
+        or _on_hold(Validation.read(run))
+        or _too_old(now, until)
+        or _not_acting(present, now)
+        or _other_cluster(planned, present)
+        or _over_cap(moves, planned, present)
+    )
+    return closed or Verdict(Reason.OPEN, f"{len(moves)} bundles", moves)
+
+
+def may_act(settings: Settings, validation: Validation, now: datetime) -> bool:
+    """Return whether the gate may open for a plan that is made now, whatever the plan will say."""
+    return not (_not_acting(settings, now) or _on_hold(validation))
+
+
+def _not_acting(settings: Settings, now: datetime) -> Verdict | None:
+    if settings.mode is not Mode.AUTO:
+        return Verdict(Reason.OBSERVE, f"mode {settings.mode}")
+    if settings.pause is not None and now < settings.pause.until:
+        return Verdict(Reason.PAUSED, f"until {settings.pause.until:%Y-%m-%d %H:%M %Z}: {settings.pause.reason}")
+    return None
+
+
+def _on_hold(validation: Validation) -> Verdict | None:
+    holds = validation.reasons(Effect.HOLD)
+    return Verdict(Reason.ON_HOLD, ", ".join(holds)) if holds else None
+
+
+def _too_old(now: datetime, until: datetime) -> Verdict | None:
+    late = (now - until).total_seconds()
+    return Verdict(Reason.PLAN_TOO_OLD, f"by {late:.0f} s") if late > 0 else None
+
+
+def _other_cluster(planned: Settings, present: Settings) -> Verdict | None:
+    if (planned.connection, planned.pulsar_cluster) == (present.connection, present.pulsar_cluster):
+        return None
+    return Verdict(Reason.CONNECTION_CHANGED, f"from {planned.connection} to {present.connection}")
+
+
+def _over_cap(moves: Sequence[Move], planned: Settings, present: Settings) -> Verdict | None:
+    brokers = Counter(broker for move in moves for broker in (move.source, move.destination))
+    busiest, most = brokers.most_common(1)[0]
+    for settings in (planned, present):
+        if settings.max_bundles_per_run is not None and len(moves) > settings.max_bundles_per_run:
+            return Verdict(Reason.OVER_CAP, f"{len(moves)} bundles, at most {settings.max_bundles_per_run} per run")
+        if settings.max_bundles_per_broker is not None and most > settings.max_bundles_per_broker:
+            return Verdict(
+                Reason.OVER_CAP, f"{most} bundles, at most {settings.max_bundles_per_broker} off or onto {busiest}"
+            )
+    return None

@@ -1,0 +1,160 @@
+"""`python -m pulsar_simulator`: a simulated cluster that runs alone until it is stopped."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pulsar_simulator.auth import Auth, new_token, write_token
+from pulsar_simulator.clock import RealClock
+from pulsar_simulator.cluster import Cluster
+from pulsar_simulator.faults import KINDS
+from pulsar_simulator.load import QUIET, Noise
+from pulsar_simulator.placement import PlacementStrategy
+from pulsar_simulator.sampling import Timing
+from pulsar_simulator.scenario import HOT_SCORE, spec
+from pulsar_simulator.serve import BrokerServer
+
+if TYPE_CHECKING:
+    from pulsar_simulator.spec import ClusterSpec
+
+TOKEN_VARIABLE = "PULSAR_SIMULATION_TOKEN"
+
+
+def _parser() -> argparse.ArgumentParser:
+    faults = "\n".join(f"  {kind:22} {info.meaning}" for kind, info in KINDS.items())
+    parser = argparse.ArgumentParser(
+        prog="python -m pulsar_simulator",
+        description="Simulated Pulsar brokers under load: one hot, one empty, the others unevenly in between. "
+        "They speak the admin REST API of Pulsar's modular load manager on loopback.",
+        epilog=f"""The super-user token is read from --token-file, else from ${TOKEN_VARIABLE}; if there is
+neither, a new one is written to --token-file, readable by its owner only.
+
+Control, with the same token, on any broker that lives:
+  GET    /simulation/state                                  what is true: loads, scores, owners, faults
+  POST   /simulation/faults    {{"kind": …, "broker": …}}     also bundle, path, amount, times, target, values
+  DELETE /simulation/faults[?kind=…&broker=…]
+  POST   /simulation/load      {{"factor": 2, "bundle": …}}   or "broker": its bundles; neither: all
+  POST   /simulation/leader    {{"broker": …}}
+  POST   /simulation/brokers/<brokerId>/kill|start|restart
+
+Kinds of faults:
+{faults}
+""",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--brokers", type=int, default=8, metavar="N", help="number of brokers (8)")
+    add("--bundles", type=int, default=200, metavar="N", help="number of bundles in all namespaces (200)")
+    add("--seed", type=int, default=1, metavar="N", help="of everything random (1)")
+    add("--hot-score", type=float, default=HOT_SCORE, metavar="P", help="score of the hot broker, percent (85)")
+    add("--host", default="127.0.0.1", help="address to listen on, part of the brokerIds (127.0.0.1)")
+    add("--port", type=int, default=0, metavar="N", help="first of consecutive ports; 0: any free ones (0)")
+    add("--token-file", type=Path, required=True, metavar="FILE", help="file of the super-user token")
+    add("--user-token-file", type=Path, metavar="FILE", help="file for a new token with few rights")
+    add("--ready-file", type=Path, metavar="FILE", help="JSON written once all brokers answer, removed at the end")
+    add("--name", default="simulated", help="cluster name (simulated)")
+    add("--version", default="4.2.4", help="Pulsar version shown (4.2.4)")
+    add("--stats-period", type=float, default=5.0, metavar="S", help="seconds between bundle statistics (5)")
+    add("--host-check-period", type=float, default=5.0, metavar="S", help="seconds between cpu samples (5)")
+    add("--session-timeout", type=float, default=8.0, metavar="S", help="until a killed broker is noticed (8)")
+    add(
+        "--placement",
+        choices=list(PlacementStrategy),
+        default=PlacementStrategy.LEAST_LOADED,
+        type=PlacementStrategy,
+        help="where a bundle goes that was unloaded without a destination (least_loaded)",
+    )
+    add("--affinity-by-range", action="store_true", help="destinations are kept by hash range alone, as in 4.0.8")
+    add("--quiet", action="store_true", help="no noise and no drift: the load stands still")
+    add("--ssl-certfile", type=Path, metavar="FILE", help="PEM file of the certificate: the brokers speak https")
+    add("--ssl-keyfile", type=Path, metavar="FILE", help="PEM file of its key")
+    return parser
+
+
+def _shape(given: argparse.Namespace) -> ClusterSpec:
+    shape = spec(
+        brokers=given.brokers,
+        bundles=given.bundles,
+        seed=given.seed,
+        hot_score=given.hot_score,
+        noise=QUIET if given.quiet else Noise(),
+        timing=Timing(
+            stats_period=given.stats_period,
+            host_check_period=given.host_check_period,
+            session_timeout=given.session_timeout,
+        ),
+    )
+    shape.name, shape.version = given.name, given.version
+    shape.placement, shape.affinity_by_range = given.placement, given.affinity_by_range
+    shape.tls = given.ssl_certfile is not None
+    return shape
+
+
+def _token(path: Path) -> str:
+    if path.exists():
+        return path.read_text().strip()
+    token = os.environ.get(TOKEN_VARIABLE) or new_token()
+    write_token(path, token)
+    return token
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs until SIGTERM or SIGINT; returns the exit code."""
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    try:
+        cluster = Cluster(_shape(given), RealClock())
+    except ValueError as error:
+        parser.error(str(error))
+    token, user_token = _token(given.token_file), ""
+    if not token:
+        parser.error(f"--token-file {given.token_file}: the file is empty")
+    if given.user_token_file:
+        user_token = new_token()
+        write_token(given.user_token_file, user_token)
+    try:
+        server = BrokerServer(
+            cluster,
+            Auth(token, user_token),
+            host=given.host,
+            port=given.port,
+            ssl_certfile=given.ssl_certfile,
+            ssl_keyfile=given.ssl_keyfile,
+            on_ready=lambda: _say_ready(cluster, server, given.ready_file),
+        )
+    except (OSError, OverflowError) as error:
+        parser.error(f"--port {given.port}: {error}")
+    # Uvicorn stops on these and raises them again afterwards: by then there is nothing left to do.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    try:
+        server.run(server.sockets)
+    finally:
+        if given.ready_file:
+            given.ready_file.unlink(missing_ok=True)
+    return 0
+
+
+def _say_ready(cluster: Cluster, server: BrokerServer, ready_file: Path | None) -> None:
+    ready = {
+        "cluster": cluster.spec.name,
+        "urls": server.urls,
+        "brokers": [broker.broker_id for broker in cluster.membership.brokers],
+        "pid": os.getpid(),
+    }
+    if ready_file:
+        ready_file.parent.mkdir(parents=True, exist_ok=True)
+        part = ready_file.with_name(f"{ready_file.name}.part")
+        part.write_text(json.dumps(ready))
+        part.replace(ready_file)
+    print(json.dumps(ready), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

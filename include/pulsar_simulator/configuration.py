@@ -1,0 +1,182 @@
+"""The brokers' configuration as the admin REST API shows it: every value a text, some keys dynamic."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from pulsar_simulator.refusal import Refusal
+
+if TYPE_CHECKING:
+    from pulsar_simulator.brokers import Broker
+
+DEFAULTS = {
+    "defaultNumberOfNamespaceBundles": "4",
+    "loadBalanceSheddingDelayInSeconds": "180",
+    "loadBalancerAutoBundleSplitEnabled": "false",
+    "loadBalancerAutoUnloadSplitBundlesEnabled": "true",
+    "loadBalancerAverageResourceUsageDifferenceThresholdPercentage": "10",
+    "loadBalancerAvgShedderHighThreshold": "40",
+    "loadBalancerAvgShedderHitCountHighThreshold": "2",
+    "loadBalancerAvgShedderHitCountLowThreshold": "8",
+    "loadBalancerAvgShedderLowThreshold": "15",
+    "loadBalancerBandwidthInResourceWeight": "1.0",
+    "loadBalancerBandwidthOutResourceWeight": "1.0",
+    "loadBalancerBandwithInResourceWeight": "1.0",
+    "loadBalancerBandwithOutResourceWeight": "1.0",
+    "loadBalancerBrokerComfortLoadLevelPercentage": "65",
+    "loadBalancerBrokerLoadDataTTLInSeconds": "1800",
+    "loadBalancerBrokerLoadTargetStd": "0.25",
+    "loadBalancerBrokerMaxTopics": "50000",
+    "loadBalancerBrokerOverloadedThresholdPercentage": "85",
+    "loadBalancerBrokerThresholdShedderPercentage": "10",
+    "loadBalancerBrokerUnderloadedThresholdPercentage": "50",
+    "loadBalancerBundleUnloadMinThroughputThreshold": "10.0",
+    "loadBalancerCPUResourceWeight": "1.0",
+    "loadBalancerDebugModeEnabled": "false",
+    "loadBalancerDirectMemoryResourceWeight": "0.0",
+    "loadBalancerDistributeBundlesEvenlyEnabled": "false",
+    "loadBalancerEnabled": "true",
+    "loadBalancerHistoryResourcePercentage": "0.9",
+    "loadBalancerHostUsageCheckIntervalMinutes": "1",
+    "loadBalancerInFlightServiceUnitStateWaitingTimeInMillis": "30000",
+    "loadBalancerLoadPlacementStrategy": "org.apache.pulsar.broker.loadbalance.impl.AvgShedder",
+    "loadBalancerLoadSheddingStrategy": "org.apache.pulsar.broker.loadbalance.impl.AvgShedder",
+    "loadBalancerMaxNumberOfBrokerSheddingPerCycle": "3",
+    "loadBalancerMaxNumberOfBundlesInBundleLoadReport": "10",
+    "loadBalancerMaxNumberOfBundlesToSplitPerCycle": "10",
+    "loadBalancerMemoryResourceWeight": "0.0",
+    "loadBalancerMsgRateDifferenceShedderThreshold": "50.0",
+    "loadBalancerMsgThroughputMultiplierDifferenceShedderThreshold": "4.0",
+    "loadBalancerMultiPhaseBundleUnload": "true",
+    "loadBalancerNamespaceBundleMaxBandwidthMbytes": "100",
+    "loadBalancerNamespaceBundleMaxMsgRate": "30000",
+    "loadBalancerNamespaceBundleMaxSessions": "1000",
+    "loadBalancerNamespaceBundleMaxTopics": "1000",
+    "loadBalancerNamespaceBundleSplitConditionHitCountThreshold": "3",
+    "loadBalancerNamespaceMaximumBundles": "128",
+    "loadBalancerOverrideBrokerNicSpeedGbps": "Optional[1.0]",
+    "loadBalancerOverrideBrokerNics": "[]",
+    "loadBalancerPlacementStrategy": "leastLoadedServer",
+    "loadBalancerReportUpdateMaxIntervalMinutes": "15",
+    "loadBalancerReportUpdateMinIntervalMillis": "5000",
+    "loadBalancerReportUpdateThresholdPercentage": "10",
+    "loadBalancerResourceQuotaUpdateIntervalMinutes": "15",
+    "loadBalancerServiceUnitStateMaxConcurrentOverrides": "64",
+    "loadBalancerServiceUnitStateMonitorIntervalInSeconds": "60",
+    "loadBalancerServiceUnitStateTombstoneDelayTimeInSeconds": "3600",
+    "loadBalancerServiceUnitTableViewSyncer": "None",
+    "loadBalancerSheddingBundlesWithPoliciesEnabled": "false",
+    "loadBalancerSheddingConditionHitCountThreshold": "3",
+    "loadBalancerSheddingEnabled": "false",
+    "loadBalancerSheddingExcludedNamespaces": "[]",
+    "loadBalancerSheddingGracePeriodMinutes": "30",
+    "loadBalancerSheddingIntervalMinutes": "1",
+    "loadBalancerSplitIntervalMinutes": "1",
+    "loadBalancerTransferEnabled": "true",
+    "loadManagerClassName": "org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl",
+    "loadManagerServiceUnitStateTableViewClassName": (
+        "org.apache.pulsar.broker.loadbalance.extensions.channel.ServiceUnitStateTableViewImpl"
+    ),
+    "lowerBoundarySheddingEnabled": "false",
+    "maxUnloadBundleNumPerShedding": "-1",
+    "maxUnloadPercentage": "0.5",
+    "minUnloadMessage": "1000",
+    "minUnloadMessageThroughput": "1048576",
+    "namespaceBundleUnloadingTimeoutMs": "60000",
+    "preferLaterVersions": "false",
+    "supportedNamespaceBundleSplitAlgorithms": (
+        "[range_equally_divide, topic_count_equally_divide, specified_positions_divide, flow_or_qps_equally_divide]"
+    ),
+    "topicBundleAssignmentStrategy": "org.apache.pulsar.common.naming.ConsistentHashingTopicBundleAssigner",
+}
+"""What concerns load balancing, with AvgShedder configured and the built-in shedding switched off."""
+
+STATIC = frozenset(
+    {
+        "loadBalancerEnabled",
+        "loadBalancerLoadPlacementStrategy",
+        "loadBalancerMultiPhaseBundleUnload",
+        "loadBalancerOverrideBrokerNicSpeedGbps",
+        "loadBalancerOverrideBrokerNics",
+        "loadBalancerResourceQuotaUpdateIntervalMinutes",
+        "loadBalancerSplitIntervalMinutes",
+        "lowerBoundarySheddingEnabled",
+        "defaultNumberOfNamespaceBundles",
+        "namespaceBundleUnloadingTimeoutMs",
+        "topicBundleAssignmentStrategy",
+    }
+)
+"""Keys of `DEFAULTS` that only a restart changes."""
+
+_SHAPES = (re.compile(r"true|false"), re.compile(r"-?\d+"), re.compile(r"-?\d+\.\d+"))
+_ACCEPTED = (re.compile(r"true|false"), re.compile(r"-?\d+"), re.compile(r"-?\d+(\.\d*)?([eE][+-]?\d+)?"))
+
+
+class Configuration:
+    """Configuration of the whole cluster, with the dynamic overrides.
+
+    Args:
+        cluster: cluster name.
+        stats_period: seconds, shown as `statsUpdateFrequencyInSecs`.
+        changes: values that differ from `DEFAULTS`; new keys are static.
+    """
+
+    def __init__(self, cluster: str, stats_period: float, changes: dict[str, str] | None = None) -> None:
+        self._file = {
+            **DEFAULTS,
+            "authenticationEnabled": "true",
+            "authorizationEnabled": "true",
+            "clusterName": cluster,
+            "statsUpdateFrequencyInSecs": str(max(1, round(stats_period))),
+            **(changes or {}),
+        }
+        self._overrides: dict[str, str] = {}
+
+    def dynamic_names(self) -> list[str]:
+        """Keys that can be changed while brokers run."""
+        return sorted(set(DEFAULTS) - STATIC)
+
+    def values(self) -> dict[str, str]:
+        """Overrides as they were given, also those of a wrong type."""
+        return dict(self._overrides)
+
+    def runtime(self, broker: Broker, *, tls: bool) -> dict[str, str]:
+        """Effective configuration of a broker; an override of a wrong type is ignored."""
+        host, _, port = broker.broker_id.rpartition(":")
+        effective = {key: value for key, value in self._overrides.items() if self._fits(key, value)}
+        return {
+            **self._file,
+            **effective,
+            "advertisedAddress": host,
+            "webServicePort": "Optional.empty" if tls else f"Optional[{port}]",
+            "webServicePortTls": f"Optional[{port}]" if tls else "Optional.empty",
+        }
+
+    def set(self, name: str, value: str) -> None:
+        """Overrides a dynamic key on all brokers; the value is not looked at.
+
+        Raises:
+            Refusal: 412, the key is unknown or not dynamic.
+        """
+        self._check(name)
+        self._overrides[name] = value
+
+    def reset(self, name: str) -> None:
+        """Drops an override: the file's value is back.
+
+        Raises:
+            Refusal: 412, the key is unknown or not dynamic.
+        """
+        self._check(name)
+        self._overrides.pop(name, None)
+
+    def _check(self, name: str) -> None:
+        if name not in DEFAULTS or name in STATIC:
+            raise Refusal(412, "Can't update non-dynamic configuration")
+
+    def _fits(self, name: str, value: str) -> bool:
+        for shape, accepted in zip(_SHAPES, _ACCEPTED, strict=True):
+            if shape.fullmatch(self._file[name]):
+                return accepted.fullmatch(value) is not None
+        return True

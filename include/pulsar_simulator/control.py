@@ -1,0 +1,100 @@
+"""Control of the simulation over HTTP, under /simulation/: what is true, faults, load, life and death."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from pulsar_simulator.refusal import Refusal
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from pulsar_simulator.cluster import Cluster
+
+
+class ControlApi:
+    """Handlers; they answer on every broker that lives, whatever other faults it has.
+
+    What may open or close sockets runs in a thread, which waits until that is done: the answer comes afterwards.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def routes(self) -> list[Route]:
+        """All control routes."""
+        return [
+            Route("/simulation/state", self.state, methods=["GET"]),
+            Route("/simulation/faults", self.add_fault, methods=["POST"]),
+            Route("/simulation/faults", self.clear_faults, methods=["DELETE"]),
+            Route("/simulation/load", self.load, methods=["POST"]),
+            Route("/simulation/leader", self.leader, methods=["POST"]),
+            Route("/simulation/brokers/{broker}/{action}", self.broker, methods=["POST"]),
+        ]
+
+    async def state(self, request: Request) -> Response:
+        """Loads, scores, owners, remembered destinations, faults."""
+        faults = [asdict(fault) for fault in self._cluster.faults.all()]
+        return JSONResponse({**self._cluster.state(), "faults": faults})
+
+    async def add_fault(self, request: Request) -> Response:
+        """Body: the attributes of `faults.Fault`, `kind` is required."""
+        body = await self._body(request)
+        if body.get("broker") is not None:
+            self._cluster.membership.find(body["broker"])
+        if body.get("bundle") is not None:
+            self._cluster.topology.index(str(body["bundle"]))
+        try:
+            add = partial(self._cluster.faults.add, body.pop("kind", ""), **body)
+            fault = await run_in_threadpool(add)
+        except (TypeError, ValueError) as error:
+            raise Refusal(412, str(error)) from error
+        return JSONResponse(asdict(fault))
+
+    async def clear_faults(self, request: Request) -> Response:
+        """Query: `kind`, `broker`; none clears all."""
+        query = request.query_params
+        await run_in_threadpool(self._cluster.faults.clear, query.get("kind"), query.get("broker"))
+        return Response(status_code=204)
+
+    async def load(self, request: Request) -> Response:
+        """Body: `factor`, and `bundle` or `broker` (its bundles) or neither (all)."""
+        body = await self._body(request)
+        factor = body.get("factor")
+        if not isinstance(factor, int | float) or not 0 <= factor < float("inf"):
+            raise Refusal(412, f"factor must be a number, 0 or more, got {factor!r}")
+        self._cluster.scale_load(factor, bundle=body.get("bundle"), broker=body.get("broker"))
+        return Response(status_code=204)
+
+    async def leader(self, request: Request) -> Response:
+        """Body: `broker`, the new leader."""
+        self._cluster.change_leader((await self._body(request)).get("broker", ""))
+        return Response(status_code=204)
+
+    async def broker(self, request: Request) -> Response:
+        """Path: brokerId, and `kill`, `start` or `restart`."""
+        actions = {
+            "kill": self._cluster.kill,
+            "start": self._cluster.start_broker,
+            "restart": self._cluster.restart,
+        }
+        action = actions.get(request.path_params["action"])
+        if action is None:
+            raise Refusal(404, f"No such action: {request.path_params['action']}; there are {', '.join(actions)}")
+        await run_in_threadpool(action, request.path_params["broker"])
+        return Response(status_code=204)
+
+    async def _body(self, request: Request) -> dict[str, Any]:
+        try:
+            body = await request.json()
+        except ValueError as error:
+            raise Refusal(412, f"The body is no JSON: {error}") from error
+        if not isinstance(body, dict):
+            raise Refusal(412, "The body must be a JSON object")
+        return body

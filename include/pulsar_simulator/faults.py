@@ -1,0 +1,236 @@
+"""Switches for everything that can go wrong: data, looked at by the parts that misbehave."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from types import NoneType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class FaultKind(StrEnum):
+    """What goes wrong; `KINDS` says it in words."""
+
+    SILENT = "silent"
+    SLOW = "slow"
+    RESET = "reset"
+    DEAD = "dead"
+
+    UNAUTHORIZED = "unauthorized"
+    FORBIDDEN = "forbidden"
+    REDIRECT_TO_STRANGER = "redirect_to_stranger"
+    REDIRECT_CIRCLE = "redirect_circle"
+    ERROR_500 = "error_500"
+    NULL_ANSWER = "null_answer"
+    GARBAGE = "garbage"
+    HALF_JSON = "half_json"
+    HUGE_ANSWER = "huge_answer"
+
+    NAN_USAGE = "nan_usage"
+    BARE_NAN = "bare_nan"
+    NEGATIVE_USAGE = "negative_usage"
+    NEGATIVE_RATE = "negative_rate"
+    MISSING_FIELD = "missing_field"
+    OVER_LIMIT = "over_limit"
+    ZERO_LIMIT = "zero_limit"
+    STALE_LAST_UPDATE = "stale_last_update"
+    FUTURE_CLOCK = "future_clock"
+    WRONG_BROKER = "wrong_broker"
+    UNACCOUNTED = "unaccounted"
+    ODD_BUNDLE = "odd_bundle"
+
+    TWO_OWNERS = "two_owners"
+    LISTED_TWICE = "listed_twice"
+    NOT_LISTED = "not_listed"
+    STRAY = "stray"
+    DESTINATION_VANISHES = "destination_vanishes"
+    OTHER_CONFIGURATION = "other_configuration"
+
+
+@dataclass(frozen=True, slots=True)
+class KindInfo:
+    """What a kind does unless a fault says otherwise.
+
+    Attributes:
+        meaning: one line.
+        paths: parts of request paths it applies to; empty for every path.
+        amount: default of `Fault.amount`.
+    """
+
+    meaning: str
+    paths: tuple[str, ...] = ()
+    amount: float = 0.0
+
+
+_REPORT = ("/load-report",)
+_HOPS = ("/unload", "/lookup/", "/ownedNamespaces", "/topicHashPositions")
+
+KINDS: dict[FaultKind, KindInfo] = {
+    FaultKind.SILENT: KindInfo("accepts the connection and never answers"),
+    FaultKind.SLOW: KindInfo("answers `amount` seconds late", amount=1.0),
+    FaultKind.RESET: KindInfo("resets the connection instead of answering"),
+    FaultKind.DEAD: KindInfo("refuses connections, though the others still list it"),
+    FaultKind.UNAUTHORIZED: KindInfo("401 with an HTML page, whatever the token"),
+    FaultKind.FORBIDDEN: KindInfo("403 with a JSON reason"),
+    FaultKind.REDIRECT_TO_STRANGER: KindInfo("307 to `target`, a host outside the cluster", _HOPS),
+    FaultKind.REDIRECT_CIRCLE: KindInfo("307 to the next broker with this fault, in a circle", _HOPS),
+    FaultKind.ERROR_500: KindInfo("500, as the extensible load manager answers for its report", _REPORT),
+    FaultKind.NULL_ANSWER: KindInfo("the literal null, as the no-op load manager answers", _REPORT),
+    FaultKind.GARBAGE: KindInfo("200 with bytes that are no JSON", _REPORT),
+    FaultKind.HALF_JSON: KindInfo("200 with JSON that ends in the middle", _REPORT),
+    FaultKind.HUGE_ANSWER: KindInfo("200 with a valid JSON object of `amount` bytes", _REPORT, 64.0 * 1024 * 1024),
+    FaultKind.NAN_USAGE: KindInfo('cpu usage is "NaN", quoted as Jackson writes it', _REPORT),
+    FaultKind.BARE_NAN: KindInfo("cpu usage is NaN without quotes", _REPORT),
+    FaultKind.NEGATIVE_USAGE: KindInfo("cpu usage is -1", _REPORT),
+    FaultKind.NEGATIVE_RATE: KindInfo("the message rates of the first `amount` bundles are negative", _REPORT, 1.0),
+    FaultKind.MISSING_FIELD: KindInfo("the field named by `target` is missing (cpu if empty)", _REPORT),
+    FaultKind.OVER_LIMIT: KindInfo("usage of `target` (cpu if empty) is `amount` times its limit", _REPORT, 3.0),
+    FaultKind.ZERO_LIMIT: KindInfo("NIC limits, or that of `target`, are 0, as where a speed cannot be read", _REPORT),
+    FaultKind.STALE_LAST_UPDATE: KindInfo("lastUpdate is `amount` seconds old", _REPORT, 3600.0),
+    FaultKind.FUTURE_CLOCK: KindInfo("the broker's clock is `amount` seconds ahead", _REPORT, 3600.0),
+    FaultKind.WRONG_BROKER: KindInfo("the report is that of the next broker", _REPORT),
+    FaultKind.UNACCOUNTED: KindInfo("the broker's own traffic is `amount` times that of its bundles", _REPORT, 2.0),
+    FaultKind.ODD_BUNDLE: KindInfo("the report has one bundle more, named `target`, without traffic", _REPORT),
+    FaultKind.TWO_OWNERS: KindInfo("the broker lists `bundle` as its own, whoever owns it"),
+    FaultKind.LISTED_TWICE: KindInfo("the broker stands twice in the list of active brokers"),
+    FaultKind.NOT_LISTED: KindInfo("the broker is missing in the list of active brokers"),
+    FaultKind.STRAY: KindInfo("a bundle unloaded with a destination lands elsewhere"),
+    FaultKind.DESTINATION_VANISHES: KindInfo("the destination dies once the leader has accepted it"),
+    FaultKind.OTHER_CONFIGURATION: KindInfo("runtime configuration shows `values` instead of the cluster's"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One switch that is on.
+
+    Attributes:
+        kind: what goes wrong.
+        broker: brokerId it concerns; None for all.
+        bundle: full bundle name it concerns; None for all.
+        path: part of the request paths it concerns; None for the kind's own, "" for every path.
+        amount: how much (see the kind); 0 takes the kind's default.
+        times: ends after so many uses; None until removed.
+        target: URL, field name or bundle name (see the kind).
+        values: configuration values (see the kind).
+    """
+
+    kind: FaultKind
+    broker: str | None = None
+    bundle: str | None = None
+    path: str | None = None
+    amount: float = 0.0
+    times: int | None = None
+    target: str = ""
+    values: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuses what is of a wrong type: faults come over HTTP too.
+
+        Raises:
+            TypeError: names the attribute.
+        """
+        expected: dict[str, type | tuple[type, ...]] = {
+            **dict.fromkeys(("broker", "bundle", "path"), (str, NoneType)),
+            "amount": (int, float),
+            "times": (int, NoneType),
+            "target": str,
+            "values": dict,
+        }
+        for name, types in expected.items():
+            if not isinstance(getattr(self, name), types):
+                raise TypeError(f"{name} of a fault cannot be {getattr(self, name)!r}")
+
+    @property
+    def size(self) -> float:
+        """The amount, or the kind's default."""
+        return self.amount or KINDS[self.kind].amount
+
+    def concerns(self, broker: str | None, bundle: str | None, path: str | None) -> bool:
+        """Whether it applies here; None means that the caller does not tell these apart."""
+        if self.broker is not None and broker is not None and self.broker != broker:
+            return False
+        if self.bundle is not None and bundle is not None and self.bundle != bundle:
+            return False
+        parts = KINDS[self.kind].paths if self.path is None else (self.path,)
+        return path is None or not parts or any(part in path for part in parts)
+
+
+class Faults:
+    """All switches that are on; any number of them at once."""
+
+    def __init__(self) -> None:
+        self._faults: list[Fault] = []
+        self._lock = threading.Lock()
+        self.changed: Callable[[], None] = lambda: None
+        """Called after every change, without a lock held."""
+
+    def add(self, kind: FaultKind | str, broker: str | None = None, **more: object) -> Fault:
+        """Turns a fault on.
+
+        Args:
+            kind: what goes wrong.
+            broker: brokerId; None for all.
+            **more: the other attributes of `Fault`.
+
+        Raises:
+            ValueError: unknown kind.
+            TypeError: unknown attribute.
+        """
+        fault = Fault(FaultKind(kind), broker, **more)  # type: ignore[arg-type]
+        with self._lock:
+            self._faults.append(fault)
+        self.changed()
+        return fault
+
+    def clear(self, kind: FaultKind | str | None = None, broker: str | None = None) -> None:
+        """Turns faults off: all, those of a kind, those of a broker."""
+        with self._lock:
+            self._faults = [
+                fault
+                for fault in self._faults
+                if (kind is not None and fault.kind != kind) or (broker is not None and fault.broker != broker)
+            ]
+        self.changed()
+
+    def all(self) -> list[Fault]:
+        """What is on, in the order it was turned on."""
+        return list(self._faults)
+
+    def find(
+        self,
+        kind: FaultKind,
+        *,
+        broker: str | None = None,
+        bundle: str | None = None,
+        path: str | None = None,
+    ) -> Fault | None:
+        """The first fault of a kind that applies, without using it up."""
+        for fault in self._faults:
+            if fault.kind is kind and fault.concerns(broker, bundle, path):
+                return fault
+        return None
+
+    def take(
+        self,
+        kind: FaultKind,
+        *,
+        broker: str | None = None,
+        bundle: str | None = None,
+        path: str | None = None,
+    ) -> Fault | None:
+        """The first fault of a kind that applies; one of its `times` is used."""
+        with self._lock:
+            fault = self.find(kind, broker=broker, bundle=bundle, path=path)
+            if fault is None or fault.times is None:
+                return fault
+            at = next(i for i, other in enumerate(self._faults) if other is fault)
+            if fault.times > 1:
+                self._faults[at] = replace(fault, times=fault.times - 1)
+            else:
+                del self._faults[at]
+            return fault

@@ -1,0 +1,184 @@
+"""One ASGI application for all brokers: tells them apart by local port, checks tokens, misbehaves on request."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.routing import Router
+
+from pulsar_simulator.control import ControlApi
+from pulsar_simulator.faults import Fault, FaultKind
+from pulsar_simulator.refusal import Refusal
+from pulsar_simulator.rest import AdminApi, redirect
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from pulsar_simulator.auth import Auth
+    from pulsar_simulator.brokers import Broker
+    from pulsar_simulator.cluster import Cluster
+
+STRANGER = "http://stranger.invalid:8080"
+"""Where `redirect_to_stranger` points if the fault names no target."""
+
+_CONTROL = "/simulation/"
+_JSON = "application/json"
+_CHUNK = b"x" * 65536
+
+_LOGIN_PAGE = """<html>
+<head>
+<meta http-equiv="Content-Type" content="text/html;charset=ISO-8859-1"/>
+<title>Error 401 Authentication required</title>
+</head>
+<body><h2>HTTP ERROR 401 Authentication required</h2>
+<table>
+<tr><th>URI:</th><td>/admin/v2</td></tr>
+<tr><th>STATUS:</th><td>401</td></tr>
+<tr><th>MESSAGE:</th><td>Authentication required</td></tr>
+<tr><th>SERVLET:</th><td>org.glassfish.jersey.servlet.ServletContainer</td></tr>
+</table>
+</body>
+</html>
+"""
+
+_EXTENSIBLE_REPORT = (
+    "\n --- An unexpected error occurred in the server ---\n\nMessage: null\n\nStacktrace:\n\n"
+    "java.lang.UnsupportedOperationException\n\tat org.apache.pulsar.broker.loadbalance.extensions."
+    "ExtensibleLoadManagerWrapper.generateLoadReport(ExtensibleLoadManagerWrapper.java)\n"
+)
+
+
+class Brokers:
+    """The ASGI application.
+
+    Args:
+        cluster: who answers.
+        auth: who may ask.
+
+    Attributes:
+        reset: resets the connection between a client's port and a broker's; the server sets it.
+    """
+
+    def __init__(self, cluster: Cluster, auth: Auth) -> None:
+        self._cluster = cluster
+        self._auth = auth
+        self._router = Router([*ControlApi(cluster).routes(), *AdminApi(cluster).routes()])
+        self.reset: Callable[[int, int], None] = lambda client_port, broker_port: None
+        self.ports: dict[int, int] = {}
+        """Local port -> index of the broker."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request as the broker of the local port."""
+        if scope["type"] != "http":
+            raise RuntimeError(f"brokers speak HTTP, not {scope['type']}")
+        index = self.ports[scope["server"][1]]
+        broker = self._cluster.membership.brokers[index]
+        self._cluster.refresh()
+        scope.setdefault("state", {})["broker"] = broker
+        request = Request(scope, receive)
+        if not self._cluster.accepts(index):
+            await self._cut(request)
+            return
+        if not scope["path"].startswith(_CONTROL) and await self._hangs(request, broker):
+            return
+        answer: ASGIApp = self._refusal(request) or self._misbehaviour(request, broker) or self._router
+        await self._answer(answer, scope, receive, send)
+
+    async def _cut(self, request: Request) -> None:
+        self.reset(request.scope["client"][1], request.scope["server"][1])
+        await _gone(request)
+
+    async def _answer(self, answer: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await answer(scope, receive, send)
+        except Refusal as error:
+            response = JSONResponse({"reason": error.message}, status_code=error.status or 500)
+            await response(scope, receive, send)
+        except HTTPException as error:
+            response = JSONResponse({"reason": f"HTTP {error.status_code} {error.detail}"}, error.status_code)
+            await response(scope, receive, send)
+
+    async def _hangs(self, request: Request, broker: Broker) -> bool:
+        """Transport faults: True if there is nothing more to answer."""
+        faults, where = self._cluster.faults, {"broker": broker.broker_id, "path": request.scope["path"]}
+        if faults.take(FaultKind.RESET, **where):
+            await self._cut(request)
+            return True
+        slow = faults.take(FaultKind.SLOW, **where)
+        if slow:
+            await asyncio.sleep(slow.size)
+        if faults.take(FaultKind.SILENT, **where):
+            await _gone(request)
+            return True
+        return False
+
+    def _refusal(self, request: Request) -> Response | None:
+        verdict = self._auth.refuses(request)
+        if verdict == "unauthenticated":
+            return HTMLResponse(_LOGIN_PAGE, 401, {"WWW-Authenticate": "Basic"})
+        if verdict == "unauthorized":
+            return JSONResponse({"reason": "This operation requires super-user access"}, 401)
+        return None
+
+    def _misbehaviour(self, request: Request, broker: Broker) -> Response | None:
+        """The answer of the first answer fault that applies."""
+        path = request.scope["path"]
+        if path.startswith(_CONTROL):
+            return None
+        for kind, answer in self._answers().items():
+            fault = self._cluster.faults.take(kind, broker=broker.broker_id, path=path)
+            if fault is not None:
+                return answer(fault, request, broker)
+        return None
+
+    def _answers(self) -> dict[FaultKind, Callable[[Fault, Request, Broker], Response]]:
+        return {
+            FaultKind.UNAUTHORIZED: lambda *_: HTMLResponse(_LOGIN_PAGE, 401),
+            FaultKind.FORBIDDEN: lambda *_: JSONResponse({"reason": "Don't have permission to do this"}, 403),
+            FaultKind.REDIRECT_TO_STRANGER: self._to_stranger,
+            FaultKind.REDIRECT_CIRCLE: self._in_circle,
+            FaultKind.ERROR_500: lambda *_: JSONResponse({"reason": _EXTENSIBLE_REPORT}, 500),
+            FaultKind.NULL_ANSWER: lambda *_: Response("null", media_type=_JSON),
+            FaultKind.GARBAGE: lambda *_: Response(bytes(range(256)), media_type=_JSON),
+            FaultKind.HALF_JSON: self._half,
+            FaultKind.HUGE_ANSWER: lambda fault, *_: StreamingResponse(_huge(int(fault.size)), media_type=_JSON),
+        }
+
+    def _to_stranger(self, fault: Fault, request: Request, _broker: Broker) -> Response:
+        target = (fault.target or STRANGER) + request.scope["path"]
+        return Response(status_code=307, headers={"Location": target})
+
+    def _in_circle(self, _fault: Fault, request: Request, broker: Broker) -> Response:
+        brokers, path = self._cluster.membership.brokers, request.scope["path"]
+        following = [*brokers[broker.index + 1 :], *brokers[: broker.index + 1]]
+        target = next(
+            other
+            for other in following
+            if other is broker
+            or self._cluster.faults.find(FaultKind.REDIRECT_CIRCLE, broker=other.broker_id, path=path)
+        )
+        return redirect(self._cluster, target.index, path, dict(request.query_params))
+
+    def _half(self, _fault: Fault, _request: Request, broker: Broker) -> Response:
+        whole = self._cluster.load_report_json(broker.index)
+        return Response(whole[: len(whole) // 2], media_type=_JSON)
+
+
+async def _gone(request: Request) -> None:
+    """Waits until the client has left or was thrown out: an answer is not expected any more."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _huge(size: int) -> AsyncIterator[bytes]:
+    """A JSON object of about `size` bytes."""
+    yield b'{"padding":"'
+    for _ in range(size // len(_CHUNK)):
+        yield _CHUNK
+    yield b'"}'

@@ -1,0 +1,153 @@
+"""Who owns which bundle, and how ownership changes: unload, lookup, reconnecting producers.
+
+A call is answered by the broker it reaches; where a real broker redirects (307), the answer is a `Redirect`.
+Rules of the modular load manager as measured on 4.0.8 and 4.2.4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pulsar_simulator.load import NOBODY, Ints
+from pulsar_simulator.refusal import Refusal
+
+if TYPE_CHECKING:
+    from pulsar_simulator.brokers import Membership
+    from pulsar_simulator.load import Traffic
+    from pulsar_simulator.placement import BundlePlacement
+    from pulsar_simulator.topology import Topology
+
+_RETRY = 1.0  # seconds until producers try again after a failed lookup
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """Ask that broker instead.
+
+    Attributes:
+        broker: index of the broker.
+        query: parameters of the new request, in order.
+    """
+
+    broker: int
+    query: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A topic's bundle and the index of its owner."""
+
+    bundle: int
+    broker: int
+
+
+class Ownership:
+    """Owner of every bundle now, and the lookups still to come."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        topology: Topology,
+        traffic: Traffic,
+        placement: BundlePlacement,
+        owner: Ints,
+        reconnect_delay: float,
+        now: float,
+    ) -> None:
+        self.owner: Ints = owner.astype(np.int64)
+        self._membership = membership
+        self._topology = topology
+        self._traffic = traffic
+        self._placement = placement
+        self._delay = reconnect_delay
+        orphans = np.flatnonzero((self.owner == NOBODY) & traffic.active)
+        self._waiting: dict[int, float] = {int(bundle): now + reconnect_delay for bundle in orphans}
+
+    def unload_at(
+        self, at: int, namespace: str, range_text: str, destination: str | None, now: float
+    ) -> Redirect | None:
+        """Unload as the broker `at` does it: destination check, leader hop, owner hop.
+
+        Returns:
+            Where to go next, or None when done (also if nobody owned the bundle).
+
+        Raises:
+            Refusal: 409 destination not active, 404 namespace, 412 range, 500 text that is no range.
+        """
+        if destination:
+            planned = self._membership.registered_index(destination.removeprefix("http://").removeprefix("https://"))
+            if planned is None:
+                raise Refusal(409, "Not allowed unload namespace bundle to inactive destination broker", destination)
+            if self._leader() != at:
+                return Redirect(self._leader(), {"destinationBroker": destination, "authoritative": "false"})
+            self._placement.remember(namespace, range_text, planned)
+        bundle = self._topology.resolve(namespace, range_text)
+        owner = int(self.owner[bundle])
+        if owner == NOBODY:
+            return None
+        if owner != at:
+            return Redirect(owner, {"authoritative": "true"})
+        self._release([bundle], now)
+        return None
+
+    def lookup_at(self, at: int, topic: str, *, authoritative: bool) -> Redirect | Found:
+        """Lookup as the broker `at` does it; the leader places a bundle that nobody owns.
+
+        Raises:
+            Refusal: 404 namespace, 412 topic name, 500 no leader or no broker.
+        """
+        bundle = self._topology.of_topic(topic)
+        owner = int(self.owner[bundle])
+        if owner != NOBODY:
+            return Found(bundle, owner)
+        if authoritative:
+            return self._acquire(bundle, at)
+        if self._leader() != at:
+            return Redirect(self._leader(), {"authoritative": "false"})
+        chosen = self._placement.choose(bundle)
+        if chosen is None:
+            raise Refusal(500, "No available broker found")
+        if chosen == at:
+            return self._acquire(bundle, at)
+        return Redirect(chosen, {"authoritative": "true"})
+
+    def release_all(self, broker: int, now: float) -> None:
+        """A broker is gone: its bundles are nobody's until they are looked up."""
+        self._release([int(i) for i in np.flatnonzero(self.owner == broker)], now)
+
+    def next_reconnect(self) -> float:
+        """When producers look the next bundle up, seconds since 1970; infinity if none waits."""
+        return min(self._waiting.values(), default=float("inf"))
+
+    def reconnect(self, now: float) -> None:
+        """Producers whose time has come look their topics up; what fails is tried again."""
+        for bundle in [b for b, due in self._waiting.items() if due <= now]:
+            del self._waiting[bundle]
+            if self.owner[bundle] != NOBODY:
+                continue
+            chosen = self._placement.choose(bundle) if self._leads() else None
+            if chosen is not None and self._membership.brokers[chosen].alive:
+                self._acquire(bundle, chosen)
+            else:
+                self._waiting[bundle] = now + _RETRY
+
+    def _acquire(self, bundle: int, broker: int) -> Found:
+        self.owner[bundle] = broker
+        return Found(bundle, broker)
+
+    def _release(self, bundles: list[int], now: float) -> None:
+        self.owner[bundles] = NOBODY
+        active = self._traffic.active
+        self._waiting.update({bundle: now + self._delay for bundle in bundles if active[bundle]})
+
+    def _leads(self) -> bool:
+        leader = self._membership.leader
+        return leader is not None and self._membership.brokers[leader].alive
+
+    def _leader(self) -> int:
+        if self._membership.leader is None:
+            raise Refusal(500, "The leader election has not yet been completed")
+        return self._membership.leader

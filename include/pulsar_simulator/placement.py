@@ -1,0 +1,90 @@
+"""Where the leader puts a bundle that nobody owns.
+
+A destination given with an unload ("affinity") is used once and then forgotten
+(ModularLoadManagerWrapper.getLeastLoaded); without one the placement strategy chooses.
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from pulsar_simulator.faults import FaultKind, Faults
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pulsar_simulator.brokers import Broker, Membership
+    from pulsar_simulator.load import Floats
+    from pulsar_simulator.topology import Topology
+
+
+class PlacementStrategy(StrEnum):
+    """How a broker is chosen when no destination was given."""
+
+    LEAST_LOADED = "least_loaded"  # lowest message rate now, ties by name
+    RANDOM = "random"  # AvgShedder.selectBroker without a plan: crc32 of a random number's text, modulo n
+
+
+class BundlePlacement:
+    """The leader's memory of destinations, and its choice of brokers.
+
+    Args:
+        membership: who can be chosen.
+        topology: names of the bundles.
+        faults: `stray` sends a planned bundle elsewhere.
+        strategy: choice without a destination.
+        by_range: remember destinations by hash range alone, as brokers before 4.2.2 did: two namespaces with the
+            same range then get each other's destination.
+        rates: current message rate (msg/s, in and out) of every broker.
+        seed: of the random choice.
+    """
+
+    def __init__(
+        self,
+        membership: Membership,
+        topology: Topology,
+        faults: Faults,
+        *,
+        strategy: PlacementStrategy,
+        by_range: bool,
+        rates: Callable[[], Floats],
+        seed: int,
+    ) -> None:
+        self.affinities: dict[str, int] = {}
+        self._membership = membership
+        self._topology = topology
+        self._faults = faults
+        self._strategy = strategy
+        self._by_range = by_range
+        self._rates = rates
+        self._random = random.Random(seed)
+
+    def remember(self, namespace: str, range_text: str, destination: int) -> None:
+        """Keeps a destination for the next placement of that range, whatever the range is."""
+        self.affinities[range_text if self._by_range else f"{namespace}/{range_text}"] = destination
+
+    def choose(self, bundle: int) -> int | None:
+        """Index of the broker that shall own the bundle; None when no broker is active."""
+        name = self._topology.bundles[bundle]
+        planned = self.affinities.pop(name.rpartition("/")[2] if self._by_range else name, None)
+        candidates = self._membership.registered()
+        if planned is not None and self._membership.brokers[planned].registered:
+            others = [broker for broker in candidates if broker.index != planned]
+            stray = others and self._faults.take(FaultKind.STRAY, bundle=name)
+            if not stray:
+                return planned
+            candidates = others
+        if not candidates:
+            return None
+        return self._select(candidates).index
+
+    def _select(self, candidates: list[Broker]) -> Broker:
+        if self._strategy is PlacementStrategy.RANDOM:
+            ordered = sorted(candidates, key=lambda broker: broker.broker_id)
+            text = str(self._random.getrandbits(31))
+            return ordered[zlib.crc32(text.encode()) % len(ordered)]
+        rates = self._rates()
+        return min(candidates, key=lambda broker: (rates[broker.index], broker.broker_id))

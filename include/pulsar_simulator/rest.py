@@ -1,0 +1,279 @@
+"""The admin and lookup REST API of the brokers: routes and handlers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from pulsar_simulator.faults import FaultKind
+from pulsar_simulator.ownership import Redirect
+from pulsar_simulator.refusal import Refusal
+from pulsar_simulator.topology import topic_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.requests import Request
+
+    from pulsar_simulator.brokers import Broker
+    from pulsar_simulator.cluster import Cluster
+
+
+def redirect(cluster: Cluster, broker: int, path: str, query: dict[str, str] | None = None) -> Response:
+    """307 to the same path on another broker, without a body, as brokers send it."""
+    target = f"{cluster.reporter.scheme}://{cluster.membership.brokers[broker].broker_id}{path}"
+    location = f"{target}?{urlencode(query, safe=':/')}" if query else target
+    return Response(status_code=307, headers={"Location": location})
+
+
+def _route(path: str, method: str, handler: Callable[[Request], Response]) -> Route:
+    """A route handled in the event loop itself: no handler waits for anything."""
+
+    async def endpoint(request: Request) -> Response:
+        return handler(request)
+
+    return Route(path, endpoint, methods=[method])
+
+
+def _path(request: Request) -> str:
+    """The path as it was sent, percent signs and all."""
+    raw: bytes = request.scope["raw_path"]
+    return raw.decode("ascii")
+
+
+class AdminApi:
+    """Handlers; every one answers as the broker that was called (`request.state.broker`)."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def routes(self) -> list[Route]:
+        """All routes, special ones before those with placeholders."""
+        brokers, stats = "/admin/v2/brokers", "/admin/v2/broker-stats"
+        namespaces, namespace = "/admin/v2/namespaces", "/admin/v2/namespaces/{tenant}/{namespace}"
+        topic = "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic:path}"
+        get = [
+            (brokers, self._brokers),
+            (f"{brokers}/leaderBroker", self._leader),
+            (f"{brokers}/ready", self._ok),
+            (f"{brokers}/health", self._ok),
+            (f"{brokers}/version", self._version),
+            (f"{brokers}/configuration", self._dynamic_names),
+            (f"{brokers}/configuration/values", self._values),
+            (f"{brokers}/configuration/runtime", self._runtime),
+            (f"{brokers}/{{cluster}}", self._brokers),
+            (f"{brokers}/{{cluster}}/{{broker}}/ownedNamespaces", self._owned),
+            (f"{stats}/load-report", self._load_report),
+            (f"{stats}/topics", self._topic_stats),
+            ("/admin/v2/clusters", self._clusters),
+            ("/admin/v2/clusters/{cluster}/namespaceIsolationPolicies", self._isolation),
+            ("/admin/v2/clusters/{cluster}/failureDomains", self._failure_domains),
+            ("/admin/v2/tenants", self._tenants),
+            (f"{namespaces}/{{tenant}}", self._namespaces),
+            (f"{namespace}/bundles", self._bundles),
+            (f"{namespace}/topics", self._topics),
+            (f"{namespace}/antiAffinity", self._anti_affinity),
+            (f"{namespace}/{{bundle}}/topicHashPositions", self._hash_positions),
+            ("/admin/v2/{domain:str}/{tenant}/{namespace}", self._topics_of_domain),
+            ("/admin/v2/non-persistent/{tenant}/{namespace}/{bundle}", self._loaded_non_persistent),
+            (f"{topic}/bundle", self._bundle_of_topic),
+            (topic, self._lookup),
+        ]
+        return [
+            *(_route(path, "GET", handler) for path, handler in get),
+            _route(f"{brokers}/configuration/{{name}}/{{value:path}}", "POST", self._set_value),
+            _route(f"{brokers}/configuration/{{name}}", "DELETE", self._reset_value),
+            _route(f"{namespace}/{{bundle}}/unload", "PUT", self._unload),
+        ]
+
+    # brokers
+
+    def _brokers(self, request: Request) -> Response:
+        return JSONResponse(self._cluster.active_brokers())
+
+    def _leader(self, request: Request) -> Response:
+        leader = self._cluster.membership.leader
+        if leader is None:
+            raise Refusal(404, "Couldn't find leader broker")
+        broker = self._cluster.membership.brokers[leader]
+        url = f"{self._cluster.reporter.scheme}://{broker.broker_id}"
+        return JSONResponse({"serviceUrl": url, "brokerId": broker.broker_id})
+
+    def _ok(self, request: Request) -> Response:
+        return PlainTextResponse("ok")
+
+    def _version(self, request: Request) -> Response:
+        return PlainTextResponse(self._cluster.spec.version)
+
+    def _owned(self, request: Request) -> Response:
+        wanted = request.path_params["broker"]
+        index = self._cluster.membership.registered_index(wanted)
+        if index is None:
+            raise Refusal(404, f"Broker {wanted} not found", wanted)
+        if index != self._me(request).index:
+            return redirect(self._cluster, index, _path(request))
+        entry = {"broker_assignment": "shared", "is_controlled": False, "is_active": True}
+        return JSONResponse(dict.fromkeys(self._cluster.owned_bundles(wanted), entry))
+
+    def _load_report(self, request: Request) -> Response:
+        report = self._cluster.load_report_json(self._me(request).index)
+        return Response(report, media_type="application/json")
+
+    def _topic_stats(self, request: Request) -> Response:
+        return JSONResponse(self._cluster.reporter.topic_stats(self._me(request)))
+
+    # configuration
+
+    def _dynamic_names(self, request: Request) -> Response:
+        return JSONResponse(self._cluster.configuration.dynamic_names())
+
+    def _values(self, request: Request) -> Response:
+        return JSONResponse(self._cluster.configuration.values())
+
+    def _runtime(self, request: Request) -> Response:
+        me = self._me(request)
+        values = self._cluster.configuration.runtime(me, tls=self._cluster.spec.tls)
+        other = self._cluster.faults.take(FaultKind.OTHER_CONFIGURATION, broker=me.broker_id)
+        return JSONResponse({**values, **(other.values if other else {})})
+
+    def _set_value(self, request: Request) -> Response:
+        self._cluster.configuration.set(request.path_params["name"], request.path_params["value"])
+        return Response(status_code=200)
+
+    def _reset_value(self, request: Request) -> Response:
+        self._cluster.configuration.reset(request.path_params["name"])
+        return Response(status_code=200)
+
+    # clusters and policies
+
+    def _clusters(self, request: Request) -> Response:
+        return JSONResponse([self._cluster.spec.name])
+
+    def _isolation(self, request: Request) -> Response:
+        self._check_cluster(request)
+        policies = self._cluster.spec.isolation_policies
+        if not policies:
+            raise Refusal(404, f"NamespaceIsolationPolicies for cluster {self._cluster.spec.name} does not exist")
+        return JSONResponse(policies)
+
+    def _failure_domains(self, request: Request) -> Response:
+        self._check_cluster(request)
+        return JSONResponse(self._cluster.spec.failure_domains)
+
+    def _anti_affinity(self, request: Request) -> Response:
+        group = self._cluster.topology.namespace(self._namespace(request)).anti_affinity_group
+        return PlainTextResponse(group) if group else Response(status_code=204)
+
+    # namespaces, bundles, topics
+
+    def _tenants(self, request: Request) -> Response:
+        return JSONResponse(sorted({name.partition("/")[0] for name in self._cluster.topology.namespaces}))
+
+    def _namespaces(self, request: Request) -> Response:
+        tenant = request.path_params["tenant"]
+        names = [name for name in self._cluster.topology.namespaces if name.partition("/")[0] == tenant]
+        if not names:
+            raise Refusal(404, "Tenant not found")
+        return JSONResponse(names)
+
+    def _bundles(self, request: Request) -> Response:
+        bounds = self._cluster.topology.boundaries(self._namespace(request))
+        texts = [f"0x{bound:08x}" for bound in bounds]
+        return JSONResponse({"boundaries": texts, "numBundles": len(bounds) - 1})
+
+    def _topics(self, request: Request) -> Response:
+        return JSONResponse(self._topic_names(self._namespace(request)))
+
+    def _topics_of_domain(self, request: Request) -> Response:
+        domain = request.path_params["domain"]
+        if domain not in ("persistent", "non-persistent"):
+            raise Refusal(404, "HTTP 404 Not Found")
+        own = self._cluster.topology.namespace(self._namespace(request)).domain
+        return JSONResponse(self._topic_names(self._namespace(request)) if own == domain else [])
+
+    def _loaded_non_persistent(self, request: Request) -> Response:
+        bundle, elsewhere = self._owned_here(request)
+        if elsewhere is not None:
+            return elsewhere
+        own = self._cluster.topology.namespace_of(bundle).domain
+        return JSONResponse(self._loaded(bundle) if own == "non-persistent" else [])
+
+    def _hash_positions(self, request: Request) -> Response:
+        bundle, elsewhere = self._owned_here(request)
+        if elsewhere is not None:
+            return elsewhere
+        wanted = {topic for given in request.query_params.getlist("topics") for topic in given.split(",")}
+        positions = {t: topic_hash(t) for t in self._loaded(bundle) if not wanted or t in wanted}
+        answer = {"namespace": self._namespace(request), "bundle": request.path_params["bundle"]}
+        return JSONResponse({**answer, "topicHashPositions": positions})
+
+    def _unload(self, request: Request) -> Response:
+        hop = self._cluster.unload_at(
+            self._me(request).index,
+            self._namespace(request),
+            request.path_params["bundle"],
+            request.query_params.get("destinationBroker"),
+        )
+        if hop is None:
+            return Response(status_code=204)
+        return redirect(self._cluster, hop.broker, _path(request), hop.query)
+
+    # lookup
+
+    def _lookup(self, request: Request) -> Response:
+        found = self._cluster.lookup_at(
+            self._me(request).index,
+            self._topic(request),
+            authoritative=request.query_params.get("authoritative") == "true",
+        )
+        if isinstance(found, Redirect):
+            return redirect(self._cluster, found.broker, _path(request), found.query)
+        owner = self._cluster.membership.brokers[found.broker]
+        service, scheme = self._cluster.reporter.service_url(owner), self._cluster.reporter.scheme
+        web = {"httpUrlTls" if self._cluster.spec.tls else "httpUrl": f"{scheme}://{owner.broker_id}"}
+        return JSONResponse({"brokerUrl": service, **web, "nativeUrl": service, "brokerUrlSsl": ""})
+
+    def _bundle_of_topic(self, request: Request) -> Response:
+        bundle = self._cluster.topology.of_topic(self._topic(request))
+        return PlainTextResponse(self._cluster.topology.range_of(bundle))
+
+    # helpers
+
+    def _me(self, request: Request) -> Broker:
+        broker: Broker = request.state.broker
+        return broker
+
+    def _namespace(self, request: Request) -> str:
+        return f"{request.path_params['tenant']}/{request.path_params['namespace']}"
+
+    def _topic(self, request: Request) -> str:
+        params: dict[str, Any] = request.path_params
+        return f"{params['domain']}://{self._namespace(request)}/{params['topic']}"
+
+    def _check_cluster(self, request: Request) -> None:
+        name = request.path_params["cluster"]
+        if name != self._cluster.spec.name:
+            raise Refusal(412, f"Cluster {name} does not exist.")
+
+    def _topic_names(self, namespace: str) -> list[str]:
+        """Topics of the active bundles: a topic exists once something has produced to it."""
+        self._cluster.topology.namespace(namespace)
+        return [topic for bundle in self._cluster.topology.members(namespace) for topic in self._loaded(bundle)]
+
+    def _loaded(self, bundle: int) -> list[str]:
+        return self._cluster.topology.topics(bundle) if self._cluster.traffic.active[bundle] else []
+
+    def _owned_here(self, request: Request) -> tuple[int, Response | None]:
+        """The bundle of the request, and a redirect if another broker owns it; 412 if nobody does."""
+        bundle = self._cluster.topology.resolve(self._namespace(request), request.path_params["bundle"])
+        name = self._cluster.topology.bundles[bundle]
+        owner = self._cluster.owner(name)
+        if owner is None:
+            raise Refusal(412, f"Failed to find ownership for ServiceUnit:{name}")
+        if owner == self._me(request).broker_id:
+            return bundle, None
+        index = self._cluster.membership.find(owner).index
+        return bundle, redirect(self._cluster, index, _path(request), dict(request.query_params))

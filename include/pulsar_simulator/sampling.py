@@ -1,0 +1,158 @@
+"""What the brokers have measured, and when they wrote it down.
+
+Three clocks, as in the modular load manager: bundle statistics each stats period, host usage (cpu, bandwidth) once
+per host check and counted from each broker's own start, and the metadata write that moves `lastUpdate`
+(ModularLoadManagerImpl.needBrokerDataUpdate).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pulsar_simulator.load import NOBODY, Floats, Ints, Rates, Traffic, per_broker
+
+IDLE_CPU = 5e-06
+"""CPU usage that a broker reports before its first sample, percent of one core."""
+
+if TYPE_CHECKING:
+    from pulsar_simulator.brokers import Broker, BrokerSpec
+
+_KBIT = 8 / 1000  # bytes/s -> Kbit/s
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Periods, all in seconds.
+
+    Attributes:
+        stats_period: how often bundle statistics are new (`statsUpdateFrequencyInSecs`).
+        host_check_period: how often cpu and bandwidth are (`loadBalancerHostUsageCheckIntervalMinutes`).
+        report_max_interval: a metadata write happens at least that often.
+        report_threshold: and earlier when load changed by more than so many percent.
+        reconnect_delay: after losing their broker, producers look their topics up that much later.
+        session_timeout: a killed broker is noticed that much later.
+    """
+
+    stats_period: float = 60.0
+    host_check_period: float = 60.0
+    report_max_interval: float = 900.0
+    report_threshold: float = 10.0
+    reconnect_delay: float = 0.1
+    session_timeout: float = 8.0
+
+    def __post_init__(self) -> None:
+        """Refuses periods in which time would stand still.
+
+        Raises:
+            ValueError: names the period.
+        """
+        for name in ("stats_period", "host_check_period", "report_max_interval"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be more than 0 seconds, got {getattr(self, name)}")
+
+
+class Samples:
+    """The last samples of every broker, one array entry per broker or per bundle."""
+
+    def __init__(self, specs: list[BrokerSpec], traffic: Traffic, timing: Timing, start: float) -> None:
+        self._traffic = traffic
+        self._timing = timing
+        self._start = start
+        self._brokers = len(specs)
+        self._cpu_limit = np.array([spec.cpu_limit for spec in specs])
+        self._base_cpu = np.array([spec.base_cpu for spec in specs])
+        self.nic = np.array([spec.nic for spec in specs])
+        bundles = len(traffic.msg_rate_in)
+        nobody = np.full(bundles, NOBODY, dtype=np.int64)
+        self.owner: Ints = nobody
+        """Owner of each bundle when statistics were last taken."""
+        self.owner_before: Ints = nobody
+        self.rates: Rates = traffic.at(0.0)
+        self.totals: Rates = self.rates.per_broker(nobody, self._brokers)
+        self.cpu: Floats = np.full(self._brokers, IDLE_CPU)
+        self.bandwidth_in: Floats = np.zeros(self._brokers)
+        self.bandwidth_out: Floats = np.zeros(self._brokers)
+        self.last_update: Floats = np.full(self._brokers, start)
+        self._written = np.zeros((4, self._brokers))  # rate, throughput, bundles, usage at the last write
+        self.version = 0
+        """Grows with every change: what was read before may be kept as long as it stays."""
+        self._order: Ints = np.argsort(nobody, kind="stable")
+
+    def take_statistics(self, now: float, owner: Ints) -> None:
+        """A stats period has ended: new rates, and the bundles as they are owned now."""
+        self.owner_before, self.owner = self.owner, owner.copy()
+        self.rates = self._traffic.at(now - self._start)
+        self.totals = self.rates.per_broker(self.owner, self._brokers)
+        self._order = np.argsort(self.owner, kind="stable")
+        self._write_changed(now)
+
+    def take_host_usage(self, now: float, due: list[int], owner: Ints) -> None:
+        """Some brokers look at their machine: cpu and bandwidth of what they carry at this moment."""
+        cpu, inward, outward = self.true_usage(now, owner)
+        cpu = cpu * self._traffic.cpu_jitter(now - self._start, self._brokers)
+        self.cpu[due] = np.minimum(cpu, self._cpu_limit)[due]
+        self.bandwidth_in[due] = np.minimum(inward, self.nic)[due]
+        self.bandwidth_out[due] = np.minimum(outward, self.nic)[due]
+        self._write_changed(now)
+
+    def true_usage(self, now: float, owner: Ints) -> tuple[Floats, Floats, Floats]:
+        """Demand of every broker, unlimited and without jitter: cpu (percent of a core), Kbit/s in and out."""
+        rates = self._traffic.at(now - self._start)
+        totals = rates.per_broker(owner, self._brokers)
+        bundle_cpu = self._traffic.cpu_of_bundles(rates)
+        cpu = self._base_cpu + per_broker(bundle_cpu, owner, self._brokers)
+        return cpu, totals.msg_throughput_in * _KBIT, totals.msg_throughput_out * _KBIT
+
+    def forget(self, broker: Broker, now: float) -> None:
+        """A broker starts anew: it knows nothing yet and looks idle."""
+        i = broker.index
+        self.cpu[i] = IDLE_CPU
+        self.bandwidth_in[i] = self.bandwidth_out[i] = 0.0
+        for totals in (
+            self.totals.msg_rate_in,
+            self.totals.msg_rate_out,
+            self.totals.msg_throughput_in,
+            self.totals.msg_throughput_out,
+        ):
+            totals[i] = 0.0
+        self.owner = np.where(self.owner == i, NOBODY, self.owner)
+        self._order = np.argsort(self.owner, kind="stable")
+        self._written[:, i] = 0.0
+        self.last_update[i] = now
+        self.version += 1
+
+    def bundles_of(self, broker: int) -> list[int]:
+        """Bundles with loaded topics that the broker held when statistics were last taken."""
+        owned = self.owner[self._order]
+        first, last = np.searchsorted(owned, [broker, broker + 1])
+        active = self._traffic.active
+        return [int(i) for i in self._order[first:last] if active[i]]
+
+    def usage(self) -> Floats:
+        """Greatest share of a limit per broker, 0 to 1, all weights 1; a limit of 0 counts as no usage."""
+        nic = np.where(self.nic > 0, self.nic, np.inf)
+        shares = (self.cpu / self._cpu_limit, self.bandwidth_in / nic, self.bandwidth_out / nic)
+        return np.asarray(np.maximum.reduce(shares))
+
+    def _write_changed(self, now: float) -> None:
+        self.version += 1
+        held = np.bincount(self.owner + 1, minlength=self._brokers + 1)[1:]
+        current = np.stack(
+            [
+                self.totals.msg_rate_in + self.totals.msg_rate_out,
+                self.totals.msg_throughput_in + self.totals.msg_throughput_out,
+                held.astype(np.float64),
+                self.usage(),
+            ]
+        )
+        before = self._written
+        with np.errstate(divide="ignore", invalid="ignore"):
+            change = np.where(current == before, 0.0, np.abs(current - before) / before)
+        change[3] = np.abs(current[3] - before[3])
+        due = 100 * change.max(axis=0) > self._timing.report_threshold
+        due |= now - self.last_update >= self._timing.report_max_interval
+        self.last_update[due] = now
+        self._written[:, due] = current[:, due]

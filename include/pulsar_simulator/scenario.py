@@ -1,0 +1,134 @@
+"""Ready-made clusters: one hot broker, one empty one, the others unevenly in between."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pulsar_simulator.brokers import BrokerSpec
+from pulsar_simulator.cluster import Cluster
+from pulsar_simulator.load import NOBODY, Floats, Ints, Noise, Traffic
+from pulsar_simulator.sampling import Timing
+from pulsar_simulator.spec import ClusterSpec
+from pulsar_simulator.topology import Namespace, Topology
+
+if TYPE_CHECKING:
+    from pulsar_simulator.clock import Clock
+
+HOT_SCORE = 85.0
+"""Score of the hot broker if no other is given, percent."""
+
+_MIDDLE_SCORES = (25.0, 62.0)
+_IDLE_SHARE = 0.04  # of all bundles: no producers, some of them without owner
+_MAX_BUNDLES = 128  # per namespace, Pulsar's default maximum
+_NAMES = ("acme/orders", "acme/payments", "globex/clicks", "globex/metrics")
+_FIRST_PORT = 18080
+
+
+def spec(
+    *,
+    brokers: int = 8,
+    bundles: int = 200,
+    seed: int = 1,
+    noise: Noise | None = None,
+    timing: Timing | None = None,
+    broker: BrokerSpec | None = None,
+    hot_score: float = HOT_SCORE,
+) -> ClusterSpec:
+    """A cluster that AvgShedder (15/40, 8/2, maxUnloadPercentage 0.5) brings below a range of 15 in a few firings.
+
+    Args:
+        brokers: number of brokers, at least 2.
+        bundles: number of bundles in all namespaces, at least as many as brokers.
+        seed: of everything random.
+        noise: how restless the load is; `Noise()` if not given.
+        timing: periods; `Timing()` if not given.
+        broker: size of every broker; its `broker_id` is replaced.
+        hot_score: score of the hot broker before noise, percent.
+
+    Raises:
+        ValueError: too few brokers or bundles, or a hot broker that is not.
+    """
+    if not _MIDDLE_SCORES[1] <= hot_score <= 100:
+        raise ValueError(f"needs a hot broker of {_MIDDLE_SCORES[1]:g} to 100 percent, got {hot_score:g}")
+    if brokers < 2 or bundles < brokers:
+        raise ValueError(f"needs 2 brokers and a bundle for each, got {brokers} brokers and {bundles} bundles")
+    timing = timing or Timing()
+    noise = noise or Noise()
+    size = broker or BrokerSpec("")
+    specs = [replace(size, broker_id=f"127.0.0.1:{_FIRST_PORT + i}") for i in range(brokers)]
+    topology = Topology(_namespaces(bundles))
+    random = np.random.default_rng((seed, 0))
+    weights = np.exp(0.8 * random.standard_normal(bundles)).clip(0.2, 4.0)
+    msg_size = 1024 * np.exp(0.4 * random.standard_normal(bundles))
+    fan_out = random.choice([0.0, 1.0, 1.0, 2.0], bundles)
+    idle = random.permutation(bundles)[: min(int(_IDLE_SHARE * bundles), bundles - brokers)]
+    weights[idle] = 0.0
+
+    def traffic(rates: Floats) -> Traffic:
+        return Traffic(rates, msg_size, fan_out, noise=noise, seed=seed, step=timing.stats_period)
+
+    wanted = _wanted_cpu(random, brokers, size, hot_score)
+    unit = traffic(weights)
+    cost = unit.cpu_of_bundles(unit.nominal())
+    owner = _spread(cost, wanted)
+    carried = np.bincount(owner, weights=cost, minlength=brokers)
+    rates = weights * np.divide(wanted, carried, out=np.zeros(brokers), where=carried > 0)[owner]
+    busy = np.flatnonzero(wanted > 0)
+    for number, bundle in enumerate(idle):
+        owner[bundle] = NOBODY if number % 2 else random.choice(busy)
+    producers = np.where(rates > 0, random.integers(1, 6, bundles), 0)
+    return ClusterSpec(
+        brokers=specs,
+        topology=topology,
+        traffic=traffic(rates),
+        owner=owner,
+        producers=producers,
+        consumers=np.where(rates > 0, (producers * fan_out).astype(np.int64), 0),
+        timing=timing,
+        seed=seed,
+    )
+
+
+def build(
+    *,
+    brokers: int = 8,
+    bundles: int = 200,
+    seed: int = 1,
+    noise: Noise | None = None,
+    timing: Timing | None = None,
+    clock: Clock | None = None,
+) -> Cluster:
+    """The cluster of `spec`, running; with a `ManualClock` if no clock is given."""
+    return Cluster(spec(brokers=brokers, bundles=bundles, seed=seed, noise=noise, timing=timing), clock)
+
+
+def _namespaces(bundles: int) -> list[Namespace]:
+    """Equal shares of the bundles; the same ranges in every namespace, the last one non-persistent."""
+    count = max(min(len(_NAMES), bundles), -(-bundles // _MAX_BUNDLES))
+    names = [_NAMES[i] if i < len(_NAMES) else f"tenant{i % 10}/namespace{i}" for i in range(count)]
+    shares = [bundles // count + (i < bundles % count) for i in range(count)]
+    return [
+        Namespace(name, share, domain="non-persistent" if i == count - 1 else "persistent")
+        for i, (name, share) in enumerate(zip(names, shares, strict=True))
+    ]
+
+
+def _wanted_cpu(random: np.random.Generator, brokers: int, size: BrokerSpec, hot_score: float) -> Floats:
+    """CPU that bundles shall cost each broker, percent of a core: a random one hot, a random one empty."""
+    middle = random.uniform(*_MIDDLE_SCORES, brokers - 2)
+    scores = random.permutation(np.concatenate([[hot_score], middle]))
+    cpu = (scores / 100 * size.cpu_limit - size.base_cpu).clip(0)
+    return np.insert(cpu, random.integers(0, brokers), 0.0)
+
+
+def _spread(cost: Floats, wanted: Floats) -> Ints:
+    """Owner of each bundle such that every broker carries its share: the dearest first, where most is missing."""
+    missing = wanted * cost.sum() / wanted.sum()
+    owner = np.zeros(len(cost), dtype=np.int64)
+    for bundle in np.argsort(-cost, kind="stable"):
+        owner[bundle] = int(np.argmax(missing))
+        missing[owner[bundle]] -= cost[bundle]
+    return owner

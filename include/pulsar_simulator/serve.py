@@ -1,0 +1,220 @@
+"""Serves the brokers' REST API: one process, one event loop, one loopback socket per broker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+
+from pulsar_simulator.auth import Auth, new_token
+from pulsar_simulator.http import Brokers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pulsar_simulator.cluster import Cluster
+
+_LINGER_NOTHING = struct.pack("ii", 1, 0)  # close() sends a reset
+_START_TIMEOUT = 60.0
+
+
+class BrokerServer(uvicorn.Server):
+    """Uvicorn on one socket per broker, which close and open again as brokers die and start.
+
+    Args:
+        cluster: who answers; its brokers get the ids of the sockets.
+        auth: who may ask.
+        port: 0 for free ports, else the first of consecutive ones.
+        host: address to listen on; part of the brokerIds.
+        ssl_certfile: PEM file of the certificate; https if given.
+        ssl_keyfile: PEM file of its key.
+        on_ready: called once all brokers answer.
+
+    Raises:
+        OSError: a port is taken.
+        OverflowError: the ports go beyond 65535.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        auth: Auth,
+        *,
+        port: int = 0,
+        host: str = "127.0.0.1",
+        ssl_certfile: Path | None = None,
+        ssl_keyfile: Path | None = None,
+        on_ready: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.app = Brokers(cluster, auth)
+        super().__init__(
+            uvicorn.Config(
+                self.app,
+                loop="asyncio",
+                lifespan="off",
+                ws="none",
+                access_log=False,
+                log_level="warning",
+                timeout_graceful_shutdown=2,
+                ssl_certfile=ssl_certfile,
+                ssl_keyfile=ssl_keyfile,
+            )
+        )
+        self._cluster = cluster
+        self._host = host
+        self._on_ready = on_ready
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._opening = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.sockets = _bind_all(host, port, len(cluster.membership.brokers))
+        self._ports = [sock.getsockname()[1] for sock in self.sockets]
+        cluster.rename([f"{host}:{number}" for number in self._ports])
+        scheme = "https" if cluster.spec.tls else "http"
+        self.urls = [f"{scheme}://{host}:{number}" for number in self._ports]
+        self.app.ports = {number: i for i, number in enumerate(self._ports)}
+        self.app.reset = self._reset
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Opens all sockets, then follows the brokers' life and death."""
+        await super().startup(sockets)
+        self._loop = asyncio.get_running_loop()
+        self._cluster.reachability_changed = self._follow
+        await self._open_and_close()
+        self._on_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Closes everything; calls that hang by a fault are cut."""
+        self._cluster.reachability_changed = lambda: None
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        await super().shutdown(sockets)
+
+    def _follow(self) -> None:
+        """Waits until the sockets are as the brokers are, unless called from the loop itself."""
+        loop = self._loop
+        if loop is None or not loop.is_running():
+            return
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            running = None
+        if running is loop:
+            task = loop.create_task(self._open_and_close())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        else:
+            asyncio.run_coroutine_threadsafe(self._open_and_close(), loop).result(_START_TIMEOUT)
+
+    async def _open_and_close(self) -> None:
+        async with self._opening:
+            for i, port in enumerate(self._ports):
+                accepts, listens = self._cluster.accepts(i), self.servers[i].is_serving()
+                if accepts and not listens:
+                    await self._open(i)
+                elif listens and not accepts:
+                    self.servers[i].close()
+                    for connection in self._connections(port):
+                        connection.abort()
+
+    async def _open(self, index: int) -> None:
+        servers = self.servers
+        self.sockets[index] = _bind(self._host, self._ports[index])
+        await super().startup([self.sockets[index]])
+        servers[index] = self.servers[0]
+        self.servers = servers
+
+    def _reset(self, client_port: int, broker_port: int) -> None:
+        for transport in self._connections(broker_port, client_port):
+            sock = transport.get_extra_info("socket")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOTHING)
+            transport.abort()
+
+    def _connections(self, broker_port: int, client_port: int | None = None) -> list[Any]:
+        transports = [connection.transport for connection in self.server_state.connections]
+        return [
+            transport
+            for transport in transports
+            if transport.get_extra_info("sockname")[1] == broker_port
+            and client_port in (None, transport.get_extra_info("peername")[1])
+        ]
+
+
+def _bind_all(host: str, port: int, count: int) -> list[socket.socket]:
+    with contextlib.ExitStack() as bound:
+        sockets = [bound.enter_context(_bind(host, port + i if port else 0)) for i in range(count)]
+        bound.pop_all()  # all or none
+    return sockets
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    # With the protocol named, asyncio switches Nagle's algorithm off: without, every answer takes 40 ms.
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+    except (OSError, OverflowError):
+        sock.close()
+        raise
+    return sock
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Running:
+    """A cluster that is being served.
+
+    Attributes:
+        cluster: the simulation behind it.
+        urls: base URL of every broker, in the cluster's order.
+        token: of the super-user.
+        user_token: of a user with few rights.
+    """
+
+    cluster: Cluster
+    urls: list[str]
+    token: str
+    user_token: str
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers of a super-user's call."""
+        return {"Authorization": f"Bearer {self.token}"}
+
+
+@contextlib.contextmanager
+def running(
+    cluster: Cluster,
+    auth: Auth | None = None,
+    *,
+    ssl_certfile: Path | None = None,
+    ssl_keyfile: Path | None = None,
+) -> Iterator[Running]:
+    """Serves a cluster on free loopback ports from a thread of this process, for tests.
+
+    Args:
+        cluster: its brokers get the ids of their ports.
+        auth: accepted tokens; new ones if not given.
+        ssl_certfile: PEM file of the certificate; the cluster's `tls` has to be set.
+        ssl_keyfile: PEM file of its key.
+
+    Raises:
+        RuntimeError: the server did not come up.
+    """
+    auth = auth or Auth(new_token(), new_token())
+    ready = threading.Event()
+    server = BrokerServer(cluster, auth, ssl_certfile=ssl_certfile, ssl_keyfile=ssl_keyfile, on_ready=ready.set)
+    thread = threading.Thread(target=server.run, args=(server.sockets,), name="simulated brokers", daemon=True)
+    thread.start()
+    try:
+        if not ready.wait(_START_TIMEOUT):
+            raise RuntimeError("the simulated brokers did not come up")
+        yield Running(cluster, server.urls, auth.token, auth.user_token)
+    finally:
+        server.should_exit = True
+        thread.join()

@@ -1,0 +1,56 @@
+"""What a simulated cluster is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pulsar_simulator.placement import PlacementStrategy
+from pulsar_simulator.sampling import Timing
+
+if TYPE_CHECKING:
+    from pulsar_simulator.brokers import BrokerSpec
+    from pulsar_simulator.load import Ints, Traffic
+    from pulsar_simulator.report import Json
+    from pulsar_simulator.topology import Topology
+
+
+@dataclass(slots=True)
+class ClusterSpec:
+    """All that a cluster is made of.
+
+    Attributes:
+        brokers: at least one; the first one leads.
+        topology: namespaces, bundles, topics.
+        traffic: load of every bundle.
+        owner: index of each bundle's broker at the start, `NOBODY` for none.
+        producers: per bundle.
+        consumers: per bundle.
+        name: cluster name.
+        version: Pulsar version shown.
+        timing: periods.
+        placement: choice of a broker without a destination.
+        affinity_by_range: destinations are kept by hash range alone (as in 4.0.8).
+        configuration: values that differ from `configuration.DEFAULTS`.
+        isolation_policies: as `clusters/{c}/namespaceIsolationPolicies` shows them.
+        failure_domains: as `clusters/{c}/failureDomains` shows them.
+        tls: addresses are https.
+        seed: of the random placement.
+    """
+
+    brokers: list[BrokerSpec]
+    topology: Topology
+    traffic: Traffic
+    owner: Ints
+    producers: Ints
+    consumers: Ints
+    name: str = "simulated"
+    version: str = "4.2.4"
+    timing: Timing = field(default_factory=Timing)
+    placement: PlacementStrategy = PlacementStrategy.LEAST_LOADED
+    affinity_by_range: bool = False
+    configuration: dict[str, str] = field(default_factory=dict)
+    isolation_policies: Json = field(default_factory=dict)
+    failure_domains: Json = field(default_factory=dict)
+    tls: bool = False
+    seed: int = 1

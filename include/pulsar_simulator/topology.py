@@ -1,0 +1,161 @@
+"""Namespaces, their bundles (hash ranges) and topics.
+
+Hash and ranges as in Pulsar's NamespaceBundleFactory and NamespaceBundles: unsigned crc32 of the full topic
+name, lower bound inclusive, upper exclusive, the last upper bound 0xffffffff inclusive.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import zlib
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from pulsar_simulator.refusal import Refusal
+
+FULL_RANGE = 0xFFFFFFFF
+_RANGE = re.compile(r"0x([0-9a-fA-F]{1,8})_0x([0-9a-fA-F]{1,8})")
+
+
+def topic_hash(topic: str) -> int:
+    """Position of a full topic name (`persistent://tenant/namespace/topic`) on the ring, 0 to 2**32 - 1."""
+    return zlib.crc32(topic.encode())
+
+
+def even_boundaries(bundles: int) -> tuple[int, ...]:
+    """The `bundles + 1` bounds of equal ranges over the whole ring."""
+    step = (FULL_RANGE + 1) // bundles
+    return (*(step * i for i in range(bundles)), FULL_RANGE)
+
+
+def range_text(lower: int, upper: int) -> str:
+    """`0xLLLLLLLL_0xUUUUUUUU`, lower case."""
+    return f"0x{lower:08x}_0x{upper:08x}"
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """One namespace of the simulated cluster.
+
+    Attributes:
+        name: `tenant/namespace`.
+        bundles: number of equal hash ranges, at least 1.
+        topics_per_bundle: topics loaded in every bundle that has traffic.
+        domain: `persistent` or `non-persistent`, for all its topics.
+        anti_affinity_group: empty for none.
+    """
+
+    name: str
+    bundles: int
+    topics_per_bundle: int = 2
+    domain: str = "persistent"
+    anti_affinity_group: str = ""
+
+
+class Topology:
+    """All namespaces; a bundle is an index into `bundles`, its names are made once."""
+
+    def __init__(self, namespaces: list[Namespace]) -> None:
+        self.namespaces = {namespace.name: namespace for namespace in namespaces}
+        self._boundaries = {n.name: even_boundaries(n.bundles) for n in namespaces}
+        self._first: dict[str, int] = {}
+        self.bundles: list[str] = []
+        """Full bundle names, `tenant/namespace/0x…_0x…`."""
+        for name, bounds in self._boundaries.items():
+            self._first[name] = len(self.bundles)
+            self.bundles += [f"{name}/{range_text(a, b)}" for a, b in itertools.pairwise(bounds)]
+        self._index = {bundle: i for i, bundle in enumerate(self.bundles)}
+        self._topics: dict[str, list[list[str]]] = {}
+
+    def namespace(self, name: str) -> Namespace:
+        """The namespace of that name.
+
+        Raises:
+            Refusal: 404, unknown.
+        """
+        try:
+            return self.namespaces[name]
+        except KeyError:
+            raise Refusal(404, "Namespace not found") from None
+
+    def boundaries(self, namespace: str) -> tuple[int, ...]:
+        """Bounds of the namespace's ranges, ascending."""
+        self.namespace(namespace)
+        return self._boundaries[namespace]
+
+    def index(self, bundle: str) -> int:
+        """Index of a full bundle name, read as brokers do.
+
+        Raises:
+            Refusal: 404 unknown namespace, 412 no such range, 500 text that is no range.
+        """
+        namespace, _, text = bundle.rpartition("/")
+        return self.resolve(namespace, text)
+
+    def resolve(self, namespace: str, text: str) -> int:
+        """Index of a range of a namespace; errors as in `index`."""
+        bounds = self.boundaries(namespace)
+        found = _RANGE.fullmatch(text)
+        if found is None:
+            raise Refusal(
+                500,
+                "\n --- An unexpected error occurred in the server ---\n\nMessage: Invalid bundle range format\n\n"
+                "Stacktrace:\n\njava.lang.IllegalArgumentException: Invalid bundle range format\n\tat "
+                "org.apache.pulsar.common.naming.NamespaceBundleFactory.getBundle(NamespaceBundleFactory.java)\n",
+            )
+        lower, upper = (int(part, 16) for part in found.groups())
+        i = self._index.get(f"{namespace}/{range_text(lower, upper)}")
+        if i is not None:
+            return i
+        which = "upper" if lower in bounds else "lower"
+        raise Refusal(412, f"Invalid {which} boundary for bundle {namespace}/{text} in the bundles list")
+
+    def of_topic(self, topic: str) -> int:
+        """Index of the bundle that holds a full topic name.
+
+        Raises:
+            Refusal: 404 unknown namespace, 412 no topic name.
+        """
+        domain, separator, path = topic.partition("://")
+        tenant, _, rest = path.partition("/")
+        namespace, _, local = rest.partition("/")
+        if not separator or domain not in ("persistent", "non-persistent") or not local:
+            raise Refusal(412, f"Topic name is not valid: {topic}")
+        bounds = self.boundaries(f"{tenant}/{namespace}")
+        slot = min(bisect_right(bounds, topic_hash(topic)) - 1, len(bounds) - 2)
+        return self._first[f"{tenant}/{namespace}"] + slot
+
+    def namespace_of(self, bundle: int) -> Namespace:
+        """Namespace of a bundle."""
+        return self.namespaces[self.bundles[bundle].rpartition("/")[0]]
+
+    def range_of(self, bundle: int) -> str:
+        """Range text of a bundle."""
+        return self.bundles[bundle].rpartition("/")[2]
+
+    def members(self, namespace: str) -> range:
+        """Indices of the namespace's bundles."""
+        first = self._first[namespace]
+        return range(first, first + self.namespaces[namespace].bundles)
+
+    def topics(self, bundle: int) -> list[str]:
+        """Full names of the bundle's topics; found by trying names, once per namespace."""
+        namespace = self.namespace_of(bundle)
+        if namespace.name not in self._topics:
+            self._topics[namespace.name] = self._find_topics(namespace)
+        return self._topics[namespace.name][bundle - self._first[namespace.name]]
+
+    def _find_topics(self, namespace: Namespace) -> list[list[str]]:
+        found: list[list[str]] = [[] for _ in range(namespace.bundles)]
+        missing = namespace.bundles * namespace.topics_per_bundle
+        first = self._first[namespace.name]
+        for number in itertools.count():
+            if not missing:
+                return found
+            topic = f"{namespace.domain}://{namespace.name}/t{number}"
+            slot = found[self.of_topic(topic) - first]
+            if len(slot) < namespace.topics_per_bundle:
+                slot.append(topic)
+                missing -= 1
+        return found

@@ -1,0 +1,154 @@
+"""The pages that Airflow shows beside a DAG."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.config.clusters_file import ClusterEntry
+    from pulsar_rebalancer.config.settings import Settings
+
+_MODES = {
+    "off": "nothing is asked of the brokers",
+    "observe": "every run decides and explains, nothing is moved",
+    "auto": "what is decided is carried out",
+}
+
+
+def rebalance_page(entry: ClusterEntry, root: str) -> str:
+    """Return Markdown: what a run does, by which settings, and how to force one."""
+    settings = entry.settings
+    return f"""### Load of Pulsar cluster `{entry.name}`
+
+Mode **{settings.mode}**: {_MODES[settings.mode.value]}.
+
+Every {settings.interval_seconds:g} s: *collect* asks the brokers, *validate* judges the data, *decide* chooses
+bundles and their destinations by {settings.strategy}, *record* commits what it keeps, *gate* opens or says why not,
+*unload* moves bundles and reads their owners back, *report* says what landed where.
+
+| setting | value |
+|---|---|
+| connection | `{settings.connection}` (type `{PulsarAdminHook.conn_type}`), Spark: `{settings.spark_connection}` |
+| strategy | {settings.strategy}, placement {settings.names_destinations} |
+{_thresholds(settings)}| grace period of a moved bundle | {settings.grace_period_minutes:g} min |
+| runs and state | `{root}/{entry.name}` |
+
+Load-balancer settings that the clusters file does not give are those of the live brokers; each run's
+`plan/summary.json` names the value and origin of every setting. What *validate* found opens as a page from the task's
+log (its address) and the link *Validation result* in the task's tab *Details*.
+
+**To force a balance now**, trigger the DAG and fill in *Force* with the reason. A forced run waits for no hits and
+counts none; it obeys the mode, the caps and the validation all the same. With AvgShedder it acts on every pair whose
+gap reaches *Force threshold*.
+
+**Backfills are refused**, because a live cluster has no past that could be balanced: a run judges, and moves, what the
+brokers carry at that moment.
+"""
+
+
+def _thresholds(settings: Settings) -> str:
+    if settings.strategy is not Strategy.AVG:
+        return ""
+    return f"""| low threshold | {settings.low_threshold:g} points, {settings.hit_count_low} hits |
+| high threshold | {settings.high_threshold:g} points, {settings.hit_count_high} hits |
+| share of a difference that is moved | {settings.max_unload_percentage:g} |
+"""
+
+
+def state_page(entry: ClusterEntry, root: str) -> str:
+    """Return Markdown: what each action does."""
+    folder = f"{root}/{entry.name}/state"
+    return f"""### What is kept between the runs of cluster `{entry.name}`
+
+Hit counters, the last recorded plan, and the bundles moved within the grace period.
+
+| action | what it does |
+|---|---|
+| show | logs a summary |
+| export | writes everything to `{folder}/export-<time>.json` |
+| reset | counters and means start anew; bundles moved lately stay in their grace period |
+| restore | takes the newest `{folder}/decision-<number>.json`, or the file that is named |
+
+Reset and restore need a reason. A plan that is under way at that moment becomes stale and is not carried out.
+"""
+
+
+def maintenance_page(entry: ClusterEntry, root: str) -> str:
+    """Return Markdown: what upkeep does, when, and what it never touches."""
+    settings, folder = entry.settings, f"{root}/{entry.name}"
+    compacted, kept, history = (
+        f"{days} d" if days else never
+        for days, never in (
+            (settings.compact_after_days, "never"),
+            (settings.retention_days, "for ever"),
+            (settings.history_days, "for ever"),
+        )
+    )
+    return f"""### Files of cluster `{entry.name}`
+
+Every day at a fixed minute (UTC). A manual run only says what would go, unless *Dry run* is off.
+
+| setting | value | what it is about |
+|---|---|---|
+| `compact_after_days` | {compacted} | when the run folders of a day become one table per kind |
+| `retention_days` | {kept} | how long run folders that could not be compacted stay, and exports of the state |
+| `history_days` | {history} | how long the tables stay |
+
+The tables are `{folder}/history/<kind>/date=YYYY-MM-DD.parquet`; a run's folder goes once its rows were counted there.
+The kinds are `cluster`, `brokers`, `bundles`, `decisions`, `moves`, and `runs` with every document of a run (settings,
+state, validation, summary, outcome) as JSON, and the page of its validation result. The column `run` joins them.
+
+Never touched: runs of today, a run without an outcome that is younger than a day, the run whose plan the state holds,
+files that the state points to, links, and whatever the rebalancer did not write.
+"""
+
+
+def handover_page(entry: ClusterEntry, root: str) -> str:
+    """Return Markdown: what each action does, and the commands for it."""
+    dag_id = f"pulsar_handover__{entry.name}"
+    return f"""### Who balances cluster `{entry.name}`
+
+While Pulsar's own shedding is on, two balancers would fight: every run decides and explains, and its gate stays closed.
+
+| action | what it does |
+|---|---|
+| show | reads `loadBalancerSheddingEnabled` from every broker |
+| take_over | sets it to `false` on all brokers, so that the rebalancer alone moves bundles |
+| hand_back | sets it to `true` on all brokers, so that Pulsar balances again |
+
+The value is read back from every broker. A change needs a reason, a connection that is not read-only and a
+super-user; who, why and when is kept in `{root}/{entry.name}/state/change-<time>-<action>.json`.
+
+```
+airflow dags trigger {dag_id} --conf '{{"action": "hand_back", "reason": "..."}}'
+airflow dags trigger {dag_id} --conf '{{"action": "take_over", "reason": "..."}}'
+```
+"""
+
+
+def watch_page(entry: ClusterEntry) -> str:
+    """Return Markdown: when the DAG tells what."""
+    settings = entry.settings
+    return f"""### Do runs of cluster `{entry.name}` come to their end?
+
+When none has for {settings.alert_after_intervals} intervals of {settings.interval_seconds:g} s, the connection
+`{settings.alert_connection}` gets one message, and one when runs are back. All other alerts come from the *report*
+task of `pulsar_rebalance__{entry.name}`. Keep both DAGs unpaused.
+
+A scheduler that is dead tells nothing. Ask from outside: `python -m pulsar_rebalancer.check_age`.
+"""
+
+
+def broken_page(entry: ClusterEntry) -> str:
+    """Return Markdown: what is wrong with an entry."""
+    return f"""### The entry `{entry.name}` of the clusters file cannot be used
+
+```
+{entry.error.replace("`", "'")}
+```
+
+The other clusters are not affected. Correct the entry; the DAG is replaced when the file is parsed again.
+"""

@@ -1,0 +1,62 @@
+"""The DAGs of every cluster in the clusters file: one that rebalances, others to look after state and files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow.sdk import DAG
+
+from pulsar_rebalancer.config.clusters_file import load_clusters
+from pulsar_rebalancer_airflow.dag_factory.defaults import COMMON
+from pulsar_rebalancer_airflow.dag_factory.docs import broken_page
+from pulsar_rebalancer_airflow.dag_factory.handover import handover_dag
+from pulsar_rebalancer_airflow.dag_factory.maintenance import maintenance_dag
+from pulsar_rebalancer_airflow.dag_factory.rebalance import rebalance_dag
+from pulsar_rebalancer_airflow.dag_factory.state import state_dag
+from pulsar_rebalancer_airflow.dag_factory.watch import watch_dags
+from pulsar_rebalancer_airflow.locations import REBALANCE_DAG, clusters_file, storage_root
+from pulsar_rebalancer_airflow.operators import RefuseOperator
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pulsar_rebalancer.config.clusters_file import ClusterEntry
+
+_DAGS = (rebalance_dag, state_dag, maintenance_dag, handover_dag)
+"""What makes the DAGs that every cluster has."""
+
+
+def build_dags(config_path: Path | None = None) -> dict[str, DAG]:
+    """Return the DAGs by id.
+
+    Args:
+        config_path: the clusters file; None: the configured one.
+
+    Raises:
+        SettingsError: the file as a whole cannot be read. A broken entry gives one DAG that says so instead.
+    """
+    root = storage_root()
+    dags: dict[str, DAG] = {}
+    # Whole entries first: a broken name that was made safe must not take the place of one that is in order.
+    for entry in sorted(load_clusters(config_path or clusters_file()), key=lambda entry: bool(entry.error)):
+        made = (
+            [_broken_dag(entry, taken=dags)]
+            if entry.error
+            else [*(make(entry, root) for make in _DAGS), *watch_dags(entry)]
+        )
+        dags.update({dag.dag_id: dag for dag in made})
+    return dags
+
+
+def _broken_dag(entry: ClusterEntry, taken: dict[str, DAG]) -> DAG:
+    names = (f"{REBALANCE_DAG}{entry.name}{suffix}" for suffix in ("", *(f"__broken_{n}" for n in range(1, 1000))))
+    with DAG(
+        next(name for name in names if name not in taken),
+        description="This cluster's entry in the clusters file is broken",
+        doc_md=broken_page(entry),
+        schedule=None,
+        **COMMON,
+        tags={"pulsar", "rebalance", "broken"},
+    ) as dag:
+        RefuseOperator(task_id="refuse", reason=entry.error)
+    return dag

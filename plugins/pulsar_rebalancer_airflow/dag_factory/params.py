@@ -1,0 +1,109 @@
+"""The trigger forms; that of a run is made from the models that check what is typed into it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Param
+
+from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer.config.resolution import RunParams
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer_airflow.operators.handover import ACTIONS as HANDOVER_ACTIONS
+from pulsar_rebalancer_airflow.operators.state import ACTIONS as STATE_ACTIONS
+from pulsar_rebalancer_airflow.operators.state import FILE_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_KEYWORDS = {
+    "minimum": "minimum",
+    "maximum": "maximum",
+    "exclusiveMinimum": "exclusiveMinimum",
+    "exclusiveMaximum": "exclusiveMaximum",
+    "maxLength": "maxLength",
+}
+
+
+def run_params(settings: Settings) -> dict[str, Param]:
+    """Return the parameters of a rebalancing run, one per field of `RunParams`.
+
+    Args:
+        settings: of the clusters file; its mode is the highest that a run may ask for.
+    """
+    properties = RunParams.model_json_schema()["properties"]
+    form = {name: _param(name, schema, settings) for name, schema in properties.items() if name != "mode"}
+    lower = [mode.value for mode in Mode if mode.rank <= settings.mode.rank]
+    form["mode"] = Param(
+        None,
+        type=["null", "string"],
+        enum=[None, *lower],
+        title="Mode",
+        description=f"{RunParams.model_fields['mode'].description}, which is {settings.mode}",
+    )
+    return form
+
+
+def _param(name: str, schema: Mapping[str, Any], settings: Settings) -> Param:
+    # Optional fields are written as `anyOf: [<type>, null]`.
+    typed = next((option for option in schema.get("anyOf", ()) if option.get("type") != "null"), schema)
+    description = RunParams.model_fields[name].description or ""
+    if name in Settings.model_fields:
+        usual = getattr(settings, name)
+        shown = ", ".join(usual) if isinstance(usual, tuple) else "none" if usual is None else f"{usual:g}"
+        extends = "added to" if isinstance(usual, tuple) else "instead of"
+        description = f"{description or Settings.model_fields[name].description}; {extends} {shown or 'none'}"
+    keywords = {ours: typed[theirs] for theirs, ours in _KEYWORDS.items() if theirs in typed}
+    title = name.replace("_", " ").capitalize()
+    if typed["type"] == "array":
+        return Param([], type=["null", "array"], items={"type": "string"}, title=title, description=description)
+    if "anyOf" in schema:
+        return Param(None, type=["null", typed["type"]], title=title, description=description, **keywords)
+    return Param(schema["default"], type=["null", typed["type"]], title=title, description=description, **keywords)
+
+
+def state_params() -> dict[str, Param]:
+    """Return the parameters of a run of the state DAG."""
+    return {
+        "action": Param("show", type="string", enum=list(STATE_ACTIONS), title="Action"),
+        "reason": Param(
+            "",
+            type=["null", "string"],
+            maxLength=500,
+            title="Reason",
+            description="why the state is changed; needed for reset and restore",
+        ),
+        "file": Param(
+            None,
+            type=["null", "string"],
+            pattern=f"^({FILE_NAME})?$",
+            title="File",
+            description="what restore takes: decision-<number>.json or export-<time>.json; empty: the newest copy",
+        ),
+    }
+
+
+def handover_params() -> dict[str, Param]:
+    """Return the parameters of a run of the hand-over DAG."""
+    return {
+        "action": Param("show", type="string", enum=list(HANDOVER_ACTIONS), title="Action"),
+        "reason": Param(
+            "",
+            type=["null", "string"],
+            maxLength=500,
+            title="Reason",
+            description="why; needed for take_over and hand_back",
+        ),
+    }
+
+
+def maintenance_params() -> dict[str, Param]:
+    """Return the parameters of a run of the maintenance DAG."""
+    return {
+        "dry_run": Param(
+            True,
+            type="boolean",
+            title="Dry run",
+            description="only say what would go, with counts and bytes; scheduled runs always act",
+        )
+    }

@@ -1,0 +1,78 @@
+"""The DAG that balances a cluster, interval by interval."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import DAG, CronTriggerTimetable, DeltaTriggerTimetable
+
+from pulsar_rebalancer.run.plan import LONGEST_RUN
+from pulsar_rebalancer_airflow.dag_factory.defaults import COMMON
+from pulsar_rebalancer_airflow.dag_factory.docs import rebalance_page
+from pulsar_rebalancer_airflow.dag_factory.params import run_params
+from pulsar_rebalancer_airflow.locations import REBALANCE_DAG
+from pulsar_rebalancer_airflow.operators import (
+    CollectOperator,
+    DecideOperator,
+    GateOperator,
+    RecordOperator,
+    ReportOperator,
+    UnloadWaveOperator,
+    ValidateOperator,
+)
+from pulsar_rebalancer_airflow.state_store import state_asset
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.config.clusters_file import ClusterEntry
+
+_RETRY_DELAY = timedelta(seconds=5)
+
+
+def rebalance_dag(entry: ClusterEntry, root: str) -> DAG:
+    """Return the DAG `pulsar_rebalance__<cluster>`."""
+    settings = entry.settings
+    with DAG(
+        f"{REBALANCE_DAG}{entry.name}",
+        description=f"Balances the load of Pulsar cluster {entry.name} (mode {settings.mode})",
+        doc_md=rebalance_page(entry, root),
+        schedule=_timetable(settings.interval_seconds),
+        **COMMON,
+        dagrun_timeout=LONGEST_RUN,
+        params=run_params(settings),
+        tags={"pulsar", "rebalance", entry.name},
+        default_args={"retries": 1, "retry_delay": _RETRY_DELAY},
+    ) as dag:
+        collect = CollectOperator(task_id="collect", entry=entry, root=root, execution_timeout=timedelta(minutes=5))
+        run: Any = collect.output
+        validate = ValidateOperator(task_id="validate", cluster=entry.name, run=run)
+        decide = DecideOperator(
+            task_id="decide",
+            cluster=entry.name,
+            root=root,
+            run=run,
+            conn_id=settings.spark_connection,
+            execution_timeout=timedelta(minutes=15),
+        )
+        record = RecordOperator(task_id="record", cluster=entry.name, root=root, run=run, retries=3)
+        gate = GateOperator(task_id="gate", cluster=entry.name, settings=settings, run=run)
+        unload = UnloadWaveOperator.partial(
+            task_id="unload",
+            cluster=entry.name,
+            # A mapped task's arguments are serialized: JSON only.
+            settings=settings.model_dump(mode="json", exclude_defaults=True),
+            run=run,
+            inlets=[state_asset(entry.name)],
+            max_active_tis_per_dagrun=1,
+        ).expand(wave=gate.output)
+        report = ReportOperator(task_id="report", cluster=entry.name, run=run, gate=gate.task_id, settings=settings)
+        collect >> validate >> decide >> record >> gate >> unload >> report
+        report.as_teardown(on_failure_fail_dagrun=False)
+    return dag
+
+
+def _timetable(interval_seconds: float) -> CronTriggerTimetable | DeltaTriggerTimetable:
+    """Return every full minute when that is the interval, for run ids that can be read; else steps of the interval."""
+    if interval_seconds == 60:
+        return CronTriggerTimetable("* * * * *", timezone="UTC")
+    return DeltaTriggerTimetable(timedelta(seconds=interval_seconds))

@@ -1,0 +1,50 @@
+"""The DAG that tells when the runs of a cluster do not come to their end; there is one where alerts are on.
+
+Not a DeadlineAlert: Airflow makes a deadline for a run that it has created, so none for a paused DAG; its callback has
+no state store, so that it could neither keep quiet about what is known nor tell the end; and it needs an executor or a
+triggerer that runs callbacks. A task of its own needs nothing but the scheduler and a free slot.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from airflow.sdk import DAG, DeltaTriggerTimetable
+
+from pulsar_rebalancer_airflow.dag_factory.defaults import COMMON
+from pulsar_rebalancer_airflow.dag_factory.docs import watch_page
+from pulsar_rebalancer_airflow.operators import WatchOperator
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.config.clusters_file import ClusterEntry
+
+_SHORTEST = timedelta(minutes=1)
+
+
+def watch_dags(entry: ClusterEntry) -> list[DAG]:
+    """Return the DAG `pulsar_watch__<cluster>`; none when the cluster has no connection for alerts."""
+    settings = entry.settings
+    if not settings.alert_connection:
+        return []
+    step = timedelta(seconds=settings.interval_seconds * settings.alert_after_intervals)
+    with DAG(
+        f"pulsar_watch__{entry.name}",
+        description=f"Tells when no run of cluster {entry.name} has come to its end for several intervals",
+        doc_md=watch_page(entry),
+        schedule=DeltaTriggerTimetable(max(step, _SHORTEST)),
+        **COMMON,
+        dagrun_timeout=timedelta(minutes=5),
+        tags={"pulsar", "alerts", entry.name},
+        # Whoever names a connection wants to hear of a cluster that nobody looks after.
+        is_paused_upon_creation=False,
+    ) as dag:
+        WatchOperator(
+            task_id="watch",
+            cluster=entry.name,
+            settings=settings,
+            execution_timeout=timedelta(minutes=1),
+            retries=1,
+            retry_delay=timedelta(seconds=5),
+        )
+    return [dag]

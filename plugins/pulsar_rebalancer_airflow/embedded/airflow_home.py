@@ -1,0 +1,166 @@
+"""One folder with everything an embedded Airflow needs: its settings, connections, clusters file, database and logs."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import socket
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+from pulsar_rebalancer.storage.path import StoragePath, make_private
+from pulsar_rebalancer_airflow.embedded import EmbeddedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pydantic import JsonValue
+
+SOURCE = Path(__file__).resolve().parents[3]
+"""The source tree: the embedded default runs from it."""
+
+
+@dataclass(frozen=True)
+class AirflowHome:
+    """The folder and what is in it.
+
+    Attributes:
+        folder: AIRFLOW_HOME and all else below it.
+        clusters: the clusters file's mapping of names to settings.
+        connections: Airflow connections by id, as JSON documents; they reach Airflow through the environment alone.
+        port: where the UI listens on loopback.
+        spark_archive: class-data archive that halves Spark's start, if there is one.
+    """
+
+    folder: Path
+    clusters: dict[str, dict[str, JsonValue]]
+    connections: dict[str, dict[str, JsonValue]]
+    port: int = field(default_factory=lambda: free_port())
+    spark_archive: Path | None = None
+
+    @property
+    def storage(self) -> Path:
+        """Return the root of the runs and the state."""
+        return self.folder / "storage"
+
+    @property
+    def url(self) -> str:
+        """Return where the UI and its API are."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def passwords(self) -> Path:
+        """Return the file with the password of `admin`."""
+        return self.folder / "simple_auth_manager_passwords.json.generated"
+
+    def prepare(self, *, keep: bool) -> None:
+        """Make the folder.
+
+        Args:
+            keep: keep database, runs and state of an earlier start.
+
+        Raises:
+            EmbeddedError: the folder holds what no earlier start has left there.
+        """
+        if not keep and self.folder.exists():
+            if any(self.folder.iterdir()) and not self._marker.exists():
+                raise EmbeddedError(
+                    f"{self.folder} was not made by an earlier run and would be deleted: delete it yourself if it may "
+                    "go, or name another folder (make run FOLDER=…, or --folder)"
+                )
+            shutil.rmtree(self.folder)
+        make_private(self.folder.parent)
+        self._marker.touch(mode=0o600)
+        make_private(self.folder / "config")
+        self.folder.chmod(0o700)
+        settings = "airflow_local_settings.py"
+        shutil.copyfile(SOURCE / "deploy" / settings, self.folder / "config" / settings)
+        self.clusters_file.write_text(yaml.safe_dump({"clusters": self.clusters}), encoding="utf-8")
+        if not self.passwords.exists():
+            # Airflow would make one up, and print it into its log.
+            StoragePath(str(self.passwords)).write_json({"admin": secrets.token_hex(12)})
+
+    @property
+    def _marker(self) -> Path:
+        """Beside the folder: it stays when deleting the folder is interrupted."""
+        return self.folder.parent / f".{self.folder.name}.made"
+
+    @property
+    def clusters_file(self) -> Path:
+        """Return the clusters file."""
+        return self.folder / "config" / "pulsar_clusters.yaml"
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of every Airflow process: the tuned settings, the connections and the paths.
+
+        `PATH` begins with this interpreter's folder, because `spark-submit` runs the first `python3` it finds there.
+        """
+        tuned = {
+            "AIRFLOW_HOME": str(self.folder),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(SOURCE / "dags"),
+            "AIRFLOW__CORE__PLUGINS_FOLDER": str(self.folder / "plugins"),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+            "AIRFLOW__CORE__PARALLELISM": "4",
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin",
+            "AIRFLOW__API__HOST": "127.0.0.1",
+            "AIRFLOW__API__PORT": str(self.port),
+            "AIRFLOW__API__BASE_URL": self.url,
+            "AIRFLOW__API__WORKERS": "1",
+            "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.1",
+            "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "600",
+            # Airflow sets the rights of task logs itself, whatever the umask is.
+            "AIRFLOW__LOGGING__FILE_TASK_HANDLER_NEW_FOLDER_PERMISSIONS": "0o700",
+            "AIRFLOW__LOGGING__FILE_TASK_HANDLER_NEW_FILE_PERMISSIONS": "0o600",
+            "AIRFLOW__STATE_STORE__MAX_VALUE_STORAGE_BYTES": str(16 * 1024 * 1024),
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.folder / 'airflow.db'}",
+            "PULSAR_REBALANCER_CLUSTERS": str(self.clusters_file),
+            "PULSAR_REBALANCER_STORAGE": str(self.storage),
+        }
+        if self.spark_archive is not None:
+            tuned["PULSAR_REBALANCER_SPARK_ARCHIVE"] = str(self.spark_archive)
+        connections = {f"AIRFLOW_CONN_{name.upper()}": json.dumps(value) for name, value in self.connections.items()}
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "SPARK_"))}
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+        return inherited | tuned | connections | {"PATH": path, "PYTHONUNBUFFERED": "1"}
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep a folder for this process alone; it is made if it is missing.
+
+    Raises:
+        EmbeddedError: another run is using it, everybody may write there, or the lock is a link.
+    """
+    make_private(folder)
+    if folder.stat().st_mode & 0o002:
+        raise EmbeddedError(f"everybody may write in {folder}: name a folder of your own (make run FOLDER=…)")
+    lock = folder / "lock"
+    try:
+        descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise EmbeddedError(f"{lock} cannot be written ({error.strerror}): a link is not followed, remove it") from None
+    with os.fdopen(descriptor, "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise EmbeddedError(
+                f"another run is using {folder}: end it, or name another folder (make run FOLDER=…, or --folder)"
+            ) from None
+        yield
+
+
+def free_port() -> int:
+    """Return a free port on loopback."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

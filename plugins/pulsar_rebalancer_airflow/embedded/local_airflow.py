@@ -1,0 +1,222 @@
+"""Airflow's components as child processes, and its REST API as a client sees it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+from urllib.parse import quote
+
+import httpx
+
+from pulsar_rebalancer_airflow.embedded import EmbeddedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from pydantic import JsonValue
+
+    from pulsar_rebalancer_airflow.embedded.airflow_home import AirflowHome
+    from pulsar_rebalancer_airflow.embedded.processes import Processes
+
+_START_SECONDS = 300
+_PAUSE_SECONDS = 0.5
+_ENDED = {"success", "failed", "skipped", "upstream_failed", "removed"}
+# `airflow standalone` would open the doors of task logs to all addresses; here they are read from files.
+_COMPONENTS = (["api-server"], ["scheduler", "--skip-serve-logs"], ["dag-processor"])
+
+
+class DagRun(TypedDict):
+    """What is read of a run as the API gives it; its times are texts in ISO 8601 once it has ended."""
+
+    dag_run_id: str
+    state: str
+    start_date: str
+    end_date: str
+
+
+class TaskInstance(TypedDict):
+    """What is read of a task instance as the API gives it; its state is None before it is scheduled."""
+
+    task_id: str
+    state: str | None
+    start_date: str
+    end_date: str
+
+
+class LocalAirflow:
+    """An Airflow below a home folder, started once and asked over its REST API."""
+
+    def __init__(self, home: AirflowHome, processes: Processes) -> None:
+        self.home = home
+        self._processes = processes
+        self._client = httpx.Client(base_url=home.url, timeout=30)
+
+    def start(self, progress: Callable[[str], None] = lambda _: None) -> None:
+        """Start it and wait until scheduler, DAG processor and API server say they are healthy.
+
+        Raises:
+            EmbeddedError: when it ends, or is not healthy within five minutes.
+        """
+        self._start(["db", "migrate"], self._processes.run)
+        for arguments in _COMPONENTS:
+            self._start(arguments, self._processes.start)
+        limit = time.monotonic() + _START_SECONDS
+        while time.monotonic() < limit:
+            self._processes.check()
+            if self._healthy():
+                self._log_in()
+                self._start(["triggerer", "--skip-serve-logs"], self._processes.start)
+                return
+            progress("waiting for Airflow")
+            time.sleep(_PAUSE_SECONDS)
+        raise EmbeddedError(f"Airflow was not healthy within {_START_SECONDS} s; see {self.home.folder / 'logs'}")
+
+    def _start(self, arguments: list[str], start: Callable[..., object]) -> None:
+        """Start a command of Airflow; its log has the command's name."""
+        log = self.home.folder / "logs" / f"{arguments[0]}.log"
+        command = [str(Path(sys.executable).parent / "airflow"), *arguments]
+        start(f"airflow {arguments[0]}", command, self.home.environment(), log)
+
+    def _healthy(self) -> bool:
+        if not self._processes.listens(self.home.port):
+            return False
+        try:
+            health = self._client.get("/api/v2/monitor/health").json()
+        except (httpx.HTTPError, ValueError):
+            return False
+        parts = ("metadatabase", "scheduler", "dag_processor")
+        return self.home.passwords.exists() and all(health[part]["status"] == "healthy" for part in parts)
+
+    @property
+    def password(self) -> str:
+        """Return the generated password of the user `admin`."""
+        return str(json.loads(self.home.passwords.read_text(encoding="utf-8"))["admin"])
+
+    def _log_in(self) -> None:
+        """Log in, at a server that was started here alone: whoever took the port gets no password."""
+        if not self._processes.listens(self.home.port):
+            raise EmbeddedError(f"another program answers on port {self.home.port} in the place of Airflow: start anew")
+        login = {"username": "admin", "password": self.password}
+        answer = self._send("POST", "/auth/token", repeat=True, json=login)
+        if answer.is_error:
+            raise EmbeddedError(f"Airflow answered {answer.status_code} to the login: {answer.text[:500]}")
+        self._client.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
+
+    def get(self, path: str, **query: Any) -> Any:
+        """Return the JSON of a GET below `/api/v2`; None when there is nothing (404)."""
+        return self._request("GET", path, params=query)
+
+    def post(self, path: str, document: Any) -> Any:
+        """Return the JSON answer to a POST below `/api/v2`."""
+        return self._request("POST", path, json=document)
+
+    def patch(self, path: str, document: Any) -> Any:
+        """Return the JSON answer to a PATCH below `/api/v2`."""
+        return self._request("PATCH", path, json=document)
+
+    def _request(self, method: str, path: str, **options: Any) -> Any:
+        url, repeat = f"/api/v2{path}", method == "GET"
+        answer = self._send(method, url, repeat=repeat, **options)
+        if answer.status_code == httpx.codes.UNAUTHORIZED:
+            self._log_in()
+            answer = self._send(method, url, repeat=repeat, **options)
+        if answer.status_code == httpx.codes.NOT_FOUND and method == "GET":
+            return None
+        if answer.is_error:
+            raise EmbeddedError(f"Airflow answered {answer.status_code} to {method} {path}: {answer.text[:500]}")
+        return answer.json() if answer.content else None
+
+    def _send(self, method: str, url: str, *, repeat: bool, **options: Any) -> httpx.Response:
+        """Send a request, again while it may be and the server fails: a busy machine may be slow, SQLite locked."""
+        limit = time.monotonic() + _START_SECONDS
+        while True:
+            self._processes.check()
+            again = repeat and time.monotonic() < limit
+            try:
+                answer = self._client.request(method, url, **options)
+            except httpx.TransportError as error:
+                if not again:
+                    raise EmbeddedError(f"Airflow did not answer {method} {url} ({type(error).__name__})") from error
+            else:
+                if not (again and answer.is_server_error):
+                    return answer
+            time.sleep(_PAUSE_SECONDS)
+
+    def wait_for_dag(self, dag_id: str) -> None:
+        """Wait until the DAG processor has brought a DAG in.
+
+        Raises:
+            EmbeddedError: on an import error, or when it does not come within five minutes.
+        """
+        limit = time.monotonic() + _START_SECONDS
+        while time.monotonic() < limit:
+            self._processes.check()
+            if self.get(f"/dags/{dag_id}") is not None:
+                return
+            errors = self.get("/importErrors")
+            if errors and errors["import_errors"]:
+                raise EmbeddedError(
+                    f"a DAG file cannot be imported: {errors['import_errors'][0]['stack_trace'][-800:]}"
+                )
+            time.sleep(_PAUSE_SECONDS)
+        raise EmbeddedError(f"DAG {dag_id} did not appear within {_START_SECONDS} s")
+
+    def trigger(self, dag_id: str, conf: Mapping[str, JsonValue] | None = None) -> str:
+        """Start a manual run; returns its run id."""
+        return str(self.post(f"/dags/{dag_id}/dagRuns", {"logical_date": None, "conf": conf or {}})["dag_run_id"])
+
+    def run(self, dag_id: str, run_id: str) -> DagRun:
+        """Return a DAG run."""
+        found: DagRun = self.get(f"/dags/{dag_id}/dagRuns/{quote(run_id, safe='')}")
+        return found
+
+    def runs(self, dag_id: str) -> list[DagRun]:
+        """Return the latest hundred runs of a DAG, oldest first."""
+        found: list[DagRun] = self.get(f"/dags/{dag_id}/dagRuns", order_by="-run_after", limit=100)["dag_runs"]
+        return found[::-1]
+
+    def tasks(self, dag_id: str, run_id: str) -> list[TaskInstance]:
+        """Return the task instances of a run."""
+        path = f"/dags/{dag_id}/dagRuns/{quote(run_id, safe='')}/taskInstances"
+        found: list[TaskInstance] = self.get(path, limit=200)["task_instances"]
+        return found
+
+    def xcom(self, dag_id: str, run_id: str, task_id: str, key: str = "return_value") -> Any:
+        """Return an XCom value, or None."""
+        path = f"/dags/{dag_id}/dagRuns/{quote(run_id, safe='')}/taskInstances/{task_id}/xcomEntries/{key}"
+        found = self.get(path)
+        return None if found is None else found["value"]
+
+    def wait(self, dag_id: str, run_id: str, *, seconds: float = 600) -> DagRun:
+        """Wait until a run has ended.
+
+        Raises:
+            EmbeddedError: when it does not end in time.
+        """
+        limit = time.monotonic() + seconds
+        while time.monotonic() < limit:
+            self._processes.check()
+            found = self.run(dag_id, run_id)
+            if found["state"] in ("success", "failed"):
+                return found
+            time.sleep(0.3)
+        states = {task["task_id"]: task["state"] for task in self.tasks(dag_id, run_id)}
+        raise EmbeddedError(f"run {run_id} did not end within {seconds:g} s; its tasks: {states}")
+
+    def ended_runs(self, dag_id: str) -> Iterator[DagRun]:
+        """Yield every run of a DAG once, when it and all its tasks have ended; never stops by itself."""
+        seen: set[str] = set()
+        while True:
+            self._processes.check()
+            for run in self.runs(dag_id):
+                run_id = run["dag_run_id"]
+                if run["state"] in ("success", "failed") and run_id not in seen and self._settled(dag_id, run_id):
+                    seen.add(run_id)
+                    yield run
+            time.sleep(_PAUSE_SECONDS)
+
+    def _settled(self, dag_id: str, run_id: str) -> bool:
+        return all(task["state"] in _ENDED for task in self.tasks(dag_id, run_id))

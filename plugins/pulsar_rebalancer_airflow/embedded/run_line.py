@@ -1,0 +1,114 @@
+"""One line per run for the terminal, and the judgement whether the cluster is balanced."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.reasons import Effect, Reason, Trait
+from pulsar_rebalancer.run.outcome import Outcome
+from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.run.request import Validation
+from pulsar_rebalancer.storage.path import StoragePath
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer_airflow.embedded.local_airflow import DagRun, LocalAirflow
+
+
+@dataclass(frozen=True)
+class RunLine:
+    """What is shown of one run.
+
+    Attributes:
+        text: the line.
+        balanced: nothing moves, and nothing is waited for; with AvgShedder the range of scores is below the low
+            threshold as well.
+        moved: at least one bundle was moved and verified.
+        failed: why the run failed; empty when it did not.
+    """
+
+    text: str
+    balanced: bool = False
+    moved: bool = False
+    failed: str = ""
+
+
+def describe(airflow: LocalAirflow, dag_id: str, run: DagRun, number: int) -> RunLine:
+    """Return the line of an ended run.
+
+    Args:
+        airflow: where it ran.
+        dag_id: its DAG.
+        run: the run as the API gives it.
+        number: counts the runs shown.
+    """
+    begun, ended = (datetime.fromisoformat(run[name]) for name in ("start_date", "end_date"))
+    head = f"{begun.astimezone():%H:%M:%S}  run {number:<3}"
+    seconds = f"{(ended - begun).total_seconds():.1f} s"
+    uri = airflow.xcom(dag_id, run["dag_run_id"], "collect")
+    if run["state"] == "failed":
+        reason = _failure(airflow, dag_id, run["dag_run_id"], uri)
+        return RunLine(f"{head} FAILED  {reason}  {seconds}", failed=reason)
+    try:
+        summary, outcome = Summary.read(StoragePath(uri)), Outcome.read(StoragePath(uri))
+    except (SnapshotError, AttributeError):
+        return RunLine(f"{head} ended without a plan  {seconds}")
+    text = f"{head} {_scores(summary)}  {_progress(summary)}  {_verdict(summary, outcome)}  {seconds}"
+    return RunLine(text, _is_balanced(summary), moved=any(move.ok for move in outcome.moves))
+
+
+def _is_balanced(summary: Summary) -> bool:
+    settings = summary.resolved.settings
+    later = Reason.RECENTLY_UNLOADED in summary.bundles_passed_over
+    if summary.bundles_taken or later or Reason.having(Trait.WAITING) & summary.reasons.keys():
+        return False
+    return settings.strategy is not Strategy.AVG or summary.score_range < settings.low_threshold
+
+
+def _scores(summary: Summary) -> str:
+    if summary.score_min is None or summary.score_max is None:
+        return "no broker could be judged"
+    return f"range {summary.score_range:4.1f} ({summary.score_min:.1f} to {summary.score_max:.1f} %)"
+
+
+def _progress(summary: Summary) -> str:
+    settings = summary.resolved.settings
+    if settings.strategy is not Strategy.AVG:
+        return f"{settings.strategy}: {summary.sentence}"
+    low, high = summary.hits
+    hits = f"pairs over {summary.pairs_over} of {summary.pairs}"
+    if summary.pairs_over:
+        hits += f", hits {low}/{settings.hit_count_low} low {high}/{settings.hit_count_high} high"
+    return hits
+
+
+def _verdict(summary: Summary, outcome: Outcome) -> str:
+    if outcome.moves:
+        verified = sum(move.ok for move in outcome.moves)
+        others = {
+            reason: count
+            for reason, count in outcome.counts.items()
+            if reason not in (Reason.MOVED, Reason.ALREADY_THERE)
+        }
+        named = "".join(f", {count} {reason}" for reason, count in others.items())
+        return f"fired: {verified} of {len(outcome.moves)} bundles moved and verified{named}"
+    if summary.bundles_taken:
+        return f"would move {summary.bundles_taken} bundles: gate closed ({outcome.verdict})"
+    if Reason.having(Trait.STUCK) & summary.reasons.keys():
+        return "unbalanced, but nothing worth moving"
+    if summary.pairs_fired:
+        return "fired, nothing to move"
+    return "waiting" if Reason.having(Trait.WAITING) & summary.reasons.keys() else "balanced: nothing to do"
+
+
+def _failure(airflow: LocalAirflow, dag_id: str, run_id: str, uri: str | None) -> str:
+    tasks = [task["task_id"] for task in airflow.tasks(dag_id, run_id) if task["state"] == "failed"]
+    where = ", ".join(tasks) or "the run"
+    if uri and (StoragePath(uri) / "validation.json").exists():
+        blocks = Validation.read(StoragePath(uri)).reasons(Effect.BLOCK)
+        if blocks:
+            return f"{where}: " + " ".join(f"{code}: {Reason(code).meaning} {Reason(code).action}" for code in blocks)
+    return f"{where} failed; see its log in the UI"

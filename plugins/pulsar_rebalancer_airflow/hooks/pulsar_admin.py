@@ -1,0 +1,186 @@
+"""Airflow connections of type `pulsar_admin`: how a cluster's admin REST API is reached."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseHook
+from airflow.sdk.log import mask_secret
+from pydantic import SecretStr
+
+from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
+from pulsar_rebalancer.errors import AdminError, RebalancerError, SettingsError
+from pulsar_rebalancer.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow.sdk import Connection
+
+EXTRAS = frozenset(
+    {"ca_file", "client_cert", "client_key", "read_only", "timeout_seconds"}
+    | {"address_map", "address_template", "service_url"}
+)
+"""Keys of the connection's extra; any other is refused, because a misspelt `read_only` must not let writes through."""
+
+
+class PulsarAdminHook(BaseHook):
+    """The admin REST API of one Pulsar cluster.
+
+    The connection's host is one broker or several separated by commas, each with a port of its own if it differs
+    from the connection's; the schema is `http` or `https`; the password is the token.
+
+    Args:
+        pulsar_admin_conn_id: id of the connection.
+    """
+
+    conn_name_attr = "pulsar_admin_conn_id"
+    default_conn_name = "pulsar_admin_default"
+    conn_type = "pulsar_admin"
+    hook_name = "Apache Pulsar admin"
+
+    def __init__(self, pulsar_admin_conn_id: str = default_conn_name) -> None:
+        super().__init__()
+        self.pulsar_admin_conn_id = pulsar_admin_conn_id
+
+    def get_connection_settings(self, pulsar_cluster: str = "") -> AdminConnection:
+        """Return the connection, validated.
+
+        Args:
+            pulsar_cluster: the cluster's name inside Pulsar; asked of the brokers when empty.
+
+        Raises:
+            SettingsError: `wrong_setting` or `contradiction`, with the connection's id and the field's name.
+            AirflowNotFoundException: there is no such connection.
+        """
+        connection = self.get_connection(self.pulsar_admin_conn_id)
+        try:
+            return replace(_settings(connection), cluster=pulsar_cluster)
+        except SettingsError as error:
+            raise SettingsError(error.reason, f"connection {self.pulsar_admin_conn_id}: {error.message}") from None
+        except RecursionError:
+            raise SettingsError(
+                Reason.WRONG_SETTING, f"connection {self.pulsar_admin_conn_id}: extra is nested too deep to be read"
+            ) from None
+
+    def get_conn(self) -> PulsarAdmin:
+        """Return a client of the cluster, to be used as an async context manager."""
+        return PulsarAdmin(self.get_connection_settings())
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Ask every broker of the cluster for its load report, which takes a super-user.
+
+        Returns:
+            Whether all of them answered, and a sentence that names those that did not.
+        """
+        try:
+            return asyncio.run(self._ask_every_broker())
+        except RebalancerError as error:
+            return False, str(error)
+
+    async def _ask_every_broker(self) -> tuple[bool, str]:
+        async with self.get_conn() as admin:
+            reports = await admin.load_reports(await admin.brokers(), lambda _broker, _report: True)
+            for broker, report in reports.items():
+                # The extensible load manager gives its figures as metrics, to the same super-users.
+                if isinstance(report, AdminError) and report.reason == Reason.NO_LOAD_REPORT:
+                    reports[broker] = await _asked_for_metrics(admin, broker)
+        failed = {
+            broker: "its load manager gives no load report" if report is None else report
+            for broker, report in reports.items()
+            if report is None or isinstance(report, AdminError)
+        }
+        answered = f"{len(reports) - len(failed)} of {len(reports)} brokers answered"
+        if not failed:
+            return bool(reports), f"{answered}: {', '.join(sorted(reports))}"
+        return False, f"{answered}. " + " ".join(f"{broker}: {error}" for broker, error in sorted(failed.items()))
+
+
+async def _asked_for_metrics(admin: PulsarAdmin, broker: str) -> bool | AdminError:
+    try:
+        await admin.metrics(broker)
+    except AdminError as error:
+        return error
+    return True
+
+
+def _settings(connection: Connection) -> AdminConnection:
+    given_extra: object = connection.extra_dejson
+    if not isinstance(given_extra, dict):
+        raise SettingsError(Reason.WRONG_SETTING, "extra: expected a JSON object")
+    extra = {name: value for name, value in given_extra.items() if value not in (None, "")}
+    unknown = sorted(set(extra) - EXTRAS)
+    if unknown:
+        raise SettingsError(
+            Reason.WRONG_SETTING, f"extra: unknown keys {', '.join(unknown)}; known: {', '.join(sorted(EXTRAS))}"
+        )
+    if connection.password:
+        mask_secret(connection.password)
+    given: dict[str, Any] = {}
+    if "timeout_seconds" in extra:
+        given["read_timeout_s"] = _seconds(extra["timeout_seconds"])
+    return AdminConnection(
+        seeds=_seeds(connection),
+        token=SecretStr(connection.password) if connection.password else None,
+        ca_file=_path(extra, "ca_file"),
+        client_cert_file=_path(extra, "client_cert"),
+        client_key_file=_path(extra, "client_key"),
+        read_only=_flag(extra.get("read_only", False)),
+        address_map=_mapping(extra.get("address_map", {})),
+        address_template=str(extra.get("address_template", "")),
+        service_url=str(extra.get("service_url", "")),
+        **given,
+    )
+
+
+def _seeds(connection: Connection) -> tuple[str, ...]:
+    scheme = (connection.schema or "http").strip().lower()
+    if scheme not in ("http", "https"):
+        raise SettingsError(Reason.WRONG_SETTING, f"schema: {scheme!r} is neither http nor https")
+    port = connection.port or (8443 if scheme == "https" else 8080)
+    hosts = [_bracketed(host.strip()) for host in (connection.host or "").split(",") if host.strip()]
+    if not hosts:
+        raise SettingsError(Reason.WRONG_SETTING, "host: name the address of at least one broker")
+    return tuple(f"{scheme}://{host}" if _has_port(host) else f"{scheme}://{host}:{port}" for host in hosts)
+
+
+def _bracketed(host: str) -> str:
+    """An IPv6 address without its brackets, as Airflow reads it from a URI, has them again."""
+    return f"[{host}]" if host.count(":") > 1 and "[" not in host else host
+
+
+def _has_port(host: str) -> bool:
+    return ":" in host.rpartition("]")[2]
+
+
+def _path(extra: Mapping[str, Any], key: str) -> Path | None:
+    return Path(str(extra[key])) if key in extra else None
+
+
+def _flag(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if str(value).lower() in ("true", "false"):
+        return str(value).lower() == "true"
+    raise SettingsError(Reason.WRONG_SETTING, f"read_only: {value!r} is neither true nor false")
+
+
+def _seconds(value: object) -> float:
+    try:
+        return float(str(value))
+    except ValueError:
+        raise SettingsError(Reason.WRONG_SETTING, f"timeout_seconds: {value!r} is no number") from None
+
+
+def _mapping(value: object) -> dict[str, str]:
+    try:
+        found = json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(url, str) for url in found.values()):
+        raise SettingsError(Reason.WRONG_SETTING, "address_map: expected a JSON object of brokerId to URL")
+    return found

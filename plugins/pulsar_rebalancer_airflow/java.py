@@ -1,0 +1,48 @@
+"""The Java that Spark runs on; set-up and the class archive ask for the same one."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.reasons import Reason
+
+_OLDEST = 17
+
+
+def java_command() -> str:
+    """Return the `java` that Spark starts (bin/spark-class): that of JAVA_HOME if it is set, else the first on PATH."""
+    home = os.environ.get("JAVA_HOME")
+    return f"{home}/bin/java" if home else "java"
+
+
+def java_version() -> str:
+    """Return what that `java` says of its version.
+
+    Raises:
+        SettingsError: `wrong_setting` when it cannot be started, or is too old for Spark.
+    """
+    try:
+        said = subprocess.run([java_command(), "-version"], capture_output=True, text=True, check=False).stderr
+    except OSError:
+        said = ""
+    found = re.search(r'version "(\d+)', said)
+    if found is not None and int(found[1]) >= _OLDEST:
+        return said
+    if home := os.environ.get("JAVA_HOME"):
+        place = f"JAVA_HOME={home}, where Spark looks first,"
+        advice = "set JAVA_HOME to one that is, or unset it"
+    else:
+        place = "PATH"
+        advice = "install a JRE (Debian: openjdk-17-jre-headless), or set JAVA_HOME"
+    raise SettingsError(Reason.WRONG_SETTING, f"Spark needs Java {_OLDEST} or newer, and {place} has none: {advice}")
+
+
+if __name__ == "__main__":
+    try:
+        java_version()
+    except SettingsError as error:
+        sys.exit(error.message)

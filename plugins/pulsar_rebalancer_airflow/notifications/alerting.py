@@ -1,0 +1,144 @@
+"""What a task does to tell people: from what was seen to messages, and into the store."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from airflow.sdk.configuration import conf
+
+from pulsar_rebalancer.alerts.conditions import BEFORE_UNLOAD, EndedRun, judge
+from pulsar_rebalancer.alerts.incidents import AlertsState, advance, delivered, pending_messages
+from pulsar_rebalancer.alerts.messages import compose, figures_of
+from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer_airflow.failures import FAILURE
+from pulsar_rebalancer_airflow.state_store import ALERTS, WATCH, StateStore
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from airflow.sdk import Context
+
+    from pulsar_rebalancer.alerts.conditions import Condition, Observation
+    from pulsar_rebalancer.alerts.messages import Message
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer_airflow.notifications.notifier import Delivery
+
+_log = logging.getLogger(__name__)
+
+
+def tell_of_run(context: Context, cluster: str, settings: Settings, run: str | None) -> None:
+    """Tell what the run of a context shows. Whatever goes wrong is a warning and does the run no harm.
+
+    Args:
+        context: of a task that runs after all others.
+        cluster: name in the clusters file.
+        settings: of the clusters file.
+        run: address of the run's folder; None when nothing was collected.
+    """
+    try:
+        store, now = StateStore.of(context, cluster), datetime.now(UTC)
+        if not settings.alert_connection:
+            _forget(store)
+            return
+        folder = StoragePath(run) if run else None
+        ended = _ended(context, now)
+        if folder is not None:
+            ended = ended.with_documents(folder)
+        last_seen = {condition: incident.seen_at for condition, incident in store.alerts().incidents.items()}
+        observed = judge(ended, settings, last_seen, now)
+        name = folder.name if folder else ""
+        tell(context, cluster, settings, ALERTS, observed, figures_of(ended), now, run=name)
+    except Exception as error:
+        _log.warning("Alerts: nothing could be told of this run (%s)", type(error).__name__)
+
+
+def _forget(store: StateStore) -> None:
+    """Drop what is open: with nobody to tell it would be taken for told when alerts are back."""
+    for key in (ALERTS, WATCH):
+        if store.alerts(key).incidents:
+            store.put_alerts(AlertsState(), key)
+
+
+def _ended(context: Context, now: datetime) -> EndedRun:
+    ti, dag_run = context["ti"], context["dag_run"]
+    states = ti.get_task_states(dag_id=dag_run.dag_id, run_ids=[dag_run.run_id]).get(dag_run.run_id, {})
+    failures = {
+        task: ti.xcom_pull(task_ids=task, key=FAILURE) for task in BEFORE_UNLOAD if states.get(task) == "failed"
+    }
+    started = dag_run.start_date
+    return EndedRun(
+        states={task: str(state) for task, state in states.items()},
+        failures={task: reason for task, reason in failures.items() if isinstance(reason, str)},
+        seconds=(now - started.astimezone(UTC)).total_seconds() if started else None,
+        manual=dag_run.run_type == "manual",
+    )
+
+
+def tell(
+    context: Context,
+    cluster: str,
+    settings: Settings,
+    key: str,
+    observed: Mapping[Condition, Observation],
+    figures: Sequence[str],
+    now: datetime,
+    *,
+    run: str = "",
+) -> None:
+    """Tell what started and what is over, and store what is open.
+
+    What a receiver did not take is stored as untold, so a later run tells it. The store is written after the messages
+    were sent: a task that dies in between tells them once more.
+
+    Args:
+        context: of the running task; the cluster's state asset is one of its inlets.
+        cluster: name in the clusters file.
+        settings: of the clusters file; `alert_connection` is not empty.
+        key: of the document whose only writer the task is.
+        observed: what was seen.
+        figures: lines for the messages.
+        now: the present.
+        run: name of the run's folder; empty when it has none.
+    """
+    store, quiet = StateStore.of(context, cluster), timedelta(minutes=settings.alert_quiet_minutes)
+    state = advance(store.alerts(key), observed, now, run)
+    pending = pending_messages(state, now, quiet)
+    if pending:
+        link = _run_link(context)
+        messages = [(compose(cluster, message, figures, link), message.reached) for message in pending]
+        sent = _send(settings.alert_connection, messages)
+        for message, reached in zip(pending, sent.reached, strict=True):
+            complete = sent.receivers > 0 and reached >= set(range(sent.receivers))
+            state = delivered(state, message, reached, now, complete=complete)
+            if complete:
+                _log.info("Told %s of %s", "the end" if message.over else "the start", message.condition)
+    store.put_alerts(state, key)
+
+
+def _send(connection: str, messages: Sequence[tuple[Message, frozenset[int]]]) -> Delivery:
+    # Apprise is optional, and only whoever has something to tell pays for loading it.
+    from pulsar_rebalancer_airflow.notifications.notifier import Delivery, send
+
+    try:
+        sent = send(connection, messages)
+    except ImportError:
+        _log.warning("Alerts need apache-airflow-providers-apprise: install pulsar-rebalancer[alerts]")
+    except Exception as error:
+        # The text of an unknown error may hold an URL, and that a secret.
+        _log.warning("Alerts: connection %s cannot be used (%s)", connection, type(error).__name__)
+    else:
+        if sent.missed:
+            said = "Alerts through connection %s: %s. What they missed is tried again later"
+            _log.warning(said, connection, sent.missed)
+        return sent
+    return Delivery([set(reached) for _, reached in messages], "", 0)
+
+
+def _run_link(context: Context) -> str:
+    """Address of the run in Airflow's UI."""
+    base = str(conf.get("api", "base_url", fallback="") or "http://localhost:8080").rstrip("/")
+    run = context["dag_run"]
+    return f"{base}/dags/{quote(run.dag_id, safe='')}/runs/{quote(run.run_id, safe='')}"

@@ -1,0 +1,134 @@
+"""A class-data archive of Spark's classes: loading them from it halves the start of a Spark application.
+
+    python -m pulsar_rebalancer_airflow.spark_archive PATH
+
+makes one for the variable PULSAR_REBALANCER_SPARK_ARCHIVE of a worker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import shutil
+import subprocess
+import sys
+import tempfile
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import SecretStr
+
+from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
+from pulsar_rebalancer.collect.collector import collect, save
+from pulsar_rebalancer.config.clusters_file import ClusterEntry
+from pulsar_rebalancer.config.resolution import RunParams
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.errors import RebalancerError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.request import Validation
+from pulsar_rebalancer.state.model import DecisionState, MovesState
+from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer_airflow.java import java_command, java_version
+from pulsar_rebalancer_airflow.operators.decide import CONF, JAVA_OPTIONS, LOCAL_CONF, application, driver_environment
+from pulsar_simulator.scenario import build
+from pulsar_simulator.serve import running
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pulsar_rebalancer.storage.path import StoragePath
+
+
+class ArchiveError(RebalancerError):
+    """The Spark application failed on a small cluster; the message ends with the last lines of its output."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Make the archive at the path that is given; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m pulsar_rebalancer_airflow.spark_archive",
+        description="Make a class-data archive of Spark's classes, which halves the start of the Spark application.",
+    )
+    parser.add_argument("path", type=Path, metavar="PATH", help="the file, for PULSAR_REBALANCER_SPARK_ARCHIVE")
+    try:
+        make_archive(parser.parse_args(arguments).path)
+    except RebalancerError as error:
+        print(f"error: {error.message}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def cached_archive(cache: Path, before_making: Callable[[], None] = lambda: None) -> Path:
+    """Return the archive for this Spark, this Java and its options below a folder; made if it is not there.
+
+    Raises:
+        SettingsError: `wrong_setting` when there is no Java that Spark could run on.
+        ArchiveError: the application failed.
+    """
+    archive = archive_path(cache)
+    if not archive.exists():
+        before_making()
+        make_archive(archive)
+    return archive
+
+
+def archive_path(cache: Path) -> Path:
+    """Return where the archive for this Spark, this Java and its options belongs: one of others would be ignored.
+
+    Raises:
+        SettingsError: `wrong_setting` when there is no Java that Spark could run on.
+    """
+    made_of = (version("pyspark"), java_version(), str(shutil.which(java_command())), JAVA_OPTIONS)
+    key = hashlib.sha256("\n".join(made_of).encode()).hexdigest()[:12]
+    return cache / f"spark-{key}.jsa"
+
+
+def make_archive(path: Path) -> None:
+    """Run the application once on a small simulated cluster, and keep the classes that it loaded.
+
+    Raises:
+        ArchiveError: the application failed, with the last lines of its output.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # In the folder of the archive, which takes the place of an older one at once; of its own for runs side by side.
+    with tempfile.TemporaryDirectory(dir=path.parent) as root:
+        draft = Path(root) / path.name
+        run = asyncio.run(_sample_run(root))
+        options = f"{JAVA_OPTIONS} -XX:ArchiveClassesAtExit={draft} -Xlog:cds=error"
+        settings = [f"{name}={value}" for name, value in (CONF | LOCAL_CONF).items()]
+        command = ["spark-submit", "--master", "local[2]", "--driver-java-options", options]
+        command += [part for setting in settings for part in ("--conf", setting)]
+        with driver_environment():
+            done = subprocess.run(
+                [*command, application(), "--root", root, "--run", run.uri], capture_output=True, text=True, check=False
+            )
+        if done.returncode or not draft.exists():
+            said = (done.stdout + done.stderr)[-3000:]
+            raise ArchiveError(Reason.UNEXPECTED_ERROR, f"the Spark application failed on a small cluster:\n{said}")
+        draft.replace(path)
+
+
+async def _sample_run(root: str) -> StoragePath:
+    cluster = build(brokers=4, bundles=40)
+    storage = ClusterStorage(root, "sample")
+    now = datetime.now(UTC)
+    run = storage.new_run(now)
+    # Thresholds of zero: the pairs fire, so that the classes of every step are loaded.
+    given = {"low_threshold": 0, "high_threshold": 0, "hit_count_low": 1, "min_unload_message": 0}
+    entry = ClusterEntry(name="sample", given=given, settings=Settings(**given))
+    with running(cluster) as brokers:
+        connection = AdminConnection(seeds=(brokers.urls[0],), token=SecretStr(brokers.token))
+        async with PulsarAdmin(connection) as admin:
+            collected = await collect(admin, entry, RunParams(), now=now, airflow_run_id="sample", requested_by="")
+    save(collected, run)
+    state = {"decision": DecisionState().model_dump(mode="json"), "moves": MovesState().model_dump(mode="json")}
+    (run / "input" / "state.json").write_json(state)
+    Validation().write(run)
+    return run
+
+
+if __name__ == "__main__":
+    sys.exit(main())

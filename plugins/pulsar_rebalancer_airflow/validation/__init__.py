@@ -1,0 +1,1 @@
+"""Validation of a sample with Great Expectations, and its result as a page."""

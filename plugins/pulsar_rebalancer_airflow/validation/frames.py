@@ -1,0 +1,117 @@
+"""The tables of a run as the suites see them, and what share of the brokers' traffic is left out."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.run import tables
+from pulsar_rebalancer.run.tables import RESOURCES, TRAFFIC
+from pulsar_rebalancer.strategies.scoring import SCORED
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Hashable, Mapping
+
+    import pandas as pd
+    import pyarrow as pa
+
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.storage.path import StoragePath
+
+_AVERAGES = ("load_average", "throughput_average")
+"""Figures that a broker may leave out."""
+
+
+def judged_frames(run: StoragePath, settings: Settings) -> dict[str, pd.DataFrame]:
+    """Return the three tables as the suites see them.
+
+    Infinite figures are null. In `brokers` a resource that is not measured (usage and limit of -1) is 0 of 0, as it
+    scores, what is no number among a broker's own averages, which may be missing, is infinite, and there are columns
+    more:
+
+    * `<resource>_percent`: usage of limit; null without a limit;
+    * `deciding_resource` and `deciding_percent`: see `_deciding`;
+    * `unaccounted_percent`: how far the sum over the broker's bundles is from its own figure in the worst of the four
+      traffic figures: 0 when it is at most one unit, null when a figure is unsound, which is named for itself.
+    """
+    read = {name: tables.read(run, name) for name in tables.INPUT}
+    frames = {name: table.to_pandas() for name, table in read.items()}
+    brokers, bundles = frames["brokers"], frames["bundles"]
+    for frame in (brokers, bundles):
+        figures = frame.select_dtypes("float").columns
+        frame[figures] = frame[figures].replace([math.inf, -math.inf], math.nan)
+    for name in _AVERAGES:
+        brokers.loc[_no_number(read["brokers"][name]), name] = math.inf
+    for resource in RESOURCES:
+        pair = [f"{resource}_usage", f"{resource}_limit"]
+        brokers.loc[(brokers[pair] == -1).all(axis=1), pair] = 0.0
+        usage, limit = brokers[pair[0]], brokers[pair[1]]
+        brokers[f"{resource}_percent"] = (usage / limit * 100).where(limit > 0)
+    looked_at = RESOURCES if settings.strategy is Strategy.TRANSFER else SCORED
+    weights = {name: weight for name in looked_at if (weight := getattr(settings, f"{name}_weight")) > 0}
+    deciding = [_deciding(broker, weights) for broker in brokers.to_dict("records")]
+    brokers["deciding_resource"] = [name for name, _ in deciding]
+    brokers["deciding_percent"] = [percent for _, percent in deciding]
+    brokers["unaccounted_percent"] = _unaccounted_percent(brokers, bundles)
+    return frames
+
+
+def _no_number(column: pa.ChunkedArray[Any]) -> list[bool]:
+    return [value is not None and not math.isfinite(value) for value in column.to_pylist()]
+
+
+def _deciding(broker: Mapping[Hashable, Any], weights: Mapping[str, float]) -> tuple[str | None, float]:
+    """Return which resource other than the CPU decides a broker's score, and its usage in percent of its limit.
+
+    It decides when its weighted percentage is above those of all others. When no weighted resource can be judged, and
+    some are used, the score is 0 whatever the broker does: the percentage is infinite. Nothing, and NaN, for a broker
+    whose score is decided by its CPU, or that is idle.
+    """
+    percent = {name: float(broker[f"{name}_percent"]) for name in weights}
+    judged = [name for name in weights if not math.isnan(percent[name])]
+    if judged:
+        name = max(judged, key=lambda name: percent[name] * weights[name])
+        return (None, math.nan) if name == "cpu" else (name, percent[name])
+    used = [name for name in weights if broker[f"{name}_usage"] > 0]
+    return (" and ".join(used), math.inf) if used else (None, math.nan)
+
+
+def _unaccounted_percent(brokers: pd.DataFrame, bundles: pd.DataFrame) -> pd.Series[float]:
+    traffic = list(TRAFFIC)
+    own = brokers.set_index("broker")[traffic]
+    sums = bundles.groupby("broker")[traffic].sum().reindex(own.index, fill_value=0.0)
+    apart = (own - sums).abs()
+    percent = (apart / own.where(own > sums, sums) * 100).where(apart > 1, 0.0).max(axis=1)
+    unsound = bundles.loc[~(bundles[traffic] >= 0).all(axis=1), "broker"]
+    sound = (own >= 0).all(axis=1) & ~own.index.isin(unsound)
+    return percent.where(sound).set_axis(brokers.index)
+
+
+def shares_of(bundles: Collection[str], frames: Mapping[str, pd.DataFrame]) -> dict[str, float]:
+    """Return by broker what share (0 to 1) of its message rate or throughput, the larger one, these bundles carry.
+
+    A negative figure counts by its amount. For a figure that is no number, what the broker's own figure has beyond its
+    other bundles stands in.
+
+    Args:
+        bundles: names; brokers without any of them are left out of the answer.
+        frames: as `judged_frames` gave them.
+    """
+    import pandas as pd
+
+    if not bundles:
+        return {}
+    table, shares = frames["bundles"], {}
+    brokers = frames["brokers"].drop_duplicates("broker").set_index("broker")
+    named = table["bundle"].astype(str).isin(bundles)
+    for measure in ("msg_rate", "msg_throughput"):
+        ways = [f"{measure}_in", f"{measure}_out"]
+        figures = table[ways].abs().sum(axis=1, skipna=False)
+        carried = figures[named].groupby(table["broker"])
+        left = carried.sum()
+        kept = figures[~named].groupby(table["broker"]).sum().reindex(left.index, fill_value=0.0)
+        rest = brokers[ways].sum(axis=1).reindex(left.index) - kept
+        left = left.where(carried.count().eq(carried.size()) | ~(rest > left), rest)
+        shares[measure] = (left / (left + kept)).fillna(0.0)
+    return dict(pd.DataFrame(shares).max(axis=1))

@@ -1,0 +1,47 @@
+"""The link from the task that validated to its result as a page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+from airflow.sdk import BaseOperatorLink
+from airflow.sdk.configuration import conf
+
+from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer_airflow.validation.page import page_of
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator
+
+PREFIX = "/pulsar_rebalancer"
+"""Where the web server serves the pages of this package."""
+
+
+def page_address(dag_id: str, run_id: str, folder: str) -> str:
+    """Return the address of a page on the web server; a path alone where `[api] base_url` is not set."""
+    return _server() + page_path(dag_id, run_id, folder).removeprefix(urlsplit(_server()).path)
+
+
+def page_path(dag_id: str, run_id: str, folder: str) -> str:
+    """Return the path of a page on the web server, whatever host it is reached by."""
+    prefix = urlsplit(_server()).path
+    dag, run, name = (quote(part, safe="") for part in (dag_id, run_id, folder))
+    return f"{prefix}{PREFIX}/dags/{dag}/runs/{run}/validation/{name}"
+
+
+def _server() -> str:
+    return str(conf.get("api", "base_url", fallback="") or "").rstrip("/")
+
+
+class ValidationLink(BaseOperatorLink):
+    """Opens the validation result of a run. Airflow asks for it when the task ends, also when it failed."""
+
+    name = "Validation result"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:
+        """Return the path of the page; empty when the task did not get as far as writing it."""
+        run = StoragePath(str(getattr(operator, "run", None) or ""))
+        if not run.uri or not page_of(run).exists():
+            return ""
+        return page_path(ti_key.dag_id, ti_key.run_id, run.name)

@@ -1,0 +1,94 @@
+"""What Airflow's web server serves of this package, to whoever may read the logs of the DAG in question.
+
+Imported by that server alone: it loads Airflow's API with the metadata database.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+from airflow.api_fastapi.core_api.security import requires_access_dag
+from fastapi import Depends, FastAPI, HTTPException
+from fastapi.responses import HTMLResponse
+
+from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.maintenance.history import RUNS, compacted_documents, table_file
+from pulsar_rebalancer.names import CLUSTER_NAME
+from pulsar_rebalancer.run.run_folder import belongs, lies_below
+from pulsar_rebalancer.storage.layout import ClusterStorage, time_of
+from pulsar_rebalancer.storage.path import StoragePath, parse_json
+from pulsar_rebalancer_airflow.locations import REBALANCE_DAG, storage_root
+from pulsar_rebalancer_airflow.validation.page import POLICY, page_of
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.storage.path import StoragePath
+
+HEADERS = {
+    "Content-Security-Policy": f"{POLICY}; frame-ancestors 'self'; sandbox",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "private, no-store",
+}
+
+# The documentation pages of FastAPI would be open to everyone.
+app = FastAPI(title="Pulsar rebalancer", docs_url=None, redoc_url=None, openapi_url=None)
+
+
+@app.get(
+    "/dags/{dag_id}/runs/{run_id}/validation/{folder}",
+    response_class=HTMLResponse,
+    dependencies=[Depends(requires_access_dag("GET", DagAccessEntity.TASK_LOGS))],
+)
+def validation_result(dag_id: str, run_id: str, folder: str) -> HTMLResponse:
+    """Return the validation result of a run as a page.
+
+    Raises:
+        HTTPException: 404 unless the folder is one of this very DAG run and holds a page.
+    """
+    page = stored_page(storage_root(), dag_id, run_id, folder)
+    if page is None:
+        kept = "they are kept for history_days, and for retention_days where days are not compacted"
+        raise HTTPException(404, f"This DAG run has no such validation result; {kept}.")
+    return HTMLResponse(page, headers=HEADERS)
+
+
+def stored_page(root: str, dag_id: str, run_id: str, name: str) -> bytes | None:
+    """Return the page of a DAG run if its folder has this name; nothing of the name is trusted.
+
+    Args:
+        root: storage root.
+        dag_id: DAG that the user may read.
+        run_id: the DAG run.
+        name: of the run's folder, as it came with the request.
+    """
+    cluster = dag_id.removeprefix(REBALANCE_DAG)
+    if cluster == dag_id or CLUSTER_NAME.fullmatch(cluster) is None:
+        return None
+    storage = ClusterStorage(root, cluster)
+    run = storage.run(name)
+    if run is None:
+        return None
+    try:
+        asked, page = _from_folder(root, run) or _from_history(root, storage, name) or (None, None)
+    except SnapshotError:
+        return None
+    return page if belongs(asked, cluster, run_id) else None
+
+
+def _from_folder(root: str, run: StoragePath) -> tuple[Any, bytes] | None:
+    page = page_of(run)
+    if not page.exists() or not lies_below(root, page):
+        return None
+    return (run / "input" / "settings.json").read_json(), page.read_bytes()
+
+
+def _from_history(root: str, storage: ClusterStorage, name: str) -> tuple[Any, bytes] | None:
+    """What daily upkeep made of a folder that is gone."""
+    at = time_of(name)
+    listed = table_file(storage, RUNS, at.date()) if at else None
+    if listed is None or not listed.exists() or not lies_below(root, listed):
+        return None
+    found = compacted_documents(listed, name, ["settings", "page"])
+    settings, page = found.get("settings"), found.get("page")
+    return (parse_json(settings, listed.uri), page.encode()) if settings and page else None

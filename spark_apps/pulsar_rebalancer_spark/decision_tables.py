@@ -1,0 +1,54 @@
+"""The seam between strategies and the plan's writer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pulsar_rebalancer.strategies.kept import KeptState
+    from pulsar_rebalancer.strategies.sample import Decision
+    from pulsar_rebalancer_spark.run_input import RunInput
+
+
+class Decided(NamedTuple):
+    """One decided run.
+
+    Attributes:
+        decisions: before the moves are counted in (`explain.complete`).
+        source_traffic: current traffic of the sources, in the measure of their moves.
+        kept: what the strategy and its placement keep; AvgShedder keeps its hit counts in the decisions.
+        sentence: what was found, and what moves in the end.
+        samples: figures by broker that gave a hit, or by which bundles move; AvgShedder's are in the decisions.
+    """
+
+    decisions: list[Decision]
+    source_traffic: dict[str, float]
+    kept: KeptState
+    sentence: str
+    samples: dict[str, float]
+
+
+class Decide(Protocol):
+    """A form of deciding one run, `decide` of a module of its own."""
+
+    def __call__(
+        self,
+        spark: SparkSession,
+        run: RunInput,
+        brokers: DataFrame,
+        bundles: DataFrame,
+        updated_means: Callable[[], DataFrame],
+    ) -> Decided:
+        """Decide the run; the moves go to `plan/moves.parquet`.
+
+        Args:
+            spark: the session.
+            run: the run.
+            brokers: the brokers table of its cluster.
+            bundles: the bundles table.
+            updated_means: waits for the means with this sample.
+        """

@@ -1,0 +1,191 @@
+"""The admin client on the wire: redirects, address maps and seeds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from starlette.responses import JSONResponse, Response
+from tests.include.pulsar_rebalancer.admin.scripted_broker import (
+    BUNDLE,
+    LOOKUP,
+    REPORT,
+    TOKEN,
+    TOPIC,
+    UNLOAD,
+    brokers,
+    closed_port,
+    connect,
+)
+
+from pulsar_rebalancer.errors import AdminError
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_unload_is_followed_to_leader_and_owner_with_method_and_token() -> None:
+    with brokers(3) as (seed, leader, owner):
+        query = f"destinationBroker={seed.id}&authoritative=false"
+        seed.redirect("PUT", UNLOAD, f"{leader.url}{UNLOAD}?{query}")
+        leader.redirect("PUT", UNLOAD, f"{owner.url}{UNLOAD}?authoritative=true")
+        owner.on("PUT", UNLOAD, Response(status_code=204))
+        async with connect(seed) as admin:
+            await admin.unload(BUNDLE, leader.id)
+        asked = [next(s for s in b.seen if s.path == UNLOAD) for b in (seed, leader, owner)]
+    assert [s.method for s in asked] == ["PUT"] * 3
+    assert [s.token for s in asked] == [f"Bearer {TOKEN}"] * 3
+    assert [s.method_name for s in asked] == ["token"] * 3
+    assert asked[0].query == f"authoritative=false&destinationBroker={leader.id.replace(':', '%3A')}"
+    assert [s.query for s in asked[1:]] == [query, "authoritative=true"]
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_every_kind_of_redirect_keeps_the_method(status: int) -> None:
+    with brokers(2) as (seed, owner):
+        seed.redirect("PUT", UNLOAD, f"{owner.url}{UNLOAD}", status)
+        owner.on("PUT", UNLOAD, Response(status_code=204))
+        async with connect(seed) as admin:
+            await admin.unload(BUNDLE, owner.id)
+        assert owner.paths == [f"PUT {UNLOAD}"]
+
+
+async def test_foreign_redirect_sends_nothing() -> None:
+    with brokers(1) as (seed,), brokers(1) as (stranger,):
+        seed.redirect("GET", LOOKUP, f"{stranger.url}{LOOKUP}")
+        async with connect(seed) as admin:
+            with pytest.raises(AdminError) as caught:
+                await admin.lookup(TOPIC)
+        assert caught.value.reason == "foreign_redirect"
+        assert stranger.id in str(caught.value)
+        assert stranger.seen == []
+
+
+async def test_a_list_of_brokers_that_is_redirected_to_a_stranger_says_so() -> None:
+    with brokers(1) as (seed,), brokers(1) as (stranger,):
+        seed.redirect("GET", "/admin/v2/brokers", f"{stranger.url}/admin/v2/brokers")
+        async with connect(seed) as admin:
+            with pytest.raises(AdminError) as caught:
+                await admin.brokers()
+        assert caught.value.reason == "foreign_redirect"
+        assert stranger.seen == []
+
+
+async def test_user_info_does_not_make_a_stranger_known() -> None:
+    with brokers(1) as (seed,), brokers(1) as (stranger,):
+        seed.redirect("GET", LOOKUP, f"http://{seed.id}@{stranger.id}{LOOKUP}")
+        async with connect(seed) as admin:
+            with pytest.raises(AdminError) as caught:
+                await admin.lookup(TOPIC)
+        assert caught.value.reason == "foreign_redirect"
+        assert stranger.seen == []
+
+
+async def test_redirect_to_another_path_is_refused() -> None:
+    with brokers(2) as (seed, other):
+        seed.redirect("PUT", UNLOAD, f"{other.url}/admin/v2/brokers/shutdown")
+        async with connect(seed) as admin:
+            with pytest.raises(AdminError) as caught:
+                await admin.unload(BUNDLE, other.id)
+        assert caught.value.reason == "bad_answer"
+        assert other.seen == []
+
+
+async def test_broker_that_joined_after_the_last_listing_is_known() -> None:
+    with brokers(2) as (seed, late):
+        seed.on("GET", "/admin/v2/brokers", [seed.id])
+        seed.redirect("GET", LOOKUP, f"{late.url}{LOOKUP}")
+        late.on("GET", LOOKUP, {"httpUrl": late.url})
+        async with connect(seed) as admin:
+            assert await admin.brokers() == [seed.id]
+            seed.on("GET", "/admin/v2/brokers", [seed.id, late.id])
+            assert (await admin.lookup(TOPIC)).http_url == late.url
+
+
+async def test_redirect_circle_ends() -> None:
+    with brokers(2) as (one, two):
+        one.redirect("GET", LOOKUP, f"{two.url}{LOOKUP}?authoritative=false")
+        two.redirect("GET", LOOKUP, f"{one.url}{LOOKUP}?authoritative=false")
+        async with connect(one) as admin:
+            with pytest.raises(AdminError) as caught:
+                await admin.lookup(TOPIC)
+        assert caught.value.reason == "redirect_loop"
+        asked = [(b.id, s.query) for b in (one, two) for s in b.seen if s.path == LOOKUP]
+        # Nobody is asked the same twice.
+        assert asked == [(one.id, ""), (one.id, "authoritative=false"), (two.id, "authoritative=false")]
+
+
+async def test_endless_redirects_with_new_queries_end() -> None:
+    with brokers(1) as (one,):
+
+        async def onwards(_: Request) -> Response:
+            target = f"{one.url}{LOOKUP}?hop={len(one.seen)}"
+            return Response(status_code=307, headers={"Location": target})
+
+        one.on("GET", LOOKUP, onwards)
+        async with connect(one) as admin:
+            with pytest.raises(AdminError) as caught:
+                await admin.lookup(TOPIC)
+        assert caught.value.reason == "redirect_loop"
+        assert one.paths.count(f"GET {LOOKUP}") == 6  # the request and five hops
+
+
+async def test_redirect_to_a_dead_broker_names_it() -> None:
+    dead = closed_port()
+    with brokers(1) as (seed,):
+        seed.on("GET", "/admin/v2/brokers", [seed.id, dead])
+        seed.redirect("GET", LOOKUP, f"http://{dead}{LOOKUP}")
+        async with connect(seed) as admin:
+            with pytest.raises(AdminError) as caught:
+                await admin.lookup(TOPIC)
+    assert caught.value.reason == "unreachable"
+    assert caught.value.broker == dead
+    assert dead in str(caught.value)
+
+
+async def test_advertised_address_is_mapped() -> None:
+    with brokers(1) as (seed,), brokers(1) as (owner,):
+        seed.on("GET", "/admin/v2/brokers", ["broker-0.pulsar:8080", "broker-1.pulsar:8080"])
+        seed.redirect("GET", LOOKUP, f"http://BROKER-1.pulsar:8080{LOOKUP}?authoritative=true")
+        owner.on("GET", LOOKUP, {"httpUrl": "http://broker-1.pulsar:8080"})
+        owner.on("GET", REPORT, {"brokerId": "broker-1.pulsar:8080"})
+        addresses = {"broker-0.pulsar:8080": seed.url, "broker-1.pulsar:8080": owner.url}
+        async with connect(seed, address_map=addresses) as admin:
+            assert await admin.lookup_owner(TOPIC) == "broker-1.pulsar:8080"
+            assert await admin.load_report("broker-1.pulsar:8080") == {"brokerId": "broker-1.pulsar:8080"}
+        assert owner.seen[0].query == "authoritative=true"
+        assert {s.token for s in owner.seen} == {f"Bearer {TOKEN}"}
+
+
+async def test_address_template_with_a_path_per_broker() -> None:
+    with brokers(1) as (gateway,):
+        gateway.on("GET", "/b0.pulsar/admin/v2/brokers", ["b0.pulsar:8080", "b1.pulsar:8080"])
+        gateway.redirect("GET", f"/b0.pulsar{LOOKUP}", f"http://b1.pulsar:8080{LOOKUP}")
+        gateway.redirect("GET", f"/b1.pulsar{LOOKUP}", f"{gateway.url}/b0.pulsar{LOOKUP}?authoritative=true")
+
+        async def owner(request: Request) -> Response:
+            if request.query_params:
+                return JSONResponse({"httpUrl": "http://b0.pulsar:8080"})
+            return Response(status_code=307, headers={"Location": f"http://b1.pulsar:8080{LOOKUP}"})
+
+        gateway.on("GET", f"/b0.pulsar{LOOKUP}", owner)
+        template = f"{gateway.url}/{{host}}"
+        async with connect(f"{gateway.url}/b0.pulsar/", address_template=template) as admin:
+            assert await admin.lookup_owner(TOPIC) == "b0.pulsar:8080"
+        asked = [path for path in gateway.paths if path.endswith(LOOKUP)]
+        assert asked == [f"GET /b0.pulsar{LOOKUP}", f"GET /b1.pulsar{LOOKUP}", f"GET /b0.pulsar{LOOKUP}"]
+
+
+async def test_next_seed_is_asked_when_one_accepts_no_connection() -> None:
+    dead = closed_port()
+    with brokers(1) as (alive,):
+        async with connect(f"http://{dead}", alive) as admin:
+            assert await admin.brokers() == [alive.id]
+    async with connect(f"http://{dead}", f"http://{alive.id}") as admin:
+        with pytest.raises(AdminError) as caught:
+            await admin.brokers()
+    assert caught.value.reason == "unreachable"
+    assert dead in str(caught.value)
+    assert alive.id in str(caught.value)

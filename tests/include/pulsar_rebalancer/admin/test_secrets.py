@@ -1,0 +1,232 @@
+"""The admin client on the wire: TLS, and a token that shows nowhere."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import logging
+import traceback
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
+
+import pytest
+from pydantic import SecretStr
+from starlette.responses import JSONResponse, Response
+from tests.include.pulsar_rebalancer.admin.scripted_broker import (
+    BUNDLE,
+    JETTY_401,
+    LOOKUP,
+    REPORT,
+    TOKEN,
+    TOPIC,
+    UNLOAD,
+    Authority,
+    brokers,
+    closed_port,
+    connect,
+    raw_broker,
+)
+
+from pulsar_rebalancer.admin import AdminConnection
+from pulsar_rebalancer.errors import AdminError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from starlette.requests import Request
+
+pytestmark = pytest.mark.anyio
+
+
+def tls(files: tuple[Path, Path], **options: Any) -> dict[str, Any]:
+    return {"ssl_certfile": str(files[0]), "ssl_keyfile": str(files[1]), **options}
+
+
+async def test_private_authority_and_redirects_over_tls(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "private")
+    with brokers(2, host="localhost", **tls(authority.issue("localhost"))) as (seed, owner):
+        # Whatever scheme a redirect names, the connection's own is used: the token stays encrypted.
+        seed.redirect("GET", LOOKUP, f"http://{owner.id}{LOOKUP}")
+        owner.on("GET", LOOKUP, {"httpUrl": f"http://{owner.id}", "httpUrlTls": f"https://{owner.id}"})
+        async with connect(f"https://{seed.id}", ca_file=authority.file) as admin:
+            assert (await admin.lookup(TOPIC)).http_url == f"https://{owner.id}"
+        assert owner.seen[-1].token == f"Bearer {TOKEN}"
+
+
+async def test_wrong_host_name_is_refused(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "private")
+    with brokers(1, host="localhost", **tls(authority.issue("other.example"))) as (broker,):
+        async with connect(f"https://{broker.id}", ca_file=authority.file) as admin:
+            with pytest.raises(AdminError) as caught:
+                await admin.brokers()
+        assert broker.seen == []
+    assert caught.value.reason == "certificate_refused"
+    assert "Hostname mismatch" in str(caught.value)
+
+
+async def test_wrong_authority_is_refused(tmp_path: Path) -> None:
+    issuing, trusted = Authority(tmp_path, "issuing"), Authority(tmp_path, "trusted")
+    with brokers(1, host="localhost", **tls(issuing.issue("localhost"))) as (broker,):
+        for ca_file in (trusted.file, None):
+            async with connect(f"https://{broker.id}", ca_file=ca_file) as admin:
+                with pytest.raises(AdminError) as caught:
+                    await admin.brokers()
+            assert caught.value.reason == "certificate_refused"
+            assert "CERTIFICATE_VERIFY_FAILED" in str(caught.value)
+        async with connect(f"https://{closed_port()}", f"https://{broker.id}", ca_file=trusted.file) as admin:
+            for asked, reason in (
+                (admin.brokers(), "unreachable"),
+                (admin.load_report(broker.id), "certificate_refused"),
+            ):
+                with pytest.raises(AdminError) as caught:
+                    await asked
+                assert caught.value.reason == reason
+        assert broker.seen == []
+
+
+async def test_client_certificate(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "private")
+    options = tls(authority.issue("localhost"), ssl_cert_reqs=2, ssl_ca_certs=str(authority.file))
+    certificate, key = authority.issue("rebalancer")
+    with brokers(1, host="localhost", **options) as (broker,):
+        async with connect(
+            f"https://{broker.id}",
+            ca_file=authority.file,
+            client_cert_file=certificate,
+            client_key_file=key,
+            token=None,
+        ) as admin:
+            assert await admin.brokers() == [broker.id]
+        assert broker.seen[0].token == ""
+        async with connect(f"https://{broker.id}", ca_file=authority.file) as admin:
+            with pytest.raises(AdminError) as caught:
+                await admin.brokers()
+        assert caught.value.reason == "unreachable"
+        assert len(broker.seen) == 1
+
+
+# secrets
+
+
+async def test_proxy_of_the_environment_sees_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    with brokers(1) as (broker,), brokers(1) as (proxy,):
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, proxy.url)
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        async with connect(broker) as admin:
+            assert await admin.brokers() == [broker.id]
+        assert proxy.seen == []
+
+
+async def test_token_shows_nowhere(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    connection = AdminConnection(seeds=("http://b:80",), token=SecretStr(TOKEN))
+    texts = [repr(connection), str(connection)]
+
+    with brokers(2) as (broker, other):
+
+        async def echo(request: Request) -> Response:
+            return JSONResponse({"reason": f"refused {request.headers['authorization']}"}, 401)
+
+        broker.on("GET", REPORT, echo)
+        broker.on("PUT", UNLOAD, Response(JETTY_401, 401))
+        broker.redirect("GET", LOOKUP, "http://stranger.example/")
+        other.redirect("GET", REPORT, broker.url)
+        async with connect(broker) as admin:
+            texts += [repr(admin), str(vars(admin))]
+            for call in (
+                admin.load_report(broker.id),
+                admin.load_report(other.id),
+                admin.load_report(closed_port()),
+                admin.unload(BUNDLE, broker.id),
+                admin.lookup(TOPIC),
+                admin.anti_affinity_group("a/b"),
+            ):
+                with pytest.raises(AdminError) as caught:
+                    await call
+                texts += [str(caught.value), repr(caught.value)]
+                texts += traceback.format_exception(caught.value)
+        assert broker.seen[0].token == f"Bearer {TOKEN}"
+    assert "refused Bearer ***" in "".join(texts)
+    assert "load-report" in caplog.text
+    for text in (*texts, caplog.text):
+        assert TOKEN not in text
+
+
+FORMS = {
+    "as it is": TOKEN,
+    "escaped slashes and dots": json.dumps(f"Bearer {TOKEN}").replace(".", "\\u002e").replace("/", "\\/")[1:-1],
+    "every character escaped": "".join(f"\\u{ord(c):04x}" for c in TOKEN),
+    "JSON in JSON": json.dumps(json.dumps({"authorization": TOKEN}).replace(".", "\\u002e"))[1:-1],
+    "percent": "".join(f"%{ord(c):02X}" for c in TOKEN),
+    "some percent": quote(TOKEN, safe="").replace(".", "%2e"),
+    "entities": "".join(f"&#{ord(c)};" for c in TOKEN),
+    "base64 of the header": base64.b64encode(f"Bearer {TOKEN}".encode()).decode(),
+    "base64 of the token": base64.urlsafe_b64encode(TOKEN.encode()).decode(),
+    "hex": TOKEN.encode().hex(),
+    "lower case": TOKEN.lower(),
+    "broken by characters of no width": "\\u200b".join(TOKEN),
+    "cut": "x" * 150 + TOKEN,
+}
+
+
+def shows(text: str, form: str) -> bool:
+    """Whether so much of the token stands there that it is of use, as it is, as it was sent, or for who decodes it."""
+    parts = [TOKEN[i : i + 16].lower() for i in range(len(TOKEN) - 15)]
+    parts += [form[i : i + 24].lower() for i in range(len(form) - 23) if "x" * 9 not in form]
+    return any(part in found for found in (text.lower(), html.unescape(unquote(text)).lower()) for part in parts)
+
+
+@pytest.mark.parametrize("name", FORMS)
+async def test_an_echoed_token_shows_in_no_form(name: str) -> None:
+    form = FORMS[name]
+    reason, listed = f'{{"reason": "refused {form}"}}', f'["{form}"]'
+    owner = f'{{"httpUrl": "http://b:80", "brokerUrl": "{form}"}}'
+    with brokers(1) as (broker,):
+        broker.on("GET", REPORT, Response(reason, 500))
+        broker.on("PUT", UNLOAD, Response(reason, 412))
+        broker.on("GET", "/admin/v2/brokers/leaderBroker", Response(f'{{"brokerId": "{form}"}}'))
+        broker.on("GET", "/admin/v2/brokers", Response(listed))
+        broker.on("GET", "/lookup/v2/topic/persistent/a/b/c", Response(owner))
+        broker.redirect("GET", LOOKUP, f"http://{form.replace(chr(92), '')}:80{LOOKUP}")
+        texts = []
+        async with connect(broker) as admin:
+            for call in (
+                admin.load_report(broker.id),
+                admin.unload(BUNDLE, broker.id),
+                admin.leader(),
+                admin.brokers(),
+                admin.lookup(TOPIC),
+                admin.service_url("persistent://a/b/c"),
+            ):
+                with pytest.raises(AdminError) as caught:
+                    await call
+                texts += traceback.format_exception(caught.value)
+    for text in texts:
+        assert not shows(text, form), text
+
+
+async def test_a_token_that_came_back_in_an_answer_reaches_no_file() -> None:
+    escaped = json.dumps(TOKEN).replace(".", "\\u002e")
+    with brokers(1) as (broker,):
+        broker.on("GET", REPORT, Response(f'{{"brokerVersionString": {escaped}, "lastStats": {{{escaped}: {{}}}}}}'))
+        runtime = f'{{"loadBalancerEnabled": "true", "loadBalancerSheddingEnabled": "true", "clusterName": {escaped}}}'
+        broker.on("GET", "/admin/v2/brokers/configuration/runtime", Response(runtime))
+        broker.on("GET", "/admin/v2/clusters/e2e/namespaceIsolationPolicies", Response(f'{{"p {TOKEN}": {{}}}}'))
+        async with connect(broker) as admin:
+            found = (
+                await admin.load_report(broker.id),
+                await admin.runtime_configuration(broker.id),
+                await admin.isolation_policies("e2e"),
+            )
+    assert "***" in str(found)
+    assert TOKEN not in str(found)
+
+
+async def test_a_library_that_quotes_the_answer_shows_no_token() -> None:
+    async with raw_broker(f"{TOKEN} 200 OK\r\n\r\n".encode()) as broker, connect(broker.url) as admin:
+        with pytest.raises(AdminError) as caught:
+            await admin.brokers()
+    assert not shows("".join(traceback.format_exception(caught.value)), TOKEN)

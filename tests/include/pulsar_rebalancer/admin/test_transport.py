@@ -1,0 +1,344 @@
+"""The admin client on the wire: refusals, spoiled answers and limits."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tracemalloc
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from tests.include.pulsar_rebalancer.admin.scripted_broker import (
+    BUNDLE,
+    JETTY_401,
+    REPORT,
+    UNLOAD,
+    brokers,
+    connect,
+    raw_broker,
+    whole,
+)
+
+from pulsar_rebalancer.admin import transport
+from pulsar_rebalancer.errors import AdminError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from starlette.requests import Request
+
+pytestmark = pytest.mark.anyio
+
+MIB = 1024 * 1024
+
+
+STACK = (
+    "\n --- An unexpected error occurred in the server ---\n\nMessage: {}\n\nStacktrace:\n\n"
+    "java.lang.UnsupportedOperationException: not here\n\tat org.apache.pulsar.broker.Some.thing(Some.java:1)\n"
+)
+REFUSALS = {
+    "no valid token: Jetty's page": (401, JETTY_401, "unauthorized", "valid token"),
+    "no super-user": (401, {"reason": "This operation requires super-user access"}, "forbidden", "super-user"),
+    "forbidden": (403, {"reason": "Don't have admin permission"}, "forbidden", "admin permission"),
+    "unknown": (404, {"reason": "Namespace not found"}, "not_found", "Namespace not found"),
+    "destination": (409, {"reason": "inactive destination broker"}, "conflict", "inactive destination"),
+    "stale range": (412, {"reason": "Invalid upper boundary for bundle"}, "bad_range", "upper boundary"),
+    "failed": (500, {"reason": "boom\nat Some.java"}, "server_error", "boom"),
+    "stack trace": (500, {"reason": STACK.format("timed out")}, "server_error", "timed out"),
+    "no message": (500, {"reason": STACK.format("null")}, "server_error", "UnsupportedOperation"),
+    "overloaded": (503, "<html>busy</html>", "server_error", "503"),
+    "not Pulsar": (405, "no", "bad_answer", "405"),
+    "redirect to nowhere": (307, "", "bad_answer", "307"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+async def test_refusal_has_a_reason_and_says_what_was_seen(name: str) -> None:
+    status, body, reason, said = REFUSALS[name]
+    with brokers(1) as (broker,):
+        reply = Response(body, status) if isinstance(body, str) else JSONResponse(body, status)
+        broker.on("PUT", UNLOAD, reply)
+        async with connect(broker) as admin:
+            with pytest.raises(AdminError) as caught:
+                await admin.unload(BUNDLE, "b:1")
+    error = caught.value
+    assert (error.reason, error.status, error.broker) == (reason, status, broker.id)
+    assert said in str(error)
+    assert f"PUT {UNLOAD} at {broker.id}" in str(error)
+    assert "\n" not in str(error)
+
+
+async def test_reason_is_one_clean_line_of_bounded_length() -> None:
+    with brokers(1) as (broker,):
+        text = "\x1b[31mred\x00\u202e" + "x" * 1000 + "\nsecond line"
+        broker.on("PUT", UNLOAD, JSONResponse({"reason": text}, 500))
+        async with connect(broker) as admin:
+            with pytest.raises(AdminError) as caught:
+                await admin.unload(BUNDLE, "b:1")
+    assert not set("\x1b\x00\u202e\n") & set(str(caught.value))
+    assert "second line" not in str(caught.value)
+    assert 190 <= str(caught.value).count("x") <= 200
+
+
+async def test_read_only_sends_nothing_but_gets() -> None:
+    with brokers(1) as (broker,):
+        async with connect(broker, read_only=True) as admin:
+            for call in (
+                admin.unload(BUNDLE, broker.id),
+                admin.set_dynamic("loadBalancerSheddingEnabled", "false"),
+            ):
+                with pytest.raises(AdminError) as caught:
+                    await call
+                assert caught.value.reason == "read_only"
+            assert broker.seen == []
+            assert await admin.brokers() == [broker.id]
+
+
+# broken answers
+
+
+async def test_half_an_answer() -> None:
+    half = b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n["127.0.0.1:80'
+    async with raw_broker(half) as broker, connect(broker.url) as admin:
+        with pytest.raises(AdminError) as caught:
+            await admin.brokers()
+    assert caught.value.reason == "bad_answer"
+
+
+async def test_no_http_at_all() -> None:
+    async with raw_broker(b"SSH-2.0-OpenSSH_9.6\r\n\r\n") as broker, connect(broker.url) as admin:
+        with pytest.raises(AdminError) as caught:
+            await admin.brokers()
+    assert caught.value.reason == "bad_answer"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '["127.0.0.1:8080',
+        "<html>welcome</html>",
+        "",
+        "{}",
+        "[1]",
+        "null",
+        "[" * 100_000,
+        '["user@evil.example:80"]',
+        '["broker"]',
+        '["b:99999"]',
+        '["[:::]:80"]',
+        '["a/b:80"]',
+        b"\xff\xfe",
+    ],
+)
+async def test_garbage_is_a_bad_answer(body: str | bytes) -> None:
+    with brokers(1) as (broker,):
+        broker.on("GET", "/admin/v2/brokers", Response(body))
+        async with connect(broker) as admin:
+            with pytest.raises(AdminError) as caught:
+                await admin.brokers()
+    assert caught.value.reason == "bad_answer"
+    assert caught.value.status == 200
+
+
+@pytest.mark.parametrize(("status", "reason"), [(200, "bad_answer"), (500, "server_error")])
+async def test_huge_answer_is_cut_off_early(status: int, reason: str) -> None:
+    sent = 0
+    done = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(f"HTTP/1.1 {status} Status\r\nContent-Length: {100 * MIB}\r\n\r\n".encode())
+        try:
+            for sent in range(100):  # noqa: B007 - how far it came is what is asked
+                writer.write(b" " * MIB)
+                await writer.drain()
+        except ConnectionError:
+            pass
+        finally:
+            done.set()
+            writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        broker = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with connect(f"http://{broker}", max_answer_bytes=MIB) as admin:
+            tracemalloc.start()
+            try:
+                with pytest.raises(AdminError) as caught:
+                    await admin.load_report(broker)
+                peak = tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
+            await done.wait()
+    assert caught.value.reason == reason
+    assert sent < 50
+    assert peak < 20 * MIB
+
+
+async def peak_of_reports(body: list[bytes], count: int, read: Callable[[str, dict[str, Any]], object]) -> float:
+    """MiB that are held at most while so many brokers answer at the same time with this load report."""
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {sum(map(len, body))}\r\n\r\n".encode()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                for part in (head, *body):
+                    writer.write(part)
+                    await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        names = [f"b{i}.pulsar:8080" for i in range(count)]
+        async with connect(base, address_map=dict.fromkeys(names, base)) as admin:
+            tracemalloc.start()
+            try:
+                reports = await admin.load_reports(names, read)
+                return tracemalloc.get_traced_memory()[1] / MIB
+            finally:
+                tracemalloc.stop()
+                assert not [report for report in reports.values() if isinstance(report, AdminError)]
+
+
+async def test_of_long_reports_few_are_held_at_once() -> None:
+    blanks = [b" " * (MIB // 16)] * 16 * 6
+    assert await peak_of_reports([*blanks, b"{}"], 32, whole) < 120, "all together are 192"
+
+
+async def test_one_report_is_taken_apart_at_a_time() -> None:
+    objects = b'{"x":[' + b"{}," * 100_000 + b"{}]}"  # 72 bytes each, once they are read
+    assert await peak_of_reports([objects], 16, lambda broker, report: len(report["x"])) < 40, "all together are 110"
+
+
+@pytest.mark.parametrize("mib", [9, 40])
+async def test_a_report_longer_than_any_broker_needs_is_refused(mib: int) -> None:
+    with brokers(1) as (broker,):
+        broker.on("GET", REPORT, Response(b'{"x":[' + b"{}," * (mib * MIB // 3) + b"{}]}"))
+        async with connect(broker) as admin:
+            with pytest.raises(AdminError, match="longer than 8388608 bytes") as caught:
+                await admin.load_report(broker.id)
+    assert caught.value.reason == "bad_answer"
+
+
+async def test_slow_answer_times_out() -> None:
+    with brokers(1) as (broker,):
+
+        async def never(request: Request) -> Response:
+            await request.is_disconnected()
+            await asyncio.sleep(3600)
+            return Response()
+
+        broker.on("GET", REPORT, never)
+        async with connect(broker, read_timeout_s=0.2, connect_timeout_s=1) as admin:
+            with pytest.raises(AdminError) as caught:
+                await admin.load_report(broker.id)
+    assert caught.value.reason == "timeout"
+    assert caught.value.broker == broker.id
+
+
+async def test_answer_that_drips_times_out_as_a_whole() -> None:
+    async def drip() -> AsyncIterator[bytes]:
+        while True:
+            yield b" "
+            await asyncio.sleep(0.02)
+
+    with brokers(1) as (broker,):
+        broker.on("GET", REPORT, StreamingResponse(drip()))
+        async with connect(broker, read_timeout_s=0.2, connect_timeout_s=1) as admin:
+            with pytest.raises(AdminError) as caught:
+                await admin.load_report(broker.id)
+    assert caught.value.reason == "timeout"
+
+
+async def test_reset_get_is_sent_once_more() -> None:
+    ok = b'HTTP/1.1 200 OK\r\nContent-Length: 8\r\nConnection: close\r\n\r\n["b:80"]'
+    async with raw_broker(None, ok) as broker, connect(broker.url) as admin:
+        assert await admin.brokers() == ["b:80"]
+    assert len(broker.requests) == 2
+
+
+async def test_reset_twice_is_unreachable() -> None:
+    async with raw_broker(None, None) as broker, connect(broker.url) as admin:
+        with pytest.raises(AdminError) as caught:
+            await admin.brokers()
+    assert caught.value.reason == "unreachable"
+    assert len(broker.requests) == 2
+
+
+async def test_reset_unload_is_not_repeated() -> None:
+    async with raw_broker(None) as broker, connect(broker.url) as admin:
+        with pytest.raises(AdminError) as caught:
+            await admin.unload(BUNDLE, "b:1")
+    assert caught.value.reason == "unreachable"
+    assert "may have carried it out" in str(caught.value)
+    assert len(broker.requests) == 1
+
+
+async def test_concurrency_is_bounded() -> None:
+    most = under_way = 0
+
+    async def report(_: Request) -> Response:
+        nonlocal most, under_way
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0.01)
+        under_way -= 1
+        return JSONResponse({})
+
+    with brokers(1) as (broker,):
+        broker.on("GET", REPORT, report)
+        names = [f"b{i}.pulsar:8080" for i in range(40)]
+        async with connect(broker, concurrency=4, address_map=dict.fromkeys(names, broker.url)) as admin:
+            reports = await admin.load_reports(names, whole)
+    assert reports == {name: {} for name in names}
+    assert 1 < most <= 4
+
+
+async def test_few_connections_are_kept_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "MOST_KEPT", 3)
+    count = most = opened = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal count, most, opened
+        count, opened = count + 1, opened + 1
+        most = max(most, count)
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        count -= 1
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        addresses = {f"b{i}.pulsar:8080": f"{base}/{i}" for i in range(40)}
+        async with connect(base, concurrency=2, address_map=addresses) as admin:
+            for _ in range(2):
+                assert await admin.load_reports(addresses, whole) == {name: {} for name in addresses}
+    assert most <= 2 * (3 + 2), "those kept, those in use, and such whose end is not seen yet"
+    assert opened == 2 * 40 - 3, "those kept are used again"
+
+
+async def test_a_template_that_makes_no_address_is_a_bad_answer() -> None:
+    with brokers(1) as (broker,):
+        broker.on("GET", "/admin/v2/brokers", ["b:65000"])
+        async with connect(broker, address_template="http://127.0.0.1:3{port}") as admin:
+            assert await admin.brokers() == ["b:65000"]
+            with pytest.raises(AdminError) as caught:
+                await admin.load_report("b:65000")
+    assert caught.value.reason == "bad_answer"
+
+
+async def test_waiting_for_a_turn_is_not_a_slow_answer() -> None:
+    async def report(_: Request) -> Response:
+        await asyncio.sleep(0.2)
+        return JSONResponse({})
+
+    with brokers(1) as (broker,):
+        broker.on("GET", REPORT, report)
+        names = [f"b{i}.pulsar:8080" for i in range(10)]
+        addresses = dict.fromkeys(names, broker.url)
+        options = {"concurrency": 1, "connect_timeout_s": 1, "read_timeout_s": 0.5}
+        async with connect(broker, address_map=addresses, **options) as admin:
+            reports = await admin.load_reports(names, whole)  # 2 s in all, more than one request may take
+    assert reports == {name: {} for name in names}

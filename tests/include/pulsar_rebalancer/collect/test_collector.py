@@ -1,0 +1,323 @@
+"""Collect over HTTP from simulated brokers: what the sample says, and what is refused."""
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from pydantic import SecretStr
+
+from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
+from pulsar_rebalancer.collect.collector import collect, save
+from pulsar_rebalancer.config.clusters_file import ClusterEntry
+from pulsar_rebalancer.config.resolution import Origin, RunParams
+from pulsar_rebalancer.config.settings import Settings, validate
+from pulsar_rebalancer.errors import AdminError, SettingsError
+from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.run.request import RunRequest
+from pulsar_rebalancer.run.tables import INPUT, read
+from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_simulator import scenario
+from pulsar_simulator.cluster import Cluster
+from pulsar_simulator.faults import FaultKind
+from pulsar_simulator.serve import running
+from pulsar_simulator.topology import Topology
+
+BROKERS, BUNDLES = 4, 24
+
+
+@pytest.fixture
+def spec():
+    return scenario.spec(brokers=BROKERS, bundles=BUNDLES)
+
+
+@pytest.fixture
+def served(spec):
+    cluster = Cluster(spec)
+    cluster.clock.advance(300)
+    with running(cluster) as face:
+        yield face
+
+
+def entry(**given):
+    return ClusterEntry(name="east", given=given, settings=validate(given, where="test"))
+
+
+def sample(face, given=None, params=None, **connection):
+    async def go():
+        one = AdminConnection(
+            **{"seeds": (face.urls[0],), "token": SecretStr(face.token), "read_timeout_s": 20.0} | connection
+        )
+        async with PulsarAdmin(one) as admin:
+            return await collect(
+                admin,
+                entry(**(given or {})),
+                params or RunParams(),
+                now=datetime.fromtimestamp(face.cluster.clock.now(), UTC),
+                airflow_run_id="manual__2026-11-21T12:00:00+00:00",
+                requested_by="anna",
+            )
+
+    return asyncio.run(go())
+
+
+def rows(collected, name):
+    return collected.tables[name].to_pylist()
+
+
+def broker(face, i):
+    return face.cluster.membership.brokers[i].broker_id
+
+
+def errors(collected):
+    return {row["broker"]: row["error"] for row in rows(collected, "brokers") if row["error"]}
+
+
+def test_a_healthy_cluster(served):
+    collected = sample(served)
+    (cluster,) = rows(collected, "cluster")
+    assert cluster["leader"] == broker(served, 0)
+    assert cluster["load_manager"] == "ModularLoadManagerImpl"
+    assert (cluster["brokers_listed"], cluster["brokers_reported"]) == (BROKERS, BROKERS)
+    assert cluster["bundles"] == collected.tables["bundles"].num_rows > BUNDLES / 2
+    assert cluster["policies_readable"] is True
+    assert cluster["policies_problem"] is None
+    assert cluster["settings_in_disagreement"] == ""
+    found = rows(collected, "brokers")
+    assert [row["broker"] for row in found] == sorted(b.broker_id for b in served.cluster.membership.brokers)
+    assert errors(collected) == {}
+    assert {row["listings"] for row in found} == {1}
+    assert all(row["host_samples"] == (row["collected_at"] - row["started_at"]).total_seconds() / 60 for row in found)
+    assert max(row["cpu_usage"] / row["cpu_limit"] for row in found) > 0.5
+    for row in found:
+        held = [b for b in rows(collected, "bundles") if b["broker"] == row["broker"]]
+        assert len(held) == row["bundles"]
+        assert sum(b["msg_rate_in"] for b in held) == pytest.approx(row["msg_rate_in"])
+    assert {row["owners"] for row in rows(collected, "bundles")} == {1}
+    assert {row["policy"] for row in rows(collected, "bundles")} == {None}
+
+
+def test_a_sample_is_written_and_read_back(served, tmp_path):
+    collected = sample(served, given={"low_threshold": 12}, params=RunParams(force="drill"))
+    run = StoragePath(str(tmp_path / "run"))
+    save(collected, run)
+    for name in INPUT:
+        assert read(run, name).equals(collected.tables[name])
+    assert Policies.read(run) == collected.policies
+    request = RunRequest.read(run)
+    assert request == collected.request
+    assert (request.cluster, request.requested_by, request.params.force) == ("east", "anna", "drill")
+    assert request.resolved.origins["low_threshold"] is Origin.FILE
+    assert request.resolved.origins["high_threshold"] is Origin.BROKERS
+
+
+def test_settings_come_from_the_leader_and_differences_are_named(served):
+    name = "loadBalancerAvgShedderLowThreshold"
+    served.cluster.faults.add(FaultKind.OTHER_CONFIGURATION, broker(served, 1), values={name: "33"})
+    collected = sample(served)
+    assert rows(collected, "cluster")[0]["settings_in_disagreement"] == name
+    assert collected.request.resolved.settings.low_threshold != 33
+
+
+def test_one_broker_that_sheds_is_enough(served):
+    values = {"loadBalancerEnabled": "true", "loadBalancerSheddingEnabled": "true"}
+    assert rows(sample(served), "cluster")[0]["builtin_shedding"] is False
+    served.cluster.faults.add(FaultKind.OTHER_CONFIGURATION, broker(served, 2), values=values)
+    assert rows(sample(served), "cluster")[0]["builtin_shedding"] is True
+
+
+def test_a_leader_that_does_not_say_whether_it_sheds_is_unread(served):
+    values = {"loadBalancerSheddingEnabled": ""}
+    served.cluster.faults.add(FaultKind.OTHER_CONFIGURATION, broker(served, 0), values=values)
+    (cluster,) = rows(sample(served), "cluster")
+    assert (cluster["leader"], cluster["leader_read"]) == (broker(served, 0), False)
+
+
+def test_even_distribution_shows(served):
+    values = {"loadBalancerDistributeBundlesEvenlyEnabled": "true"}
+    served.cluster.faults.add(FaultKind.OTHER_CONFIGURATION, broker(served, 2), values=values)
+    assert rows(sample(served), "cluster")[0]["even_distribution"] is True
+
+
+def test_contradictions_are_refused_before_a_report_is_asked_for(served):
+    served.cluster.faults.add(FaultKind.NULL_ANSWER)
+    with pytest.raises(SettingsError) as refused:
+        sample(served, params=RunParams(low_threshold=900))
+    assert refused.value.reason == "contradiction"
+
+
+def test_a_broken_entry_is_refused(served):
+    broken = ClusterEntry(name="east", given={}, settings=Settings(), error="clusters.yaml: east: low is above high")
+
+    async def go():
+        async with PulsarAdmin(AdminConnection(seeds=(served.urls[0],))) as admin:
+            await collect(admin, broken, RunParams(), now=datetime.now(UTC), airflow_run_id="x")
+
+    with pytest.raises(SettingsError, match="low is above high"):
+        asyncio.run(go())
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (FaultKind.DEAD, "unreachable"),
+        (FaultKind.GARBAGE, "bad_answer"),
+        (FaultKind.HALF_JSON, "bad_answer"),
+        (FaultKind.NULL_ANSWER, "no_load_report"),
+        (FaultKind.ERROR_500, "no_load_report"),
+        (FaultKind.WRONG_BROKER, "wrong_broker"),
+    ],
+)
+def test_a_broker_that_fails_keeps_its_row(served, kind, reason):
+    bad = broker(served, 3)
+    served.cluster.faults.add(kind, bad)
+    collected = sample(served)
+    assert errors(collected) == {bad: reason}
+    (row,) = [row for row in rows(collected, "brokers") if row["broker"] == bad]
+    assert row["cpu_usage"] is None
+    assert bad not in {b["broker"] for b in rows(collected, "bundles")}
+    (cluster,) = rows(collected, "cluster")
+    assert (cluster["brokers_listed"], cluster["brokers_reported"]) == (BROKERS, BROKERS - 1)
+
+
+def test_a_report_without_bundles_is_no_answer(served):
+    bad = broker(served, 1)
+    served.cluster.faults.add(FaultKind.MISSING_FIELD, bad, target="lastStats")
+    assert errors(sample(served)) == {bad: "bad_answer"}
+
+
+@pytest.mark.parametrize("kind", [FaultKind.NULL_ANSWER, FaultKind.ERROR_500])
+def test_a_load_manager_without_reports_is_refused(served, kind):
+    served.cluster.faults.add(kind)
+    with pytest.raises(AdminError) as refused:
+        sample(served)
+    assert refused.value.reason == "no_load_report"
+    assert "ModularLoadManagerImpl" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "reason"),
+    [
+        (FaultKind.UNAUTHORIZED, "", "unauthorized"),
+        (FaultKind.FORBIDDEN, "/admin/v2/brokers", "forbidden"),
+        (FaultKind.FORBIDDEN, "/configuration/runtime", "forbidden"),
+        (FaultKind.FORBIDDEN, "/load-report", "forbidden"),
+    ],
+)
+def test_refused_credentials_are_said_at_once(served, kind, path, reason):
+    served.cluster.faults.add(kind, path=path)
+    with pytest.raises(AdminError) as refused:
+        sample(served)
+    assert refused.value.reason == reason
+    assert served.token not in str(refused.value)
+
+
+def test_a_broker_listed_twice_has_one_row(served):
+    served.cluster.faults.add(FaultKind.LISTED_TWICE, broker(served, 0))
+    found = rows(sample(served), "brokers")
+    assert len(found) == BROKERS
+    assert {row["broker"]: row["listings"] for row in found if row["listings"] > 1} == {broker(served, 0): 2}
+
+
+def test_a_bundle_with_two_owners_has_two_rows(served):
+    name = next(b["bundle"] for b in rows(sample(served), "bundles") if b["bundle"].startswith("acme/"))
+    owner = next(b["broker"] for b in rows(sample(served), "bundles") if b["bundle"] == name)
+    other = next(b.broker_id for b in served.cluster.membership.brokers if b.broker_id != owner)
+    served.cluster.faults.add(FaultKind.TWO_OWNERS, other, bundle=name)
+    found = [b for b in rows(sample(served), "bundles") if b["owners"] != 1]
+    assert {(b["bundle"], b["broker"], b["owners"]) for b in found} == {(name, owner, 2), (name, other, 2)}
+
+
+def test_figures_arrive_as_they_are(served):
+    served.cluster.faults.add(FaultKind.BARE_NAN, broker(served, 0))
+    served.cluster.faults.add(FaultKind.NAN_USAGE, broker(served, 1))
+    served.cluster.faults.add(FaultKind.NEGATIVE_USAGE, broker(served, 2))
+    found = {row["broker"]: row["cpu_usage"] for row in rows(sample(served), "brokers")}
+    assert str(found[broker(served, 0)]) == "nan"
+    assert found[broker(served, 1)] is None
+    assert found[broker(served, 2)] == -1.0
+
+
+def test_policies_mark_their_bundles(spec):
+    names = [namespace.name for namespace in spec.topology.namespaces.values()]
+    grouped = [
+        replace(namespace, anti_affinity_group="group-1" if namespace.name == names[1] else "")
+        for namespace in spec.topology.namespaces.values()
+    ]
+    isolated = {"p": {"namespaces": [names[0]], "primary": ["none.*"], "secondary": []}}
+    cluster = Cluster(replace(spec, topology=Topology(grouped), isolation_policies=isolated))
+    with running(cluster) as face:
+        collected = sample(face)
+    found = {(b["bundle"].rpartition("/")[0], b["policy"]) for b in rows(collected, "bundles")}
+    users = {(namespace, policy) for namespace, policy in found if not namespace.startswith("pulsar/")}
+    expected = {names[0]: "isolation", names[1]: "anti_affinity"}
+    assert users == {(name, expected.get(name)) for name in names}
+
+
+def test_a_policy_reserves_its_brokers_for_its_namespaces(spec):
+    # One host carries all simulated brokers, so all are primary.
+    isolated = {"p": {"namespaces": ["acme/orders"], "primary": [r"127\..*"], "secondary": []}}
+    with running(Cluster(replace(spec, isolation_policies=isolated))) as face:
+        collected = sample(face)
+    assert {row["reserved_by"] for row in rows(collected, "brokers")} == {"p"}
+    (cluster,) = rows(collected, "cluster")
+    assert cluster["policies_readable"] is True
+    assert "every broker" in cluster["policies_unclear"]
+
+
+@pytest.mark.parametrize("path", ["namespaceIsolationPolicies", "antiAffinity"])
+def test_policies_that_cannot_be_read_are_said(served, path):
+    served.cluster.faults.add(FaultKind.FORBIDDEN, path=path)
+    (cluster,) = rows(sample(served), "cluster")
+    assert cluster["policies_readable"] is False
+    assert "forbidden" in cluster["policies_problem"]
+
+
+def test_a_pattern_that_cannot_be_read_is_said(spec):
+    isolated = {"p": {"namespaces": ["acme/("], "primary": [], "secondary": []}}
+    with running(Cluster(replace(spec, isolation_policies=isolated))) as face:
+        (cluster,) = rows(sample(face), "cluster")
+    assert cluster["policies_readable"] is False
+    assert "acme/(" in cluster["policies_problem"]
+
+
+def test_one_namespace_that_cannot_be_read_is_unknown_alone(served):
+    name = next(
+        n for n in sorted(b["bundle"].rpartition("/")[0] for b in rows(sample(served), "bundles")) if "acme" in n
+    )
+    served.cluster.faults.add(FaultKind.FORBIDDEN, path=f"{name}/antiAffinity")
+    collected = sample(served)
+    (cluster,) = rows(collected, "cluster")
+    assert cluster["policies_readable"] is True
+    assert name in cluster["policies_unclear"]
+    found = {b["bundle"].rpartition("/")[0]: b["policy"] for b in rows(collected, "bundles")}
+    assert {namespace for namespace, policy in found.items() if policy == "unknown"} == {name}
+
+
+def test_a_leader_whose_configuration_cannot_be_read_is_said(served):
+    leader = rows(sample(served), "cluster")[0]["leader"]
+    served.cluster.faults.add(FaultKind.FORBIDDEN, broker=leader, path="/configuration/runtime")
+    (cluster,) = rows(sample(served), "cluster")
+    assert (cluster["leader"], cluster["leader_read"]) == (leader, False)
+
+
+def test_failure_domains_are_read_when_they_are_on(spec):
+    namespaces = list(spec.topology.namespaces.values())
+    grouped = [replace(namespaces[0], anti_affinity_group="group-1"), *namespaces[1:]]
+    domains = {"rack-1": {"brokers": ["127.0.0.1:1"]}}
+    with running(Cluster(replace(spec, topology=Topology(grouped), failure_domains=domains))) as face:
+        assert sample(face).policies.domains == {}
+        found = sample(face, given={"failureDomainsEnabled": True}).policies
+    assert found.groups == {namespaces[0].name: "group-1"}
+    assert found.domains == {"127.0.0.1:1": "rack-1"}
+
+
+def test_brokers_without_persistent_topics_are_named(served, monkeypatch):
+    closed, load_report = broker(served, 2), PulsarAdmin.load_report
+
+    async def answer(admin, asked):
+        found = await load_report(admin, asked)
+        return found | {"persistentTopicsEnabled": False} if asked == closed else found
+
+    monkeypatch.setattr(PulsarAdmin, "load_report", answer)
+    assert sample(served).policies.without_persistent == (closed,)

@@ -1,0 +1,282 @@
+import pytest
+
+from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME
+from pulsar_rebalancer.config.resolution import Origin, disagreements, from_brokers, parse_params, resolve
+from pulsar_rebalancer.config.settings import Settings, validate
+from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.names import split_list
+from pulsar_rebalancer.run.request import RunRequest
+
+# Read back from Pulsar's ServiceConfiguration; maxUnloadPercentage as of 5.0.
+DEFAULTS_OF_PULSAR = {
+    "loadBalancerAvgShedderLowThreshold": 15,
+    "loadBalancerAvgShedderHighThreshold": 40,
+    "loadBalancerAvgShedderHitCountLowThreshold": 8,
+    "loadBalancerAvgShedderHitCountHighThreshold": 2,
+    "minUnloadMessage": 1000,
+    "minUnloadMessageThroughput": 1048576,
+    "maxUnloadPercentage": 0.5,
+    "loadBalancerCPUResourceWeight": 1.0,
+    "loadBalancerDirectMemoryResourceWeight": 0.0,
+    "loadBalancerBandwidthInResourceWeight": 1.0,
+    "loadBalancerBandwidthOutResourceWeight": 1.0,
+    "loadBalancerSheddingExcludedNamespaces": (),
+    "loadBalancerSheddingGracePeriodMinutes": 30,
+    "loadBalancerReportUpdateMaxIntervalMinutes": 15,
+    "loadBalancerHostUsageCheckIntervalMinutes": 1,
+    "loadBalancerMemoryResourceWeight": 0.0,
+    "loadBalancerHistoryResourcePercentage": 0.9,
+    "loadBalancerBrokerThresholdShedderPercentage": 10,
+    "loadBalancerBundleUnloadMinThroughputThreshold": 10,
+    "lowerBoundarySheddingEnabled": False,
+    "loadBalancerBrokerOverloadedThresholdPercentage": 85,
+    "loadBalancerMsgRateDifferenceShedderThreshold": 50,
+    "loadBalancerMsgThroughputMultiplierDifferenceShedderThreshold": 4,
+    "maxUnloadBundleNumPerShedding": -1,
+    "loadBalancerBrokerLoadTargetStd": 0.25,
+    "loadBalancerSheddingConditionHitCountThreshold": 3,
+    "loadBalancerTransferEnabled": True,
+    "loadBalancerMaxNumberOfBrokerSheddingPerCycle": 3,
+    "loadBalanceSheddingDelayInSeconds": 180,
+    "loadBalancerBrokerLoadDataTTLInSeconds": 1800,
+    "loadBalancerMaxNumberOfBundlesInBundleLoadReport": 10,
+    "loadBalancerSheddingBundlesWithPoliciesEnabled": False,
+    "loadBalancerDebugModeEnabled": False,
+    "loadBalancerAverageResourceUsageDifferenceThresholdPercentage": 10,
+    "loadBalancerBrokerMaxTopics": 50000,
+    "loadBalancerDistributeBundlesEvenlyEnabled": False,
+    "failureDomainsEnabled": False,
+    "preferLaterVersions": False,
+}
+
+
+def test_defaults_are_those_of_pulsar():
+    settings = Settings()
+    assert {name: getattr(settings, field) for name, field in FIELD_OF_PULSAR_NAME.items()} == DEFAULTS_OF_PULSAR
+
+
+def test_default_mode_moves_nothing():
+    assert Settings().mode is Mode.OBSERVE
+
+
+@pytest.mark.parametrize(
+    ("given", "reason", "named"),
+    [
+        ({"low_treshold": 10}, "wrong_setting", "low_treshold"),
+        ({"low_threshold": "much"}, "wrong_setting", "low_threshold"),
+        ({"low_threshold": -1}, "wrong_setting", "low_threshold"),
+        ({"hit_count_low": 0}, "wrong_setting", "hit_count_low"),
+        ({"loadBalancerAvgShedderHitCountHighThreshold": 0}, "wrong_setting", "HitCountHighThreshold"),
+        ({"max_unload_percentage": 1.5}, "wrong_setting", "max_unload_percentage"),
+        ({"cpu_weight": float("nan")}, "wrong_setting", "cpu_weight"),
+        ({"mode": "approve"}, "wrong_setting", "mode"),
+        ({"strategy": "RoundRobin"}, "wrong_setting", "strategy"),
+        ({"excluded_namespaces": ["public"]}, "wrong_setting", "excluded_namespaces"),
+        ({"excluded_namespaces": "acme/shop/eu"}, "wrong_setting", "excluded_namespaces"),
+        ({"excluded_brokers": ["pulsar-3"]}, "wrong_setting", "excluded_brokers"),
+        ({"excluded_brokers": ["pulsar-3:99999"]}, "wrong_setting", "excluded_brokers"),
+        ({"excluded_brokers": ["http://pulsar-3:8080"]}, "wrong_setting", "excluded_brokers"),
+        ({"pause": {"until": "2026-01-01T00:00:00", "reason": "x"}}, "wrong_setting", "pause"),
+        ({"pause": {"until": "2026-01-01T00:00:00Z"}}, "wrong_setting", "reason"),
+        ({"low_threshold": 50, "high_threshold": 40}, "contradiction", "low_threshold"),
+    ],
+)
+def test_wrong_values_are_refused_with_the_keys_name(given, reason, named):
+    with pytest.raises(SettingsError, match=named) as refused:
+        validate(given, where="clusters.yaml: east")
+    assert refused.value.reason == reason
+    assert "clusters.yaml: east" in str(refused.value)
+
+
+def test_every_broker_value_is_a_string():
+    found = from_brokers(
+        {
+            "loadBalancerAvgShedderLowThreshold": "20",
+            "loadBalancerSheddingExcludedNamespaces": "[tenant/a, tenant/b]",
+            "maxUnloadPercentage": "Optional[0.2]",
+            "minUnloadMessage": "null",
+            "somethingElse": "1",
+        }
+    )
+    settings = resolve({}, found).settings
+    assert (settings.low_threshold, settings.max_unload_percentage, settings.min_unload_message) == (20, 0.2, 1000)
+    assert settings.excluded_namespaces == ("tenant/a", "tenant/b")
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "effective"), [("1.0", "0.5", 0.5), ("0.7", "0.5", 0.7), ("1.0", "1.0", 1.0), (None, "0.5", 0.5)]
+)
+def test_misspelt_weight_wins_only_while_the_new_key_has_its_default(new, old, effective):
+    runtime = {"loadBalancerBandwithInResourceWeight": old}
+    if new is not None:
+        runtime["loadBalancerBandwidthInResourceWeight"] = new
+    assert resolve({}, from_brokers(runtime)).settings.bandwidth_in_weight == effective
+
+
+def test_later_sources_win_and_each_origin_is_kept():
+    brokers = {"low_threshold": "10", "hit_count_low": "4", "hit_count_high": "3"}
+    file = {"loadBalancerAvgShedderHitCountLowThreshold": 5, "mode": "auto", "hit_count_high": 4}
+    resolved = resolve(file, brokers, parse_params({"hit_count_high": 6}))
+    settings = resolved.settings
+    assert (settings.low_threshold, settings.hit_count_low, settings.hit_count_high) == (10, 5, 6)
+    assert {name: resolved.origins[name] for name in ("high_threshold", "low_threshold", "hit_count_low")} == {
+        "high_threshold": Origin.DEFAULT,
+        "low_threshold": Origin.BROKERS,
+        "hit_count_low": Origin.FILE,
+    }
+    assert resolved.origins["hit_count_high"] is Origin.PARAMS
+
+
+def test_a_run_lowers_the_mode_and_never_raises_it():
+    assert resolve({"mode": "auto"}, {}, parse_params({"mode": "observe"})).settings.mode is Mode.OBSERVE
+    with pytest.raises(SettingsError, match="mode"):
+        resolve({"mode": "observe"}, {}, parse_params({"mode": "auto"}))
+
+
+def test_a_run_lowers_a_cap_and_never_raises_it():
+    file = {"max_bundles_per_run": 10}
+    assert resolve(file, {}, parse_params({"max_bundles_per_run": 5})).settings.max_bundles_per_run == 5
+    assert resolve({}, {}, parse_params({"max_bundles_per_run": 500})).settings.max_bundles_per_run == 500
+    with pytest.raises(SettingsError, match="max_bundles_per_run"):
+        resolve(file, {}, parse_params({"max_bundles_per_run": 11}))
+
+
+def test_a_run_adds_to_what_is_left_out():
+    params = parse_params({"excluded_brokers": [" b2:8080"], "excluded_namespaces": ["t/n"]})
+    settings = resolve({"excluded_brokers": ["b1:8080 "]}, {"excluded_namespaces": "t/m"}, params).settings
+    assert settings.excluded_brokers == ("b1:8080", "b2:8080")
+    assert settings.excluded_namespaces == ("t/m", "t/n")
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"force_threshold": 10}, "force"),
+        ({"low_threshold": 30, "high_threshold": 20}, "low_threshold"),
+        ({"hit_count_low": 0}, "hit_count_low"),
+        ({"treshold": 1}, "treshold"),
+        ({"excluded_brokers": ["b2"]}, "excluded_brokers"),
+        ({"excluded_namespaces": ["shop"]}, "excluded_namespaces"),
+    ],
+)
+def test_wrong_parameters_are_refused(given, named):
+    with pytest.raises(SettingsError, match=named):
+        parse_params(given)
+
+
+def nested(levels):
+    value = "b:1"
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"excluded_brokers": nested(100_000)},
+        {"force": nested(100_000)},
+        {"hit_count_low": 16**5000},
+        {"hit_count_low": 10**400},
+        {"max_bundles_per_run": "9" * 5000},
+    ],
+    ids=["list", "text", "number", "large number", "digits"],
+)
+def test_parameters_without_end_are_refused_by_name(given):
+    with pytest.raises(SettingsError, match=next(iter(given))) as refused:
+        resolve({}, {}, parse_params(given))
+    assert len(str(refused.value)) < 400
+
+
+def test_a_contradiction_with_the_brokers_is_found_when_resolved():
+    with pytest.raises(SettingsError, match="low_threshold 30 is above high_threshold 25") as refused:
+        resolve({}, {"high_threshold": "25"}, parse_params({"low_threshold": 30}))
+    assert refused.value.reason == "contradiction"
+
+
+def test_a_wrong_value_says_where_it_came_from_and_can_be_overruled():
+    for field, value in (("hit_count_low", "0"), ("bandwidth_in_weight", "heavy")):
+        pulsar_name = Settings.model_fields[field].alias
+        live = from_brokers({pulsar_name: value})
+        with pytest.raises(SettingsError, match=rf"{field} \({pulsar_name}\).*got '{value}', from: brokers"):
+            resolve({"low_threshold": 10}, live)
+        assert getattr(resolve({field: 1}, live).settings, field) == 1
+
+
+def test_thresholds_of_pairs_mean_nothing_to_other_shedders():
+    live = {"low_threshold": "50", "high_threshold": "40"}
+    assert resolve({"strategy": "UniformLoadShedder"}, live).settings.low_threshold == 50
+    with pytest.raises(SettingsError, match="low_threshold 50 is above high_threshold 40"):
+        resolve({}, live)
+
+
+def test_empty_form_fields_change_nothing():
+    params = parse_params({"force": "", "force_threshold": None, "mode": None, "excluded_brokers": []})
+    assert resolve({"mode": "auto"}, {}, params) == resolve({"mode": "auto"}, {})
+    assert not params.changes_thresholds
+    assert parse_params({"excluded_brokers": ["b:1"]}).changes_thresholds
+    assert parse_params({"max_unload_percentage": 0.3}).changes_thresholds
+
+
+def test_brokers_that_disagree_are_named_by_setting():
+    same = {"minUnloadMessage": "1", "unrelated": "a"}
+    assert disagreements([same, same | {"unrelated": "b"}]) == ()
+    assert disagreements([same, same | {"minUnloadMessage": "2"}]) == ("minUnloadMessage",)
+
+
+def test_what_fits_avg_shedder_alone_is_refused_for_the_others():
+    params = parse_params({"force": "now", "force_threshold": 10})
+    assert resolve({}, {}, params).settings.strategy == "AvgShedder"
+    with pytest.raises(SettingsError, match="force_threshold: strategy ThresholdShedder does not know"):
+        resolve({"strategy": "ThresholdShedder"}, {}, params)
+    with pytest.raises(SettingsError, match="placement RoundRobinBrokerSelector has nothing to place"):
+        validate({"placement": "RoundRobinBrokerSelector"}, where="here")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, "AvgShedder"),
+        ({"strategy": "OverloadShedder"}, "LeastLongTermMessageRate"),
+        ({"strategy": "TransferShedder"}, "LeastResourceUsageWithWeight"),
+        ({"strategy": "TransferShedder", "placement": "RoundRobinBrokerSelector"}, "RoundRobinBrokerSelector"),
+    ],
+)
+def test_every_strategy_has_a_placement_beside_it(given, expected):
+    assert validate(given, where="here").names_destinations == expected
+
+
+@pytest.mark.parametrize(
+    ("strategy", "params", "forced", "threshold"),
+    [
+        ("AvgShedder", {"force": "why"}, True, 15),
+        ("AvgShedder", {"force": "why", "force_threshold": 3}, True, 3),
+        ("AvgShedder", {"force": " "}, False, None),
+        ("ThresholdShedder", {"force": "why"}, True, None),
+    ],
+)
+def test_a_forced_run_has_a_threshold_where_there_are_pairs(strategy, params, forced, threshold):
+    request = RunRequest(
+        cluster="east",
+        airflow_run_id="manual__1",
+        params=parse_params(params),
+        resolved=resolve({"strategy": strategy}, {}),
+        collected_at="2026-11-21T10:00:00Z",
+    )
+    assert (request.forced, request.force_threshold) == (forced, threshold)
+
+
+@pytest.mark.parametrize(
+    ("text", "items"),
+    [
+        ("[a, b]", ("a", "b")),
+        ("[::1]:8080", ("[::1]:8080",)),
+        ("[[::1]:8080]", ("[::1]:8080",)),
+        ("[::1]:1,[::2]:2", ("[::1]:1", "[::2]:2")),
+        (" ,[]", ("[]",)),
+        ("[]", ()),
+    ],
+)
+def test_brackets_around_a_list_and_within_its_items(text, items):
+    assert split_list(text) == items

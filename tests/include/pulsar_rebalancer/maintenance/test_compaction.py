@@ -1,0 +1,266 @@
+from __future__ import annotations
+
+import json
+from datetime import datetime, time, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.full_disk import full_disk
+from tests.include.pulsar_rebalancer.run_folders import NOW, YESTERDAY, rows, stored_run
+
+from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.maintenance import compaction, history
+from pulsar_rebalancer.maintenance.compaction import compact
+from pulsar_rebalancer.maintenance.history import KINDS, TABLES, Draft, complete_runs, table_file
+from pulsar_rebalancer.maintenance.inventory import RunFolder, days_before
+from pulsar_rebalancer.reasons import Reason
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.path import StoragePath
+
+AT = datetime.combine(YESTERDAY, time(10, tzinfo=NOW.tzinfo))
+
+
+def on_disk(storage: ClusterStorage) -> list[RunFolder]:
+    (day,) = days_before(storage, NOW.date())
+    return list(day.runs)
+
+
+def made(storage: ClusterStorage, count: int, first: int = 1) -> list[StoragePath]:
+    return [
+        stored_run(storage, AT + timedelta(minutes=number), number=number) for number in range(first, first + count)
+    ]
+
+
+def table(storage: ClusterStorage, kind: str) -> list[dict[str, Any]]:
+    return table_file(storage, kind, YESTERDAY).read_table().to_pylist()
+
+
+def drafts(storage: ClusterStorage) -> list[Path]:
+    return [path for path in Path(storage.base.uri).rglob(".*") if "moves.parquet" not in path.parts]
+
+
+def test_every_row_and_every_document_of_a_day_is_kept(storage: ClusterStorage) -> None:
+    first, second = made(storage, 2)
+
+    assert compact(storage, YESTERDAY, on_disk(storage)) == {}
+
+    bundles = [row for row in table(storage, "bundles") if row["run"] == second.name]
+    kept = [{name: row[name] for name in ("cluster", "broker", "bundle", "msg_rate_in")} for row in bundles]
+    assert kept == rows(2, 3)
+    assert [len(table(storage, kind)) for kind in KINDS] == [2, 4, 6, 2, 4, 2]
+    entry = next(row for row in table(storage, "runs") if row["run"] == first.name)
+    assert entry["collected_at"] == AT + timedelta(minutes=1)
+    for column, path in history.DOCUMENTS.items():
+        assert entry[column] == (first / path).read_bytes().decode()
+    assert [(path, json.loads(text)[0]["reason"]) for path, text in entry["documents"]] == [
+        ("unload/wave-00.json", "moved")
+    ]
+    assert complete_runs(storage, YESTERDAY) == {first.name, second.name}
+    assert first.exists()
+    assert not drafts(storage)
+
+
+def test_columns_keep_names_types_and_units(storage: ClusterStorage) -> None:
+    made(storage, 1)
+    compact(storage, YESTERDAY, on_disk(storage))
+
+    for kind, (_, today) in TABLES.items():
+        schema = pq.read_schema(table_file(storage, kind, YESTERDAY).uri)
+        assert schema.names == ["run", *today.names]
+        assert [field.type for field in schema][1:] == today.types
+    unit = pq.read_schema(table_file(storage, "bundles", YESTERDAY).uri).field("msg_rate_in").metadata
+    assert unit == {b"unit": b"msg/s"}
+
+
+def test_on_a_full_disk_nothing_is_lost_and_no_draft_is_left(storage: ClusterStorage) -> None:
+    made(storage, 1)
+    compact(storage, YESTERDAY, on_disk(storage))
+    before = {kind: table(storage, kind) for kind in KINDS}
+    made(storage, 2, first=5)
+
+    with full_disk(room=100), pytest.raises(SnapshotError, match="cannot be written") as failed:
+        compact(storage, YESTERDAY, on_disk(storage))
+
+    assert failed.value.reason is Reason.STORAGE_FAILED
+    assert {kind: table(storage, kind) for kind in KINDS} == before
+    assert not drafts(storage)
+
+
+def test_a_late_run_joins_its_day(storage: ClusterStorage) -> None:
+    early = made(storage, 2)
+    compact(storage, YESTERDAY, on_disk(storage))
+    for run in early:
+        run.delete()
+    late = stored_run(storage, AT + timedelta(hours=9), number=9)
+
+    compact(storage, YESTERDAY, on_disk(storage))
+
+    assert complete_runs(storage, YESTERDAY) == {run.name for run in (*early, late)}
+    assert len(table(storage, "bundles")) == 9
+
+
+def test_compacting_again_adds_nothing(storage: ClusterStorage) -> None:
+    made(storage, 2)
+    compact(storage, YESTERDAY, on_disk(storage))
+    before = {kind: table(storage, kind) for kind in KINDS}
+
+    compact(storage, YESTERDAY, on_disk(storage))
+
+    assert {kind: table(storage, kind) for kind in KINDS} == before
+
+
+@pytest.mark.parametrize("published", range(6))
+def test_a_crash_between_two_tables_is_mended_by_the_next_attempt(
+    storage: ClusterStorage, monkeypatch: pytest.MonkeyPatch, published: int
+) -> None:
+    early = made(storage, 1)
+    compact(storage, YESTERDAY, on_disk(storage))
+    made(storage, 2, first=5)
+    real, left = Draft.publish, iter(range(published))
+
+    def crash(draft: Draft) -> None:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        real(draft)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Draft, "publish", crash)
+        with pytest.raises(KeyboardInterrupt):
+            compact(storage, YESTERDAY, on_disk(storage))
+    # What was there before is whole, and every table can be read.
+    assert {run.name for run in early} == complete_runs(storage, YESTERDAY)
+    assert all(table(storage, kind) for kind in KINDS)
+    assert not drafts(storage)
+
+    compact(storage, YESTERDAY, on_disk(storage))
+
+    assert complete_runs(storage, YESTERDAY) == {run.name for run in on_disk(storage)}
+    assert [len(table(storage, kind)) for kind in KINDS] == [3, 6, 9, 3, 6, 3]
+
+
+def test_rows_that_are_missing_are_found_before_the_table_takes_its_place(
+    storage: ClusterStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(storage, 2)
+    monkeypatch.setattr(Draft, "_flush", lambda draft: draft._waiting.clear())
+
+    with pytest.raises(SnapshotError, match="instead of"):
+        compact(storage, YESTERDAY, on_disk(storage))
+
+    assert all(not table_file(storage, kind, YESTERDAY).exists() for kind in KINDS)
+    assert not drafts(storage)
+    assert len(on_disk(storage)) == 2
+
+
+def test_rows_lost_from_a_table_make_its_runs_count_as_not_compacted(storage: ClusterStorage) -> None:
+    made(storage, 2)
+    compact(storage, YESTERDAY, on_disk(storage))
+    file = table_file(storage, "bundles", YESTERDAY)
+    file.write_table(file.read_table().slice(1))
+
+    assert len(complete_runs(storage, YESTERDAY)) == 1
+
+    compact(storage, YESTERDAY, on_disk(storage))
+    assert len(complete_runs(storage, YESTERDAY)) == 2
+    assert len(table(storage, "bundles")) == 6
+
+
+def cut_short(run: StoragePath) -> str:
+    file = Path((run / "input" / "bundles.parquet").uri)
+    file.write_bytes(file.read_bytes()[:-20])
+    return "cannot be read"
+
+
+def bad_pages(run: StoragePath) -> str:
+    """The footer is sound, the data is not."""
+    file = Path((run / "input" / "bundles.parquet").uri)
+    data = bytearray(file.read_bytes())
+    data[4:200] = b"\xff" * 196
+    file.write_bytes(bytes(data))
+    return "cannot be read"
+
+
+def other_values(run: StoragePath) -> str:
+    (run / "input" / "brokers.parquet").write_table(pa.table({"broker": [[1, 2]]}))
+    return "list"
+
+
+def unknown_table(run: StoragePath) -> str:
+    (run / "plan" / "forecast.parquet").write_table(pa.table({"broker": ["b:1"]}))
+    return "no kind for its table plan/forecast.parquet"
+
+
+def foreign_file(run: StoragePath) -> str:
+    (run / "Notes.txt").write_bytes(b"mine")
+    return "Notes.txt"
+
+
+@pytest.mark.parametrize("damage", [cut_short, bad_pages, other_values, unknown_table, foreign_file])
+def test_a_run_that_cannot_be_taken_does_not_stop_the_others(storage: ClusterStorage, damage: Any) -> None:
+    sound, other = made(storage, 2)
+    named = damage(other)
+
+    unreadable = compact(storage, YESTERDAY, on_disk(storage))
+
+    assert list(unreadable) == [other.name]
+    assert named in unreadable[other.name]
+    assert complete_runs(storage, YESTERDAY) == {sound.name}
+    assert len(table(storage, "bundles")) == 3
+
+
+def test_columns_of_another_version_are_kept_beside_todays(storage: ClusterStorage) -> None:
+    today, newer = made(storage, 2)
+    file = newer / "input" / "brokers.parquet"
+    file.write_table(file.read_table().drop_columns(["version"]).append_column("zone", pa.array(["a", "b"])))
+
+    assert compact(storage, YESTERDAY, on_disk(storage)) == {}
+
+    zones = {(row["run"], row["zone"]) for row in table(storage, "brokers")}
+    assert zones == {(today.name, None), (newer.name, "a"), (newer.name, "b")}
+    # A day's table with such a column takes more runs.
+    stored_run(storage, AT + timedelta(hours=5), number=7)
+    assert compact(storage, YESTERDAY, on_disk(storage)) == {}
+    assert len(table(storage, "brokers")) == 6
+
+
+def test_a_run_that_stopped_early_is_kept_with_what_it_has(storage: ClusterStorage) -> None:
+    (run,) = made(storage, 1)
+    (run / "plan").delete()
+    (run / "outcome.json").delete()
+
+    assert compact(storage, YESTERDAY, on_disk(storage)) == {}
+
+    (entry,) = table(storage, "runs")
+    assert (entry["summary"], entry["outcome"], entry["decisions_rows"], entry["bundles_rows"]) == (None, None, None, 3)
+    assert complete_runs(storage, YESTERDAY) == {run.name}
+
+
+def test_memory_is_bounded_by_a_row_group(storage: ClusterStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "_ROWS", 1000)
+    for number in range(5):
+        stored_run(storage, AT + timedelta(minutes=number), number=number, bundles=700)
+    waiting: list[int] = []
+    real = Draft.add
+
+    def note(draft: Draft, rows: pa.Table, run: str | None = None) -> None:
+        real(draft, rows, run)
+        waiting.append(sum(part.num_rows for part in draft._waiting))
+
+    monkeypatch.setattr(compaction.Draft, "add", note)
+    compact(storage, YESTERDAY, on_disk(storage))
+
+    assert max(waiting) < 1000
+    file = pq.ParquetFile(table_file(storage, "bundles", YESTERDAY).uri)
+    assert [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)] == [1400, 1400, 700]
+
+
+def test_tables_are_for_their_owner_only(storage: ClusterStorage) -> None:
+    made(storage, 1)
+    compact(storage, YESTERDAY, on_disk(storage))
+
+    assert {Path(table_file(storage, kind, YESTERDAY).uri).stat().st_mode & 0o777 for kind in KINDS} == {0o600}

@@ -1,0 +1,280 @@
+"""What daily upkeep compacts and deletes, and when."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.fs as pafs
+import pytest
+from tests.full_disk import full_disk
+from tests.include.pulsar_rebalancer.maintenance.upkeep_scene import SECRET, aged, all_files, at, upkeep
+from tests.include.pulsar_rebalancer.run_folders import NOW, YESTERDAY, stored_run
+
+from pulsar_rebalancer.maintenance import retention
+from pulsar_rebalancer.maintenance.history import KINDS, complete_runs, table_file
+from pulsar_rebalancer.maintenance.report import Report
+from pulsar_rebalancer.maintenance.state_files import Needed
+from pulsar_rebalancer.storage.path import StoragePath
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+
+# compaction
+
+
+def test_days_that_are_over_become_tables_and_their_folders_go(storage: ClusterStorage) -> None:
+    days = {at(n).date(): [stored_run(storage, at(n, hour)) for hour in (3, 4)] for n in (1, 2)}
+    today = stored_run(storage, at(0, 1))
+
+    report = upkeep(storage)
+
+    assert storage.runs.names() == [f"date={NOW.date()}"]
+    assert today.exists()
+    for day, runs in days.items():
+        assert complete_runs(storage, day) == {run.name for run in runs}
+    assert [(step.action, step.what, step.runs) for step in report.steps] == [
+        ("compact", str(day), 2) for day in sorted(days)
+    ]
+    assert not report.left
+
+
+def test_a_second_time_there_is_nothing_to_do(storage: ClusterStorage) -> None:
+    stored_run(storage, at(1))
+    upkeep(storage)
+    before = all_files(storage)
+
+    assert not upkeep(storage).steps
+    assert all_files(storage) == before
+
+
+def test_a_dry_run_says_the_same_and_touches_nothing(storage: ClusterStorage) -> None:
+    for days_ago in (1, 1, 20):
+        stored_run(storage, at(days_ago))
+    (stored_run(storage, at(20, 13)) / "input" / "bundles.parquet").write_bytes(b"damaged")
+    aged(table_file(storage, "bundles", at(100).date()), 99)
+    aged(storage.state / "means-1-0a0a0a0a.parquet", 3)
+    before = all_files(storage)
+
+    planned = upkeep(storage, dry_run=True)
+    assert all_files(storage) == before
+    done = upkeep(storage)
+
+    assert planned.steps == done.steps
+    assert planned.dry_run
+    assert [step.action for step in done.steps] == [
+        "compact",
+        "remove runs",
+        "compact",
+        "remove history",
+        "remove state files",
+    ]
+    gone = before.keys() - all_files(storage).keys()
+    assert sum(step.files for step in done.steps) == len(gone)
+    assert sum(step.size for step in done.steps) == sum(len(before[path]) for path in gone)
+
+
+def test_compact_after_days_leaves_younger_days_as_they_are(storage: ClusterStorage) -> None:
+    stored_run(storage, at(3))
+    young = stored_run(storage, at(2))
+
+    upkeep(storage, compact_after_days=3)
+
+    assert young.exists()
+    assert [step.what for step in upkeep(storage, compact_after_days=3, dry_run=True).steps] == []
+    assert complete_runs(storage, at(3).date())
+
+
+# retention
+
+
+def test_without_compaction_runs_go_by_age(storage: ClusterStorage) -> None:
+    old = stored_run(storage, at(15, 23))
+    kept = stored_run(storage, at(14, 0))
+
+    report = upkeep(storage, compact_after_days=0)
+
+    assert not old.exists()
+    assert kept.exists()
+    assert storage.runs.names() == [f"date={at(14).date()}"]
+    assert [(step.action, step.runs) for step in report.steps] == [("remove runs", 1)]
+
+
+def test_zero_days_keep_for_ever(storage: ClusterStorage) -> None:
+    stored_run(storage, at(3000))
+    aged(table_file(storage, "runs", at(3000).date()), 3000)
+    aged(storage.state / "export-20200101T000000Z.json", 2000)
+    before = all_files(storage)
+
+    assert not upkeep(storage, compact_after_days=0, retention_days=0, history_days=0).steps
+    assert all_files(storage) == before
+
+
+def test_days_missed_while_upkeep_stood_still_are_compacted_and_not_just_removed(storage: ClusterStorage) -> None:
+    run = stored_run(storage, at(30))
+
+    upkeep(storage)
+
+    assert complete_runs(storage, at(30).date()) == {run.name}
+
+
+def test_a_run_that_cannot_be_compacted_goes_when_it_is_old(storage: ClusterStorage) -> None:
+    for days_ago in (3, 20):
+        (stored_run(storage, at(days_ago)) / "input" / "brokers.parquet").write_bytes(b"damaged")
+
+    report = upkeep(storage)
+
+    assert storage.runs.names() == [f"date={at(3).date()}"]
+    (why,) = (why for name, why in report.left.items() if f"date={at(3).date()}" in name)
+    assert "cannot be read" in why
+    assert not report.problems
+
+
+def test_history_goes_by_its_own_age(storage: ClusterStorage) -> None:
+    for days_ago in (90, 91):
+        for kind in KINDS:
+            aged(table_file(storage, kind, at(days_ago).date()), days_ago)
+    draft = aged(storage.base / "history" / "bundles" / ".date=2026-03-10.parquet.0a0a0a0a", 2)
+    fresh = aged(storage.base / "history" / "bundles" / ".date=2026-03-19.parquet.0b0b0b0b", 0.1)
+
+    report = upkeep(storage)
+
+    for kind in KINDS:
+        assert table_file(storage, kind, at(90).date()).exists()
+        assert not table_file(storage, kind, at(91).date()).exists()
+    assert not draft.exists()
+    assert fresh.exists()
+    assert not report.left
+
+
+# state files
+
+
+def test_state_files_that_nothing_points_to_go(storage: ClusterStorage) -> None:
+    state = storage.state
+    kept = {"decision-4.json", "decision-5.json", "means-4-0a0a0a0a.parquet", "means-5-0a0a0a0a.parquet"}
+    for name in kept - {"means-5-0a0a0a0a.parquet"}:
+        aged(state / name, 50)
+    (state / "means-5-0a0a0a0a.parquet" / "part-0.parquet").write_bytes(b"as Spark writes it")
+    aged(state / "means-5-0a0a0a0a.parquet", 50)
+    (state / "means-3-0a0a0a0a.parquet" / "part-0.parquet").write_bytes(b"old")
+    (state / "means-3-0a0a0a0a.parquet" / "_SUCCESS").write_bytes(b"")
+    aged(state / "means-3-0a0a0a0a.parquet", 2)
+    under_way = aged(state / "means-6-0b0b0b0b.parquet", 0.01)
+    for name in ("decision-3.json", "means-2-0c0c0c0c.parquet", ".decision-3.json.0a0a0a0a"):
+        aged(state / name, 2)
+    old_export = aged(state / f"export-{at(20):%Y%m%dT%H%M%SZ}.json", 20)
+    export = aged(state / f"export-{at(3):%Y%m%dT%H%M%SZ}.json", 3)
+    change = aged(state / "change-20200101T000000Z-3.json", 2000)
+    load_data = aged(state / "load-data.json", 2000)
+
+    report = upkeep(storage, Needed(frozenset(), frozenset(kept)))
+
+    assert set(state.names()) == kept | {under_way.name, export.name, change.name, load_data.name}
+    assert not old_export.exists()
+    assert {step.what: step.files for step in report.steps} == {"copies": 1, "means": 3, "drafts": 1, "exports": 1}
+    assert not report.left
+
+
+def test_nothing_that_could_restore_a_lost_state_goes(storage: ClusterStorage) -> None:
+    for name in ("decision-3.json", "decision-4.json", "decision-5.json", "means-3-0a0a0a0a.parquet"):
+        aged(storage.state / name, 400)
+    before = all_files(storage)
+
+    assert not upkeep(storage, Needed(frozenset(), None)).steps
+    assert all_files(storage) == before
+
+
+# stopped, and hindered
+
+
+@pytest.mark.parametrize("files_before_crash", [0, 1, 7, 20])
+def test_a_crash_while_deleting_leaves_all_readable_and_is_finished_later(
+    storage: ClusterStorage, monkeypatch: pytest.MonkeyPatch, files_before_crash: int
+) -> None:
+    runs = {stored_run(storage, at(1, hour)).name for hour in range(3)}
+    real, left = Path.unlink, iter(range(files_before_crash))
+
+    def crash(path: Path, missing_ok: bool = False) -> None:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        real(path, missing_ok=missing_ok)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", crash)
+        with pytest.raises(KeyboardInterrupt):
+            upkeep(storage)
+    assert complete_runs(storage, YESTERDAY) == runs  # written, checked and readable before the first file went
+
+    upkeep(storage)
+
+    assert storage.runs.names() == []
+    assert complete_runs(storage, YESTERDAY) == runs
+    assert table_file(storage, "bundles", YESTERDAY).read_table().num_rows == 9
+
+
+def test_files_that_vanish_meanwhile_are_no_error(storage: ClusterStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [stored_run(storage, at(20, hour)) for hour in (1, 2)]
+    real = retention.remove
+
+    def race(base: StoragePath, folder: StoragePath, content: Any, *, whole: bool) -> None:
+        (runs[0] / "input" / "bundles.parquet").delete()
+        runs[1].delete()
+        real(base, folder, content, whole=whole)
+
+    monkeypatch.setattr(retention, "remove", race)
+    upkeep(storage, compact_after_days=0)
+
+    assert storage.runs.names() == []
+
+
+def test_a_damaged_history_is_a_problem_of_its_day_alone(storage: ClusterStorage) -> None:
+    stays, goes = stored_run(storage, at(20)), stored_run(storage, at(2))
+    table_file(storage, "runs", at(20).date()).write_bytes(b"damaged")
+
+    report = upkeep(storage)
+
+    assert stays.exists()
+    assert not goes.exists()
+    (problem,) = report.problems
+    assert str(at(20).date()) in problem
+
+
+def test_on_a_full_disk_what_is_old_still_goes(storage: ClusterStorage) -> None:
+    run = stored_run(storage, at(2))
+    old = aged(table_file(storage, "runs", at(100).date()), 100)
+
+    with full_disk(room=100):
+        report = upkeep(storage)
+
+    assert run.exists()
+    assert not old.exists()
+    (problem,) = report.problems
+    assert "storage_failed" in problem
+
+
+def test_a_cluster_without_files(storage: ClusterStorage) -> None:
+    assert upkeep(storage) == Report(dry_run=False)
+    assert not storage.base.exists()
+
+
+def test_object_stores_are_kept_up_in_the_same_way(storage: ClusterStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through Arrow's general interface, as for `s3://`: listing, moving and deleting are the store's own."""
+    old = {stored_run(storage, at(20, hour)).name for hour in (1, 2)}
+    foreign = stored_run(storage, at(21))
+    (foreign / "Notes.txt").write_bytes(SECRET.encode())
+    aged(storage.state / "decision-1.json", 3)
+    aged(table_file(storage, "runs", at(100).date()), 3)
+    general = pafs.SubTreeFileSystem("/", pafs.LocalFileSystem())
+    monkeypatch.setattr(StoragePath, "open", lambda folder: (general, folder.uri.lstrip("/")))
+    for kind in KINDS:
+        (storage.base / "history" / kind).open()[0].create_dir(str(Path(storage.base.uri, "history", kind)))
+
+    planned = upkeep(storage, dry_run=True)
+    report = upkeep(storage)
+
+    assert planned.steps == report.steps
+    assert [step.action for step in report.steps] == ["remove runs", "compact", "remove history", "remove state files"]
+    assert complete_runs(storage, at(20).date()) == old
+    left = {path for path in all_files(storage) if not path.startswith("history/")}
+    assert left == {f"runs/date={at(21).date()}/{foreign.name}/Notes.txt"}

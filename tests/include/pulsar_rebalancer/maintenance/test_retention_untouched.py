@@ -1,0 +1,145 @@
+"""What daily upkeep never touches: runs under way, links, and what others wrote."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.include.pulsar_rebalancer.maintenance.upkeep_scene import (
+    MIDNIGHT,
+    NOTHING,
+    SECRET,
+    aged,
+    all_files,
+    at,
+    upkeep,
+)
+from tests.include.pulsar_rebalancer.run_folders import NOW, YESTERDAY, stored_run
+
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.maintenance import retention
+from pulsar_rebalancer.maintenance.history import complete_runs, table_file
+from pulsar_rebalancer.maintenance.retention import maintain
+from pulsar_rebalancer.maintenance.state_files import Needed
+from pulsar_rebalancer.storage.path import StoragePath
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Iterator[Path]:
+    """A folder outside the cluster's that looks like a run; it must be there, whole, at the end of the test."""
+    folder = tmp_path / "elsewhere" / "20260101T100000.000000Z-0badcafe"
+    folder.mkdir(parents=True)
+    (folder / "outcome.json").write_text(SECRET)
+    yield folder
+    assert (folder / "outcome.json").read_text() == SECRET
+
+
+def test_a_run_under_way_over_midnight_is_left_and_joins_later(storage: ClusterStorage) -> None:
+    late = stored_run(storage, MIDNIGHT - timedelta(seconds=10), ended=False)
+    ended = stored_run(storage, at(1))
+
+    report = upkeep(storage)
+
+    assert late.exists()
+    assert not ended.exists()
+    assert "no outcome yet" in report.left[f"runs/date={YESTERDAY}/{late.name}"]
+    maintain(storage, Settings(), NOTHING, NOW + timedelta(days=1), dry_run=False)
+    assert not late.exists()
+    assert complete_runs(storage, YESTERDAY) == {late.name, ended.name}
+
+
+def test_the_run_of_the_plan_in_the_state_is_never_touched(storage: ClusterStorage) -> None:
+    held, other = stored_run(storage, at(30)), stored_run(storage, at(30))
+    before = {path: data for path, data in all_files(storage).items() if held.name in path}
+
+    upkeep(storage, Needed(frozenset({held.name}), frozenset()))
+
+    assert not other.exists()
+    assert {path: data for path, data in all_files(storage).items() if held.name in path} == before
+
+
+def test_links_are_not_followed(storage: ClusterStorage, elsewhere: Path) -> None:
+    run = stored_run(storage, at(40))
+    day = Path(run.uri).parent
+    (day / elsewhere.name).symlink_to(elsewhere)
+    (day.parent / "date=2026-01-01").symlink_to(elsewhere.parent)
+    (Path(run.uri) / "unload" / "wave-01.json").symlink_to(elsewhere / "outcome.json")
+    (Path(run.uri) / "extra").symlink_to(elsewhere)
+
+    report = upkeep(storage, compact_after_days=0)
+
+    assert {name.rpartition("/")[2] for name in report.left} == {
+        elsewhere.name,
+        "date=2026-01-01",
+        "wave-01.json",
+        "extra",
+    }
+    assert Path(run.uri, "extra").is_symlink()
+    assert not (run / "outcome.json").exists()
+
+
+@pytest.mark.parametrize("name", ["runs", "history", "state"])
+def test_a_folder_that_is_a_link_is_left_alone(storage: ClusterStorage, tmp_path: Path, name: str) -> None:
+    stored_run(storage, at(40))
+    aged(table_file(storage, "runs", at(400).date()), 300)
+    aged(storage.state / "decision-1.json", 30)
+    moved = tmp_path / "moved"
+    Path(storage.base.uri, name).rename(moved)
+    Path(storage.base.uri, name).symlink_to(moved)
+    before = {path: path.read_bytes() for path in moved.rglob("*") if path.is_file()}
+
+    upkeep(storage, compact_after_days=0)
+
+    assert {path: path.read_bytes() for path in moved.rglob("*") if path.is_file()} == before
+
+
+def test_nothing_is_deleted_behind_a_folder_that_became_a_link_meanwhile(
+    storage: ClusterStorage, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = stored_run(storage, at(40))
+    real = retention.remove
+
+    def swap(base: StoragePath, folder: StoragePath, content: Any, *, whole: bool) -> None:
+        if Path(run.uri).is_dir() and not Path(run.uri).is_symlink():
+            Path(run.uri).rename(Path(run.uri).with_name("moved"))
+            Path(run.uri).symlink_to(elsewhere)
+        real(base, folder, content, whole=whole)
+
+    monkeypatch.setattr(retention, "remove", swap)
+
+    with pytest.raises(retention.SnapshotError, match="outside"):
+        upkeep(storage, compact_after_days=0)
+
+
+FOREIGN = (
+    "runs/README",
+    "runs/date=2026-02-30/outcome.json",
+    "runs/date=2026-01-01/notes/outcome.json",
+    "runs/date=2026-01-01/20260102T100000.000000Z-0badcafe/outcome.json",
+    "runs/date=2026-01-01/20261301T100000.000000Z-0badcafe/outcome.json",
+    "runs/date=2026-01-01/20260101T100000.000000Z-0badcafe.old",
+    "history/bundles/date=2020-01-01.csv",
+    "history/bundles/date=2020-13-01.parquet",
+    "history/other/date=2020-01-01.parquet",
+    "state/decision-1.json.bak",
+    "state/means-1.parquet",
+    "state/.hidden",
+)
+
+
+def test_what_the_rebalancer_did_not_write_stays(storage: ClusterStorage) -> None:
+    for path in FOREIGN:
+        aged(StoragePath(f"{storage.base.uri}/{path}"), 100, SECRET.encode())
+    stored_run(storage, at(40))
+
+    report = upkeep(storage, compact_after_days=0)
+
+    assert all_files(storage) == dict.fromkeys(FOREIGN, SECRET.encode())
+    assert report.left["runs/README"] == "not the rebalancer's"

@@ -1,0 +1,46 @@
+"""Daily upkeep over files of a given age."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, time, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.include.pulsar_rebalancer.run_folders import NOW
+
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.maintenance.retention import maintain
+from pulsar_rebalancer.maintenance.state_files import Needed
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.maintenance.report import Report
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.path import StoragePath
+
+NOTHING = Needed(frozenset(), frozenset())
+MIDNIGHT = datetime.combine(NOW.date(), time(0, tzinfo=UTC))
+SECRET = "nobody deletes this"
+
+
+def at(days_ago: int, hour: int = 12) -> datetime:
+    return MIDNIGHT - timedelta(days=days_ago) + timedelta(hours=hour)
+
+
+def upkeep(storage: ClusterStorage, needed: Needed = NOTHING, *, dry_run: bool = False, **settings: Any) -> Report:
+    return maintain(storage, Settings.model_validate(settings), needed, NOW, dry_run=dry_run)
+
+
+def all_files(storage: ClusterStorage) -> dict[str, bytes]:
+    base = Path(storage.base.uri)
+    return {str(path.relative_to(base)): path.read_bytes() for path in base.rglob("*") if path.is_file()}
+
+
+def aged(file: StoragePath, days: float, content: bytes = b"{}") -> StoragePath:
+    """A file, or a folder of parts, that was written so many days ago."""
+    if not file.exists():
+        file.write_bytes(content)
+    written = (NOW - timedelta(days=days)).timestamp()
+    for path in (*Path(file.uri).rglob("*"), Path(file.uri)):
+        os.utime(path, (written, written))
+    return file

@@ -1,0 +1,48 @@
+from pulsar_rebalancer.reasons import Effect, Reason
+from pulsar_rebalancer.run.explanation import LISTED, explain
+from pulsar_rebalancer.run.request import Finding, Validation
+
+
+def findings(code: str, count: int, **more: str) -> list[Finding]:
+    return [Finding(reason=code, subject=f"b-{n}:8080", **more) for n in range(count)]
+
+
+def test_the_gravest_effect_and_then_the_most_frequent_come_first() -> None:
+    found = [*findings("over_limit", 9), *findings("report_stale", 1), *findings("not_a_number", 2)]
+    found += findings("builtin_shedding_on", 1) + findings("too_few_brokers", 1)
+
+    told = explain(Validation(findings=tuple(found))).reasons
+
+    assert [(t.reason, t.count) for t in told] == [
+        ("too_few_brokers", 1),
+        ("builtin_shedding_on", 1),
+        ("not_a_number", 2),
+        ("report_stale", 1),
+        ("over_limit", 9),
+    ]
+
+
+def test_three_of_each_are_named_and_what_lies_behind_is_told() -> None:
+    validation = Validation(findings=tuple(findings("report_missing", 5, detail="error timeout", cause="timeout")))
+
+    (line,) = explain(validation).text().splitlines()
+
+    assert "x5 (b-0:8080 error timeout; b-1:8080 error timeout; b-2:8080 error timeout)" in line
+    assert line.endswith(f"timeout: {Reason('timeout').action}")
+
+
+def test_ten_reasons_at_most() -> None:
+    codes = [reason for reason in Reason if reason.effect is not Effect.VERDICT][: LISTED + 3]
+    explained = explain(Validation(findings=tuple(finding for code in codes for finding in findings(code, 1))))
+
+    assert (len(explained.reasons), explained.more) == (LISTED, 3)
+    assert explained.text().splitlines()[LISTED:] == ["and 3 more reasons"]
+
+
+def test_names_from_brokers_stay_on_their_line_and_short() -> None:
+    worst = Finding(reason="bad_bundle_name", subject="a\nERROR fake\x1b[31m" + "x" * 9999)
+
+    text = explain(Validation(findings=(worst,))).text()
+
+    assert text.isprintable()
+    assert len(text) < 500

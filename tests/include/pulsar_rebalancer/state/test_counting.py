@@ -1,0 +1,90 @@
+"""Which samples count, and that a plan is committed once."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.errors import StateError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.state.counting import commit, decide_counting, samples_after
+from pulsar_rebalancer.state.model import CountedSample, DecisionState, HitCount
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+SETTINGS = Settings(interval_seconds=60, state_max_gap=3)
+HITS = {"b": HitCount(1, 7)}
+
+
+def state(**changes: Any) -> DecisionState:
+    return DecisionState(**({"seq": 4, "plan_id": "p4", "strategy": "AvgShedder", "hits": HITS} | changes))
+
+
+def ago(seconds: float) -> datetime:
+    return NOW - timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "asked", "reason", "clear"),
+    [
+        (60, {}, "counted", False),
+        (30, {}, "counted", False),
+        (29.9, {}, "too_soon", False),
+        (180, {}, "counted", False),
+        (180.1, {}, "gap", True),
+        (-30, {}, "gap", True),
+        (60, {"forced": True}, "forced", False),
+        (1, {"forced": True}, "forced", False),
+        (300, {"forced": True}, "forced", True),
+        (60, {"thresholds": True}, "other_thresholds", False),
+        (29.9, {"thresholds": True}, "too_soon", False),
+    ],
+)
+def test_a_sample_counts_once_per_interval(seconds: float, asked: dict[str, bool], reason: str, clear: bool) -> None:
+    found = decide_counting(state(counted_at=ago(seconds)), SETTINGS, NOW, **asked)
+    assert (found.reason, found.clear) == (reason, clear)
+    assert found.counts == (reason in ("counted", "gap"))
+
+
+def test_the_first_sample_counts() -> None:
+    assert decide_counting(DecisionState(), SETTINGS, NOW).reason is Reason.COUNTED
+
+
+def test_a_gap_without_counters_is_no_news() -> None:
+    assert decide_counting(state(counted_at=ago(86400), hits={}), SETTINGS, NOW).reason is Reason.COUNTED
+
+
+def test_another_strategy_starts_anew() -> None:
+    before = state(counted_at=ago(60), strategy="UniformLoadShedder", samples={"b": CountedSample(30.0, ago(10))})
+    found = decide_counting(before, SETTINGS, NOW)
+    assert (found.reason, found.clear, found.samples) == (Reason.STRATEGY_CHANGED, True, {})
+
+
+def test_a_sample_may_be_repeated_for_a_host_interval() -> None:
+    samples = {"young": 53.0, "old": 54.0, "future": -1.0}
+    before = state(samples={name: CountedSample(50.0, ago(seconds)) for name, seconds in samples.items()})
+    found = decide_counting(before, SETTINGS, NOW)
+    assert found.samples == {"young": 50.0}
+    assert found.is_repeated({"young": 50.0})
+    assert not found.is_repeated({"young": 50.1})
+    assert not found.is_repeated({"young": 50.0, "old": 50.0})
+    assert samples_after(before, found, {"other": 20.0}, NOW) == {
+        "other": CountedSample(20.0, NOW),
+        "young": CountedSample(50.0, ago(53.0)),
+    }
+
+
+def test_a_plan_is_committed_once() -> None:
+    stored, new = state(), state(seq=5, plan_id="p5", hits={})
+    committed = commit(stored, new)
+    assert committed == new
+    assert commit(committed, new) is None
+
+
+@pytest.mark.parametrize("seq", [4, 6, 3])
+def test_a_plan_of_another_state_is_refused(seq: int) -> None:
+    with pytest.raises(StateError) as refused:
+        commit(state(), state(seq=seq, plan_id="old"))
+    assert refused.value.reason is Reason.STALE_PLAN

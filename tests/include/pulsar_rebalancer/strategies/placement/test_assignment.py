@@ -1,0 +1,121 @@
+"""Moves get destinations that policies allow, each in sight of those before it."""
+
+from __future__ import annotations
+
+import pytest
+from tests.vectors.rows import sample
+
+from pulsar_rebalancer.config.enums import Placement, Strategy
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.policies.isolation import IsolationPolicy
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.strategies.kept import PlacementState
+from pulsar_rebalancer.strategies.placement.assignment import place
+from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
+from pulsar_rebalancer.strategies.sample import CandidateMove, Measure
+
+LEAST_RATE = {"strategy": Strategy.THRESHOLD}
+ROUND_ROBIN = {"strategy": Strategy.THRESHOLD, "placement": Placement.ROUND_ROBIN}
+
+
+def broker(name, cpu=50.0, left_out=None):
+    return {"broker": f"{name}:1", "cpu_usage": cpu, "cpu_limit": 100.0, "left_out": left_out, "topics": 0}
+
+
+def bundle(number, owner, rate, namespace="t/n"):
+    return {
+        "broker": f"{owner}:1",
+        "bundle": f"{namespace}/0x{number:08x}_0x{number + 1:08x}",
+        "msg_rate": rate,
+        "msg_throughput": rate,
+        "long_term_msg_rate": rate,
+        "topics": 1,
+    }
+
+
+def placed(brokers, bundles, *, policies=None, planned=(), untaken=(), kept=None, **settings):
+    """Destination or reason of each bundle on broker `a`, and what the placement keeps."""
+    settings = Settings(**(settings or LEAST_RATE))
+    given = sample(brokers, bundles, settings)
+    moves = [
+        CandidateMove.of(
+            leaving,
+            pair=0,
+            rank=rank,
+            measure=Measure.RATE,
+            reason=Reason.OVER_REMAINING if rank in untaken else Reason.TAKEN,
+            destination=dict(planned).get(rank),
+        )
+        for rank, leaving in enumerate(given.bundles.of("a:1"))
+    ]
+    filters = PolicyFilter(policies or Policies(), given.brokers, given.bundles, settings)
+    found, after = place(given, reversed(moves), filters, kept or PlacementState(), "run-1")
+    assert [move.rank for move in found] == list(range(len(moves)))
+    return [move.destination if move.taken else move.reason for move in found], after
+
+
+def test_each_move_sees_those_before_it():
+    bundles = [bundle(n, "a", 10.0) for n in range(4)] + [bundle(8, "b", 5.0), bundle(9, "c", 12.0)]
+    bundles.append(bundle(10, "a", 1000.0))
+    found, kept = placed([broker(name) for name in "abc"], bundles, untaken=[4])
+    assert found == ["b:1", "c:1", "b:1", "c:1", "over_remaining"]
+    assert kept == PlacementState()
+
+
+def test_what_the_placement_keeps_goes_on():
+    brokers = [broker(name) for name in "abcd"]
+    found, kept = placed(brokers, [bundle(0, "a", 1.0)], kept=PlacementState(count=2), **ROUND_ROBIN)
+    assert found == ["c:1"]
+    assert kept == PlacementState(count=3, brokers=("a:1", "b:1", "c:1", "d:1"))
+
+
+ONLY = Policies(isolation=(IsolationPolicy(name="p", namespaces=("t/n",), primary=("a", "b")),))
+GROUPED = Policies(groups={"t/n": "g", "t/m": "g"})
+
+
+@pytest.mark.parametrize(
+    ("brokers", "others", "policies", "planned", "expected"),
+    [
+        ("ab", [], None, None, "b:1"),
+        ("abc", [bundle(5, "b", 900.0), bundle(6, "c", 900.0)], None, None, "same_broker"),
+        ("abc", [], ONLY, None, "b:1"),
+        ("ac", [], ONLY, None, "policy_forbids"),
+        ("abc", [bundle(5, "b", 1.0, "t/m"), bundle(6, "c", 1.0, "t/m")], GROUPED, None, "anti_affinity"),
+        ("abc", [], Policies(unknown={"t/n": "forbidden"}), None, "policy_unknown"),
+        ("abc", [], None, "c:1", "c:1"),
+        ("abc", [], None, "a:1", "same_broker"),
+        ("abc", [], None, "d:1", "no_destination"),
+        ("abc", [], ONLY, "c:1", "policy_forbids"),
+        ("abc", [bundle(5, "b", 1.0, "t/m")], GROUPED, "b:1", "anti_affinity"),
+    ],
+)
+def test_a_move_is_made_or_passed_over_with_a_reason(brokers, others, policies, planned, expected):
+    rows = [broker(name) for name in brokers]
+    rows.append(broker("d", left_out="broker_excluded"))
+    first = bundle(0, "a", 100.0)
+    found, _ = placed(rows, [first, *others], policies=policies, planned=[(0, planned)])
+    assert found == [expected]
+
+
+def test_an_overloaded_choice_is_drawn_once_more_over_all_that_policies_leave():
+    # The group leaves only b, which is overloaded; beyond it c carries less than a.
+    bundles = [bundle(0, "a", 50.0), bundle(1, "c", 1.0, "t/m")]
+    rows = [broker("a"), broker("b", cpu=90.0), broker("c")]
+    assert placed(rows, bundles, policies=GROUPED)[0] == ["c:1"]
+    calm = [broker("a"), broker("b", cpu=85.0), broker("c")]
+    assert placed(calm, bundles, policies=GROUPED)[0] == ["b:1"]
+
+
+def test_a_refused_move_is_not_counted():
+    # The first is refused: the second still finds c empty of the group.
+    planned = {0: "b:1", 1: "c:1"}
+    bundles = [bundle(0, "a", 1.0), bundle(1, "a", 1.0), bundle(2, "b", 1.0, "t/m")]
+    found, _ = placed([broker(name) for name in "abc"], bundles, policies=GROUPED, planned=planned.items())
+    assert found == ["anti_affinity", "c:1"]
+
+
+def test_a_move_that_is_made_counts_for_the_group():
+    bundles = [bundle(0, "a", 1.0), bundle(1, "a", 1.0, "t/m")]
+    found, _ = placed([broker(name) for name in "abc"], bundles, policies=GROUPED, planned=[(0, "c:1"), (1, "c:1")])
+    assert found == ["c:1", "anti_affinity"]

@@ -1,0 +1,83 @@
+"""Every placement against Pulsar's own answers, ask by ask."""
+
+from __future__ import annotations
+
+import pytest
+from tests.vectors import histories, placements
+from tests.vectors.rows import sample
+
+from pulsar_rebalancer.strategies.kept import PlacementState, ShedderState
+from pulsar_rebalancer.strategies.placement.avg import AvgPlacement, Plan
+from pulsar_rebalancer.strategies.placement.least_long_term_message_rate import LeastLongTermMessageRate
+from pulsar_rebalancer.strategies.placement.least_resource_usage_with_weight import (
+    ExtensibleLeastResourceUsageWithWeight,
+    LeastResourceUsageWithWeight,
+)
+from pulsar_rebalancer.strategies.placement.selector import overloaded
+from pulsar_rebalancer.strategies.sample import BundleSample
+from pulsar_rebalancer.strategies.shedders import avg_shedder
+
+
+def steps(placement):
+    for history in placements.read(placement):
+        for number, step in enumerate(history.steps):
+            yield f"{history.name} step {number}", number, sample(step.brokers, [], history.settings), step
+
+
+def test_avg_shedder():
+    """The plans are those that its shedding makes of the same step."""
+    checked, name = 0, "AvgShedderPlace-5.0.1"
+    for asking, shedding in zip(placements.read(name), histories.read(name), strict=True):
+        kept = ShedderState()
+        for number, (step, before) in enumerate(zip(asking.steps, shedding.steps, strict=True)):
+            given, where = shedding.sample(before), f"{asking.name} step {number}"
+            result = avg_shedder.shed(given, kept)
+            kept = result.kept
+            plans = {move.bundle: Plan(move.source, move.destination) for move in result.moves if move.taken}
+            chooser = AvgPlacement(plans, overloaded(given))
+            for ask in step.asks:
+                planned = plans[ask.bundle].destination if ask.bundle in plans else None
+                assert planned == ask.planned, where
+                assert sorted(chooser.eligible(ask.bundle, ask.candidates)) == ask.eligible, where
+                checked += 1
+    assert checked == 743
+
+
+def test_least_long_term_message_rate():
+    checked = 0
+    for where, _, given, step in steps("LeastLongTermMessageRate"):
+        chooser = LeastLongTermMessageRate(step.rates, overloaded(given))
+        for broker, bundles in step.preallocated.items():
+            for bundle in bundles:
+                rate = step.of_bundle.get(bundle, 0.0)
+                chooser.placed(BundleSample("elsewhere", bundle, long_term_msg_rate=rate), broker)
+        for ask in step.asks:
+            assert sorted(chooser.eligible(ask.bundle, ask.candidates)) == ask.eligible, where
+            checked += 1
+    assert checked == 454
+
+
+def test_least_resource_usage_with_weight():
+    checked, averages = 0, {}
+    for where, number, given, step in steps("LeastResourceUsageWithWeight"):
+        before = averages = averages if number else {}
+        chooser = LeastResourceUsageWithWeight(given, PlacementState(averages=before))
+        for ask in step.asks:
+            assert sorted(chooser.eligible(ask.bundle, ask.candidates)) == ask.eligible, where
+            # Pulsar keeps brokers that are gone until it is told so, which the histories never do.
+            averages = before | chooser.kept().averages
+            assert averages == pytest.approx(ask.ema, abs=1e-9, rel=0), where
+            checked += 1
+    assert checked == 476
+
+
+def test_extensible_least_resource_usage_with_weight():
+    checked = 0
+    for where, _, given, step in steps("ExtensibleLeastResourceUsageWithWeight"):
+        load = {broker.broker: broker.load_average for broker in given.brokers}
+        assert load == pytest.approx(step.load, abs=1e-9, rel=0), where
+        chooser = ExtensibleLeastResourceUsageWithWeight(given)
+        for ask in step.asks:
+            assert sorted(chooser.eligible(ask.bundle, ask.candidates)) == ask.eligible, where
+            checked += 1
+    assert checked == 475

@@ -1,0 +1,224 @@
+"""The rules of Pulsar's placement pipeline, one by one and over a cluster."""
+
+from __future__ import annotations
+
+import pytest
+from tests.vectors.rows import brokers_of, bundles_of
+
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.policies.isolation import IsolationPolicy
+from pulsar_rebalancer.strategies.placement import policy_filter as rules
+from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
+
+VIP = IsolationPolicy(name="vip", namespaces=("vip/.*",), primary=("gold-.*",), secondary=("silver-.*",), min_limit=2)
+LATE = IsolationPolicy(name="late", namespaces=(".*/x",), primary=("iron-.*",))
+ACTIVE = ("gold-1:1", "gold-2:1", "iron-1:1", "silver-1:1", "silver-2:1")
+
+
+@pytest.mark.parametrize(
+    ("namespace", "policies", "brokers", "expected"),
+    [
+        ("t/n", Policies(), ACTIVE, ACTIVE),
+        ("t/n", Policies(isolation=(VIP,)), ACTIVE, ACTIVE[2:]),
+        ("t/n", Policies(isolation=(VIP, LATE)), ACTIVE, ACTIVE[3:]),
+        ("t/n", Policies(without_persistent=("iron-1:1",)), ACTIVE, (*ACTIVE[:2], *ACTIVE[3:])),
+        ("vip/x", Policies(isolation=(VIP, LATE)), ACTIVE, ACTIVE[:2]),
+        ("vip/x", Policies(isolation=(LATE, VIP)), ACTIVE, ("iron-1:1",)),
+        ("vip/x", Policies(isolation=(VIP,)), ACTIVE[1:], ("gold-2:1", "silver-1:1", "silver-2:1")),
+        ("vip/x", Policies(isolation=(VIP,), without_persistent=("gold-1:1",)), ACTIVE, ACTIVE[:2]),
+        ("t/n", Policies(unknown={"t/n": "forbidden"}), ACTIVE, ()),
+    ],
+)
+def test_policy_set(namespace, policies, brokers, expected):
+    assert rules.policy_set(policies, namespace, brokers) == list(expected)
+
+
+@pytest.mark.parametrize(
+    ("topics", "expected"),
+    [({"a": 100, "b": 101}, "a"), ({"a": 101, "b": 101}, "ab"), ({}, "ab")],
+)
+def test_brokers_over_the_ceiling_of_topics_are_no_candidates(topics, expected):
+    assert rules.below_ceiling("ab", topics, 100) == list(expected)
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        ({"a": 1}, "bc"),
+        ({"a": 1, "b": 1, "c": 1}, "abc"),
+        ({"a": 1, "b": 2, "c": 1}, "ac"),
+        ({"other": 0, "a": 3, "b": 2, "c": 5}, "b"),
+    ],
+)
+def test_fewest(counts, expected):
+    assert rules.fewest("abc", counts) == list(expected)
+    assert rules.fewest("", counts) == []
+
+
+DOMAINS = {"a": "1", "b": "1", "c": "2"}
+
+
+@pytest.mark.parametrize(
+    ("spread", "domains", "expected"),
+    [
+        ({"a": 1}, {}, "bcd"),
+        ({"a": 1}, DOMAINS, "cd"),
+        ({"a": 1, "c": 1, "d": 1}, DOMAINS, "b"),
+        ({"a": 2, "c": 1, "d": 2}, DOMAINS, "c"),
+        ({"a": 1, "b": 1, "c": 2, "d": 3}, DOMAINS, "ab"),
+        ({"a": 1, "b": 1, "c": 1}, {"a": "1"}, "a"),
+    ],
+)
+def test_the_least_domain_comes_before_the_least_broker(spread, domains, expected):
+    assert rules.least_of_group("abcd", spread, domains) == list(expected)
+
+
+@pytest.mark.parametrize(
+    ("versions", "expected"),
+    [
+        (("4.2.4", "4.2.4", "4.2.4"), "abc"),
+        (("4.2.4", "4.10.0", "4.9.9"), "b"),
+        (("5.0.1", "5.0.1-SNAPSHOT", "5.0.0"), "a"),
+        (("5.0.1-rc.2", "5.0.1-rc.10", "5.0.1-2"), "b"),
+        (("5.0.1+x", "5.0.1", "5.0.1+y"), "abc"),
+        (("4.2.4", None, "4.2.4"), ""),
+        (("4.2.4", "master", "4.2.4"), ""),
+    ],
+)
+def test_latest(versions, expected):
+    assert rules.latest("abc", dict(zip("abc", versions, strict=True))) == list(expected)
+
+
+@pytest.mark.parametrize(
+    ("spread", "leaves"),
+    [
+        ({"a": 1}, True),  # someone has none
+        ({"elsewhere": 1}, True),
+        ({"a": 2, "b": 1, "c": 1}, True),
+        ({"a": 1, "b": 1, "c": 1}, False),
+        ({"a": 1, "b": 2, "c": 1}, True),  # not all are equal, though none has fewer
+    ],
+)
+def test_a_bundle_of_a_group_leaves_unless_all_candidates_are_equal(spread, leaves):
+    assert rules.group_lets_leave("abc", spread) is leaves
+
+
+def broker(name, **columns):
+    return {"broker": name, "left_out": None, "topics": 0, "version": "4.2.4"} | columns
+
+
+def bundle(owner, namespace, number=0, topics=10):
+    return {"broker": owner, "bundle": f"{namespace}/0x{number}_0x{number + 1}", "topics": topics}
+
+
+def over(policies, bundles, brokers=("a", "b", "c"), **settings):
+    rows = [broker(row) if isinstance(row, str) else row for row in brokers]
+    return PolicyFilter(policies, brokers_of(rows), bundles_of(bundles), Settings(**settings))
+
+
+GROUPED = Policies(groups={"t/n": "g", "t/m": "g"})
+HELD = [bundle("a", "t/n"), bundle("a", "t/n", 1), bundle("b", "t/m")]
+FIRST = HELD[0]["bundle"]
+
+
+@pytest.mark.parametrize(
+    ("policies", "brokers", "settings", "expected"),
+    [
+        (Policies(), ("a", "b", "c"), {}, "abc"),
+        (Policies(), (broker("a", topics=11), "b", "c"), {"max_broker_topics": 10}, "bc"),
+        (GROUPED, ("a", "b", "c"), {}, "c"),
+        (Policies(groups={"t/m": "g"}), ("a", "b", "c"), {}, "abc"),
+        (Policies(), ("a", "b", "c"), {"even_distribution": True}, "bc"),
+        (Policies(), ("a", broker("b", version="4.3.0"), "c"), {"prefer_later_versions": True}, "b"),
+        (Policies(), ("a", broker("b", version=None), "c"), {"prefer_later_versions": True}, "abc"),
+        # Nothing is left by the filters: back to what policies leave.
+        (GROUPED, ("a", "b", broker("c", version=None)), {"prefer_later_versions": True}, "abc"),
+        (Policies(), ("a", broker("b", left_out="broker_excluded"), "c"), {}, "ac"),
+        (Policies(unknown={"t/n": "timeout"}), ("a", "b", "c"), {}, ""),
+    ],
+)
+def test_candidates(policies, brokers, settings, expected):
+    assert over(policies, HELD, brokers, **settings).candidates(FIRST) == list(expected)
+
+
+def test_the_system_namespace_is_always_spread_evenly():
+    system = bundle("a", "pulsar/system")
+    assert over(Policies(), [system]).candidates(system["bundle"]) == ["b", "c"]
+
+
+def test_brokers_left_out_count_for_the_failover():
+    policies = Policies(isolation=(VIP,))
+    rows = (broker("gold-1:1", left_out="report_missing"), "gold-2:1", "silver-1:1")
+    assert over(policies, [], rows).policy_set("vip/x/0x0_0x1") == ["gold-2:1"]
+
+
+@pytest.mark.parametrize(
+    ("policies", "bundles", "brokers", "destination", "reason"),
+    [
+        (Policies(), HELD, "abc", "b", None),
+        (Policies(), HELD, ("a", broker("b", left_out="just_started"), "c"), "b", "no_destination"),
+        (Policies(), HELD, "abc", "gone", "no_destination"),
+        (Policies(), HELD, ("a", broker("b", left_out="just_started")), "b", "policy_forbids"),
+        (Policies(unknown={"t/n": "timeout"}), HELD, "abc", "b", "policy_unknown"),
+        (
+            Policies(isolation=(IsolationPolicy(name="p", primary=("b",)),)),
+            HELD,
+            ("a:1", "b:1", "c:1"),
+            "b:1",
+            "policy_forbids",
+        ),
+        (GROUPED, HELD, "abc", "c", None),
+        (GROUPED, HELD, "abc", "b", "anti_affinity"),
+        (GROUPED, [*HELD, bundle("c", "t/m", 1)], "abc", "c", "anti_affinity"),
+    ],
+)
+def test_forbids(policies, bundles, brokers, destination, reason):
+    found = over(policies, bundles, brokers)
+    assert found.forbids(FIRST, "a:1" if "a:1" in brokers else "a", destination) == reason
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "domains", "reason"),
+    [
+        # a, b and c serve 1, 1 and 2 of the group; b would serve 2 and a none.
+        ({"a": "n", "b": "m", "c": "op"}, "", "anti_affinity"),
+        # a and b serve 2 and 1: the other way round it is as good.
+        ({"a": "no", "b": "m", "c": "pq"}, "", None),
+        # The namespace stays on a as well.
+        ({"a": "nno", "b": "m", "c": "pq"}, "", "anti_affinity"),
+        ({"a": "nn", "c": "m"}, "", None),
+        # It is on b already.
+        ({"a": "nn", "b": "nm"}, "", None),
+        # a and b are in one failure domain, or b's other broker serves the group.
+        ({"a": "nn", "c": "m"}, "112", None),
+        ({"a": "n", "c": "m"}, "122", "anti_affinity"),
+        ({"a": "no", "c": "m"}, "122", None),
+    ],
+)
+def test_a_planned_destination_spreads_a_group_no_worse(namespaces, domains, reason):
+    held = [bundle(owner, f"t/{name}", n) for owner, names in namespaces.items() for n, name in enumerate(names)]
+    groups = {f"t/{name}": "g" for name in "mnopq"}
+    policies = Policies(groups=groups, domains=dict(zip("abc", domains, strict=False)))
+    assert over(policies, held, "abcd").forbids(held[0]["bundle"], "a", "b") == reason
+
+
+@pytest.mark.parametrize(
+    ("topics", "reason"), [((0, 11, 0), "too_many_topics"), ((0, 10, 0), None), ((11, 11, 11), None)]
+)
+def test_a_planned_destination_keeps_to_the_ceiling_of_topics(topics, reason):
+    rows = [broker(name, topics=count) for name, count in zip("abc", topics, strict=True)]
+    assert over(Policies(), HELD, rows, max_broker_topics=10).forbids(FIRST, "a", "b") == reason
+
+
+def test_what_is_placed_counts_from_then_on():
+    found = over(GROUPED, HELD, max_broker_topics=9)
+    assert found.holds(HELD[1]["bundle"], "a") is None
+    first, second = bundles_of(HELD).of("a")
+    found.placed(first, "c")
+    # The group now has a namespace on each of the three: nothing of it may leave, and the topics fill c.
+    assert found.holds(HELD[1]["bundle"], "a") == "anti_affinity"
+    assert found.candidates("t/other/0x0_0x1") == ["a", "b"]
+    # The last bundle of t/n leaves a as well, so a is free for the group.
+    found.placed(second, "c")
+    assert found.candidates(HELD[2]["bundle"]) == ["a"]

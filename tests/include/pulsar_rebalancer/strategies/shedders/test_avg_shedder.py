@@ -1,0 +1,262 @@
+"""The specification against Pulsar's own answers, its upstream test cases, and the rules that are ours."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+from tests.include.pulsar_rebalancer.strategies.shedders.avg_shedder_cases import CASES
+from tests.vectors import histories
+from tests.vectors.rows import brokers_of, check, finished, sample
+
+from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.plan import MAX_WAVES
+from pulsar_rebalancer.state.counting import Counting
+from pulsar_rebalancer.state.model import HitCount
+from pulsar_rebalancer.strategies.explain import predict
+from pulsar_rebalancer.strategies.hits import hits_after
+from pulsar_rebalancer.strategies.kept import ShedderState
+from pulsar_rebalancer.strategies.scoring import percent, score
+from pulsar_rebalancer.strategies.shedders import avg_shedder
+from pulsar_rebalancer.strategies.shedders.registry import SHEDDERS
+
+HISTORIES = [*histories.read("AvgShedder"), *CASES]
+EAGER = Settings(hit_count_low=1, hit_count_high=1)
+
+
+def broker(name, cpu, rate=0.0, throughput=0.0, left_out=None):
+    return {
+        "broker": name,
+        "cpu_usage": cpu,
+        "cpu_limit": 100.0,
+        "msg_rate_in": rate,
+        "msg_throughput_in": throughput,
+        "left_out": left_out,
+    }
+
+
+def bundle(owner, name, rate, throughput=0.0, reason=None):
+    return {"broker": owner, "bundle": name, "msg_rate": rate, "msg_throughput": throughput, "reason": reason}
+
+
+def bundles(owner, count=11, rate=900.0, namespace="public/default"):
+    return [bundle(owner, f"{namespace}/0x{n:08x}_0x{n + 1:08x}", rate) for n in range(count)]
+
+
+def shed(given, hits):
+    return finished(given, avg_shedder.shed(given, ShedderState(hits=hits)), {})
+
+
+def scores(rows, settings):
+    return {each.broker: score(each, settings) for each in brokers_of(rows)}
+
+
+def taken(result):
+    return [(move.bundle, move.destination) for move in result.moves if move.taken]
+
+
+SPREAD = [broker("b1", 80, 20000), broker("b2", 30, 2000), broker("b3", 50, 10000)]
+
+
+@pytest.mark.parametrize("history", HISTORIES, ids=lambda history: f"{history.edge}-{history.name}")
+def test_decides_as_pulsars_own_class(history):
+    hits: dict[str, HitCount] = {}
+    for step in history.steps:
+        result = shed(history.sample(step), hits)
+        assert histories.unload_of(result.moves) == step.expected["unload"]
+        assert dict(taken(result)) == step.expected["dest"]
+        assert {name: hit.high for name, hit in result.hits.items() if hit.high} == step.expected["high"]
+        assert {name: hit.low for name, hit in result.hits.items() if hit.low} == step.expected["low"]
+        if "score" in step.expected:
+            assert scores(step.brokers, history.settings) == step.expected["score"]
+        hits = result.hits
+
+
+def test_percent_has_the_rounding_of_32_bit_floats():
+    assert percent(30, 100) == 30.000001907348633
+    assert percent(999, 1000) == 99.9000015258789
+    assert percent(40, 100) == 40.0
+    assert percent(150, 100) == 150.0
+    assert percent(-1, -1) == percent(None, None) == percent(5, 0) == 0.0
+
+
+def test_it_answers_as_every_shedder_does():
+    given = sample([*SPREAD, broker("b4", 99, left_out="broker_excluded")], bundles("b1"), EAGER)
+    check(given, SHEDDERS[Strategy.AVG](given, ShedderState()))
+
+
+def test_names_break_ties_whatever_the_order_of_the_rows():
+    brokers = [broker(f"b{n}", 80 if n < 3 else 10, 20000 if n < 3 else 0) for n in range(6)]
+    held = [row for n in range(3) for row in bundles(f"b{n}", namespace=f"t/n{n}")]
+    results = []
+    for seed in range(5):
+        mixed_brokers, mixed_bundles = list(brokers), list(held)
+        random.Random(seed).shuffle(mixed_brokers)
+        random.Random(seed + 9).shuffle(mixed_bundles)
+        results.append(shed(sample(mixed_brokers, mixed_bundles, EAGER), {}))
+    assert all(result == results[0] for result in results)
+    assert results[0].decisions[0].source == "b2"
+    assert results[0].decisions[0].destination == "b3"
+    assert [move.bundle for move in results[0].moves if move.pair == 0] == [row["bundle"] for row in held[22:]]
+
+
+def test_a_preset_reason_keeps_a_bundle_out_of_the_walk():
+    held = [
+        bundle("b1", "t/n/0x0_0x1", 8000, reason="recently_unloaded"),
+        bundle("b1", "sla-monitor/b1:8080/0x0_0x1", 7000),
+        bundle("b1", "t/n/0x1_0x2", 6000),
+        bundle("b1", "t/n/0x2_0x3", 5000),
+        bundle("b1", "t/n/0x3_0x4", 3000),
+        bundle("b1", "t/n/0x4_0x5", 0),
+    ]
+    result = shed(sample(SPREAD, held, EAGER), {})
+    assert [(move.rank, move.reason) for move in result.moves] == [
+        (0, "recently_unloaded"),
+        (1, "system_namespace"),
+        (2, "taken"),
+        (3, "over_remaining"),
+        (4, "taken"),
+        (5, "no_traffic"),
+    ]
+    assert result.decisions[0].traffic_taken == 9000
+    assert result.decisions[0].bundles_taken == 2
+
+
+def test_a_fired_pair_below_both_minima_loses_its_hits_all_the_same():
+    brokers = [broker("b1", 80, 1000), broker("b2", 30, 0)]
+    first = shed(sample(brokers, []), {})
+    second = shed(sample(brokers, []), first.hits)
+    assert first.decisions[0].reason == "hits_high"
+    assert second.decisions[0].reason == "below_minimum"
+    assert second.decisions[0].high_hits == 2
+    assert second.hits == {}
+
+
+def test_a_fired_pair_without_a_fitting_bundle_says_so():
+    result = shed(sample(SPREAD, [bundle("b1", "t/n/0x0_0x1", 1e9)], EAGER), {})
+    assert [row.reason for row in result.decisions] == ["no_fitting_bundle", "middle"]
+
+
+def test_a_fired_pair_whose_bundles_policies_keep_says_so():
+    held = bundles("b1", 3)
+    result = shed(sample(SPREAD, held, EAGER, forbids=lambda *_: Reason.POLICY_UNKNOWN), {})
+    assert [row.reason for row in result.decisions] == ["no_allowed_bundle", "middle"]
+    assert result.decisions[0].explanation.endswith("Taken: no bundle. Passed over: policy_unknown 3.")
+
+
+def test_throughput_decides_when_message_rates_are_close():
+    brokers = [broker("b1", 80, 0, 9e6), broker("b2", 30, 0, 1e6)]
+    held = [bundle("b1", "t/n/0x0_0x1", 5, 3e6), bundle("b1", "t/n/0x1_0x2", 9, 2e6)]
+    result = shed(sample(brokers, held, EAGER), {})
+    assert result.decisions[0].measure == "msg_throughput"
+    assert [move.taken for move in result.moves] == [True, False]
+
+
+class TestBrokersLeftOut:
+    def test_are_neither_source_nor_destination_and_their_counts_freeze(self):
+        brokers = [*SPREAD, broker("b4", 99, 90000, left_out="broker_quarantined")]
+        result = shed(
+            sample(brokers, bundles("b4"), Settings(low_threshold=90, high_threshold=95)), {"b4": HitCount(1, 5)}
+        )
+        assert [row.reason for row in result.decisions] == ["below_low", "middle", "broker_quarantined"]
+        assert result.decisions[-1].source == "b4"
+        assert result.decisions[-1].pair is None
+        assert result.hits == {"b4": HitCount(1, 5)}
+        assert hits_after(result.decisions) == result.hits
+
+
+HITS = {"b1": HitCount(1, 1), "b3": HitCount(0, 4), "gone": HitCount(0, 2)}
+
+
+class TestCounting:
+    def run(self, reason, *, acts=True, force=None, settings=None):
+        rule = Counting(counts=False, reason=Reason(reason), acts=acts)
+        return shed(sample(SPREAD, bundles("b1"), settings, counting=rule, force_threshold=force), HITS)
+
+    def test_too_soon_fires_nothing_and_counts_nothing(self):
+        result = self.run("too_soon", settings=EAGER)
+        assert result.decisions[0].reason == "too_soon"
+        assert result.moves == []
+        assert result.hits == HITS
+
+    def test_other_thresholds_may_fire_but_only_reset_what_is_carried_out(self):
+        result = self.run("other_thresholds", settings=Settings(high_threshold=20))
+        assert result.decisions[0].fired
+        assert len(taken(result)) == 10
+        assert result.hits == {"b3": HitCount(0, 4), "gone": HitCount(0, 2)}
+
+    @pytest.mark.parametrize(("reason", "force"), [("other_thresholds", None), ("forced", 45.0)])
+    def test_a_run_that_may_not_act_changes_no_counter(self, reason, force):
+        result = self.run(reason, acts=False, force=force, settings=Settings(high_threshold=20))
+        assert len(taken(result)) == 10
+        assert result.hits == hits_after(result.decisions) | {"gone": HitCount(0, 2)} == HITS
+
+    def test_other_thresholds_that_do_not_fire_change_nothing(self):
+        result = self.run("other_thresholds", settings=Settings(low_threshold=60, high_threshold=70))
+        assert result.decisions[0].reason == "below_low"
+        assert result.hits == HITS
+
+    def test_a_forced_run_fires_without_hits(self):
+        result = self.run("forced", force=45.0)
+        assert len(taken(result)) == 10
+        assert result.hits == {"b3": HitCount(0, 4), "gone": HitCount(0, 2)}
+
+    def test_a_forced_run_keeps_to_its_threshold(self):
+        result = self.run("forced", force=55.0)
+        assert result.decisions[0].reason == "below_force"
+        assert result.hits == HITS
+
+    def test_cleared_counts_are_gone_before_the_sample_counts(self):
+        rule = Counting(counts=True, reason=Reason.GAP, clear=True)
+        result = shed(sample(SPREAD, bundles("b1"), counting=rule), HITS)
+        assert taken(result) == []
+        assert result.hits == {"b1": HitCount(1, 1), "b2": HitCount(1, 1)}
+
+
+TWO_PAIRS = [broker("b1", 80, 20000), broker("b2", 30, 2000), broker("b3", 75, 20000), broker("b4", 35, 2000)]
+
+
+class TestCaps:
+    def run(self, **caps):
+        held = bundles("b1", namespace="t/one") + bundles("b3", namespace="t/three")
+        return shed(sample(TWO_PAIRS, held, EAGER.model_copy(update=caps)), {})
+
+    def test_per_broker_and_per_run(self):
+        result = self.run(max_bundles_per_broker=3, max_bundles_per_run=4)
+        reasons = Counter((move.pair, move.reason) for move in result.moves)
+        assert reasons == {
+            (0, "taken"): 3,
+            (0, "cap_broker"): 7,
+            (0, "over_remaining"): 1,
+            (1, "taken"): 1,
+            (1, "cap_run"): 2,
+            (1, "cap_broker"): 7,
+            (1, "over_remaining"): 1,
+        }
+        assert [row.bundles_taken for row in result.decisions] == [3, 1]
+        assert result.hits == {}
+
+    def test_the_same_range_moves_in_different_waves(self):
+        result = self.run()
+        assert [move.wave for move in result.moves if move.pair == 0] == [0] * 10 + [None]
+        assert [move.wave for move in result.moves if move.pair == 1] == [1] * 10 + [None]
+
+    def test_more_equal_ranges_than_waves_wait_for_another_run(self):
+        held = [bundle("b1", f"t/n{n:02}/0x0_0x1", 100.0) for n in range(MAX_WAVES + 3)]
+        result = shed(sample(TWO_PAIRS, held, EAGER), {})
+        assert [move.wave for move in result.moves] == [*range(MAX_WAVES), None, None, None]
+        assert [move.reason for move in result.moves][-3:] == ["cap_waves"] * 3
+
+
+def test_scores_follow_the_traffic_that_leaves():
+    result = shed(sample(SPREAD, bundles("b1"), EAGER), {})
+    # 9000 of 20000 msg/s leave b1 and take 45 % of its 80 points along.
+    pairs = result.decisions
+    found = {pair.source: pair.source_score for pair in pairs}
+    found |= {pair.destination: pair.destination_score for pair in pairs}
+    assert predict(found, [move for move in result.moves if move.taken], {"b1": 20000.0}) == pytest.approx(
+        (44, 66), abs=1e-4
+    )

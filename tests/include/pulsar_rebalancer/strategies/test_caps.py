@@ -1,0 +1,64 @@
+"""The two ways of a swap wait together or go together."""
+
+from __future__ import annotations
+
+import pytest
+
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.strategies import caps
+from pulsar_rebalancer.strategies.sample import BundleSample, CandidateMove, Measure
+
+HOT, COLD = "hot:1", "cold:1"
+
+
+def move(rank, bundle, source=HOT, destination=COLD, *, pair=0, taken=True):
+    held = BundleSample(source, f"{bundle}_0x1")
+    reason = Reason.TAKEN if taken else Reason.NO_TRAFFIC
+    return CandidateMove.of(held, pair=pair, rank=rank, measure=Measure.RATE, reason=reason, destination=destination)
+
+
+SWAP = [
+    move(0, "t/a/0x0"),
+    move(1, "t/a/0x2"),
+    move(2, "t/b/0x3", COLD, HOT),
+    move(3, "t/b/0x4", COLD, HOT),
+    move(4, "t/a/0x5", taken=False),
+]
+
+
+def test_a_bundle_and_those_that_come_back_for_it_are_one_unit():
+    assert [[each.rank for each in unit] for unit in caps.units(reversed(SWAP))] == [[0], [1, 2, 3], [4]]
+    assert [len(unit) for unit in caps.units([move(0, "t/a/0x0"), move(0, "t/b/0x0", COLD, HOT, pair=1)])] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "taken", "reason"),
+    [
+        ({}, [0, 1, 2, 3], None),
+        ({"max_bundles_per_run": 4}, [0, 1, 2, 3], None),
+        ({"max_bundles_per_run": 3}, [0], "cap_run"),
+        ({"max_bundles_per_broker": 3}, [0], "cap_broker"),
+    ],
+)
+def test_a_cap_never_splits_a_swap(settings, taken, reason):
+    moves = caps.apply(SWAP, Settings(**settings), {})
+    assert [each.rank for each in moves if each.taken] == taken
+    assert {each.reason for each in moves[1:4]} == {reason or "taken"}
+    assert all((each.wave is not None) == each.taken for each in moves)
+
+
+@pytest.mark.parametrize(
+    ("groups", "settings", "reasons"),
+    [
+        # It moves already.
+        ({"t/a": "g"}, {}, ["taken", *["anti_affinity"] * 3]),
+        # Two of it would move in the swap alone.
+        ({"t/b": "g"}, {}, ["taken", *["anti_affinity"] * 3]),
+        # The first is capped: the others were placed as if it had moved.
+        ({"t/a": "g"}, {"max_bundles_per_run": 0}, ["cap_run", *["anti_affinity"] * 3]),
+    ],
+)
+def test_one_bundle_of_a_group_goes_in_a_run_and_a_swap_never_splits(groups, settings, reasons):
+    moves = caps.apply(SWAP, Settings().model_copy(update=settings), groups)
+    assert [each.reason for each in moves] == [*reasons, "no_traffic"]

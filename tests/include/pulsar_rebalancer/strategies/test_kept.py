@@ -1,0 +1,36 @@
+"""What is stored comes back, what was stored before is read."""
+
+from __future__ import annotations
+
+import pytest
+
+from pulsar_rebalancer.state.model import HitCount
+from pulsar_rebalancer.strategies.kept import WHOLE_CLUSTER, KeptState, PlacementState, ShedderState
+
+CLUSTER_HITS = {WHOLE_CLUSTER: HitCount(low=3)}
+
+
+@pytest.mark.parametrize(
+    ("stored", "expected"),
+    [
+        ({}, KeptState()),
+        ({"shedder": {}, "placement": {}}, KeptState()),
+        ({"shedder": {"averages": {"a": 0.5}}, "placement": {}}, KeptState(ShedderState(loads={"a": 0.5}))),
+        (
+            {"shedder": {"hits": 3, "loads": {"a": 0.5}, "throughputs": {"a": 7.0}}},
+            KeptState(ShedderState(CLUSTER_HITS, {"a": 0.5}, {"a": 7.0})),
+        ),
+        ({"shedder": {"hits": 0, "loads": {}, "throughputs": {}}}, KeptState()),
+        ({"placement": {"count": 3, "brokers": ["a"]}}, KeptState(placement=PlacementState(3, ("a",)))),
+        ({"placement": {"averages": {"a": 0.5}}}, KeptState(placement=PlacementState(averages={"a": 0.5}))),
+    ],
+)
+def test_documents_of_before_are_read(stored, expected):
+    assert KeptState.parse({}, stored) == expected
+
+
+@pytest.mark.parametrize("hits", [CLUSTER_HITS, {"a": HitCount(1, 2)}])
+def test_what_is_stored_comes_back(hits):
+    of_brokers = {broker: hit for broker, hit in hits.items() if broker != WHOLE_CLUSTER}
+    kept = KeptState(ShedderState(hits, {"a": 0.5}, {"a": 7.0}), PlacementState(3, ("a", "b"), {"b": 0.1}))
+    assert KeptState.parse(of_brokers, kept.document()) == kept

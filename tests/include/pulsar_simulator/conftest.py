@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from pulsar_simulator.load import QUIET
+from pulsar_simulator.scenario import build
+from pulsar_simulator.serve import Running, running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pulsar_simulator.cluster import Cluster
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """Four brokers that stand still, driven by hand."""
+    return build(brokers=4, bundles=60, noise=QUIET)
+
+
+@pytest.fixture
+def served(cluster: Cluster) -> Iterator[Running]:
+    with running(cluster) as it:
+        yield it
+
+
+@pytest.fixture
+def http(served: Running) -> Iterator[httpx.Client]:
+    with httpx.Client(headers=served.headers, timeout=30) as client:
+        yield client

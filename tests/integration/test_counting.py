@@ -1,0 +1,101 @@
+"""What runs with parameters of their own leave of the hits: real Airflow tasks, real HTTP, real Spark."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import pytest
+from tests.integration.airflow_world import World, world
+
+from pulsar_rebalancer.run.plan import Summary, read_moves
+from pulsar_rebalancer_airflow.operators import RecordOperator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.integration.airflow_world import Outcome
+
+pytestmark = pytest.mark.integration
+
+OWN = {"hit_count_low": 1, "hit_count_high": 1}
+EVERY_5_S, ONCE_A_DAY = "interval_seconds: 5\n", "interval_seconds: 86400\n"
+
+
+@pytest.fixture(scope="module")
+def north(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    # A busy machine may take minutes: neither hits nor plans shall grow too old for that.
+    patient = {"interval_seconds": 5, "state_max_gap": 1000, "max_plan_age_seconds": 3600, "hit_count_high": 8}
+    with world("north", tmp_path_factory.mktemp("north"), mode="auto", **patient) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def counted(north: World) -> Outcome:
+    """A run that counted: one hit for every pair that is out of balance."""
+    return north.run()
+
+
+def stored_means(north: World) -> dict[str, int]:
+    """When each file of the means that the stored state names was written."""
+    folder = Path((north.storage.state / north.decision().means).uri)
+    return {file.name: file.stat().st_mtime_ns for file in folder.iterdir()}
+
+
+def test_a_sample_that_was_counted_neither_counts_again_nor_moves_anything(
+    north: World, counted: Outcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, owners = north.decision(), north.served.cluster.state()["owners"]
+    assert before.hits
+    clusters = tmp_path / "clusters.yaml"
+    clusters.write_text(Path(os.environ["PULSAR_REBALANCER_CLUSTERS"]).read_text().replace(EVERY_5_S, ONCE_A_DAY))
+    monkeypatch.setenv("PULSAR_REBALANCER_CLUSTERS", str(clusters))
+
+    run = north.run(**OWN)
+
+    assert (run.state, run.xcom("gate", "reason")) == ("success", "nothing_to_do")
+    assert Summary.read(run.folder).counting == "too_soon"
+    assert north.decision().hits == before.hits
+    assert north.served.cluster.state()["owners"] == owners
+
+
+@pytest.mark.parametrize("asked", [OWN, {"force": "what if"}], ids=["own thresholds", "forced"])
+def test_what_if_leaves_the_hits(north: World, counted: Outcome, asked: dict[str, Any]) -> None:
+    before = north.decision()
+
+    run = north.run(mode="observe", **asked)
+
+    assert (run.state, run.xcom("gate", "reason")) == ("success", "observe")
+    assert Summary.read(run.folder).bundles_taken > 0
+    assert north.decision().hits == before.hits
+    assert north.decision().counted_at == before.counted_at
+
+
+def test_decide_cleared_after_record_and_killed_leaves_the_means(north: World, counted: Outcome) -> None:
+    run = north.run()
+    before, files = north.decision(), stored_means(north)
+    assert before.plan_id == run.folder.name
+
+    with mock.patch.object(RecordOperator, "execute", side_effect=KeyboardInterrupt), suppress(KeyboardInterrupt):
+        north.run_again(run, "decide")
+    assert stored_means(north) == files
+
+    again = north.run_again(run, "decide")
+    assert again.state == "success"
+    assert stored_means(north) == files
+    assert north.decision() == before
+
+
+def test_a_pair_that_is_moved_starts_anew(north: World, counted: Outcome) -> None:
+    before = north.decision()
+
+    run = north.run(**OWN)
+
+    moves = read_moves(run.folder)
+    moved = {end for move in moves for end in (move.source, move.destination)}
+    assert (run.state, run.xcom("gate", "reason")) == ("success", "open")
+    assert moved
+    assert north.decision().hits == {broker: hit for broker, hit in before.hits.items() if broker not in moved}

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import tests.airflow_home  # noqa: F401 - before anything of Airflow
+
+# isort: split
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.airflow_context import MemoryState
+from tests.airflow_runs import CLUSTER
+from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import Webhook, connect, webhook
+
+from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer_airflow.locations import STORAGE_VARIABLE
+from pulsar_simulator.clock import RealClock
+from pulsar_simulator.load import QUIET
+from pulsar_simulator.scenario import build
+from pulsar_simulator.serve import running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pulsar_simulator.serve import Running
+
+
+@pytest.fixture
+def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClusterStorage:
+    monkeypatch.setenv(STORAGE_VARIABLE, str(tmp_path))
+    return ClusterStorage(str(tmp_path), CLUSTER)
+
+
+@pytest.fixture
+def state() -> MemoryState:
+    return MemoryState()
+
+
+@pytest.fixture
+def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Webhook]:
+    """A webhook that is the one receiver of the connection `alerts`."""
+    with webhook() as found:
+        connect(monkeypatch, found.url)
+        yield found
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    """A simulated cluster over HTTP, and the connection `pulsar_test` to it."""
+    cluster = build(brokers=4, bundles=40, noise=QUIET, clock=RealClock())
+    with running(cluster) as found:
+        monkeypatch.setenv("AIRFLOW_CONN_PULSAR_TEST", connection_document(found))
+        yield found
+
+
+def connection_document(served: Running, **extra: object) -> str:
+    host = ",".join(url.removeprefix("http://") for url in served.urls)
+    return json.dumps({"conn_type": "pulsar_admin", "host": host, "password": served.token, "extra": extra})

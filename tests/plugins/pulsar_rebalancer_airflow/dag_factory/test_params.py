@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import ParamValidationError
+
+from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer.config.resolution import RunParams, parse_params
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer_airflow.dag_factory.params import run_params, state_params
+
+
+def test_the_form_has_every_parameter_of_a_run_and_no_other() -> None:
+    form = run_params(Settings())
+
+    assert set(form) == set(RunParams.model_fields)
+    for param in form.values():
+        assert param.schema["title"]
+        assert param.description
+
+
+def test_an_untouched_form_is_a_normal_run() -> None:
+    assert parse_params({name: param.resolve() for name, param in run_params(Settings()).items()}) == RunParams()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("force", "x" * 501),
+        ("low_threshold", -1),
+        ("hit_count_low", 0),
+        ("hit_count_low", 1.5),
+        ("max_unload_percentage", 0),
+        ("max_unload_percentage", 1.1),
+        ("excluded_brokers", "a:1"),
+        ("mode", "auto"),
+    ],
+)
+def test_the_form_refuses(name: str, value: Any) -> None:
+    with pytest.raises(ParamValidationError):
+        run_params(Settings())[name].resolve(value)
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_no_mode_above_the_files_is_offered(mode: Mode) -> None:
+    offered = run_params(Settings(mode=mode))["mode"].schema["enum"]
+
+    assert offered == [None, *[lower.value for lower in Mode if lower.rank <= mode.rank]]
+
+
+def test_the_usual_value_is_named() -> None:
+    form = run_params(Settings(low_threshold=12.5, excluded_brokers=("a:1", "b:1")))
+
+    assert form["low_threshold"].description is not None
+    assert "12.5" in form["low_threshold"].description
+    assert form["excluded_brokers"].description is not None
+    assert "added to a:1, b:1" in form["excluded_brokers"].description
+
+
+@pytest.mark.parametrize("name", ["decision-12.json", "export-20260102T030405Z.json", "", None])
+def test_files_that_can_be_restored(name: str | None) -> None:
+    assert state_params()["file"].resolve(name) == name
+
+
+@pytest.mark.parametrize("name", ["../decision-1.json", "decision-1.json/..", "plan/state.json"])
+def test_files_that_cannot(name: str) -> None:
+    with pytest.raises(ParamValidationError):
+        state_params()["file"].resolve(name)

@@ -1,0 +1,106 @@
+"""What Airflow's API answers on a busy machine, and what that comes to."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from pulsar_rebalancer_airflow.embedded import EmbeddedError, local_airflow
+from pulsar_rebalancer_airflow.embedded.airflow_home import AirflowHome
+from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
+from pulsar_rebalancer_airflow.embedded.processes import Processes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OK = httpx.Response(200, json={"state": "success"})
+REFUSED = httpx.ConnectError("refused")
+
+
+class Server:
+    """Gives its answers one after the other; the last one again and again."""
+
+    def __init__(self, *answers: httpx.Response | Exception) -> None:
+        self.answers = list(answers)
+        self.requests: list[str] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(f"{request.method} {request.url.path}")
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def asked(server: Server, monkeypatch: pytest.MonkeyPatch, folder: Path) -> LocalAirflow:
+    monkeypatch.setattr(httpx, "Client", partial(httpx.Client, transport=httpx.MockTransport(server)))
+    monkeypatch.setattr(local_airflow, "_PAUSE_SECONDS", 0)
+    home = AirflowHome(folder, clusters={}, connections={})
+    home.prepare(keep=False)
+    return LocalAirflow(home, Processes())
+
+
+@pytest.mark.parametrize("failure", [httpx.Response(500), httpx.Response(503), REFUSED], ids=repr)
+def test_a_question_is_asked_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failure: object) -> None:
+    airflow = asked(Server(failure, failure, OK), monkeypatch, tmp_path / "home")
+    assert airflow.run("dag", "run") == {"state": "success"}
+
+
+def test_so_is_a_login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    token = httpx.Response(201, json={"access_token": "t"})
+    server = Server(httpx.Response(401), httpx.Response(500), token, OK)
+    monkeypatch.setattr(Processes, "listens", lambda *_: True)
+    assert asked(server, monkeypatch, tmp_path / "home").get("/dags") == {"state": "success"}
+    assert server.requests == ["GET /api/v2/dags", "POST /auth/token", "POST /auth/token", "GET /api/v2/dags"]
+
+
+def test_the_password_is_for_a_server_that_was_started_here(tmp_path: Path) -> None:
+    asked_for: list[str] = []
+
+    class Stranger(BaseHTTPRequestHandler):
+        """Took the port, and says that it knows no such user."""
+
+        def answer(self) -> None:
+            asked_for.append(f"{self.command} {self.path}")
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.send_error(401)
+
+        do_GET = do_POST = answer
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Stranger) as stranger:
+        threading.Thread(target=stranger.serve_forever, daemon=True).start()
+        home = AirflowHome(tmp_path / "home", clusters={}, connections={}, port=stranger.server_port)
+        home.prepare(keep=False)
+        with pytest.raises(EmbeddedError, match=f"another program answers on port {stranger.server_port}"):
+            LocalAirflow(home, Processes()).get("/dags")
+        stranger.shutdown()
+    assert asked_for == ["GET /api/v2/dags"]
+
+
+@pytest.mark.parametrize("failure", [httpx.Response(500, text="database is locked"), REFUSED], ids=repr)
+def test_not_for_ever(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failure: object) -> None:
+    monkeypatch.setattr(local_airflow, "_START_SECONDS", 0)
+    with pytest.raises(EmbeddedError, match=r"500 to GET .*database is locked|did not answer GET .*ConnectError"):
+        asked(Server(failure), monkeypatch, tmp_path / "home").get("/dags")
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        (httpx.Response(500), "500 to POST"),  # perhaps it was done
+        (REFUSED, "did not answer POST"),
+        (httpx.Response(404), "404 to POST"),
+    ],
+)
+def test_what_changes_something_is_sent_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failure: object, said: str
+) -> None:
+    server = Server(failure)
+    with pytest.raises(EmbeddedError, match=said):
+        asked(server, monkeypatch, tmp_path / "home").trigger("dag")
+    assert len(server.requests) == 1

@@ -1,0 +1,181 @@
+"""The arguments of `make run`, and that no two runs share a folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import TYPE_CHECKING
+from unittest.mock import Mock
+
+import pytest
+from airflow.sdk import Connection
+
+from pulsar_rebalancer_airflow.embedded import EmbeddedError
+from pulsar_rebalancer_airflow.embedded import __main__ as embedded_main
+from pulsar_rebalancer_airflow.embedded.__main__ import _own_cluster, _parser, main
+from pulsar_rebalancer_airflow.embedded.airflow_home import AirflowHome, locked
+from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
+from pulsar_rebalancer_airflow.embedded.run_line import RunLine
+from pulsar_rebalancer_airflow.hooks.pulsar_admin import _settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def _process_as_it_was() -> Iterator[None]:
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    mask = os.umask(0o077)
+    yield
+    os.umask(mask)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize(
+    ("address", "name", "seed"),
+    [
+        ("http://broker:8080", "own-broker-8080", "http://broker:8080"),
+        ("https://Broker.example/", "own-broker.example-8443", "https://broker.example:8443"),
+        ("http://[::1]:8080", "own---1-8080", "http://[::1]:8080"),
+        ("https://[2001:db8::7]", "own-2001-db8--7-8443", "https://[2001:db8::7]:8443"),
+    ],
+)
+def test_the_address_of_an_own_cluster(address: str, name: str, seed: str) -> None:
+    found, entry, document = _own_cluster(_parser().parse_args(["--pulsar", address]))
+    assert (found, entry["mode"]) == (name, "observe")
+    connection = _settings(Connection(conn_id="own", **document | {"extra": json.dumps(document["extra"])}))
+    assert connection.seeds == (seed,)
+    assert connection.read_only
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["broker:8080", "ftp://broker", "http://", "http://h:99999", "http://h:port", "http://[::1", "http://h/pulsar"],
+)
+@pytest.mark.usefixtures("_process_as_it_was")
+def test_an_address_that_is_none_is_refused(address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--folder", str(tmp_path), "--pulsar", address]) == 1
+    assert "error: PULSAR must be the address of a broker such as http://broker:8080" in capsys.readouterr().err
+
+
+def test_a_password_in_an_address_is_not_shown() -> None:
+    with pytest.raises(EmbeddedError, match="use the token") as refused:
+        _own_cluster(_parser().parse_args(["--pulsar", "http://me:s3cret@broker:8080"]))
+    assert "s3cret" not in str(refused.value)
+
+
+def test_a_folder_of_somebody_else_is_not_deleted(tmp_path: Path) -> None:
+    thesis = tmp_path / "simulated" / "thesis.txt"
+    thesis.parent.mkdir()
+    thesis.write_text("years of work")
+    home = AirflowHome(folder=thesis.parent, clusters={}, connections={})
+
+    with pytest.raises(EmbeddedError, match="not made by an earlier run"):
+        home.prepare(keep=False)
+    assert thesis.read_text() == "years of work"
+
+    thesis.unlink()
+    home.prepare(keep=False)
+    old = home.storage / "old"
+    old.mkdir(parents=True)
+    home.prepare(keep=False)
+    assert not old.exists()
+
+
+@pytest.mark.usefixtures("_process_as_it_was")
+def test_a_second_run_in_the_same_folder_does_not_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(embedded_main, "_run", lambda *_: 0)
+    with locked(tmp_path):
+        assert main(["--folder", str(tmp_path)]) == 1
+        said = capsys.readouterr().err
+        assert f"another run is using {tmp_path}" in said
+        assert "--folder" in said
+        assert main(["--folder", str(tmp_path / "another")]) == 0
+    assert main(["--folder", str(tmp_path)]) == 0
+
+
+@pytest.mark.usefixtures("_process_as_it_was")
+def test_a_link_in_the_place_of_the_lock_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(embedded_main, "_run", lambda *_: 0)
+    thesis = tmp_path / "thesis.txt"
+    thesis.write_text("years of work")
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "lock").symlink_to(thesis)
+    assert main(["--folder", str(folder)]) == 1
+    assert f"{folder / 'lock'} cannot be written" in capsys.readouterr().err
+    assert thesis.read_text() == "years of work"
+
+
+@pytest.mark.usefixtures("_process_as_it_was")
+def test_a_folder_where_everybody_may_leave_links_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tmp_path.chmod(0o1777)
+    assert main(["--folder", str(tmp_path)]) == 1
+    assert f"everybody may write in {tmp_path}" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+BALANCED, WAITS = RunLine("the line", balanced=True), RunLine("the line")
+MOVED = RunLine("the line", moved=True)
+FAILED = RunLine("the line", failed="decide failed [not_a_number]")
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """Watches an Airflow whose runs have these lines."""
+
+    def watch(lines: list[RunLine], *, once: bool, acts: bool = True) -> int:
+        airflow = Mock(spec=LocalAirflow, **{"ended_runs.return_value": iter(lines)})
+        return embedded_main._watch(airflow, "dag", once=once, acts=acts)
+
+    monkeypatch.setattr(embedded_main, "describe", lambda _airflow, _dag_id, line, _number: line)
+    return watch
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ([MOVED, BALANCED, FAILED], "after 2 runs"),
+        ([FAILED, FAILED, MOVED, FAILED, FAILED, BALANCED], "after 6 runs"),
+        ([BALANCED, WAITS, BALANCED, MOVED, WAITS, BALANCED], "after 6 runs"),
+    ],
+)
+def test_once_ends_with_the_first_balanced_run_after_a_move(
+    watch: Callable[..., int], capsys: pytest.CaptureFixture[str], lines: list[RunLine], said: str
+) -> None:
+    assert watch(lines, once=True) == 0
+    assert f"{said} there is nothing more to move" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        (
+            [WAITS, *[FAILED] * 3, BALANCED],
+            r"3 runs in a row failed, the last one with: decide failed \[not_a_number\]",
+        ),
+        ([MOVED, *[WAITS] * 49, BALANCED], "not balanced after 50 runs; the last one: the line"),
+        ([*[BALANCED] * 50, MOVED], "nothing was moved after 50 runs; the last one: the line"),
+    ],
+)
+def test_once_gives_up_with_the_reason(watch: Callable[..., int], lines: list[RunLine], reason: str) -> None:
+    with pytest.raises(EmbeddedError, match=reason):
+        watch(lines, once=True)
+
+
+def test_where_nothing_may_be_moved_once_ends_with_the_first_balanced_run(watch: Callable[..., int]) -> None:
+    assert watch([WAITS, BALANCED, FAILED], once=True, acts=False) == 0
+
+
+def test_without_once_nothing_ends_it(watch: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    watch([BALANCED, *[FAILED] * 60], once=False)
+    assert capsys.readouterr().out.count("the line") == 61

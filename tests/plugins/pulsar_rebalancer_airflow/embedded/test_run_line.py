@@ -1,0 +1,56 @@
+"""When a cluster is balanced, and what the line of a run says."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import pytest
+from tests.airflow_runs import make_run
+
+from pulsar_rebalancer.run.outcome import conclude
+from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer_airflow.embedded.run_line import describe
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+
+ENDED = {
+    "dag_run_id": "run",
+    "state": "success",
+    "start_date": "2026-11-21T10:00:00+00:00",
+    "end_date": "2026-11-21T10:00:12.34+00:00",
+}
+FIRED = {"pairs_fired": 1, "reasons": {"fired": 1}}
+STUCK = {"pairs_fired": 1, "reasons": {"no_fitting_bundle": 1}}
+MOVED_A_MOMENT_AGO = {"bundles_passed_over": {"recently_unloaded": 3}}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "found", "verdict", "balanced"),
+    [
+        ("UniformLoadShedder", {"reasons": {"below_threshold": 2}}, "balanced: nothing to do", True),
+        ("UniformLoadShedder", FIRED | MOVED_A_MOMENT_AGO, "fired, nothing to move", False),
+        ("UniformLoadShedder", STUCK, "unbalanced, but nothing worth moving", True),
+        ("AvgShedder", STUCK | {"score_max": 70.0}, "unbalanced, but nothing worth moving", False),
+        ("UniformLoadShedder", FIRED | {"bundles_taken": 2}, "would move 2 bundles: gate closed (observe)", False),
+        ("UniformLoadShedder", {"reasons": {"cool_down": 1}}, "waiting", False),
+        ("AvgShedder", {"score_max": 20.0}, "balanced: nothing to do", True),
+        ("AvgShedder", {"score_max": 70.0}, "balanced: nothing to do", False),
+        ("AvgShedder", FIRED | MOVED_A_MOMENT_AGO | {"score_max": 20.0}, "fired, nothing to move", False),
+    ],
+)
+def test_balanced_when_no_broker_sheds(
+    storage: ClusterStorage, strategy: str, found: dict[str, Any], verdict: str, balanced: bool
+) -> None:
+    run = make_run(storage, strategy=strategy)
+    summary = Summary.read(run).model_copy(update={"score_min": 10.0, "sentence": "all is said"} | found)
+    summary.write(run)
+    conclude(run, "observe", (), datetime.now(UTC)).write(run)
+
+    line = describe(mock.Mock(xcom=mock.Mock(return_value=run.uri)), "dag", ENDED, 7)
+
+    assert line.balanced is balanced
+    assert f"  {verdict}  12.3 s" in line.text
+    assert ("UniformLoadShedder: all is said" in line.text) is (strategy != "AvgShedder")

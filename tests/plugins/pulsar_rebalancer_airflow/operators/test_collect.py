@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from tests.airflow_context import context
+from tests.airflow_runs import CLUSTER
+from tests.full_disk import full_disk
+
+from pulsar_rebalancer.config.clusters_file import ClusterEntry
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.errors import AdminError, SnapshotError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.request import RunRequest
+from pulsar_rebalancer.run.tables import read
+from pulsar_rebalancer.state.backup import keep_copy
+from pulsar_rebalancer.state.model import DecisionState
+from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer_airflow.dag_factory.params import run_params
+from pulsar_rebalancer_airflow.operators import CollectOperator
+from pulsar_rebalancer_airflow.state_store import DECISION
+
+if TYPE_CHECKING:
+    from tests.airflow_context import MemoryState
+
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_simulator.serve import Running
+
+
+def collect(
+    storage: ClusterStorage,
+    state: MemoryState,
+    given: dict[str, Any] | None = None,
+    params: dict[str, Any] | None = None,
+    **kwargs: Any,
+) -> str:
+    values = {"mode": "auto", "connection": "pulsar_test"} | (given or {})
+    entry = ClusterEntry(name=CLUSTER, given=values, settings=Settings.model_validate(values))
+    form = {name: param.value for name, param in run_params(entry.settings).items()}
+    operator = CollectOperator(task_id="collect", entry=entry, root=storage.root)
+    return operator.execute(context(CLUSTER, state, params=form | (params or {}), **kwargs))
+
+
+def test_writes_the_input_of_a_run(served: Running, storage: ClusterStorage, state: MemoryState) -> None:
+    state.set(DECISION, DecisionState(seq=4, plan_id="p").model_dump(mode="json"))
+
+    run = StoragePath(collect(storage, state, params={"force": "new broker", "excluded_brokers": ["x:1"]}))
+
+    assert run.uri.startswith(storage.runs.uri)
+    assert read(run, "brokers").num_rows == 4
+    request = RunRequest.read(run)
+    assert (request.airflow_run_id, request.requested_by) == ("manual__1", "ada")
+    assert request.params.force == "new broker"
+    assert request.resolved.settings.excluded_brokers == ("x:1",)
+    stored = (run / "input" / "state.json").read_json()
+    assert (stored["decision"]["seq"], stored["moves"]["unloads"]) == (4, {})
+
+
+def test_nobody_asked_for_a_scheduled_run(served: Running, storage: ClusterStorage, state: MemoryState) -> None:
+    run = StoragePath(collect(storage, state, run_type="scheduled"))
+
+    assert RunRequest.read(run).requested_by == ""
+
+
+def test_a_retry_takes_a_new_folder(served: Running, storage: ClusterStorage, state: MemoryState) -> None:
+    assert collect(storage, state) != collect(storage, state)
+
+
+# Without `served` there is no connection: whatever asked the brokers would fail in another way.
+@pytest.mark.parametrize(("given", "params"), [({"mode": "off"}, {}), ({}, {"mode": "off"})])
+def test_off_asks_nobody(
+    storage: ClusterStorage, state: MemoryState, given: dict[str, Any], params: dict[str, Any]
+) -> None:
+    with pytest.raises(AirflowSkipException, match="off"):
+        collect(storage, state, given, params)
+
+
+@pytest.mark.parametrize(
+    ("given", "params", "said"),
+    [
+        ({}, {"force_threshold": 10}, "force_threshold needs force"),
+        ({}, {"low_threshold": 30, "high_threshold": 20}, "contradiction"),
+        ({"mode": "observe"}, {"mode": "auto"}, "not raise it from observe to auto"),
+        ({"max_bundles_per_run": 5}, {"max_bundles_per_run": 6}, "max_bundles_per_run: .* not raise it from 5"),
+        ({"high_threshold": 20}, {"low_threshold": 30}, "low_threshold 30 is above high_threshold 20"),
+        ({"low_threshold": 30}, {"high_threshold": 20}, "low_threshold 30 is above high_threshold 20"),
+        ({"strategy": "ThresholdShedder"}, {"force": "new broker", "force_threshold": 9}, "force_threshold: strategy"),
+    ],
+)
+def test_wrong_parameters_are_refused_before_anything_is_asked(
+    storage: ClusterStorage, state: MemoryState, given: dict[str, Any], params: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(AirflowFailException, match=said):
+        collect(storage, state, given, params)
+
+
+def test_a_threshold_is_held_against_that_of_the_brokers(
+    served: Running, storage: ClusterStorage, state: MemoryState
+) -> None:
+    """45 is above the default of the high threshold, which counts for nothing where brokers have their own."""
+    served.cluster.configuration.set("loadBalancerAvgShedderHighThreshold", "50")
+
+    settings = RunRequest.read(StoragePath(collect(storage, state, params={"low_threshold": 45}))).resolved.settings
+
+    assert (settings.low_threshold, settings.high_threshold) == (45, 50)
+    with pytest.raises(AirflowFailException, match="low_threshold 55 is above high_threshold 50"):
+        collect(storage, state, params={"low_threshold": 55})
+
+
+def test_a_lost_state_blocks_with_the_way_to_restore(storage: ClusterStorage, state: MemoryState) -> None:
+    keep_copy(storage, DecisionState(seq=3, plan_id="p"))
+
+    with pytest.raises(AirflowFailException, match="state_lost") as blocked:
+        collect(storage, state)
+
+    assert "pulsar_state__east" in str(blocked.value)
+
+
+def test_refused_credentials_are_not_tried_again(served: Running, storage: ClusterStorage, state: MemoryState) -> None:
+    served.cluster.faults.add("unauthorized", path="")
+
+    with pytest.raises(AirflowFailException, match="unauthorized"):
+        collect(storage, state)
+
+
+def test_brokers_out_of_reach_are_tried_again(
+    storage: ClusterStorage, state: MemoryState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_PULSAR_TEST", '{"conn_type": "pulsar_admin", "host": "127.0.0.1", "port": 1}')
+
+    with pytest.raises(AdminError, match="unreachable"):
+        collect(storage, state)
+
+
+def test_a_full_disk_has_a_reason_may_pass_and_leaves_nothing_half_written(
+    served: Running, storage: ClusterStorage, state: MemoryState
+) -> None:
+    with full_disk(), pytest.raises(SnapshotError, match="cannot be written") as failed:
+        collect(storage, state)
+
+    assert failed.value.reason is Reason.STORAGE_FAILED
+    assert not [path for path in Path(storage.root).rglob("*") if path.name.startswith(".")]
+    collect(storage, state)

@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from tests.airflow_context import context
+from tests.airflow_runs import CLUSTER, make_run
+from tests.project.documentation import blocks
+
+from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer_airflow.failures import FAILURE
+from pulsar_rebalancer_airflow.locations import STORAGE_VARIABLE
+from pulsar_rebalancer_airflow.operators import DecideOperator
+from pulsar_rebalancer_airflow.operators.decide import ARCHIVE_VARIABLE, JAVA_OPTIONS, application
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from airflow.sdk import Context
+
+SUBMIT = "airflow.providers.apache.spark.hooks.spark_submit.subprocess.Popen"
+
+
+@pytest.fixture
+def submitted(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """What `spark-submit` would be started with, and in which environment."""
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", '{"conn_type": "spark", "host": "local[2]"}')
+    seen: dict[str, Any] = {}
+
+    def start(command: list[str], **_: Any) -> Any:
+        seen.update(command=command, path=os.environ["PATH"], python=os.environ.get("PYTHONPATH", ""))
+        return mock.Mock(stdout=iter(()), wait=mock.Mock(return_value=0))
+
+    with mock.patch(SUBMIT, side_effect=start):
+        yield seen
+
+
+@pytest.fixture(autouse=True)
+def root(storage: ClusterStorage) -> str:
+    return storage.root
+
+
+def decide(run: str = "", seen: Context | None = None) -> str:
+    """Decides a run of its own, or the one given; its address."""
+    root = os.environ[STORAGE_VARIABLE]
+    run = run or make_run(ClusterStorage(root, CLUSTER)).uri
+    operator = DecideOperator(task_id="decide", cluster=CLUSTER, root=root, run=run, conn_id="spark_test")
+    operator.execute(seen or context(CLUSTER, None))
+    return run
+
+
+def test_submits_the_application_to_the_connections_master(submitted: dict[str, Any]) -> None:
+    run = decide()
+
+    command = submitted["command"]
+    assert command[:3] == ["spark-submit", "--master", "local[2]"]
+    assert command[-5:] == [application(), "--root", os.environ[STORAGE_VARIABLE], "--run", run]
+    assert "spark.ui.enabled=false" in command
+    options = next(part for part in command if part.startswith("spark.driver.extraJavaOptions="))
+    assert options == f"spark.driver.extraJavaOptions={JAVA_OPTIONS}"
+
+
+DOCUMENTED = {
+    "local": "local[2]",
+    "spark": "spark://master-1:7077,master-2:7077",
+    "yarn": "yarn",
+}
+
+
+@pytest.mark.parametrize("kind", ["local", "spark", "yarn"])
+def test_documented_connections_name_their_master(
+    submitted: dict[str, Any], monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", _documented(kind))
+
+    decide()
+
+    command = submitted["command"]
+    assert command[1:3] == ["--master", DOCUMENTED[kind]]
+    assert ("--queue" in command) is (kind == "yarn")
+
+
+def _documented(kind: str) -> str:
+    found = [b.body for b in blocks() if b.page == "operations.md" and b.language == "json"]
+    (connection,) = [body for body in found if json.loads(body)["host"].startswith(kind)]
+    return connection
+
+
+@pytest.mark.parametrize("kind", ["local", "spark", "yarn"])
+def test_the_driver_of_a_local_master_is_for_this_machine_alone(
+    submitted: dict[str, Any], monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", _documented(kind))
+
+    decide()
+
+    bound = {"spark.driver.bindAddress=127.0.0.1", "spark.driver.host=127.0.0.1", "spark.authenticate=true"}
+    assert bound & set(submitted["command"]) == (bound if kind == "local" else set())
+
+
+def test_what_no_command_line_may_show_comes_from_a_file(
+    submitted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", _documented("spark"))
+
+    decide()
+
+    command = submitted["command"]
+    assert command[command.index("--properties-file") + 1] == "/etc/pulsar-rebalancer/spark.properties"
+
+
+@pytest.mark.parametrize("mode", [None, "", "client"])
+def test_the_driver_runs_beside_the_task_unless_told_otherwise(
+    submitted: dict[str, Any], monkeypatch: pytest.MonkeyPatch, mode: str | None
+) -> None:
+    connection = {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": mode}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", json.dumps(connection))
+
+    decide()
+
+    assert submitted
+
+
+@pytest.mark.parametrize(
+    ("connection", "said"),
+    [
+        ('{"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}', "deploy-mode has to be client"),
+        ("k8s", r"needs pulsar-rebalancer\[kubernetes\]"),
+    ],
+)
+def test_what_airflow_would_stumble_over_is_refused_first(
+    submitted: dict[str, Any], monkeypatch: pytest.MonkeyPatch, connection: str, said: str
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", _documented("k8s") if connection == "k8s" else connection)
+
+    with pytest.raises(AirflowFailException, match=rf"spark_connection spark_test: .*{said}.*\[wrong_setting\]"):
+        decide()
+
+    assert not submitted
+
+
+def test_a_connection_that_is_not_found_is_looked_for_again(
+    submitted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Airflow says the same when its secrets backend does not answer."""
+    monkeypatch.delenv("AIRFLOW_CONN_SPARK_TEST")
+
+    with pytest.raises(SettingsError, match=r"spark_connection spark_test was not found: .*\[connection_not_found\]"):
+        decide()
+
+    assert not submitted
+
+
+def test_the_driver_runs_under_this_interpreter(submitted: dict[str, Any]) -> None:
+    before = os.environ["PATH"]
+
+    decide()
+
+    assert submitted["path"].split(os.pathsep)[0] == str(Path(sys.executable).parent)
+    roots = [Path(part).name for part in submitted["python"].split(os.pathsep)]
+    assert {"include", "spark_apps"} <= set(roots)
+    assert os.environ["PATH"] == before
+
+
+@pytest.mark.parametrize(
+    ("last", "reason"),
+    [
+        ("not decided: /runs/1/validation.json cannot be read [file_missing]", Reason.FILE_MISSING),
+        ("not decided: ZeroDivisionError [decide_failed]", Reason.DECIDE_FAILED),
+        ("Exception in thread main java.lang.OutOfMemoryError", Reason.DECIDE_FAILED),
+    ],
+)
+def test_it_never_fails_without_a_reason_code(monkeypatch: pytest.MonkeyPatch, last: str, reason: Reason) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", '{"conn_type": "spark", "host": "local[2]"}')
+    ended = mock.Mock(stdout=iter(["Traceback", last]), wait=mock.Mock(return_value=1))
+    seen: Any = context(CLUSTER, None)
+
+    with mock.patch(SUBMIT, return_value=ended), pytest.raises(AirflowException, match=re.escape(last)):
+        decide(seen=seen)
+
+    assert seen["ti"].pushed[FAILURE] == reason
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_the_archive_is_used_if_the_worker_has_it(
+    submitted: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, exists: bool
+) -> None:
+    archive = tmp_path / "spark.jsa"
+    if exists:
+        archive.write_bytes(b"")
+    monkeypatch.setenv(ARCHIVE_VARIABLE, str(archive))
+
+    decide()
+
+    command = " ".join(submitted["command"])
+    assert (f"={JAVA_OPTIONS} -XX:SharedArchiveFile={archive}" in command) is exists
+
+
+def test_the_application_is_found_without_being_loaded() -> None:
+    code = "import sys; from pulsar_rebalancer_airflow.operators.decide import application; print(application())"
+    code += "; print([name for name in sys.modules if name.startswith(('pulsar_rebalancer_spark', 'pyspark'))])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    path, loaded = done.stdout.splitlines()[-2:]
+    assert Path(path).is_file()
+    assert loaded == "[]"

@@ -1,0 +1,149 @@
+"""Whoever may write an XCom may not choose whose run a task works on: every task looks at what it was given."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+from tests.airflow_context import context
+from tests.airflow_runs import CLUSTER, make_run, move_row
+
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer_airflow.operators import (
+    DecideOperator,
+    GateOperator,
+    RecordOperator,
+    ReportOperator,
+    UnloadWaveOperator,
+    ValidateOperator,
+)
+from pulsar_rebalancer_airflow.state_store import DECISION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.airflow_context import MemoryState
+
+    from pulsar_rebalancer.storage.path import StoragePath
+
+MOVES = [move_row(1, "a:1", "b:1")]
+PRESENT: dict[str, Any] = {"mode": "auto", "connection": "pulsar_test"}
+OPERATORS: dict[str, Callable[[str, Any], Any]] = {
+    "validate": lambda root, run: ValidateOperator(task_id="validate", cluster=CLUSTER, run=run),
+    "decide": lambda root, run: DecideOperator(task_id="decide", cluster=CLUSTER, root=root, run=run, conn_id="spark"),
+    "record": lambda root, run: RecordOperator(task_id="record", cluster=CLUSTER, root=root, run=run),
+    "gate": lambda root, run: GateOperator(task_id="gate", cluster=CLUSTER, settings=Settings(**PRESENT), run=run),
+    "unload": lambda root, run: UnloadWaveOperator(
+        task_id="unload", cluster=CLUSTER, settings=PRESENT, run=run, wave=0
+    ),
+    "report": lambda root, run: ReportOperator(task_id="report", cluster=CLUSTER, run=run, gate="gate"),
+}
+
+
+def other_cluster(storage: ClusterStorage, tmp_path: Path) -> Any:
+    return make_run(ClusterStorage(storage.root, "west"), MOVES, cluster="west").uri
+
+
+def other_cluster_with_our_name_in_it(storage: ClusterStorage, tmp_path: Path) -> Any:
+    return make_run(ClusterStorage(storage.root, "west"), MOVES).uri
+
+
+def other_run(storage: ClusterStorage, tmp_path: Path) -> Any:
+    return make_run(storage, MOVES, airflow_run_id="manual__2").uri
+
+
+def outside_the_root(storage: ClusterStorage, tmp_path: Path) -> Any:
+    return make_run(ClusterStorage(str(tmp_path / "elsewhere"), CLUSTER), MOVES).uri
+
+
+def link_out_of_the_root(storage: ClusterStorage, tmp_path: Path) -> Any:
+    made = make_run(ClusterStorage(str(tmp_path / "elsewhere"), CLUSTER), MOVES)
+    link = Path(storage.runs.uri, made.uri.split("/")[-2], made.name)
+    link.parent.mkdir(parents=True)
+    link.symlink_to(made.uri)
+    return str(link)
+
+
+def way_around(storage: ClusterStorage, tmp_path: Path) -> Any:
+    made = make_run(ClusterStorage(storage.root, "west"), MOVES)
+    return f"{storage.base.uri}/../west{made.uri.removeprefix(f'{storage.root}/west')}"
+
+
+def no_text(storage: ClusterStorage, tmp_path: Path) -> Any:
+    return {"run": make_run(storage, MOVES).uri}
+
+
+FORGED = [
+    other_cluster,
+    other_cluster_with_our_name_in_it,
+    other_run,
+    outside_the_root,
+    link_out_of_the_root,
+    way_around,
+    no_text,
+]
+
+
+@pytest.fixture
+def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClusterStorage:
+    monkeypatch.setenv("PULSAR_REBALANCER_STORAGE", str(tmp_path / "root"))
+    return ClusterStorage(str(tmp_path / "root"), CLUSTER)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(file): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+@pytest.mark.parametrize("forge", FORGED, ids=lambda forge: forge.__name__)
+@pytest.mark.parametrize("task", OPERATORS)
+def test_a_folder_that_is_not_of_this_run_is_refused(
+    storage: ClusterStorage, state: MemoryState, tmp_path: Path, task: str, forge: Callable[..., Any]
+) -> None:
+    address = forge(storage, tmp_path)
+    if isinstance(address, str) and (Path(address) / "plan").exists():
+        # As if it had been recorded: what is refused is the folder, and nothing else stands in the way.
+        recorded(state, Path(address))
+    before, stored = files(tmp_path), dict(state.documents)
+    given = context(CLUSTER, state, xcoms={("gate", "reason"): "open"})
+
+    with pytest.raises((AirflowFailException, PlanError), match="foreign_run"):
+        OPERATORS[task](storage.root, address).execute(given)
+
+    assert files(tmp_path) == before
+    assert state.documents == stored
+
+
+def recorded(state: MemoryState, run: Path) -> None:
+    folder = ClusterStorage(str(run.parents[3]), run.parents[2].name).run(run.name)
+    assert folder is not None
+    document = (folder / "plan" / "state.json").read_json()
+    state.set(DECISION, document | {"plan_hash": Summary.read(folder).hash})
+
+
+def test_the_own_run_is_taken(storage: ClusterStorage, state: MemoryState, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_PULSAR_TEST", '{"conn_type": "pulsar_admin", "host": "nowhere"}')
+    run = make_run(storage, MOVES)
+
+    assert execute("record", storage, run, state) == 1
+    assert execute("gate", storage, run, state) == [0]
+
+
+def execute(task: str, storage: ClusterStorage, run: StoragePath, state: MemoryState) -> Any:
+    return OPERATORS[task](storage.root, run.uri).execute(context(CLUSTER, state))
+
+
+def test_a_run_whose_folder_is_a_copy_elsewhere_in_the_root_is_refused(
+    storage: ClusterStorage, state: MemoryState
+) -> None:
+    run = make_run(storage, MOVES)
+    copy = run.beside("20261121T120000.000000Z-01234567")
+    shutil.copytree(run.uri, copy.uri)
+
+    with pytest.raises(AirflowFailException, match="foreign_run"):
+        execute("record", storage, copy, state)

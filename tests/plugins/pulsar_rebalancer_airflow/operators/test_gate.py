@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from tests.airflow_context import context
+from tests.airflow_runs import CLUSTER, make_run, move_row
+
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.run.plan import Summary, plan_hash
+from pulsar_rebalancer.run.request import Finding, Validation
+from pulsar_rebalancer.run.tables import MOVES as MOVES_SCHEMA
+from pulsar_rebalancer.run.tables import table
+from pulsar_rebalancer_airflow.operators import GateOperator, RecordOperator
+
+if TYPE_CHECKING:
+    from tests.airflow_context import MemoryState
+
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.path import StoragePath
+
+MOVES = [move_row(1, "a:1", "b:1"), move_row(2, "a:1", "b:1", wave=2), move_row(3, "a:1", "c:1")]
+HOLD = Validation(findings=(Finding(reason="builtin_shedding_on"),))
+NOTICE = Validation(findings=(Finding(reason="even_distribution_on"),))
+TOMORROW = datetime.now(UTC) + timedelta(days=1)
+YESTERDAY = datetime.now(UTC) - timedelta(days=1)
+
+
+@pytest.fixture(autouse=True)
+def connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_PULSAR_TEST", '{"conn_type": "pulsar_admin", "host": "nowhere"}')
+
+
+def ask(run: StoragePath, state: MemoryState, **settings: Any) -> tuple[list[int], str]:
+    given: Any = context(CLUSTER, state)
+    now = Settings(**({"mode": "auto", "connection": "pulsar_test"} | settings))
+    waves = GateOperator(task_id="gate", cluster=CLUSTER, settings=now, run=run.uri).execute(given)
+    return waves, given["ti"].pushed["reason"]
+
+
+def record(storage: ClusterStorage, run: StoragePath, state: MemoryState) -> None:
+    RecordOperator(task_id="record", cluster=CLUSTER, root=storage.root, run=run.uri).execute(context(CLUSTER, state))
+
+
+@pytest.mark.parametrize("given", [{}, {"validation": NOTICE}, {"pause": {"until": YESTERDAY, "reason": "over"}}])
+def test_opens_for_the_recorded_plan(storage: ClusterStorage, state: MemoryState, given: dict[str, Any]) -> None:
+    run = make_run(storage, MOVES, **given)
+    record(storage, run, state)
+
+    assert ask(run, state) == ([0, 2], "open")
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"mode": "observe"}, "observe"),
+        ({"pause": {"until": TOMORROW, "reason": "migration"}}, "paused"),
+        ({"validation": HOLD}, "on_hold"),
+        ({"age": timedelta(seconds=200)}, "plan_too_old"),
+    ],
+)
+def test_closes_with_a_reason(storage: ClusterStorage, state: MemoryState, given: dict[str, Any], reason: str) -> None:
+    run = make_run(storage, MOVES, **given)
+    record(storage, run, state)
+
+    assert ask(run, state) == ([], reason)
+
+
+@pytest.mark.parametrize(
+    ("now", "reason"),
+    [({"mode": "observe"}, "observe"), ({"pause": {"until": TOMORROW, "reason": "stop"}}, "paused")],
+)
+def test_closes_when_the_clusters_file_says_so_by_now(
+    storage: ClusterStorage, state: MemoryState, now: dict[str, Any], reason: str
+) -> None:
+    run = make_run(storage, MOVES)
+    record(storage, run, state)
+
+    assert ask(run, state, **now) == ([], reason)
+
+
+def test_closes_for_a_plan_that_was_decided_again(storage: ClusterStorage, state: MemoryState) -> None:
+    run = make_run(storage, MOVES)
+    record(storage, run, state)
+    rows = (run / "plan" / "moves.parquet").read_table().to_pylist()[:1]
+    (run / "plan" / "moves.parquet").write_table(table(rows, MOVES_SCHEMA))
+    hashed = plan_hash([], rows, (run / "plan" / "state.json").read_json())
+    Summary.read(run).model_copy(update={"hash": hashed}).write(run)
+
+    assert ask(run, state) == ([], "not_recorded")
+
+
+def test_closes_when_there_is_nothing_to_do(storage: ClusterStorage, state: MemoryState) -> None:
+    run = make_run(storage)
+    record(storage, run, state)
+
+    assert ask(run, state) == ([], "nothing_to_do")
+
+
+def test_closes_for_another_plan_than_the_recorded_one(storage: ClusterStorage, state: MemoryState) -> None:
+    run = make_run(storage, MOVES)
+    assert ask(run, state) == ([], "not_recorded")
+
+    record(storage, run, state)
+    record(storage, make_run(storage, MOVES, base_seq=1), state)
+
+    assert ask(run, state) == ([], "not_recorded")
+
+
+def test_closes_for_a_plan_that_was_altered(storage: ClusterStorage, state: MemoryState) -> None:
+    run = make_run(storage, MOVES)
+    record(storage, run, state)
+    other = make_run(storage, [move_row(1, "a:1", "somewhere:1")])
+    (run / "plan" / "moves.parquet").write_bytes((other / "plan" / "moves.parquet").read_bytes())
+
+    assert ask(run, state) == ([], "plan_changed")
+
+
+@pytest.mark.parametrize("name", ["moves", "decisions"])
+@pytest.mark.parametrize("values", [{"x": [1]}, {"taken": [True], "at": [YESTERDAY]}, {"taken": [True], "x": [b"x"]}])
+def test_closes_for_a_plan_whose_tables_have_other_columns(
+    storage: ClusterStorage, state: MemoryState, name: str, values: dict[str, Any]
+) -> None:
+    run = make_run(storage, MOVES)
+    record(storage, run, state)
+    (run / "plan" / f"{name}.parquet").write_table(pa.table(values))
+
+    assert ask(run, state) == ([], "plan_changed")
+
+
+def test_closes_for_a_read_only_connection(
+    storage: ClusterStorage, state: MemoryState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_PULSAR_TEST", '{"conn_type": "pulsar_admin", "host": "x", "extra": {"read_only": true}}'
+    )
+    run = make_run(storage, MOVES)
+    record(storage, run, state)
+
+    assert ask(run, state) == ([], "read_only")
+
+
+@pytest.mark.parametrize("cap", [{"max_bundles_per_run": 2}, {"max_bundles_per_broker": 2}])
+@pytest.mark.parametrize("of_the_plan", [True, False])
+def test_closes_for_more_moves_than_the_stricter_cap_allows(
+    storage: ClusterStorage, state: MemoryState, cap: dict[str, Any], of_the_plan: bool
+) -> None:
+    loose = {name: value + 1 for name, value in cap.items()}
+    run = make_run(storage, MOVES, **(cap if of_the_plan else loose))
+    record(storage, run, state)
+
+    assert ask(run, state, **(loose if of_the_plan else cap)) == ([], "over_cap")
+    assert ask(run, state, **loose)[1] == ("over_cap" if of_the_plan else "open")
+
+
+@pytest.mark.parametrize("changed", [{"connection": "pulsar_other"}, {"pulsar_cluster": "other"}])
+def test_closes_when_the_clusters_file_names_another_cluster_by_now(
+    storage: ClusterStorage, state: MemoryState, changed: dict[str, Any]
+) -> None:
+    run = make_run(storage, MOVES)
+    record(storage, run, state)
+
+    assert ask(run, state, **changed) == ([], "connection_changed")

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import os
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+from tests.airflow_context import context
+from tests.airflow_runs import CLUSTER, make_run
+
+from pulsar_rebalancer.config.clusters_file import ClusterEntry
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.maintenance.history import complete_runs, table_file
+from pulsar_rebalancer.maintenance.report import Report, Step
+from pulsar_rebalancer.state.backup import keep_copy
+from pulsar_rebalancer.state.model import DecisionState
+from pulsar_rebalancer_airflow.operators import MaintainOperator
+from pulsar_rebalancer_airflow.state_store import StateStore
+
+if TYPE_CHECKING:
+    from tests.airflow_context import MemoryState
+
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.path import StoragePath
+
+LONG_AGO = timedelta(days=5)
+
+
+def maintain(
+    storage: ClusterStorage, state: MemoryState, *, run_type: str = "scheduled", dry_run: bool = True
+) -> dict[str, Any]:
+    entry = ClusterEntry(name=CLUSTER, given={}, settings=Settings())
+    operator = MaintainOperator(task_id="maintain", entry=entry, root=storage.root)
+    return operator.execute(context(CLUSTER, state, params={"dry_run": dry_run}, run_type=run_type))
+
+
+def day(run: StoragePath) -> date:
+    return date.fromisoformat(Path(run.uri).parent.name.removeprefix("date="))
+
+
+def decided(storage: ClusterStorage, state: MemoryState, seq: int, run: StoragePath | None = None) -> None:
+    """A state as record leaves it: in the store, a copy beside it, and the means it points to."""
+    document = DecisionState(seq=seq, plan_id=run.name if run else "", means=f"means-{seq}-0a0a0a0a.parquet")
+    (storage.state / document.means).write_bytes(b"means")
+    StateStore(state).put_decision(document)
+    keep_copy(storage, document)
+
+
+def old(storage: ClusterStorage, *names: str) -> None:
+    written = (datetime.now(UTC) - LONG_AGO).timestamp()
+    for name in names:
+        file = storage.state / name
+        if not file.exists():
+            file.write_bytes(b"{}")
+        os.utime(file.uri, (written, written))
+
+
+def test_a_scheduled_run_acts_whatever_the_form_says(storage: ClusterStorage, state: MemoryState) -> None:
+    run = make_run(storage, age=LONG_AGO)
+
+    report = maintain(storage, state)
+
+    assert not run.exists()
+    assert not report["dry_run"]
+    assert complete_runs(storage, day(run)) == {run.name}
+
+
+def test_a_manual_run_says_what_it_would_do(storage: ClusterStorage, state: MemoryState) -> None:
+    run = make_run(storage, age=LONG_AGO)
+    size = sum(path.stat().st_size for path in Path(run.uri).rglob("*") if path.is_file())
+
+    report = maintain(storage, state, run_type="manual")
+
+    assert run.exists()
+    (step,) = report["steps"]
+    assert (step["action"], step["runs"], step["files"], step["size"]) == ("compact", 1, 6, size)
+    assert (report["dry_run"], report["files"], report["bytes"]) == (True, 6, size)
+
+
+def test_a_manual_run_acts_when_told_to(storage: ClusterStorage, state: MemoryState) -> None:
+    run = make_run(storage, age=LONG_AGO)
+
+    maintain(storage, state, run_type="manual", dry_run=False)
+
+    assert not run.exists()
+
+
+def test_what_the_state_and_its_copies_point_to_stays(storage: ClusterStorage, state: MemoryState) -> None:
+    runs = [make_run(storage, age=LONG_AGO) for _ in range(3)]
+    for seq, run in enumerate(runs, start=1):
+        decided(storage, state, seq, run)
+    kept = [
+        f"{kind}-{seq}{end}" for seq in (2, 3) for kind, end in (("decision", ".json"), ("means", "-0a0a0a0a.parquet"))
+    ]
+    # Left by a record that was stopped, and by a store that was rolled back.
+    old(storage, *kept, "decision-1.json", "means-1-0b0b0b0b.parquet", "decision-9.json")
+    state.writes.clear()
+
+    maintain(storage, state)
+
+    assert [run.exists() for run in runs] == [False, True, True]
+    assert storage.state.names() == sorted(kept)
+    assert not state.writes
+
+
+def test_a_lost_state_can_still_be_restored(storage: ClusterStorage, state: MemoryState) -> None:
+    run, other = make_run(storage, age=LONG_AGO), make_run(storage, age=LONG_AGO)
+    decided(storage, state, 7, run)
+    old(storage, *storage.state.names(), "means-5-0a0a0a0a.parquet")
+    before = storage.state.names()
+    state.documents.clear()
+
+    maintain(storage, state)
+
+    assert storage.state.names() == before
+    assert run.exists()
+    assert not other.exists()
+
+
+@pytest.mark.parametrize("unreadable", ["store", "copy"])
+def test_nothing_is_deleted_while_the_state_cannot_be_read(
+    storage: ClusterStorage, state: MemoryState, unreadable: str
+) -> None:
+    run = make_run(storage, age=LONG_AGO)
+    decided(storage, state, 1)
+    if unreadable == "store":
+        state.documents["decision"] = {"version": 99}
+    else:
+        (storage.state / "decision-1.json").write_bytes(b"{")
+
+    with pytest.raises(AirflowFailException, match=r"state_version|file_damaged"):
+        maintain(storage, state)
+
+    assert run.exists()
+
+
+def test_a_damaged_history_fails_the_task_after_the_other_days(storage: ClusterStorage, state: MemoryState) -> None:
+    stays, goes = make_run(storage, age=LONG_AGO), make_run(storage, age=LONG_AGO * 2)
+    table_file(storage, "runs", day(stays)).write_bytes(b"damaged")
+
+    with pytest.raises(AirflowFailException, match="file_damaged"):
+        maintain(storage, state)
+
+    assert stays.exists()
+    assert not goes.exists()
+
+
+def test_the_log_has_a_line_for_every_step_and_a_total() -> None:
+    report = Report(
+        dry_run=True,
+        steps=[
+            Step("compact", "2026-03-19", 1440, 17280, 55_000_000_000),
+            Step("remove state files", "means", 0, 2, 7),
+        ],
+        left={f"runs/{number}": "not the rebalancer's" for number in range(25)},
+    )
+
+    lines = [line.split() for line in report.table().splitlines()]
+
+    assert lines[0][0] == "would"
+    assert lines[1] == ["compact", "2026-03-19", "1440", "17280", "55,000,000,000"]
+    assert lines[3] == ["total", "1440", "17282", "55,000,000,007"]
+    assert lines[-1] == ["left:", "5", "more"]

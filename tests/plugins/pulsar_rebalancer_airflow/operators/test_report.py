@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.airflow_context import context
+from tests.airflow_runs import CLUSTER, bundle, make_run, move_row
+
+from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome, describe
+from pulsar_rebalancer.run.plan import read_moves
+from pulsar_rebalancer.run.request import Finding, Validation
+from pulsar_rebalancer.run.tables import BUNDLES, table
+from pulsar_rebalancer.state.model import KeptDestination, MovesState, Unload
+from pulsar_rebalancer.unload.history import WaveHistory
+from pulsar_rebalancer_airflow.operators import ReportOperator
+from pulsar_rebalancer_airflow.state_store import MOVES, StateStore, moves_alias, moves_asset
+
+if TYPE_CHECKING:
+    from tests.airflow_context import MemoryState
+
+    from pulsar_rebalancer.run.plan import Move
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.path import StoragePath
+
+NOW = datetime.now(UTC)
+
+
+def carried_out(run: StoragePath, state: MemoryState, wave: int, reasons: dict[int, str]) -> None:
+    """A wave with these outcomes; an empty reason is a bundle that was under way when the task was killed."""
+    history = WaveHistory(StateStore(state).moves(), StateStore(state).change_moves, run, wave)
+    planned: list[Move] = [m for m in read_moves(run) if m.bundle in {bundle(number) for number in reasons}]
+    history.plan(planned, NOW)
+    by_bundle = {bundle(number): reason for number, reason in reasons.items() if reason}
+    for move in planned:
+        if move.bundle in by_bundle:
+            reason = by_bundle[move.bundle]
+            history.add(
+                MoveOutcome(
+                    bundle=move.bundle,
+                    source=move.source,
+                    destination=move.destination,
+                    reason=reason,
+                    attempts=int(reason in ("moved", "astray", "unowned")),
+                ),
+                NOW,
+            )
+    history.write()
+
+
+def report(run: StoragePath | None, state: MemoryState, gate: str | None = "open") -> tuple[dict[str, int], Any]:
+    xcoms = {("gate", "reason"): gate} if gate else {}
+    given: Any = context(CLUSTER, state, xcoms=xcoms)
+    operator = ReportOperator(task_id="report", cluster=CLUSTER, run=run.uri if run else None, gate="gate")
+    return operator.execute(given), given["outlet_events"].get(moves_alias(CLUSTER).name, [])
+
+
+def test_says_what_became_of_every_move(storage: ClusterStorage, state: MemoryState) -> None:
+    run = make_run(storage, [move_row(n, "a:1", "b:1", wave=n // 3) for n in range(6)])
+    carried_out(run, state, 0, {0: "moved", 1: "astray", 2: "no_topic"})
+    carried_out(run, state, 1, {3: "moved", 4: ""})  # killed with bundle 4 under way, 5 never begun
+
+    counts, events = report(run, state)
+
+    assert counts == {"moved": 2, "astray": 1, "no_topic": 1, "interrupted": 1, "not_attempted": 1}
+    outcome = Outcome.read(run)
+    assert outcome.verdict == "open"
+    assert [m.reason for m in outcome.moves] == [
+        "moved",
+        "astray",
+        "no_topic",
+        "moved",
+        "interrupted",
+        "not_attempted",
+    ]
+    assert events == [
+        (moves_asset(CLUSTER).name, {"cluster": CLUSTER, "plan_id": run.name, "run": run.uri, "moved": 3})
+    ]
+    text = describe(outcome, run)
+    assert "10.0 to 70.0 % (range 60.0) over 3 brokers" in text
+    assert "2 of 6 verified on their planned broker" in text
+    assert f"{bundle(1)}: a:1 -> b:1: astray" in text
+
+
+def test_bundles_left_alone_are_not_recently_unloaded(storage: ClusterStorage, state: MemoryState) -> None:
+    run = make_run(storage, [move_row(n, "a:1", "b:1") for n in range(4)])
+    carried_out(run, state, 0, {0: "moved", 1: "owner_changed", 2: "", 3: "unowned"})
+
+    report(run, state)
+
+    history = StateStore(state).moves().unloads
+    assert {b: u.outcome for b, u in history.items()} == {
+        bundle(0): "moved",
+        bundle(2): "interrupted",
+        bundle(3): "unowned",
+    }
+
+
+def test_forgets_unloads_older_than_the_grace_period(storage: ClusterStorage, state: MemoryState) -> None:
+    def unloaded(minutes: float) -> Unload:
+        return Unload(
+            at=datetime.now(UTC) - timedelta(minutes=minutes),
+            plan_id="p",
+            source="a:1",
+            destination="b:1",
+            outcome="moved",
+        )
+
+    StateStore(state).put_moves(MovesState(unloads={bundle(8): unloaded(31), bundle(9): unloaded(29)}))
+
+    report(make_run(storage), state, gate="nothing_to_do")
+
+    assert set(state.documents[MOVES]["unloads"]) == {bundle(9)}
+
+
+def test_forgets_unloads_from_the_future(storage: ClusterStorage, state: MemoryState) -> None:
+    ahead = Unload(at=NOW + timedelta(days=365), plan_id="p", source="a:1", destination="b:1", outcome="moved")
+    StateStore(state).put_moves(MovesState(unloads={bundle(9): ahead}))
+
+    report(make_run(storage), state, gate="nothing_to_do")
+
+    assert StateStore(state).moves().unloads == {}
+
+
+def test_no_event_and_no_write_when_nothing_moved(storage: ClusterStorage, state: MemoryState) -> None:
+    run = make_run(storage, [move_row(0, "a:1", "b:1")], mode="observe")
+
+    counts, events = report(run, state, gate="observe")
+
+    assert (counts, events, state.writes) == ({}, [], [])
+    assert Outcome.read(run).verdict == "observe"
+
+
+@pytest.mark.parametrize(("blocked", "verdict"), [(True, "blocked"), (False, "unfinished")])
+def test_runs_that_stopped_early(storage: ClusterStorage, state: MemoryState, blocked: bool, verdict: str) -> None:
+    finding = Finding(reason="too_few_brokers")
+    run = make_run(storage, validation=Validation(findings=(finding,) if blocked else ()))
+    (run / "plan").delete()
+
+    report(run, state, gate=None)
+
+    assert Outcome.read(run).verdict == verdict
+
+
+def test_nothing_was_collected(state: MemoryState) -> None:
+    assert report(None, state, gate=None) == ({}, [])
+
+
+def test_a_retry_writes_the_same_again(storage: ClusterStorage, state: MemoryState) -> None:
+    run = make_run(storage, [move_row(n, "a:1", "b:1") for n in range(2)])
+    carried_out(run, state, 0, {0: "moved", 1: ""})
+    first, _ = report(run, state)
+    document = dict(state.documents)
+
+    second, _ = report(run, state)
+
+    assert (second, state.documents) == (first, document)
+
+
+def test_a_gate_that_is_asked_again_later_takes_nothing_back(storage: ClusterStorage, state: MemoryState) -> None:
+    """Somebody clears the gate of the latest run when its plan is too old, then once more when nobody remembers it."""
+    run = make_run(storage, [move_row(n, "a:1", "b:1") for n in range(4)])
+    carried_out(run, state, 0, {0: "moved", 1: "astray", 2: ""})
+    counts, events = report(run, state)
+    before = Outcome.read(run)
+    assert (counts, len(events)) == ({"moved": 1, "astray": 1, "interrupted": 1, "not_attempted": 1}, 1)
+
+    assert report(run, state, gate="plan_too_old") == (counts, [])
+    state.documents.clear()
+    assert report(run, state, gate=None) == (counts, [])
+
+    after = Outcome.read(run)
+    assert after.model_copy(update={"ended_at": before.ended_at}) == before
+
+
+def test_what_happens_later_is_added(storage: ClusterStorage, state: MemoryState) -> None:
+    run = make_run(storage, [move_row(n, "a:1", "b:1") for n in range(3)])
+    carried_out(run, state, 0, {0: "unowned", 1: ""})
+    assert report(run, state) == ({"unowned": 1, "interrupted": 1, "not_attempted": 1}, [])
+
+    carried_out(run, state, 0, {0: "moved", 1: "moved", 2: ""})
+    counts, (event,) = report(run, state)
+
+    assert counts == {"moved": 2, "interrupted": 1}
+    assert event[1]["moved"] == 2
+
+
+def kept(run: StoragePath, state: MemoryState, broker: str) -> Outcome:
+    """The outcome of a run that saw the bundle on a broker while its destination may be remembered."""
+    seen = [{"cluster": CLUSTER, "broker": broker, "bundle": bundle(0)}]
+    (run / "input" / "bundles.parquet").write_table(table(seen, BUNDLES))
+    report(run, state, gate="nothing_to_do")
+    return Outcome.read(run)
+
+
+def test_a_destination_that_the_leader_may_remember_is_told_until_the_bundle_has_another_owner(
+    storage: ClusterStorage, state: MemoryState
+) -> None:
+    found = KeptDestination(at=NOW - timedelta(hours=2), plan_id="p", destination="b:1", owner="a:1")
+    StateStore(state).put_moves(MovesState(kept={bundle(0): found}))
+
+    run = make_run(storage)
+    outcome = kept(run, state, "a:1")
+    assert outcome.destinations_kept == {bundle(0): "b:1"}
+    assert f"{bundle(0)}: b:1" in describe(outcome, run)
+
+    assert kept(make_run(storage), state, "b:1").destinations_kept == {}
+    assert state.documents[MOVES]["kept"] == {}

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from tests.airflow_context import context
+from tests.airflow_runs import CLUSTER
+
+from pulsar_rebalancer.alerts.incidents import AlertsState
+from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer_airflow.operators import WatchOperator
+from pulsar_rebalancer_airflow.state_store import ALERTS, WATCH, StateStore
+
+if TYPE_CHECKING:
+    from tests.airflow_context import MemoryState
+    from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import Webhook
+
+SETTINGS = Settings(alert_connection="alerts", alert_quiet_minutes=0, interval_seconds=60, alert_after_intervals=3)
+
+
+def watch(state: MemoryState, settings: Settings = SETTINGS) -> float:
+    given = context(CLUSTER, state, dag_id=f"pulsar_watch__{CLUSTER}")
+    return WatchOperator(task_id="watch", cluster=CLUSTER, settings=settings).execute(given)
+
+
+def ran(state: MemoryState, seconds_ago: float) -> None:
+    """What report leaves."""
+    StateStore(state).put_alerts(AlertsState(run_at=datetime.now(UTC) - timedelta(seconds=seconds_ago)))
+
+
+def test_runs_that_do_not_end_are_told_once_and_their_return_once(state: MemoryState, hook: Webhook) -> None:
+    ran(state, 181)
+    for _ in range(3):
+        assert watch(state) >= 181
+    ran(state, 10)
+    for _ in range(2):
+        watch(state)
+
+    assert hook.titles == ["Pulsar east: no run", "Pulsar east: over: no run"]
+    assert "no_run x1" in hook.messages[0]["message"]
+    assert re.search(r"seconds without the end of a run: \d+, limit 180", hook.messages[0]["message"])
+    assert "/dags/pulsar_watch__east/runs/manual__1" in hook.messages[0]["message"]
+
+
+def test_the_watch_leaves_the_document_of_report_alone(state: MemoryState, hook: Webhook) -> None:
+    ran(state, 100)
+    state.writes.clear()
+
+    watch(state)
+
+    assert state.writes == [WATCH]
+    assert hook.paths == []
+
+
+def test_a_cluster_that_never_ran_is_told_from_the_first_look(state: MemoryState, hook: Webhook) -> None:
+    assert watch(state) == 0
+    first = datetime.now(UTC) - timedelta(seconds=181)
+    StateStore(state).put_alerts(StateStore(state).alerts(WATCH).model_copy(update={"began_at": first}), WATCH)
+
+    assert watch(state) >= 181
+
+    (message,) = hook.messages
+    assert "no run has ended yet" in message["message"]
+    assert ALERTS not in state.documents
+
+
+def test_in_mode_off_nobody_waits_for_runs(state: MemoryState, hook: Webhook) -> None:
+    ran(state, 181)
+    watch(state)
+
+    watch(state, SETTINGS.model_copy(update={"mode": Mode.OFF}))
+
+    assert hook.titles == ["Pulsar east: no run", "Pulsar east: over: no run"]
+    assert "mode_off: The cluster's mode is off." in hook.messages[1]["message"]
+
+
+def test_an_end_of_a_run_from_the_future_does_not_silence_the_watch(state: MemoryState, hook: Webhook) -> None:
+    watch(state)
+    began = datetime.now(UTC) - timedelta(seconds=181)
+    StateStore(state).put_alerts(AlertsState(began_at=began), WATCH)
+    ran(state, -365 * 86_400)
+
+    watch(state)
+
+    assert hook.titles == ["Pulsar east: no run"]

@@ -1,0 +1,40 @@
+"""A wave in a process of its own, to be killed: `unload_alone.py STORE RUN`, with the state in a JSON file.
+
+It inherits the AIRFLOW_HOME of the tests.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.airflow_context import context
+from tests.airflow_runs import CLUSTER
+
+from pulsar_rebalancer_airflow.operators import UnloadWaveOperator
+
+
+class FileState:
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return json.loads(self._file.read_text()).get(key, default)
+
+    def set(self, key: str, value: Any) -> None:
+        draft = self._file.with_suffix(".draft")
+        draft.write_text(json.dumps(json.loads(self._file.read_text()) | {key: value}))
+        draft.replace(self._file)
+
+
+if __name__ == "__main__":
+    operator = UnloadWaveOperator(
+        task_id="unload",
+        cluster=CLUSTER,
+        settings={"mode": "auto", "connection": "pulsar_test"},
+        run=sys.argv[2],
+        wave=0,
+    )
+    operator.execute(context(CLUSTER, FileState(Path(sys.argv[1]))))

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pulsar_rebalancer.errors import StateError
+from pulsar_rebalancer.state.backup import committed_sequences, copy_of, keep_copy
+from pulsar_rebalancer.state.model import DecisionState, HitCount, MovesState
+from pulsar_rebalancer_airflow.state_store import StateStore, moves_asset, state_asset
+
+if TYPE_CHECKING:
+    from tests.airflow_context import MemoryState
+
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+
+
+def test_documents_come_back_as_they_were(state: MemoryState) -> None:
+    store = StateStore(state)
+    written = DecisionState(seq=3, plan_id="p", hits={"b:1": HitCount(1, 2)})
+
+    store.put_decision(written)
+
+    assert store.decision() == written
+    assert store.moves() == MovesState()
+    assert state.writes == ["decision"]
+
+
+def test_names_are_what_they_always_were() -> None:
+    # The state hangs on them: another name is another, empty state.
+    assert state_asset("east").name == "pulsar_rebalancer/east/state"
+    assert state_asset("east").uri == "x-pulsar-rebalancer://east/state"
+    assert moves_asset("east").name == "pulsar_rebalancer/east/moves"
+
+
+def test_an_empty_store_is_fine_before_the_first_run(state: MemoryState, storage: ClusterStorage) -> None:
+    assert StateStore(state).decision_or_lost(storage) == DecisionState()
+
+
+def test_an_empty_store_beside_committed_states_is_lost(state: MemoryState, storage: ClusterStorage) -> None:
+    keep_copy(storage, DecisionState(seq=7, plan_id="p"))
+
+    with pytest.raises(StateError) as lost:
+        StateStore(state).decision_or_lost(storage)
+
+    assert lost.value.reason == "state_lost"
+    assert "pulsar_state__east" in lost.value.message
+
+
+def test_two_copies_are_kept_and_the_means_they_point_to(storage: ClusterStorage) -> None:
+    for seq in range(1, 5):
+        (storage.state / f"means-{seq}-0000000{seq}.parquet").write_bytes(b"")
+        keep_copy(storage, DecisionState(seq=seq, plan_id=f"p{seq}", means=f"means-{seq}-0000000{seq}.parquet"))
+    (storage.state / "export-20260101T000000Z.json").write_bytes(b"{}")
+
+    keep_copy(storage, DecisionState(seq=4, plan_id="p4", means="means-4-00000004.parquet"))
+
+    assert storage.state.names() == [
+        "decision-3.json",
+        "decision-4.json",
+        "export-20260101T000000Z.json",
+        "means-3-00000003.parquet",
+        "means-4-00000004.parquet",
+    ]
+
+
+def test_means_that_several_states_share_are_kept(storage: ClusterStorage) -> None:
+    (storage.state / "means-1-0000000a.parquet").write_bytes(b"")
+    for seq in range(1, 6):
+        keep_copy(storage, DecisionState(seq=seq, plan_id=f"p{seq}", means="means-1-0000000a.parquet"))
+
+    assert (storage.state / "means-1-0000000a.parquet").exists()
+
+
+def test_copies_of_a_rolled_back_store_go(storage: ClusterStorage) -> None:
+    for seq in (8, 9, 5):
+        keep_copy(storage, DecisionState(seq=seq, plan_id=f"p{seq}"))
+
+    assert committed_sequences(storage) == [5]
+    assert copy_of(storage, 5).read_json()["plan_id"] == "p5"

@@ -1,0 +1,505 @@
+"""Each problem of a sample gives exactly its finding; a healthy sample gives none."""
+
+import json
+import math
+import shutil
+
+import pytest
+from tests.plugins.pulsar_rebalancer_airflow.validation.validation_sample import BROKERS, NOW, Sample
+
+from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.reasons import Effect, Reason
+from pulsar_rebalancer.run import tables
+from pulsar_rebalancer.run.request import Finding, Validation
+from pulsar_rebalancer.run.tables import LARGEST, RESOURCES, TRAFFIC
+from pulsar_rebalancer.state.model import MovesState, Unload
+from pulsar_rebalancer_airflow.validation.suites import suites_folder, validate
+
+FIRST, SECOND, THIRD = BROKERS
+NAN, INF = math.nan, math.inf
+
+
+def findings_of(sample, tmp_path):
+    return validate(sample.write(tmp_path)).findings
+
+
+def spoiled_cluster(**changes):
+    sample = Sample()
+    sample.cluster[0] |= changes
+    return sample
+
+
+def spoiled_broker(**changes):
+    sample = Sample()
+    sample.brokers[0] |= changes
+    return sample
+
+
+def spoiled_bundle(**changes):
+    sample = Sample()
+    sample.bundles[0] |= changes
+    return sample
+
+
+def test_a_healthy_sample_has_no_findings(tmp_path):
+    run = Sample().write(tmp_path)
+    assert validate(run) == Validation()
+    assert Validation.read(run) == Validation()
+
+
+CLUSTER = [
+    ({"builtin_shedding": True}, "builtin_shedding_on", "builtin_shedding True"),
+    ({"builtin_shedding": None}, "builtin_shedding_on", "builtin_shedding missing"),
+    ({"even_distribution": True}, "even_distribution_on", "even_distribution True"),
+    ({"even_distribution": None}, "even_distribution_on", "even_distribution missing"),
+    (
+        {"settings_in_disagreement": "loadBalancerAvgShedderLowThreshold"},
+        "brokers_disagree",
+        "settings_in_disagreement loadBalancerAvgShedderLowThreshold",
+    ),
+    (
+        {"policies_unclear": "policy 'p' serves no broker"},
+        "policy_unclear",
+        "policies_unclear policy 'p' serves no broker",
+    ),
+    ({"leader_read": False, "leader": "b-1:8080"}, "leader_unread", "leader b-1:8080"),
+    ({"leader_read": None}, "leader_unread", "leader_read missing"),
+    ({"policies_readable": None}, "policy_unreadable", "policies_readable missing"),
+]
+
+
+@pytest.mark.parametrize(("changes", "reason", "detail"), CLUSTER)
+def test_a_problem_of_the_cluster(changes, reason, detail, tmp_path):
+    expected = Finding(reason=reason, detail=detail)
+    assert findings_of(spoiled_cluster(**changes), tmp_path) == (expected,)
+
+
+def test_policies_that_cannot_be_read_hold_and_say_why(tmp_path):
+    found = findings_of(spoiled_cluster(policies_readable=False, policies_problem="answered 403"), tmp_path)
+    seen = [(f.reason, f.effect, f.detail) for f in found]
+    assert seen == [("policy_unreadable", Effect.HOLD, "policies_problem answered 403")]
+
+
+NO_REPORT = dict.fromkeys(
+    [
+        "report_age_seconds",
+        "host_samples",
+        *TRAFFIC,
+        *(f"{r}_{part}" for r in RESOURCES for part in ("usage", "limit")),
+    ]
+)
+AN_HOUR_AHEAD = {"report_age_seconds": -3600.0, "host_samples": -60.0}
+
+BROKER = [
+    (NO_REPORT | {"error": "timeout"}, "report_missing", "error timeout"),
+    (AN_HOUR_AHEAD, "clock_ahead", "report_age_seconds -3600"),
+    ({"report_age_seconds": 961.0}, "report_stale", "report_age_seconds 961"),
+    ({"report_age_seconds": None}, "not_a_number", "report_age_seconds missing"),
+    ({"host_samples": NAN}, "not_a_number", "host_samples missing"),
+    ({"cpu_usage": None, "cpu_limit": NAN}, "not_a_number", "cpu_usage missing, cpu_limit missing"),
+    ({"memory_usage": INF}, "not_a_number", "memory_usage missing"),
+    ({"bandwidth_in_limit": -INF}, "not_a_number", "bandwidth_in_limit missing"),
+    ({"direct_memory_usage": -0.5}, "negative_figure", "direct_memory_usage -0.5"),
+    ({"bandwidth_out_usage": -1.0}, "negative_figure", "bandwidth_out_usage -1"),
+    ({"cpu_limit": -1.0}, "negative_figure", "cpu_limit -1"),
+    ({"msg_throughput_out": -7.0}, "negative_figure", "msg_throughput_out -7"),
+    ({"host_samples": 1.0}, "just_started", "host_samples 1"),
+    ({"cpu_usage": 301.0}, "over_limit", "cpu_percent 150.5"),
+    ({"cpu_usage": 30.0, "cpu_limit": 0.0}, "load_in_doubt", "cpu_usage 30, cpu_limit 0"),
+    ({"cpu_usage": -1.0, "cpu_limit": -1.0}, "load_in_doubt", "cpu_usage 0, cpu_limit 0"),
+    ({"cpu_usage": 401.0}, "load_in_doubt", "cpu_usage 401, cpu_limit 200"),
+    ({"load_average": -1.0}, "impossible_figure", "load_average -1"),
+    ({"load_average": NAN}, "impossible_figure", "load_average inf"),
+    ({"throughput_average": -INF}, "impossible_figure", "throughput_average inf"),
+    ({"topics": -1}, "impossible_figure", "topics -1"),
+    ({"direct_memory_limit": 1e-9}, "impossible_figure", "direct_memory_usage 30, direct_memory_limit 1e-09"),
+    ({"bandwidth_in_limit": 0.0}, "zero_limit", "bandwidth_in_limit 0"),
+    ({"bandwidth_in_usage": -1.0, "bandwidth_in_limit": -1.0}, "zero_limit", "bandwidth_in_limit 0"),
+    ({"msg_rate_in": 2021.0}, "sums_disagree", "unaccounted_percent 1.03909"),
+    ({"listings": 2}, "listed_twice", "listings 2"),
+    *(
+        ({name: value}, "not_a_number", f"{name} missing")
+        for name in (*TRAFFIC, *(f"{r}_{part}" for r in RESOURCES for part in ("usage", "limit")))
+        for value in (None, NAN)
+    ),
+    *(({name: LARGEST[name] * 2}, "impossible_figure", f"{name} ") for name in LARGEST if name in tables.BROKERS.names),
+]
+
+
+HEALTHY = [
+    {},
+    {"report_age_seconds": 959.0},
+    {"report_age_seconds": -59.0},
+    {"host_samples": 2.0},
+    {"cpu_usage": 299.0},
+    {"cpu_usage": 0.0},
+    {"msg_rate_in": 2019.0},
+    {"topics": None, "producers": None, "version": None},
+    {"load_average": 0.5, "throughput_average": 2e6},
+    {"direct_memory_usage": LARGEST["direct_memory_usage"], "direct_memory_limit": LARGEST["direct_memory_limit"]},
+]
+
+
+@pytest.fixture(scope="module")
+def broker_findings(tmp_path_factory):
+    """Findings by broker of one sample in which every case above is a broker with two healthy bundles."""
+    sample = Sample()
+    broker, bundle = sample.brokers[0], sample.bundles[0]
+    cases = [*(changes for changes, _, _ in BROKER), *HEALTHY]
+    sample.brokers = [broker | {"broker": f"case-{i}:8080"} | changes for i, changes in enumerate(cases)]
+    sample.bundles = [
+        bundle | {"broker": f"case-{i // 2}:8080", "bundle": f"acme/shop/0x{i:08x}_0x{i + 1:08x}"}
+        for i in range(2 * len(cases))
+    ]
+    sample.settings = {"max_quarantined_brokers": len(cases)}
+    found = {f"case-{i}:8080": [] for i in range(len(cases))}
+    for finding in findings_of(sample, tmp_path_factory.mktemp("brokers")):
+        found[finding.subject].append(finding)
+    return list(found.values())
+
+
+@pytest.mark.parametrize("case", range(len(BROKER)), ids=[f"{i}-{reason}" for i, (_, reason, _) in enumerate(BROKER)])
+def test_a_problem_of_a_broker(broker_findings, case):
+    changes, reason, detail = BROKER[case]
+    seen = {"subject": f"case-{case}:8080", "detail": detail, "cause": changes.get("error", "")}
+    (finding,) = [found for found in broker_findings[case] if found.effect is Reason(reason).effect]
+    assert finding.detail.startswith(detail) if reason == "impossible_figure" else finding.detail == detail
+    assert finding == Finding(reason=reason, **seen | {"detail": finding.detail})
+
+
+@pytest.mark.parametrize("case", range(len(HEALTHY)), ids=lambda case: ",".join(HEALTHY[case]))
+def test_what_is_just_within_bounds_is_healthy(broker_findings, case):
+    assert broker_findings[len(BROKER) + case] == []
+
+
+def test_small_traffic_may_be_off_by_a_unit(tmp_path):
+    sample = Sample()
+    for row in sample.bundles[:2]:
+        row |= dict.fromkeys(TRAFFIC, 0.0)
+    sample.brokers[0] |= dict.fromkeys(TRAFFIC, 0.9)
+    assert findings_of(sample, tmp_path) == ()
+
+
+def test_the_age_limit_follows_the_brokers_own_interval(tmp_path):
+    sample = spoiled_broker(report_age_seconds=130.0)
+    sample.settings = {"report_max_interval_minutes": 1}
+    assert [f.reason for f in findings_of(sample, tmp_path)] == ["report_stale"]
+
+
+MARKUP = "acme/\"'><script>alert(1)</script>/0x00000000_0xffffffff"
+BUNDLE = "globex/clicks/0x{:08x}_0xffffffff"
+BUNDLES = [
+    ({"bundle": "acme/shop"}, "bad_bundle_name", "bundle acme/shop"),
+    ({"bundle": "acme/shop/0x0_0x1"}, "bad_bundle_name", "bundle acme/shop/0x0_0x1"),
+    ({"bundle": MARKUP}, "bad_bundle_name", f"bundle {MARKUP}"),
+    ({"msg_rate_in": None}, "not_a_number", "msg_rate_in missing"),
+    ({"msg_rate_out": NAN}, "not_a_number", "msg_rate_out missing"),
+    ({"msg_throughput_in": INF}, "not_a_number", "msg_throughput_in missing"),
+    ({"msg_throughput_out": -0.1}, "negative_figure", "msg_throughput_out -0.1"),
+    *(
+        ({name: int(LARGEST[name] * 2)}, "impossible_figure", f"{name} ")
+        for name in LARGEST
+        if name in tables.BUNDLES.names
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def bundle_findings(tmp_path_factory):
+    """Findings by bundle of one sample in which every case above is a bundle, among healthy ones."""
+    sample = Sample()
+    sample.bundles += [sample.bundles[0] | {"bundle": BUNDLE.format(i)} | case[0] for i, case in enumerate(BUNDLES)]
+    sample.settings = {"max_quarantined_traffic": 1}
+    return [f for f in findings_of(sample, tmp_path_factory.mktemp("bundles")) if f.subject != FIRST]
+
+
+@pytest.mark.parametrize("case", range(len(BUNDLES)), ids=[f"{i}-{case[1]}" for i, case in enumerate(BUNDLES)])
+def test_a_problem_of_a_bundle(bundle_findings, case):
+    changes, reason, detail = BUNDLES[case]
+    subject = changes.get("bundle", BUNDLE.format(case))
+    (finding,) = [finding for finding in bundle_findings if finding.subject == subject]
+    assert finding.reason == reason
+    assert finding.detail.startswith(detail)
+
+
+def test_the_other_bundles_and_their_broker_are_sound(bundle_findings):
+    assert len(bundle_findings) == len(BUNDLES)
+
+
+def test_a_bundle_without_any_name(tmp_path):
+    found = findings_of(spoiled_bundle(bundle=None), tmp_path)
+    assert [(f.reason, f.subject) for f in found] == [("bad_bundle_name", "None"), ("traffic_in_doubt", FIRST)]
+
+
+def test_a_bundle_with_two_owners_is_named_once_with_both(tmp_path):
+    sample = Sample()
+    sample.bundles[0]["owners"] = 2
+    sample.bundles.append({**sample.bundles[0], "broker": SECOND})
+    sample.brokers[1] |= dict.fromkeys(TRAFFIC, 3000.0)
+    sample.settings = {"max_quarantined_traffic": 0.5}
+    expected = Finding(
+        reason="two_owners",
+        effect=Effect.QUARANTINE,
+        subject=sample.bundles[0]["bundle"],
+        detail=f"broker {FIRST}, broker {SECOND}",
+    )
+    assert findings_of(sample, tmp_path) == (expected,)
+
+
+def test_heartbeat_bundles_of_old_and_new_brokers_are_sound(tmp_path):
+    sample = Sample()
+    for name in ("pulsar/east/b-1:8080", "pulsar/b-1:8080"):
+        sample.bundles.append(
+            {**sample.bundles[0], **dict.fromkeys(TRAFFIC, 0.0), "bundle": f"{name}/0x00000000_0xffffffff"}
+        )
+    assert findings_of(sample, tmp_path) == ()
+
+
+def test_a_broker_is_left_out_once_for_the_first_reason(tmp_path):
+    found = findings_of(spoiled_broker(report_age_seconds=9000.0, cpu_usage=None, host_samples=0.0), tmp_path)
+    assert [(f.reason, f.subject) for f in found] == [("report_stale", FIRST)]
+
+
+def test_a_cluster_without_bundles_is_sound(tmp_path):
+    sample = Sample()
+    sample.bundles = []
+    for row in sample.brokers:
+        row |= dict.fromkeys(TRAFFIC, 0.0)
+    assert findings_of(sample, tmp_path) == ()
+
+
+def blocks(findings):
+    return [(f.reason, f.detail) for f in findings if f.effect is Effect.BLOCK]
+
+
+def test_one_broker_cannot_be_balanced(tmp_path):
+    sample = Sample()
+    del sample.brokers[1:], sample.bundles[2:]
+    assert blocks(findings_of(sample, tmp_path)) == [("too_few_brokers", "1 of 1")]
+
+
+def test_no_broker_at_all(tmp_path):
+    sample = Sample()
+    sample.brokers, sample.bundles = [], []
+    assert blocks(findings_of(sample, tmp_path)) == [("too_few_brokers", "0 of 0")]
+
+
+def test_too_few_are_left_after_quarantine(tmp_path):
+    sample = Sample()
+    for row in sample.brokers[:2]:
+        row["report_age_seconds"] = 9000.0
+    assert blocks(findings_of(sample, tmp_path)) == [("too_few_brokers", "1 of 3; left out: report_stale x2")]
+
+
+def test_excluded_brokers_are_not_judged(tmp_path):
+    sample = Sample()
+    sample.settings = {"excluded_brokers": [FIRST, SECOND]}
+    assert blocks(findings_of(sample, tmp_path)) == [("too_few_brokers", "1 of 3; left out: broker_excluded x2")]
+
+
+def test_an_excluded_broker_that_is_not_listed_is_told(tmp_path):
+    sample = Sample()
+    sample.settings = {"excluded_brokers": [FIRST, "gone.example:8080"]}
+    expected = Finding(reason="unknown_broker", subject="gone.example:8080", detail="not listed")
+    assert [f for f in findings_of(sample, tmp_path) if f.reason == "unknown_broker"] == [expected]
+
+
+def test_an_interval_below_the_brokers_host_sample_is_told(tmp_path):
+    sample = Sample()
+    sample.settings = {"interval_seconds": 20}
+    (found,) = findings_of(sample, tmp_path)
+    assert (found.reason, found.effect) == ("interval_below_host_sample", "warn")
+    assert found.detail == "interval_seconds 20, host_usage_interval_minutes 1 (60 s)"
+
+
+def many(reason_columns, count=4, **settings):
+    """Eight brokers, the first of which have a problem."""
+    sample = Sample()
+    template = sample.brokers[0]
+    sample.bundles = []
+    sample.brokers = [
+        {**template, **dict.fromkeys(TRAFFIC, 0.0), "broker": f"b-{i}:8080"} | (reason_columns if i < count else {})
+        for i in range(8)
+    ]
+    sample.settings = settings
+    return sample
+
+
+def test_too_many_left_out_block(tmp_path):
+    assert blocks(findings_of(many({"cpu_usage": None}), tmp_path)) == [
+        ("too_many_quarantined", "4 left out, 2 allowed; left out: not_a_number x4")
+    ]
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        many({"cpu_usage": None}, max_quarantined_brokers=4),
+        many({"host_samples": 0.0}),
+        many({"cpu_usage": None}, excluded_brokers=["b-0:8080", "b-1:8080"]),
+    ],
+    ids=["allowed", "just_started", "excluded"],
+)
+def test_what_does_not_count_as_too_many(sample, tmp_path):
+    found = findings_of(sample, tmp_path)
+    assert len([f for f in found if f.effect is Effect.QUARANTINE]) == 4
+    assert blocks(found) == []
+
+
+def test_brokers_that_have_just_started_say_so_and_when_it_is_over(tmp_path):
+    sample = Sample()
+    for row in sample.brokers:
+        row["host_samples"] = 0.0
+    sample.settings = {"host_usage_interval_minutes": 2}
+    expected = "0 of 3; left out: just_started x3, over in about 4 min"
+    assert blocks(findings_of(sample, tmp_path)) == [("too_few_brokers", expected)]
+
+
+NO_CARDS = {f"bandwidth_{way}_limit": 0.0 for way in ("in", "out")}
+SLOW_CARD = {"bandwidth_out_usage": 30.0, "bandwidth_out_limit": 10.0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "settings", "detail"),
+    [
+        (SLOW_CARD, {}, "deciding_resource bandwidth_out, deciding_percent 300"),
+        (SLOW_CARD, {"bandwidth_out_weight": 0}, None),
+        (SLOW_CARD | {"cpu_usage": 180.0}, {"bandwidth_out_weight": 0.2}, None),
+        (NO_CARDS, {}, None),
+        (NO_CARDS, {"cpu_weight": 0}, "deciding_resource bandwidth_in and bandwidth_out, deciding_percent inf"),
+        (NO_CARDS, {"cpu_weight": 0, "direct_memory_weight": 0.1}, None),
+        ({"memory_limit": 1.0}, {"memory_weight": 1}, None),
+        (
+            {"memory_limit": 1.0},
+            {"memory_weight": 1, "strategy": "TransferShedder"},
+            "deciding_resource memory, deciding_percent 3000",
+        ),
+    ],
+)
+def test_a_limit_that_may_be_wrong_matters_where_it_decides_the_score(changes, settings, detail, tmp_path):
+    sample = spoiled_broker(**changes)
+    sample.settings = settings
+    found = findings_of(sample, tmp_path)
+    assert [f.detail for f in found if f.effect is Effect.QUARANTINE] == ([] if detail is None else [detail])
+    assert {f.reason for f in found if f.effect is Effect.WARN} <= {"zero_limit", "over_limit"}
+    assert found
+
+
+def doubtful(sample):
+    return [(f.subject, f.detail) for f in sample if f.reason == "traffic_in_doubt"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "share"),
+    [
+        ({"bundle": "acme/shop"}, "50%"),
+        ({"msg_rate_in": -1000.0}, "50%"),
+        ({"msg_rate_in": NAN}, "50%"),
+        ({"msg_throughput_out": 1e300}, "100%"),
+        ({"owners": 2}, "50%"),
+        ({"bundle": "acme/shop"} | dict.fromkeys(TRAFFIC, 0.0), None),
+        ({"bundle": "acme/shop"} | dict.fromkeys(TRAFFIC, 300.0), None),
+    ],
+)
+def test_bundles_left_out_put_their_broker_in_doubt_when_they_carry_too_much(changes, share, tmp_path):
+    expected = [] if share is None else [(FIRST, f"{share} of its traffic left out, 25% allowed")]
+    assert doubtful(findings_of(spoiled_bundle(**changes), tmp_path)) == expected
+
+
+def test_a_bundle_moved_lately_may_have_two_owners(tmp_path):
+    sample = spoiled_bundle(owners=2)
+    run = sample.write(tmp_path)
+    unload = Unload(at=NOW, plan_id="p", source=FIRST, destination=SECOND)
+    moves = MovesState(unloads={sample.bundles[0]["bundle"]: unload}).model_dump(mode="json")
+    (run / "input" / "state.json").write_json({"decision": {}, "moves": moves})
+    assert [f.reason for f in validate(run).findings] == ["two_owners"]
+
+
+def test_brokers_in_doubt_count_as_left_out(tmp_path):
+    sample = Sample()
+    for row in sample.bundles:
+        row["msg_rate_in"] = -1.0
+    sample.settings = {"max_quarantined_brokers": 2, "max_quarantined_traffic": 0}
+    assert [reason for reason, _ in blocks(findings_of(sample, tmp_path))] == [
+        "too_many_quarantined",
+        "too_few_brokers",
+    ]
+
+
+def with_suites(tmp_path, name, change):
+    """A copy of the suites with one of them changed."""
+    folder = tmp_path / "suites"
+    shutil.copytree(suites_folder(), folder)
+    path = folder / f"{name}.json"
+    suite = json.loads(path.read_text())
+    change(suite)
+    path.write_text(json.dumps(suite))
+    return folder
+
+
+def test_an_expectation_that_cannot_be_evaluated_blocks(tmp_path):
+    def rename(suite):
+        suite["expectations"][0]["kwargs"]["column"] = "nowhere"
+
+    found = validate(Sample().write(tmp_path), with_suites(tmp_path, "bundles", rename)).findings
+    assert [(f.reason, f.effect) for f in found] == [("suite_failed", Effect.BLOCK)]
+    assert "nowhere" in found[0].detail
+
+
+def test_a_quarantine_that_names_nobody_blocks(tmp_path):
+    def count_rows(suite):
+        suite["expectations"].append(
+            suite["expectations"][0] | {"type": "expect_table_row_count_to_equal", "kwargs": {"value": 77}}
+        )
+
+    found = validate(Sample().write(tmp_path), with_suites(tmp_path, "brokers", count_rows)).findings
+    assert [(f.reason, f.effect) for f in found] == [("suite_failed", Effect.BLOCK)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda suite: suite["expectations"].append({"type": "expect_no_such_thing", "kwargs": {}, "meta": {}}),
+        lambda suite: suite["expectations"][2]["kwargs"].update(max_value={"$PARAMETER": "no_such_parameter"}),
+        lambda suite: suite["expectations"][0].pop("meta"),
+        lambda suite: suite.pop("expectations"),
+    ],
+    ids=["unknown type", "unknown parameter", "no meta", "no expectations"],
+)
+def test_a_suite_that_cannot_be_run_blocks(change, tmp_path):
+    found = validate(Sample().write(tmp_path), with_suites(tmp_path, "brokers", change)).findings
+    assert [(f.reason, f.effect) for f in found] == [("suite_failed", Effect.BLOCK)]
+    assert found[0].detail.startswith("brokers: ")
+
+
+def test_a_cluster_table_with_another_number_of_rows_blocks(tmp_path):
+    sample = Sample()
+    sample.cluster = []
+    assert [(f.reason, f.detail) for f in findings_of(sample, tmp_path)] == [("file_damaged", "rows 0")]
+
+
+def test_a_missing_table_is_an_error(tmp_path):
+    run = Sample().write(tmp_path)
+    (run / "input" / "bundles.parquet").delete()
+    with pytest.raises(SnapshotError) as missing:
+        validate(run)
+    assert missing.value.reason == "file_missing"
+
+
+def test_results_are_kept_beside_the_run_and_nothing_elsewhere(tmp_path, monkeypatch):
+    home, work = tmp_path / "home", tmp_path / "work"
+    home.mkdir()
+    work.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(work)
+    sample = spoiled_broker(cpu_usage=None)
+    sample.bundles = [{**row, "msg_rate_in": NAN} for row in sample.bundles for _ in range(10)]
+    run = sample.write(tmp_path)
+    validate(run)
+    assert (run / "validation").names() == ["brokers.json", "bundles.json", "cluster.json", "index.html"]
+    results = (run / "validation" / "bundles.json").read_json()
+    misses = [result for result in results if not result["success"]]
+    assert len(misses) == 1
+    assert misses[0]["result"]["unexpected_count"] == 60
+    assert len(misses[0]["result"]["unexpected_index_list"]) == 20
+    assert [*home.rglob("*"), *work.rglob("*")] == []

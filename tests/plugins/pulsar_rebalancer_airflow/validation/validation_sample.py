@@ -1,0 +1,88 @@
+"""A sample of three healthy brokers, to be spoiled by tests."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from pulsar_rebalancer.config.resolution import resolve
+from pulsar_rebalancer.run import tables
+from pulsar_rebalancer.run.request import RunRequest
+from pulsar_rebalancer.run.tables import RESOURCES, TRAFFIC
+from pulsar_rebalancer.storage.path import StoragePath
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+BROKERS = tuple(f"broker-{i}.example:8080" for i in range(3))
+Rows = list[dict[str, Any]]
+
+
+class Sample:
+    """The three tables as rows, each a healthy one until changed."""
+
+    def __init__(self) -> None:
+        self.cluster: Rows = [
+            {
+                "cluster": "east",
+                "collected_at": NOW,
+                "leader": BROKERS[0],
+                "leader_read": True,
+                "load_manager": "ModularLoadManagerImpl",
+                "brokers_listed": 3,
+                "brokers_reported": 3,
+                "bundles": 6,
+                "builtin_shedding": False,
+                "even_distribution": False,
+                "settings_in_disagreement": "",
+                "policies_readable": True,
+            }
+        ]
+        self.brokers: Rows = [
+            {
+                "cluster": "east",
+                "broker": broker,
+                "collected_at": NOW,
+                "listings": 1,
+                "last_update": NOW,
+                "report_age_seconds": 14.5,
+                "started_at": NOW,
+                "host_samples": 600.0,
+                **{f"{resource}_usage": 30.0 + i for resource in RESOURCES},
+                **{f"{resource}_limit": 200.0 for resource in RESOURCES},
+                **dict.fromkeys(TRAFFIC, 2000.0),
+                "topics": 8,
+                "bundles": 2,
+                "producers": 4,
+                "consumers": 4,
+                "version": "4.2.4",
+            }
+            for i, broker in enumerate(BROKERS)
+        ]
+        self.bundles: Rows = [
+            {
+                "cluster": "east",
+                "broker": BROKERS[i // 2],
+                "bundle": f"acme/shop/0x{i:x}0000000_0x{i + 1:x}0000000",
+                **dict.fromkeys(TRAFFIC, 1000.0),
+                "topics": 4,
+                "producers": 2,
+                "consumers": 2,
+                "cache_size": 0,
+                "owners": 1,
+            }
+            for i in range(6)
+        ]
+        self.settings: dict[str, Any] = {}
+
+    def write(self, folder: Path) -> StoragePath:
+        """The run's folder with this sample as its input."""
+        run = StoragePath(str(folder / "run"))
+        rows = {"cluster": self.cluster, "brokers": self.brokers, "bundles": self.bundles}
+        tables.write(run, {name: tables.table(rows[name], schema) for name, schema in tables.INPUT.items()})
+        request = RunRequest(
+            cluster="east", airflow_run_id="manual__1", resolved=resolve(self.settings, {}), collected_at=NOW
+        )
+        request.write(run)
+        return run

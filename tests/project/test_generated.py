@@ -1,0 +1,52 @@
+"""Tables and pictures of the documents are those that the code gives."""
+
+import importlib.util
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def load(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+reference = load(ROOT / "scripts" / "reference.py")
+pictures = load(ROOT / "scripts" / "pictures.py").drawn()
+
+
+@pytest.mark.parametrize("page", reference.PAGES, ids=lambda page: page.name)
+def test_tables_are_those_of_the_code(page):
+    text = page.read_text(encoding="utf-8")
+    assert reference.render(text) == text, "run .venv/bin/python scripts/reference.py"
+
+
+def test_every_table_stands_on_one_page():
+    text = "\n".join(page.read_text(encoding="utf-8") for page in reference.PAGES)
+    assert sorted(re.findall(r"^<!-- (\w[\w ]*) -->$", text, flags=re.MULTILINE)) == sorted(reference.TABLES)
+    assert sorted(re.findall(r"^<!-- /([\w ]+) -->$", text, flags=re.MULTILINE)) == sorted(reference.TABLES)
+
+
+def test_every_reason_has_a_meaning_and_blocks_say_what_to_do():
+    for reason in reference.Reason:
+        assert reason.meaning.endswith("."), reason
+        if reason.effect in ("block", "hold"):
+            assert reason.action, reason
+
+
+@pytest.mark.parametrize("file", pictures, ids=lambda file: file.name)
+def test_pictures_are_those_of_the_code(file):
+    ET.fromstring(pictures[file])
+    assert file.read_text(encoding="utf-8") == pictures[file], "run .venv/bin/python scripts/pictures.py"
+
+
+def test_every_picture_is_shown_in_light_and_dark():
+    shown = "\n".join(page.read_text(encoding="utf-8") for page in (ROOT / "README.md", *ROOT.glob("docs/*.md")))
+    found = set(re.findall(r"pictures/([\w-]+\.svg)", shown))
+    assert found == {file.name for file in pictures} == {file.name for file in (ROOT / "docs/pictures").iterdir()}

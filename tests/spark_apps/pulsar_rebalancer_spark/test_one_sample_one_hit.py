@@ -1,0 +1,229 @@
+"""One sample is one hit, whatever the parameters of a run: from a run's folder to the state that its plan leaves."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from tests.spark_apps.pulsar_rebalancer_spark import runs
+
+from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.config.resolution import THRESHOLD_FIELDS, RunParams
+from pulsar_rebalancer.reasons import Effect
+from pulsar_rebalancer.run import plan
+from pulsar_rebalancer.run.request import Finding, Validation
+from pulsar_rebalancer.state.model import DecisionState, HitCount
+from pulsar_rebalancer.strategies.kept import KeptState
+from pulsar_rebalancer_spark.rebalance import decide
+from pulsar_rebalancer_spark.run_input import RunInput
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from pulsar_rebalancer.run.plan import Summary
+
+PATIENT = {"low_threshold": 15, "high_threshold": 1000, "hit_count_low": 8}
+OWN = RunParams(hit_count_low=1)
+FORCE = RunParams(force="hot broker")
+TRANSFER = {"strategy": Strategy.TRANSFER, "target_std": 0.05, "hit_count_transfer": 8}
+
+
+class Cluster:
+    """A cluster of four brokers, judged again and again: by default nothing changes between two runs."""
+
+    def __init__(self, spark: SparkSession, root: Path) -> None:
+        self.spark, self.root = spark, root
+        self.content = runs.tables("east", 4, 20)
+        self.state = DecisionState()
+        self.now = runs.NOW
+
+    def run(self, seconds: float, params: RunParams | None = None, **given: Any) -> Summary:
+        """Judge it so many seconds after the last run, and record the plan."""
+        self.now += timedelta(seconds=seconds)
+        params = params or RunParams()
+        changed = params.model_dump(exclude_none=True, include=set(THRESHOLD_FIELDS))
+        settings = PATIENT | {"mode": "auto"} | given | changed
+        self.folder = runs.make(self.root, self.content, state=self.state, params=params, at=self.now, **settings)
+        summary = decide(self.spark, RunInput.read(str(self.root), self.folder.uri))
+        self.state = plan.read_state(self.folder)
+        return summary
+
+    def sample_anew(self, *brokers: int) -> None:
+        """Some brokers look at their machine again."""
+        rows = self.content["brokers"].to_pylist()
+        for number in brokers:
+            rows[number]["cpu_usage"] += 0.1
+        self.content["brokers"] = pa.Table.from_pylist(rows, schema=self.content["brokers"].schema)
+
+    @property
+    def transfer_hits(self) -> int:
+        """Hits of TransferShedder."""
+        return KeptState.parse({}, self.state.kept).shedder.cluster_hits
+
+    @property
+    def low_hits(self) -> list[int]:
+        """Low hits of each broker, by name."""
+        names = self.content["brokers"]["broker"].to_pylist()
+        return [self.state.hits.get(name, HitCount()).low for name in names]
+
+
+@pytest.fixture
+def cluster(spark: SparkSession, tmp_path: Path) -> Cluster:
+    return Cluster(spark, tmp_path)
+
+
+def test_thresholds_of_its_own_do_not_make_a_second_hit_of_a_counted_sample(cluster: Cluster) -> None:
+    cluster.run(0)
+    summary = cluster.run(1, OWN)
+    assert (summary.counting, summary.pairs_fired, summary.bundles_taken) == ("too_soon", 0, 0)
+    # Half an interval later the sample is the same one.
+    summary = cluster.run(40, OWN)
+    assert (summary.counting, summary.pairs_fired, summary.bundles_taken) == ("other_thresholds", 0, 0)
+    assert summary.reasons["too_soon"] == 2
+    assert cluster.low_hits == [1, 1, 1, 1]
+
+
+def test_a_sample_counts_once_however_short_the_interval_is(cluster: Cluster) -> None:
+    hits = []
+    for second in range(0, 61, 20):
+        cluster.run(20, interval_seconds=20)
+        hits.append((second, cluster.low_hits[0]))
+    assert hits == [(0, 1), (20, 1), (40, 1), (60, 2)]
+
+
+def test_a_pair_counts_when_one_of_its_figures_has_changed(cluster: Cluster) -> None:
+    cluster.run(0, interval_seconds=20)
+    cluster.sample_anew(3)
+    cluster.run(20, interval_seconds=20)
+    assert cluster.low_hits == [2, 1, 1, 2]
+    cluster.run(20, interval_seconds=20)
+    assert cluster.low_hits == [2, 1, 1, 2]
+    cluster.run(20, interval_seconds=20)
+    assert cluster.low_hits == [2, 2, 2, 2]  # a host interval after the first sample of the inner pair
+
+
+def test_a_pair_that_fired_does_not_begin_with_the_sample_that_it_fired_by(cluster: Cluster) -> None:
+    eager = {"interval_seconds": 20, "hit_count_low": 1}
+    assert cluster.run(0, **eager).pairs_fired == 2
+    assert cluster.run(20, **eager).pairs_fired == 0
+    cluster.sample_anew(0)
+    assert cluster.run(20, **eager).pairs_fired == 1
+
+
+def test_balance_ends_hits_whether_or_not_the_sample_is_new(cluster: Cluster) -> None:
+    cluster.run(0, interval_seconds=20)
+    assert cluster.run(20, interval_seconds=20, low_threshold=70).reasons["below_low"] >= 1
+    assert cluster.low_hits[1:3] == [0, 0]
+
+
+def test_the_transfer_shedder_counts_a_sample_once_as_well(cluster: Cluster) -> None:
+    hits = []
+    for new in (False, False, True, False):
+        if new:
+            cluster.sample_anew(2)
+        cluster.run(20, interval_seconds=20, **TRANSFER)
+        hits.append(cluster.transfer_hits)
+    assert hits == [1, 1, 2, 2]
+    cluster.run(41, interval_seconds=20, **TRANSFER)
+    cluster.run(20, interval_seconds=20, **TRANSFER)
+    assert cluster.transfer_hits == 3
+
+
+STILL = Validation(findings=(Finding(reason="builtin_shedding_on", effect=Effect.HOLD),))
+PAUSE = {"until": runs.NOW + timedelta(days=1), "reason": "maintenance"}
+
+
+@pytest.mark.parametrize(
+    ("params", "settings", "validation", "after"),
+    [
+        (OWN, {"mode": "observe"}, None, [7, 7, 7, 7]),
+        (FORCE, {"mode": "observe"}, None, [7, 7, 7, 7]),
+        (OWN, {"pause": PAUSE}, None, [7, 7, 7, 7]),
+        (FORCE, {}, STILL, [7, 7, 7, 7]),
+        (OWN, {"max_bundles_per_run": 1}, None, [0, 7, 7, 0]),  # the inner pair moves nothing
+        (OWN, {}, None, [0, 0, 0, 0]),
+        (FORCE, {}, None, [0, 0, 0, 0]),
+    ],
+)
+def test_only_a_pair_that_is_carried_out_starts_anew(
+    spark: SparkSession,
+    tmp_path: Path,
+    params: RunParams,
+    settings: dict[str, Any],
+    validation: Validation | None,
+    after: list[int],
+) -> None:
+    """What-if runs and forced runs change no other counter."""
+    content = runs.tables("east", 4, 20)
+    names = content["brokers"]["broker"].to_pylist()
+    counted = runs.NOW - timedelta(seconds=60)
+    state = DecisionState(
+        seq=7, counted_at=counted, strategy="AvgShedder", hits=dict.fromkeys(names, HitCount(0, 7)), means=""
+    )
+    changed = params.model_dump(exclude_none=True, include=set(THRESHOLD_FIELDS))
+    given = PATIENT | {"mode": "auto"} | settings | changed
+    run = runs.make(tmp_path, content, state=state, params=params, validation=validation, **given)
+    summary = decide(spark, RunInput.read(str(tmp_path), run.uri))
+    left = plan.read_state(run)
+    assert summary.pairs_fired == 2
+    assert [left.hits.get(name, HitCount()).low for name in names] == after
+    assert (left.counted_at, left.means) == (counted, "")
+    rows = (run / "plan" / "decisions.parquet").read_table().to_pylist()
+    assert {row["source"]: row["source_low"] for row in rows} == {names[3]: after[3], names[2]: after[2]}
+
+
+@pytest.mark.parametrize("params", [RunParams(excluded_brokers=("nobody:1",)), FORCE], ids=["own thresholds", "forced"])
+@pytest.mark.parametrize(("mode", "hits"), [("observe", 8), ("auto", 0)])
+def test_hits_of_the_transfer_shedder_likewise(cluster: Cluster, params: RunParams, mode: str, hits: int) -> None:
+    cluster.state = DecisionState(
+        seq=7,
+        counted_at=runs.NOW - timedelta(seconds=60),
+        strategy=Strategy.TRANSFER,
+        kept={"shedder": {"hits": 8}, "placement": {}},
+    )
+    summary = cluster.run(0, params, mode=mode, **TRANSFER)
+    assert summary.bundles_taken > 0
+    assert cluster.transfer_hits == hits
+
+
+def test_a_pair_that_was_forced_does_not_begin_with_the_sample_that_it_moved_by(cluster: Cluster) -> None:
+    cluster.run(0, FORCE)
+    assert cluster.state.hits == {}
+    cluster.run(30)
+    assert cluster.low_hits == [0, 0, 0, 0]
+    cluster.run(60)
+    assert cluster.low_hits == [1, 1, 1, 1]
+
+
+def test_means_that_a_recorded_plan_names_are_not_written_again(
+    cluster: Cluster, spark: SparkSession, tmp_path: Path
+) -> None:
+    summary = cluster.run(0)
+    means = tmp_path / "east" / "state" / cluster.state.means
+    files = {file.name: file.stat().st_mtime_ns for file in means.iterdir()}
+    assert decide(spark, RunInput.read(str(tmp_path), cluster.folder.uri)) == summary
+    assert {file.name: file.stat().st_mtime_ns for file in means.iterdir()} == files
+    # Another verdict on the sample is another table.
+    (refused,) = cluster.content["bundles"]["bundle"].to_pylist()[:1]
+    Validation(findings=(Finding(reason="two_owners", effect=Effect.QUARANTINE, subject=refused),)).write(
+        cluster.folder
+    )
+    decide(spark, RunInput.read(str(tmp_path), cluster.folder.uri))
+    other = plan.read_state(cluster.folder).means
+    assert other != means.name
+    assert refused not in pa.parquet.read_table(means.with_name(other))["bundle"].to_pylist()
+    assert {file.name: file.stat().st_mtime_ns for file in means.iterdir()} == files
+
+
+def test_means_whose_writing_was_killed_are_written_anew(cluster: Cluster, spark: SparkSession, tmp_path: Path) -> None:
+    summary = cluster.run(0)
+    means = tmp_path / "east" / "state" / cluster.state.means
+    (means / "_SUCCESS").unlink()
+    for part in means.glob("*.parquet"):
+        part.unlink()
+    assert decide(spark, RunInput.read(str(tmp_path), cluster.folder.uri)) == summary
+    assert pa.parquet.read_table(means).num_rows == 80

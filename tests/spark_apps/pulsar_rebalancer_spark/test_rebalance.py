@@ -1,0 +1,313 @@
+"""The application: a run's folder in, a plan out, the same whatever Spark does and however often it is asked."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.spark_apps.pulsar_rebalancer_spark import clusters, runs
+
+from pulsar_rebalancer.config.resolution import THRESHOLD_FIELDS, RunParams
+from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.policies.isolation import IsolationPolicy
+from pulsar_rebalancer.run import plan
+from pulsar_rebalancer.run.request import Finding, Validation
+from pulsar_rebalancer.run.tables import BUNDLES
+from pulsar_rebalancer.state.model import DecisionState, HitCount, MovesState, Unload
+from pulsar_rebalancer.strategies import means, rows
+from pulsar_rebalancer.strategies.sample import ClusterSample
+from pulsar_rebalancer_spark import rebalance
+from pulsar_rebalancer_spark.rebalance import decide
+from pulsar_rebalancer_spark.run_input import RunInput
+
+ROOT = Path(__file__).parents[3]
+EAGER = {"hit_count_low": 1, "hit_count_high": 1}
+UNDER_POLICIES = (
+    *(("vip/a", "isolation"), ("lost/a", "unknown")),
+    *(("spread/a", "anti_affinity"), ("spread/b", "anti_affinity"), ("spread/b", "anti_affinity")),
+)
+"""Namespaces of the busiest broker's last bundles."""
+
+
+def decided(spark, root, run):
+    return decide(spark, RunInput.read(str(root), run.uri))
+
+
+def specified(root, run, previous=()):
+    """The plan that the specification makes of a run's folder."""
+    given = RunInput.read(str(root), run.uri)
+    brokers, bundles = runs.sample(given, previous)
+    force = given.request.force_threshold
+    sample = ClusterSample(brokers, bundles, given.settings, counting=given.counting, force_threshold=force)
+    return clusters.specified(sample, given.decision.hits, given.policies)
+
+
+def plan_of(run):
+    decisions = (run / "plan" / "decisions.parquet").read_table().to_pylist()
+    moves = (run / "plan" / "moves.parquet").read_table().to_pylist()
+    decided = [rows.decision(row) for row in decisions]
+    decided.sort(key=lambda each: (each.pair is None, each.pair or 0, each.source))
+    return decided, sorted((rows.move(row) for row in moves), key=lambda move: (move.pair, move.rank))
+
+
+@pytest.fixture
+def eventful(tmp_path):
+    """A run in which brokers and bundles are left out for every reason there is."""
+    content = runs.tables("east", 9, 30)
+    brokers = content["brokers"].to_pylist()
+    brokers[4] |= {"error": "timeout", "cpu_usage": None, "msg_rate_in": None}
+    for reserved in brokers[6:8]:
+        reserved["reserved_by"] = "vip"
+    brokers[6] |= {"cpu_usage": 20.0, "msg_rate_in": 0.0}
+    held = content["bundles"].to_pylist()
+    # One of a group on each of the two brokers to which a policy isolates it.
+    for number, namespace in ((6, "vip/b"), (7, "vip/c")):
+        held[30 * number] |= {"bundle": f"{namespace}/0x00000000_0x40000000", "policy": "isolation"}
+        held[30 * number] |= {"msg_rate_in": 100.0, "msg_rate_out": 100.0}
+    for number, (namespace, policy) in enumerate(UNDER_POLICIES):
+        held[-1 - number] |= {"bundle": f"{namespace}/0x0{number}000000_0x0{number + 1}000000", "policy": policy}
+        held[-1 - number] |= dict.fromkeys(("msg_rate_in", "msg_rate_out"), 1250.0)
+    held[-6]["bundle"] = "pulsar/system/0x00000000_0x40000000"
+    held[-7]["bundle"] = "tenant/kept/0x00000000_0x40000000"
+    shared, recent, long_ago = (row["bundle"] for row in held[-10:-7])
+    held.append({**held[-10], "broker": brokers[0]["broker"], "owners": 2})
+    content |= {
+        "brokers": pa.Table.from_pylist(brokers, schema=content["brokers"].schema),
+        "bundles": pa.Table.from_pylist(held, schema=BUNDLES),
+    }
+    unload = Unload(at=runs.NOW - timedelta(minutes=5), plan_id="earlier", source="x", destination="y")
+    old = unload.model_copy(update={"at": runs.NOW - timedelta(minutes=31)})
+    return runs.make(
+        tmp_path,
+        content,
+        state=DecisionState(seq=6, hits={brokers[1]["broker"]: HitCount(0, 3), "gone:8080": HitCount(1, 1)}),
+        moves=MovesState(unloads={recent: unload, long_ago: old}),
+        policies=Policies(
+            isolation=(IsolationPolicy(name="vip", namespaces=("vip/.*",), primary=("broker-0000[67].*",)),),
+            groups={"spread/a": "g", "spread/b": "g", "vip/b": "h", "vip/c": "h"},
+            unknown={"lost/a": "timeout"},
+        ),
+        validation=Validation(
+            findings=(
+                Finding(reason="just_started", subject=brokers[1]["broker"]),
+                Finding(reason="two_owners", subject=shared),
+            )
+        ),
+        excluded_namespaces=("tenant/kept",),
+        excluded_brokers=(brokers[2]["broker"],),
+        max_bundles_per_broker=4,
+        **EAGER,
+    )
+
+
+def test_the_plan_is_the_one_the_specification_makes(spark, tmp_path, eventful):
+    summary = decided(spark, tmp_path, eventful)
+    decisions, moves = plan_of(eventful)
+    expected = specified(tmp_path, eventful)
+    assert decisions == expected.decisions
+    assert moves == expected.moves
+    isolated = next(row for row in moves if row.bundle.startswith("vip/c"))
+    assert (isolated.source, isolated.reason) == ("broker-00007.pulsar:8080", "anti_affinity")
+    assert {row.reason for row in moves} >= {
+        *("taken", "over_remaining", "cap_broker", "system_namespace", "namespace_excluded"),
+        *("bundle_quarantined", "recently_unloaded", "policy_unknown", "policy_forbids", "anti_affinity"),
+    }
+    assert [row.reason for row in decisions if row.pair is None] == [
+        "broker_quarantined",
+        "broker_excluded",
+        "broker_quarantined",
+    ]
+    assert summary.brokers == 6
+    assert summary.bundles_taken == len([row for row in moves if row.taken])
+    assert sum(summary.bundles_passed_over.values()) + summary.bundles_taken == len(moves)
+
+
+def test_the_summary_vouches_for_the_files(spark, tmp_path, eventful):
+    summary = decided(spark, tmp_path, eventful)
+    assert plan.Summary.read(eventful) == summary
+    moves = plan.verify(eventful, summary)
+    assert len(moves) == summary.bundles_taken > 0
+    assert max(move.wave for move in moves) + 1 == summary.waves
+    state = plan.read_state(eventful)
+    assert (state.seq, state.plan_id, summary.base_seq) == (7, eventful.name, 6)
+    assert state.counted_at == runs.NOW
+    # The counts of a quarantined broker freeze, those of a broker that is gone end.
+    assert state.hits["broker-00001.pulsar:8080"] == HitCount(0, 3)
+    assert "gone:8080" not in state.hits
+    assert summary.score_min < summary.predicted_min < summary.predicted_max < summary.score_max
+
+
+def test_the_plan_does_not_depend_on_order_partitions_or_retries(spark, tmp_path, eventful):
+    first = decided(spark, tmp_path, eventful)
+    random = np.random.default_rng(1)
+    for name in ("brokers", "bundles"):
+        file = eventful / "input" / f"{name}.parquet"
+        table = file.read_table()
+        file.write_table(table.take(random.permutation(table.num_rows)))
+    spark.conf.set("spark.sql.shuffle.partitions", 5)
+    spark.conf.set("spark.sql.files.maxPartitionBytes", 1000)
+    try:
+        again = decided(spark, tmp_path, eventful)
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", 1)
+        spark.conf.unset("spark.sql.files.maxPartitionBytes")
+    assert again == first
+
+
+def test_means_pass_from_one_counted_sample_to_the_next(spark, tmp_path):
+    first = runs.make(tmp_path, runs.tables("east", 6, 20, seed=1), **EAGER)
+    decided(spark, tmp_path, first)
+    state = plan.read_state(first)
+    assert re.fullmatch("means-1-[0-9a-f]{8}.parquet", state.means)
+    later = runs.NOW + timedelta(seconds=60)
+    second = runs.make(tmp_path, runs.tables("east", 6, 20, seed=2), state=state, at=later, **EAGER)
+    decided(spark, tmp_path, second)
+    stored = [tmp_path / "east" / "state" / plan.read_state(run).means for run in (first, second)]
+    previous, updated = (pa.parquet.read_table(file).to_pylist() for file in stored)
+    bundles = (second / "input" / "bundles.parquet").read_table().to_pylist()
+    assert sorted(updated, key=lambda row: row["bundle"]) == means.update(bundles, previous)
+    assert plan_of(second)[1] == specified(tmp_path, second, previous).moves
+
+
+@pytest.mark.parametrize(
+    ("params", "seconds", "reason", "fired"),
+    [
+        (RunParams(), 10, "too_soon", 0),
+        (RunParams(force="hot broker"), 60, "forced", 2),
+        (RunParams(force="hot broker", force_threshold=60), 60, "forced", 1),
+        (RunParams(high_threshold=20.0, hit_count_high=1), 60, "other_thresholds", 2),
+    ],
+)
+def test_a_run_that_does_not_count_leaves_means_and_counts(spark, tmp_path, params, seconds, reason, fired):
+    content = runs.tables("east", 5, 20)
+    names = content["brokers"]["broker"].to_pylist()
+    hits = {name: HitCount(1, 5) for name in names}
+    state = DecisionState(seq=3, counted_at=runs.NOW, strategy="AvgShedder", hits=hits, means="")
+    changed = params.model_dump(exclude_none=True, include=set(THRESHOLD_FIELDS))
+    at = runs.NOW + timedelta(seconds=seconds)
+    run = runs.make(tmp_path, content, state=state, params=params, at=at, mode="auto", **changed)
+    summary = decided(spark, tmp_path, run)
+    after = plan.read_state(run)
+    assert (summary.counting, summary.pairs_fired) == (reason, fired)
+    assert after.counted_at == runs.NOW
+    assert after.means == ""
+    assert not (tmp_path / "east" / "state").exists()
+    reset = {names[n] for n in range(fired)} | {names[-1 - n] for n in range(fired)}
+    assert after.hits == {name: hit for name, hit in hits.items() if name not in reset}
+    assert plan_of(run)[1] == specified(tmp_path, run).moves
+
+
+def test_a_calm_cluster_gets_an_empty_plan(spark, tmp_path):
+    run = runs.make(tmp_path, runs.tables("east", 4, 3), low_threshold=200, high_threshold=300)
+    summary = decided(spark, tmp_path, run)
+    assert plan.verify(run, summary) == []
+    assert (summary.pairs, summary.pairs_over, summary.bundles_taken, summary.waves) == (2, 0, 0, 0)
+
+
+def test_means_that_are_gone_start_anew_and_say_so(spark, tmp_path, capsys):
+    state = DecisionState(seq=2, means="means-2-0badf00d.parquet")
+    run = runs.make(tmp_path, runs.tables("east", 3, 3), state=state)
+    decided(spark, tmp_path, run)
+    assert "means-2-0badf00d.parquet is gone" in capsys.readouterr().out
+    stored = tmp_path / "east" / "state" / plan.read_state(run).means
+    assert set(pa.parquet.read_table(stored)["samples"].to_pylist()) == {1}
+
+
+def test_a_figure_that_is_no_machines_gives_a_score_all_the_same(spark, tmp_path):
+    content = runs.tables("east", 5, 20)
+    rows = content["brokers"].to_pylist()
+    rows[1] |= {"direct_memory_usage": 1e39, "direct_memory_limit": 1e3}  # its weight is 0
+    content["brokers"] = pa.Table.from_pylist(rows, schema=content["brokers"].schema)
+    run = runs.make(tmp_path, content, **EAGER)
+    summary = decided(spark, tmp_path, run)
+    assert 0 <= summary.score_min < summary.score_max == pytest.approx(90)
+    assert plan_of(run) == (specified(tmp_path, run).decisions, specified(tmp_path, run).moves)
+
+
+def test_what_nobody_thought_of_has_a_reason_code_too(tmp_path, capsys, monkeypatch):
+    run = runs.make(tmp_path, runs.tables("east", 3, 3))
+    monkeypatch.setattr(rebalance, "session", lambda: 1 / 0)
+    assert rebalance.main(["--root", str(tmp_path), "--run", run.uri]) == 1
+    assert "not decided: ZeroDivisionError [decide_failed]" in capsys.readouterr().err
+
+
+class TestDamagedInput:
+    @pytest.fixture
+    def run(self, tmp_path):
+        return runs.make(tmp_path, runs.tables("east", 3, 3))
+
+    def read(self, tmp_path, run):
+        with pytest.raises(SnapshotError) as caught:
+            RunInput.read(str(tmp_path), run.uri)
+        return caught.value.reason
+
+    def test_a_missing_table(self, tmp_path, run):
+        (run / "input" / "bundles.parquet").delete()
+        assert self.read(tmp_path, run) == "file_missing"
+
+    def test_a_table_cut_short(self, tmp_path, run):
+        file = run / "input" / "brokers.parquet"
+        file.write_bytes(file.read_bytes()[:-20])
+        assert self.read(tmp_path, run) == "file_damaged"
+
+    def test_a_table_of_another_version(self, tmp_path, run):
+        (run / "input" / "brokers.parquet").write_table(pa.table({"cluster": ["east"]}))
+        assert self.read(tmp_path, run) == "file_version"
+
+    def test_a_document_of_another_shape(self, tmp_path, run):
+        (run / "input" / "settings.json").write_json({"version": 1, "cluster": "east"})
+        assert self.read(tmp_path, run) == "file_damaged"
+
+    def test_brokers_of_another_cluster(self, spark, tmp_path):
+        run = runs.make(tmp_path, runs.tables("west", 3, 3), cluster="east")
+        with pytest.raises(SnapshotError, match="east"):
+            decided(spark, tmp_path, run)
+
+
+def submit(root, *folders):
+    """The application through spark-submit on one core, as the DAG calls it; there is no Python on its executors."""
+    paths = os.pathsep.join(str(ROOT / name) for name in ("include", "spark_apps"))
+    binaries = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    options = ["--master", "local[1]", "--driver-memory", "1g", "--conf", "spark.ui.enabled=false"]
+    options += ["--conf", "spark.sql.shuffle.partitions=7"]
+    options += ["--conf", "spark.driver.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1"]
+    options += ["--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1"]
+    pythons = {"spark.pyspark.driver.python": sys.executable, "spark.pyspark.python": "/no/python/on/executors"}
+    options += [part for name, path in pythons.items() for part in ("--conf", f"{name}={path}")]
+    asked = [part for folder in folders for part in ("--run", folder.uri)]
+    return subprocess.run(
+        ["spark-submit", *options, rebalance.__file__, "--root", str(root), *asked],
+        env={**os.environ, "PATH": binaries, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.integration
+class TestThroughSparkSubmit:
+    def test_decides_several_runs_with_the_same_hash_as_any_other_master(self, spark, tmp_path, eventful):
+        calm = runs.make(tmp_path, runs.tables("west", 2, 3), cluster="west", low_threshold=200, high_threshold=300)
+        here = [decided(spark, tmp_path, run) for run in (eventful, calm)]
+        answer = submit(tmp_path, eventful, calm)
+        assert answer.returncode == 0, answer.stderr[-2000:]
+        assert [plan.Summary.read(run) for run in (eventful, calm)] == here
+        assert f"{here[0].bundles_taken} bundles to move" in answer.stdout
+        assert f"plan {eventful.name} {here[0].hash[:16]}" in answer.stdout
+
+    def test_says_why_it_could_not_decide(self, tmp_path):
+        run = runs.make(tmp_path, runs.tables("east", 3, 3))
+        (run / "validation.json").delete()
+        answer = submit(tmp_path, run)
+        assert answer.returncode == 1
+        # spark-submit hands the application's error output on as output.
+        assert "[file_missing]" in answer.stdout + answer.stderr
+        assert not (run / "plan" / "summary.json").exists()

@@ -1,0 +1,46 @@
+"""Reasons that are set before the walk are the same in both forms."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.run.tables import BUNDLES
+from pulsar_rebalancer.state.counting import Counting
+from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.strategies.candidates import preset_reason
+from pulsar_rebalancer_spark import candidates, rules, tables
+
+NAMESPACES = (
+    *("pulsar/system", "pulsar/b:8080", "sla-monitor/b:8080", "sla-monitor/x/b:8080", "pulsar/b", "t/kept", "t/n"),
+    *("pulsar/b:8080x", "mypulsar/b:8080", "tenant/cluster/old"),
+)
+
+
+def test_every_bundle_gets_the_reason_of_the_specification(spark, tmp_path):
+    rows = [
+        {"cluster": cluster, "broker": "b", "bundle": f"{namespace}/0x{n}_0x{n + 1}", "policy": policy}
+        for cluster in ("c1", "c2")
+        for namespace in NAMESPACES
+        for n, policy in enumerate([None, "isolation", None])
+    ]
+    file = StoragePath(str(tmp_path / "bundles.parquet"))
+    file.write_table(pa.Table.from_pylist(rows, schema=BUNDLES))
+    excluded = {"c1": ("t/kept",), "c2": ()}
+    counting = Counting(counts=True, reason="counted")
+    of_cluster = rules.of_cluster(
+        {name: rules.entry(Settings(excluded_namespaces=kept), counting) for name, kept in excluded.items()}
+    )
+    passed_over = [
+        {"cluster": "c1", "bundle": "t/n/0x2_0x3", "reason": "recently_unloaded"},
+        {"cluster": "c2", "bundle": "t/n/0x0_0x1", "reason": "bundle_quarantined"},
+    ]
+    known = tables.literal(spark, passed_over, tables.PASSED_OVER)
+    answer = candidates.with_reason(tables.read(spark, [file], BUNDLES), of_cluster, known).collect()
+    by_cluster = {
+        name: {row["bundle"]: row["reason"] for row in passed_over if row["cluster"] == name} for name in excluded
+    }
+    assert {(row["cluster"], row["bundle"]): row["reason"] for row in answer} == {
+        (cluster, name): preset_reason(name, excluded[cluster], by_cluster[cluster])
+        for cluster, name in ((row["cluster"], row["bundle"]) for row in rows)
+    }

@@ -1,0 +1,57 @@
+"""The means on Spark are those of the specification, digit for digit."""
+
+from __future__ import annotations
+
+from itertools import cycle
+from random import Random
+
+import pyarrow as pa
+
+from pulsar_rebalancer.run.tables import BUNDLES, MEANS, TRAFFIC
+from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.strategies import means as specification
+from pulsar_rebalancer_spark import means, tables
+
+NAMES = [f"t/n/0x{number:08x}_0x1" for number in range(31)]
+KNOWN_SAMPLES = (8, 9, 10, 998, 999, 1000)
+"""Of bundles that are known from the start: both means reach their greatest number of samples on the way."""
+
+
+def test_three_samples_with_bundles_that_come_go_and_have_two_owners(spark, tmp_path):
+    random = Random(7)
+    known: dict[str, list[dict[str, object]]] = {
+        cluster: [
+            {
+                "cluster": cluster,
+                "bundle": bundle,
+                "samples": samples,
+                **{name: random.uniform(0, 1e6) for name in (*TRAFFIC, "long_term_msg_rate")},
+            }
+            for bundle, samples in zip(NAMES[::2], cycle(KNOWN_SAMPLES), strict=False)
+        ]
+        for cluster in ("c1", "c2")
+    }
+    seen = set()
+    for _ in range(3):
+        rows = [
+            {
+                "cluster": cluster,
+                "broker": f"b{random.randint(0, 3)}",
+                "bundle": random.choice(NAMES),
+                **{name: random.uniform(0, 1e6) for name in TRAFFIC},
+            }
+            for cluster in known
+            for _ in range(40)
+        ]
+        bundles, previous = StoragePath(str(tmp_path / "bundles.parquet")), StoragePath(str(tmp_path / "means.parquet"))
+        bundles.write_table(pa.Table.from_pylist(rows, schema=BUNDLES))
+        previous.write_table(pa.Table.from_pylist([row for each in known.values() for row in each], schema=MEANS))
+        updated = means.update(
+            tables.read(spark, [bundles], BUNDLES).repartition(3), tables.read(spark, [previous], MEANS)
+        )
+        answer = sorted((row.asDict() for row in updated.collect()), key=lambda row: (row["cluster"], row["bundle"]))
+        for cluster in known:
+            known[cluster] = specification.update([row for row in rows if row["cluster"] == cluster], known[cluster])
+        assert answer == [row for cluster in sorted(known) for row in known[cluster]]
+        seen |= {row["samples"] for row in answer}
+    assert seen == {1, 2, 3, 9, 10, 11, 12, 13, 999, 1000}
