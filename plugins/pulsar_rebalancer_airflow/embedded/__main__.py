@@ -17,7 +17,7 @@ from pulsar_rebalancer.errors import RebalancerError, SettingsError
 from pulsar_rebalancer_airflow.embedded import EmbeddedError, simulated_cluster
 from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome, locked
 from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
-from pulsar_rebalancer_airflow.embedded.processes import Processes
+from pulsar_rebalancer_airflow.embedded.processes import ENDING, Processes
 from pulsar_rebalancer_airflow.embedded.run_line import describe
 from pulsar_rebalancer_airflow.spark_archive import cached_archive
 
@@ -41,10 +41,11 @@ def main(arguments: list[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     os.umask(0o077)  # for every process that is started: database, logs and runs are for their owner alone
     # A shell starts what runs in its background with SIGINT ignored.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in ENDING:
         signal.signal(number, _interrupt)
+    processes = Processes()
     try:
-        with locked(given.folder), Processes() as processes:
+        with locked(given.folder), processes:
             try:
                 return _run(given, processes)
             except KeyboardInterrupt:
@@ -52,8 +53,8 @@ def main(arguments: list[str] | None = None) -> int:
     except (EmbeddedError, RebalancerError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:  # a second one, while all was being ended
-        _say("interrupted again")
+    except KeyboardInterrupt:  # it came as the ending began, and kept that from its work
+        processes.stop()
     return 130
 
 
@@ -166,6 +167,9 @@ def _say(text: str) -> None:
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    """Interrupt once: a second signal must not keep the ending of all from its work."""
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _GRACE_SECONDS = 10
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Processes:
@@ -104,7 +104,7 @@ class Processes:
 def _signals_wait() -> Iterator[None]:
     """Hold signals back; the first of those that came is raised afterwards."""
     held: list[int] = []
-    before = {number: signal.signal(number, lambda which, _: held.append(which)) for number in _ENDING}
+    before = {number: signal.signal(number, lambda which, _: held.append(which)) for number in ENDING}
     try:
         yield
     finally:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from typing import TYPE_CHECKING
 from unittest.mock import Mock
 
+import psutil
 import pytest
 from airflow.sdk import Connection
 
@@ -16,6 +18,7 @@ from pulsar_rebalancer_airflow.embedded import __main__ as embedded_main
 from pulsar_rebalancer_airflow.embedded.__main__ import _own_cluster, _parser, main
 from pulsar_rebalancer_airflow.embedded.airflow_home import AirflowHome, locked
 from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
+from pulsar_rebalancer_airflow.embedded.processes import Processes
 from pulsar_rebalancer_airflow.embedded.run_line import RunLine
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import _settings
 
@@ -32,6 +35,34 @@ def _process_as_it_was() -> Iterator[None]:
     os.umask(mask)
     for number, handler in handlers.items():
         signal.signal(number, handler)
+
+
+class _Interrupted(Processes):
+    """Interrupted at the very moment when the ending of its processes begins."""
+
+    def stop(self) -> None:
+        signal.raise_signal(signal.SIGHUP)
+        super().stop()
+
+
+@pytest.mark.parametrize("before", [[], [signal.SIGINT], [signal.SIGTERM, signal.SIGINT]])
+@pytest.mark.usefixtures("_process_as_it_was")
+def test_however_often_it_is_interrupted_no_process_stays(
+    before: list[signal.Signals], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = []
+
+    def run(_given: object, processes: Processes) -> int:
+        command = [sys.executable, "-c", "import signal; signal.pause()"]
+        started.append(processes.start("child", command, os.environ, tmp_path / "log"))
+        for number in before:
+            signal.raise_signal(number)
+        return 0
+
+    monkeypatch.setattr(embedded_main, "Processes", _Interrupted)
+    monkeypatch.setattr(embedded_main, "_run", run)
+    assert main(["--folder", str(tmp_path / "run")]) == 130
+    assert not psutil.pid_exists(started[0])
 
 
 @pytest.mark.parametrize(
