@@ -105,7 +105,7 @@ def _token(path: Path) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs until SIGTERM or SIGINT; returns the exit code."""
+    """Run until SIGTERM or SIGINT; return the exit code."""
     parser = _parser()
     given = parser.parse_args(arguments)
     try:

@@ -30,7 +30,7 @@ class Auth:
     user_token: str = ""
 
     def refuses(self, request: HTTPConnection) -> str | None:
-        """None if the call is allowed, else `unauthenticated` or `unauthorized`."""
+        """Return None if the call is allowed, else `unauthenticated` or `unauthorized`."""
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         if scheme != "Bearer" or not given:
             return "unauthenticated"
@@ -42,12 +42,12 @@ class Auth:
 
 
 def new_token() -> str:
-    """A random token."""
+    """Return a random token."""
     return secrets.token_urlsafe(32)
 
 
 def write_token(path: Path, token: str) -> None:
-    """Writes a token into a file that only its owner can read; an existing file is replaced."""
+    """Write a token into a file that only its owner can read; an existing file is replaced."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

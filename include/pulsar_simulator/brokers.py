@@ -31,7 +31,7 @@ class BrokerSpec:
 
     @property
     def cpu_limit(self) -> float:
-        """Percent of one core."""
+        """Return the limit in percent of one core."""
         return 100.0 * self.cores
 
 
@@ -67,7 +67,7 @@ class Membership:
         self._session_timeout = session_timeout
 
     def find(self, broker_id: str) -> Broker:
-        """The broker of that id, registered or not.
+        """Return the broker of that id, registered or not.
 
         Raises:
             Refusal: 404, unknown.
@@ -78,22 +78,22 @@ class Membership:
         raise Refusal(404, f"Broker {broker_id} not found", broker_id)
 
     def registered(self) -> list[Broker]:
-        """Brokers of the active list."""
+        """Return the brokers of the active list."""
         return [broker for broker in self.brokers if broker.registered]
 
     def registered_index(self, broker_id: str) -> int | None:
-        """Index of an active broker; None if unknown or gone."""
+        """Return the index of an active broker; None if unknown or gone."""
         found = [broker.index for broker in self.registered() if broker.broker_id == broker_id]
         return found[0] if found else None
 
     def kill(self, broker: Broker, now: float) -> None:
-        """Ends the process without a farewell: noticed when its session ends."""
+        """End the process without a farewell: noticed when its session ends."""
         if broker.alive:
             broker.alive = False
             broker.session_ends = now + self._session_timeout
 
     def leave(self, broker: Broker) -> bool:
-        """Takes a broker off the active list; True if that changed the leader."""
+        """Take a broker off the active list; return whether that changed the leader."""
         broker.registered = False
         broker.session_ends = float("inf")
         if self.leader != broker.index:
@@ -102,7 +102,7 @@ class Membership:
         return True
 
     def join(self, broker: Broker, now: float) -> None:
-        """A process starts: registered at once, leader only if there is none."""
+        """Let a process start: registered at once, leader only if there is none."""
         broker.alive = broker.registered = True
         broker.started_at = now
         broker.session_ends = float("inf")
@@ -110,10 +110,10 @@ class Membership:
             self.leader = broker.index
 
     def next_expiry(self) -> float:
-        """When the next session ends, seconds since 1970; infinity if none does."""
+        """Return when the next session ends, seconds since 1970; infinity if none does."""
         return min((broker.session_ends for broker in self.brokers), default=float("inf"))
 
     def rename(self, broker_ids: list[str]) -> None:
-        """Gives every broker the address it really listens on."""
+        """Give every broker the address it really listens on."""
         for broker, broker_id in zip(self.brokers, broker_ids, strict=True):
             broker.broker_id = broker_id

@@ -13,11 +13,11 @@ class Clock(Protocol):
     """Seconds since 1970, and a way to let time pass at once."""
 
     def now(self) -> float:
-        """Current time, seconds since 1970 UTC."""
+        """Return the current time, seconds since 1970 UTC."""
         ...
 
     def advance(self, seconds: float) -> None:
-        """Lets `seconds` pass."""
+        """Let `seconds` pass."""
         ...
 
 
@@ -28,11 +28,11 @@ class ManualClock:
         self._now = start
 
     def now(self) -> float:
-        """Current time, seconds since 1970 UTC."""
+        """Return the current time, seconds since 1970 UTC."""
         return self._now
 
     def advance(self, seconds: float) -> None:
-        """Lets `seconds` pass; never back."""
+        """Let `seconds` pass; never back."""
         if seconds < 0:
             raise ValueError(f"time cannot go back by {-seconds} seconds")
         self._now += seconds
@@ -45,11 +45,11 @@ class RealClock:
         self._ahead = 0.0
 
     def now(self) -> float:
-        """Current time, seconds since 1970 UTC."""
+        """Return the current time, seconds since 1970 UTC."""
         return time.time() + self._ahead
 
     def advance(self, seconds: float) -> None:
-        """Runs `seconds` ahead of the machine from now on."""
+        """Run `seconds` ahead of the machine from now on."""
         if seconds < 0:
             raise ValueError(f"time cannot go back by {-seconds} seconds")
         self._ahead += seconds

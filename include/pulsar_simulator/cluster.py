@@ -1,31 +1,173 @@
-"""The simulated cluster: moves, and the answers that brokers give, in process."""
+"""The simulated cluster: time, brokers, moves, and the answers that brokers give, in process."""
 
 from __future__ import annotations
 
+import functools
 import json
-from typing import TYPE_CHECKING, Any
+import threading
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
-from pulsar_simulator.faults import FaultKind
-from pulsar_simulator.life import Life, up_to_date
+from pulsar_simulator.answers import Answers
+from pulsar_simulator.brokers import Membership
+from pulsar_simulator.clock import Clock, ManualClock
+from pulsar_simulator.configuration import Configuration
+from pulsar_simulator.faults import FaultKind, Faults
 from pulsar_simulator.load import NOBODY
-from pulsar_simulator.ownership import Found, Redirect
+from pulsar_simulator.ownership import Found, Ownership, Redirect
+from pulsar_simulator.placement import BundlePlacement
 from pulsar_simulator.refusal import Refusal
-from pulsar_simulator.report import Json, falsify, lies
+from pulsar_simulator.report import Json, Reporter
+from pulsar_simulator.sampling import Samples
+from pulsar_simulator.timeline import Timeline
 
 if TYPE_CHECKING:
-    from pulsar_simulator.brokers import Broker
+    from collections.abc import Callable
+
+    from pulsar_simulator.load import Floats
+    from pulsar_simulator.spec import ClusterSpec
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-class Cluster(Life):
-    """A cluster under load that can be asked and told what brokers can; safe to use from several threads."""
+def _up_to_date(method: Callable[Concatenate[Cluster, P], T]) -> Callable[Concatenate[Cluster, P], T]:
+    """Let one caller in at a time, after everything has happened that was due until now."""
+
+    @functools.wraps(method)
+    def wrapper(self: Cluster, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._lock:
+            self._timeline.catch_up(self.clock.now())
+            self._depth += 1
+            try:
+                result = method(self, *args, **kwargs)
+            finally:
+                self._depth -= 1
+            outermost = self._depth == 0
+        if outermost:  # whoever is told may wait for another thread, which may want the lock
+            self._tell_reachability()
+        return result
+
+    return wrapper
+
+
+class Cluster:
+    """A cluster under load that can be asked and told what brokers can; safe to use from several threads.
+
+    Args:
+        spec: what it is made of.
+        clock: a `ManualClock` if not given.
+    """
+
+    def __init__(self, spec: ClusterSpec, clock: Clock | None = None) -> None:
+        self.spec = spec
+        self.clock: Clock = clock or ManualClock()
+        self.start = self.clock.now()
+        self.faults = Faults()
+        self.faults.changed = self._tell_reachability
+        self.reachability_changed: Callable[[], None] = lambda: None
+        """Called when a broker may have begun or ceased to accept connections."""
+        self.topology = spec.topology
+        self.traffic = spec.traffic
+        self.configuration = Configuration(spec.name, spec.timing.stats_period, spec.configuration)
+        self.membership = Membership(spec.brokers, self.start, spec.timing.session_timeout)
+        self.placement = BundlePlacement(
+            self.membership,
+            self.topology,
+            self.faults,
+            strategy=spec.placement,
+            by_range=spec.affinity_by_range,
+            rates=self._broker_rates,
+            seed=spec.seed,
+        )
+        self.ownership = Ownership(
+            self.membership,
+            self.topology,
+            self.traffic,
+            self.placement,
+            spec.owner,
+            spec.timing.reconnect_delay,
+            self.start,
+        )
+        self.samples = Samples(spec.brokers, self.traffic, spec.timing, self.start)
+        self.reporter = Reporter(
+            spec.name,
+            spec.version,
+            self.topology,
+            self.samples,
+            spec.producers,
+            spec.consumers,
+            tls=spec.tls,
+        )
+        self._answers = Answers(
+            self.membership, self.topology, self.ownership, self.samples, self.reporter, self.faults
+        )
+        self._timeline = Timeline(
+            self.membership, self.placement, self.ownership, self.samples, spec.timing, self.start
+        )
+        self._lock = threading.RLock()
+        self._depth = 0
+        self._reachable = [True] * len(spec.brokers)
+
+    # time
+
+    @_up_to_date
+    def refresh(self) -> None:
+        """Let everything happen that was due until now."""
+
+    @_up_to_date
+    def advance(self, seconds: float) -> None:
+        """Let `seconds` pass, with all samples, reconnects and ended sessions on the way."""
+        self.clock.advance(seconds)
+        self._timeline.catch_up(self.clock.now())
+
+    # brokers
+
+    @_up_to_date
+    def kill(self, broker_id: str) -> None:
+        """End a broker's process at once; the others notice when its session ends."""
+        self.membership.kill(self.membership.find(broker_id), self.clock.now())
+
+    @_up_to_date
+    def start_broker(self, broker_id: str) -> None:
+        """Start a broker anew: empty, idle by its own account, no leader unless there is none."""
+        self._timeline.start_broker(self.membership.find(broker_id), self.clock.now())
+
+    def restart(self, broker_id: str) -> None:
+        """Kill and start a broker without a pause."""
+        self.kill(broker_id)
+        self.start_broker(broker_id)
+
+    @_up_to_date
+    def change_leader(self, broker_id: str) -> None:
+        """Make another broker lead; the destinations that the old one remembered are lost.
+
+        Raises:
+            Refusal: 404 unknown or dead broker.
+        """
+        broker = self.membership.find(broker_id)
+        if not broker.alive:
+            raise Refusal(404, f"Broker {broker_id} is dead", broker_id)
+        self.membership.leader = broker.index
+        self.placement.affinities.clear()
+
+    def accepts(self, index: int) -> bool:
+        """Return whether a broker accepts connections."""
+        broker = self.membership.brokers[index]
+        return broker.alive and self.faults.find(FaultKind.DEAD, broker=broker.broker_id) is None
+
+    def rename(self, broker_ids: list[str]) -> None:
+        """Give the brokers the addresses they really listen on, before anything has happened."""
+        with self._lock:
+            self.membership.rename(broker_ids)
+            self.samples.version += 1
 
     # moves
 
-    @up_to_date
+    @_up_to_date
     def unload_at(self, at: int, namespace: str, range_text: str, destination: str | None = None) -> Redirect | None:
-        """One hop of an unload, see `Ownership.unload_at`."""
+        """Take one hop of an unload, see `Ownership.unload_at`."""
         now = self.clock.now()
         result = self.ownership.unload_at(at, namespace, range_text, destination, now)
         if destination and at == self.membership.leader:
@@ -35,13 +177,13 @@ class Cluster(Life):
                 self.membership.kill(self.membership.find(planned), now)
         return result
 
-    @up_to_date
-    def lookup_at(self, at: int, topic: str, *, authoritative: bool = False) -> Redirect | Found:
-        """One hop of a lookup, see `Ownership.lookup_at`."""
+    @_up_to_date
+    def lookup_at(self, at: int, topic: str, *, authoritative: bool) -> Redirect | Found:
+        """Take one hop of a lookup, see `Ownership.lookup_at`."""
         return self.ownership.lookup_at(at, topic, authoritative=authoritative)
 
     def unload(self, bundle: str, destination: str | None = None) -> None:
-        """Unloads a bundle, all hops; afterwards nobody owns it until a lookup.
+        """Unload a bundle, all hops; afterwards nobody owns it until a lookup.
 
         Raises:
             Refusal: as the REST API answers (409, 404, 412, 500); 500 if a hop leads to a dead broker.
@@ -53,7 +195,7 @@ class Cluster(Life):
             hop = self.unload_at(hop.broker, namespace, range_text, hop.query.get("destinationBroker"))
 
     def lookup(self, topic: str) -> str:
-        """Looks a topic up, all hops; a bundle without owner gets one.
+        """Look a topic up, all hops; a bundle without owner gets one.
 
         Returns:
             brokerId of the owner.
@@ -61,87 +203,51 @@ class Cluster(Life):
         Raises:
             Refusal: as the REST API answers; 500 if a hop leads to a dead broker.
         """
-        hop = self.lookup_at(self._any_alive(), topic)
+        hop = self.lookup_at(self._any_alive(), topic, authoritative=False)
         while isinstance(hop, Redirect):
             self._must_live(hop.broker)
             hop = self.lookup_at(hop.broker, topic, authoritative=hop.query["authoritative"] == "true")
         return self.membership.brokers[hop.broker].broker_id
 
-    def _any_alive(self) -> int:
-        for broker in self.membership.brokers:
-            if broker.alive:
-                return broker.index
-        raise Refusal(500, "No broker is alive")
+    # what brokers say, lies included
 
-    def _must_live(self, index: int) -> None:
-        broker = self.membership.brokers[index]
-        if not broker.alive:
-            raise Refusal(500, f"Connection refused by {broker.broker_id}", broker.broker_id)
-
-    # what can be read
-
-    @up_to_date
     def load_report(self, broker_id: str) -> Json:
-        """A broker's load report, lies included."""
+        """Return a broker's load report."""
         report: Json = json.loads(self.load_report_json(self.membership.find(broker_id).index))
         return report
 
-    @up_to_date
+    @_up_to_date
     def load_report_json(self, index: int) -> bytes:
-        """A broker's load report as it goes over the wire; made once per sample."""
-        broker = self.membership.brokers[index]
-        told = lies(self.faults, broker.broker_id)
-        if self.faults.take(FaultKind.WRONG_BROKER, broker=broker.broker_id):
-            broker = self.membership.brokers[(index + 1) % len(self.membership.brokers)]
-        extra = [b for b in self._claimed(broker) if b not in self.samples.bundles_of(broker.index)]
-        if not told and not extra:
-            version, cached = self._reports.get(broker.index, (-1, b""))
-            if version == self.samples.version:
-                return cached
-        report = self.reporter.load_report(broker, extra, self.clock.now())
-        falsify(report, told)
-        text = json.dumps(report, separators=(",", ":")).encode()
-        if not told and not extra:
-            self._reports[broker.index] = (self.samples.version, text)
-        return text
+        """Return a broker's load report as it goes over the wire."""
+        return self._answers.load_report(index, self.clock.now())
 
-    @up_to_date
+    @_up_to_date
     def owned_bundles(self, broker_id: str) -> list[str]:
-        """Bundles that a broker owns now, its heartbeat bundle included, lies included."""
-        broker = self.membership.find(broker_id)
-        own = [int(i) for i in np.flatnonzero(self.ownership.owner == broker.index)]
-        claimed = [i for i in self._claimed(broker) if i not in own]
-        return [*(self.topology.bundles[i] for i in [*own, *claimed]), self.reporter.heartbeat(broker)]
+        """Return the bundles that a broker owns now, its heartbeat bundle included."""
+        return self._answers.owned_bundles(self.membership.find(broker_id))
 
-    @up_to_date
+    @_up_to_date
+    def active_brokers(self) -> list[str]:
+        """Return the ids of the active list."""
+        return self._answers.active_brokers()
+
+    # what is true
+
+    @_up_to_date
     def owner(self, bundle: str) -> str | None:
-        """The id of a bundle's owner, None if nobody owns it; reading changes nothing."""
+        """Return the id of a bundle's owner, None if nobody owns it; reading changes nothing."""
         owner = int(self.ownership.owner[self.topology.index(bundle)])
         return None if owner == NOBODY else self.membership.brokers[owner].broker_id
 
-    @up_to_date
-    def active_brokers(self) -> list[str]:
-        """Ids of the active list, lies included."""
-        ids = [
-            broker.broker_id
-            for broker in self.membership.registered()
-            if not self.faults.find(FaultKind.NOT_LISTED, broker=broker.broker_id)
-        ]
-        twice = [i for i in ids if self.faults.find(FaultKind.LISTED_TWICE, broker=i)]
-        return ids + twice
-
-    @up_to_date
+    @_up_to_date
     def true_scores(self) -> dict[str, float]:
-        """Score of every broker as it really is now, percent: no sampling, no jitter, may exceed 100."""
-        cpu, inward, outward = self.samples.true_usage(self.clock.now(), self.ownership.owner)
-        nic = np.where(self.samples.nic > 0, self.samples.nic, np.inf)
-        limits = np.array([broker.spec.cpu_limit for broker in self.membership.brokers])
-        scores = 100 * np.maximum.reduce([cpu / limits, inward / nic, outward / nic])
+        """Return the score of every broker as it really is now, percent: no sampling, no jitter, may exceed 100."""
+        scores = 100 * self.samples.true_usage(self.clock.now(), self.ownership.owner)
         return {b.broker_id: float(scores[b.index]) for b in self.membership.brokers}
 
-    @up_to_date
+    @_up_to_date
     def scale_load(self, factor: float, *, bundle: str | None = None, broker: str | None = None) -> None:
-        """Multiplies the load of a bundle, of all bundles a broker owns now, or of all bundles."""
+        """Multiply the load of a bundle, of all bundles a broker owns now, or of all bundles."""
         if bundle is not None:
             chosen = [self.topology.index(bundle)]
         elif broker is not None:
@@ -151,16 +257,9 @@ class Cluster(Life):
             chosen = list(range(len(self.topology.bundles)))
         self.traffic.scale(chosen, factor)
 
-    def _claimed(self, broker: Broker) -> list[int]:
-        return [
-            self.topology.index(fault.bundle)
-            for fault in self.faults.all()
-            if fault.kind is FaultKind.TWO_OWNERS and fault.broker == broker.broker_id and fault.bundle
-        ]
-
-    @up_to_date
+    @_up_to_date
     def state(self) -> dict[str, Any]:
-        """All that is true, for those who test: loads, scores, owners, what the leader remembers, faults."""
+        """Return all that is true, for those who test: loads, scores, owners, what the leader remembers."""
         scores = self.true_scores()
         rates = self._broker_rates()
         brokers = self.membership.brokers
@@ -187,3 +286,27 @@ class Cluster(Life):
             },
             "affinities": {key: brokers[i].broker_id for key, i in self.placement.affinities.items()},
         }
+
+    def _any_alive(self) -> int:
+        for broker in self.membership.brokers:
+            if broker.alive:
+                return broker.index
+        raise Refusal(500, "No broker is alive")
+
+    def _must_live(self, index: int) -> None:
+        broker = self.membership.brokers[index]
+        if not broker.alive:
+            raise Refusal(500, f"Connection refused by {broker.broker_id}", broker.broker_id)
+
+    def _tell_reachability(self) -> None:
+        with self._lock:
+            reachable = [self.accepts(i) for i in range(len(self._reachable))]
+            changed = reachable != self._reachable
+            self._reachable = reachable
+        if changed:
+            self.reachability_changed()
+
+    def _broker_rates(self) -> Floats:
+        rates = self.traffic.at(self.clock.now() - self.start)
+        totals = rates.per_broker(self.ownership.owner, len(self.membership.brokers))
+        return np.asarray(totals.msg_rate_in + totals.msg_rate_out)

@@ -134,15 +134,15 @@ class Configuration:
         self._overrides: dict[str, str] = {}
 
     def dynamic_names(self) -> list[str]:
-        """Keys that can be changed while brokers run."""
+        """Return the keys that can be changed while brokers run."""
         return sorted(set(DEFAULTS) - STATIC)
 
     def values(self) -> dict[str, str]:
-        """Overrides as they were given, also those of a wrong type."""
+        """Return the overrides as they were given, also those of a wrong type."""
         return dict(self._overrides)
 
     def runtime(self, broker: Broker, *, tls: bool) -> dict[str, str]:
-        """Effective configuration of a broker; an override of a wrong type is ignored."""
+        """Return the effective configuration of a broker; an override of a wrong type is ignored."""
         host, _, port = broker.broker_id.rpartition(":")
         effective = {key: value for key, value in self._overrides.items() if self._fits(key, value)}
         return {
@@ -154,7 +154,7 @@ class Configuration:
         }
 
     def set(self, name: str, value: str) -> None:
-        """Overrides a dynamic key on all brokers; the value is not looked at.
+        """Override a dynamic key on all brokers; the value is not looked at.
 
         Raises:
             Refusal: 412, the key is unknown or not dynamic.
@@ -163,7 +163,7 @@ class Configuration:
         self._overrides[name] = value
 
     def reset(self, name: str) -> None:
-        """Drops an override: the file's value is back.
+        """Drop an override: the file's value is back.
 
         Raises:
             Refusal: 412, the key is unknown or not dynamic.

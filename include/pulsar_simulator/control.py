@@ -28,7 +28,7 @@ class ControlApi:
         self._cluster = cluster
 
     def routes(self) -> list[Route]:
-        """All control routes."""
+        """Return all control routes."""
         return [
             Route("/simulation/state", self.state, methods=["GET"]),
             Route("/simulation/faults", self.add_fault, methods=["POST"]),
@@ -39,12 +39,12 @@ class ControlApi:
         ]
 
     async def state(self, request: Request) -> Response:
-        """Loads, scores, owners, remembered destinations, faults."""
+        """Answer with loads, scores, owners, remembered destinations, faults."""
         faults = [asdict(fault) for fault in self._cluster.faults.all()]
         return JSONResponse({**self._cluster.state(), "faults": faults})
 
     async def add_fault(self, request: Request) -> Response:
-        """Body: the attributes of `faults.Fault`, `kind` is required."""
+        """Turn a fault on. Body: the attributes of `faults.Fault`, `kind` is required."""
         body = await self._body(request)
         if body.get("broker") is not None:
             self._cluster.membership.find(body["broker"])
@@ -58,13 +58,13 @@ class ControlApi:
         return JSONResponse(asdict(fault))
 
     async def clear_faults(self, request: Request) -> Response:
-        """Query: `kind`, `broker`; none clears all."""
+        """Turn faults off. Query: `kind`, `broker`; none clears all."""
         query = request.query_params
         await run_in_threadpool(self._cluster.faults.clear, query.get("kind"), query.get("broker"))
         return Response(status_code=204)
 
     async def load(self, request: Request) -> Response:
-        """Body: `factor`, and `bundle` or `broker` (its bundles) or neither (all)."""
+        """Multiply load. Body: `factor`, and `bundle` or `broker` (its bundles) or neither (all)."""
         body = await self._body(request)
         factor = body.get("factor")
         if not isinstance(factor, int | float) or not 0 <= factor < float("inf"):
@@ -73,12 +73,12 @@ class ControlApi:
         return Response(status_code=204)
 
     async def leader(self, request: Request) -> Response:
-        """Body: `broker`, the new leader."""
+        """Change the leader. Body: `broker`, the new one."""
         self._cluster.change_leader((await self._body(request)).get("broker", ""))
         return Response(status_code=204)
 
     async def broker(self, request: Request) -> Response:
-        """Path: brokerId, and `kill`, `start` or `restart`."""
+        """Kill, start or restart a broker. Path: brokerId and action."""
         actions = {
             "kill": self._cluster.kill,
             "start": self._cluster.start_broker,

@@ -129,7 +129,7 @@ class Fault:
     values: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuses what is of a wrong type: faults come over HTTP too.
+        """Refuse what is of a wrong type: faults come over HTTP too.
 
         Raises:
             TypeError: names the attribute.
@@ -147,11 +147,11 @@ class Fault:
 
     @property
     def size(self) -> float:
-        """The amount, or the kind's default."""
+        """Return the amount, or the kind's default."""
         return self.amount or KINDS[self.kind].amount
 
     def concerns(self, broker: str | None, bundle: str | None, path: str | None) -> bool:
-        """Whether it applies here; None means that the caller does not tell these apart."""
+        """Return whether it applies here; None means that the caller does not tell these apart."""
         if self.broker is not None and broker is not None and self.broker != broker:
             return False
         if self.bundle is not None and bundle is not None and self.bundle != bundle:
@@ -170,7 +170,7 @@ class Faults:
         """Called after every change, without a lock held."""
 
     def add(self, kind: FaultKind | str, broker: str | None = None, **more: object) -> Fault:
-        """Turns a fault on.
+        """Turn a fault on.
 
         Args:
             kind: what goes wrong.
@@ -188,7 +188,7 @@ class Faults:
         return fault
 
     def clear(self, kind: FaultKind | str | None = None, broker: str | None = None) -> None:
-        """Turns faults off: all, those of a kind, those of a broker."""
+        """Turn faults off: all, those of a kind, those of a broker."""
         with self._lock:
             self._faults = [
                 fault
@@ -198,7 +198,7 @@ class Faults:
         self.changed()
 
     def all(self) -> list[Fault]:
-        """What is on, in the order it was turned on."""
+        """Return what is on, in the order it was turned on."""
         return list(self._faults)
 
     def find(
@@ -209,7 +209,7 @@ class Faults:
         bundle: str | None = None,
         path: str | None = None,
     ) -> Fault | None:
-        """The first fault of a kind that applies, without using it up."""
+        """Return the first fault of a kind that applies, without using it up."""
         for fault in self._faults:
             if fault.kind is kind and fault.concerns(broker, bundle, path):
                 return fault
@@ -223,7 +223,7 @@ class Faults:
         bundle: str | None = None,
         path: str | None = None,
     ) -> Fault | None:
-        """The first fault of a kind that applies; one of its `times` is used."""
+        """Return the first fault of a kind that applies; one of its `times` is used."""
         with self._lock:
             fault = self.find(kind, broker=broker, bundle=bundle, path=path)
             if fault is None or fault.times is None:

@@ -74,7 +74,7 @@ class Brokers:
         """Local port -> index of the broker."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one request as the broker of the local port."""
+        """Answer one request as the broker of the local port."""
         if scope["type"] != "http":
             raise RuntimeError(f"brokers speak HTTP, not {scope['type']}")
         index = self.ports[scope["server"][1]]
@@ -105,7 +105,7 @@ class Brokers:
             await response(scope, receive, send)
 
     async def _hangs(self, request: Request, broker: Broker) -> bool:
-        """Transport faults: True if there is nothing more to answer."""
+        """Play the transport faults; return whether there is nothing more to answer."""
         faults, where = self._cluster.faults, {"broker": broker.broker_id, "path": request.scope["path"]}
         if faults.take(FaultKind.RESET, **where):
             await self._cut(request)
@@ -127,7 +127,7 @@ class Brokers:
         return None
 
     def _misbehaviour(self, request: Request, broker: Broker) -> Response | None:
-        """The answer of the first answer fault that applies."""
+        """Return the answer of the first answer fault that applies."""
         path = request.scope["path"]
         if path.startswith(_CONTROL):
             return None
@@ -171,13 +171,13 @@ class Brokers:
 
 
 async def _gone(request: Request) -> None:
-    """Waits until the client has left or was thrown out: an answer is not expected any more."""
+    """Wait until the client has left or was thrown out: an answer is not expected any more."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 async def _huge(size: int) -> AsyncIterator[bytes]:
-    """A JSON object of about `size` bytes."""
+    """Stream a JSON object of about `size` bytes."""
     yield b'{"padding":"'
     for _ in range(size // len(_CHUNK)):
         yield _CHUNK

@@ -17,7 +17,7 @@ _TRAFFIC, _CPU, _SHAPE = 1, 2, 3  # one random stream each, so that one never sh
 
 
 def per_broker(values: Floats, owner: Ints, brokers: int) -> Floats:
-    """Sum of a bundle column for each broker; bundles of nobody are left out."""
+    """Return the sum of a bundle column for each broker; bundles of nobody are left out."""
     return np.bincount(owner + 1, weights=values, minlength=brokers + 1)[1:].astype(np.float64)
 
 
@@ -31,7 +31,7 @@ class Rates:
     msg_throughput_out: Floats
 
     def per_broker(self, owner: Ints, brokers: int) -> Rates:
-        """Sums over the bundles of each broker; bundles without owner belong to nobody."""
+        """Sum over the bundles of each broker; bundles without owner belong to nobody."""
         return Rates(
             *(
                 per_broker(values, owner, brokers)
@@ -115,20 +115,20 @@ class Traffic:
 
     @property
     def active(self) -> npt.NDArray[np.bool_]:
-        """Bundles with producers: they look their topics up again when they lose their broker."""
+        """Return which bundles have producers: they look their topics up again when they lose their broker."""
         return self.msg_rate_in > 0
 
     def scale(self, bundles: list[int], factor: float) -> None:
-        """Multiplies the load of some bundles from now on."""
+        """Multiply the load of some bundles from now on."""
         self.msg_rate_in[bundles] *= factor
         self._cached = None
 
     def nominal(self) -> Rates:
-        """Traffic without noise and drift."""
+        """Return the traffic without noise and drift."""
         return self._rates(self.msg_rate_in)
 
     def at(self, elapsed: float) -> Rates:
-        """Traffic `elapsed` seconds after the start of the cluster."""
+        """Return the traffic `elapsed` seconds after the start of the cluster."""
         tick = int((elapsed + 1e-6) // self._step)  # a multiple of the step may come a rounding error short
         if self._cached is None or self._cached[0] != tick:
             stream = np.random.default_rng((self._seed, _TRAFFIC, tick))
@@ -138,14 +138,14 @@ class Traffic:
         return self._cached[1]
 
     def cpu_of_bundles(self, rates: Rates) -> Floats:
-        """What each bundle costs its broker, percent of one core."""
+        """Return what each bundle costs its broker, percent of one core."""
         messages = rates.msg_rate_in + rates.msg_rate_out
         volume = rates.msg_throughput_in + rates.msg_throughput_out
         seconds = messages * self._cost.per_message + volume * self._cost.per_byte
         return np.asarray(100 * seconds * self._cost_factor)
 
     def cpu_jitter(self, elapsed: float, brokers: int) -> Floats:
-        """Factor on each broker's CPU sample taken at `elapsed`."""
+        """Return the factor on each broker's CPU sample taken at `elapsed`."""
         stream = np.random.default_rng((self._seed, _CPU, int(elapsed * 1000)))
         return np.asarray(1 + self._noise.cpu * stream.standard_normal(brokers).clip(-3, 3))
 

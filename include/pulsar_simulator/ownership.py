@@ -69,7 +69,7 @@ class Ownership:
     def unload_at(
         self, at: int, namespace: str, range_text: str, destination: str | None, now: float
     ) -> Redirect | None:
-        """Unload as the broker `at` does it: destination check, leader hop, owner hop.
+        """Unload a bundle as the broker `at` does it: destination check, leader hop, owner hop.
 
         Returns:
             Where to go next, or None when done (also if nobody owned the bundle).
@@ -94,7 +94,7 @@ class Ownership:
         return None
 
     def lookup_at(self, at: int, topic: str, *, authoritative: bool) -> Redirect | Found:
-        """Lookup as the broker `at` does it; the leader places a bundle that nobody owns.
+        """Look a topic up as the broker `at` does it; the leader places a bundle that nobody owns.
 
         Raises:
             Refusal: 404 namespace, 412 topic name, 500 no leader or no broker.
@@ -115,15 +115,15 @@ class Ownership:
         return Redirect(chosen, {"authoritative": "true"})
 
     def release_all(self, broker: int, now: float) -> None:
-        """A broker is gone: its bundles are nobody's until they are looked up."""
+        """Release the bundles of a broker that is gone: they are nobody's until they are looked up."""
         self._release([int(i) for i in np.flatnonzero(self.owner == broker)], now)
 
     def next_reconnect(self) -> float:
-        """When producers look the next bundle up, seconds since 1970; infinity if none waits."""
+        """Return when producers look the next bundle up, seconds since 1970; infinity if none waits."""
         return min(self._waiting.values(), default=float("inf"))
 
     def reconnect(self, now: float) -> None:
-        """Producers whose time has come look their topics up; what fails is tried again."""
+        """Let producers whose time has come look their topics up; what fails is tried again."""
         for bundle in [b for b, due in self._waiting.items() if due <= now]:
             del self._waiting[bundle]
             if self.owner[bundle] != NOBODY:

@@ -63,11 +63,11 @@ class BundlePlacement:
         self._random = random.Random(seed)
 
     def remember(self, namespace: str, range_text: str, destination: int) -> None:
-        """Keeps a destination for the next placement of that range, whatever the range is."""
+        """Keep a destination for the next placement of that range, whatever the range is."""
         self.affinities[range_text if self._by_range else f"{namespace}/{range_text}"] = destination
 
     def choose(self, bundle: int) -> int | None:
-        """Index of the broker that shall own the bundle; None when no broker is active."""
+        """Return the index of the broker that shall own the bundle; None when no broker is active."""
         name = self._topology.bundles[bundle]
         planned = self.affinities.pop(name.rpartition("/")[2] if self._by_range else name, None)
         candidates = self._membership.registered()

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 def redirect(cluster: Cluster, broker: int, path: str, query: dict[str, str] | None = None) -> Response:
-    """307 to the same path on another broker, without a body, as brokers send it."""
+    """Redirect (307) to the same path on another broker, without a body, as brokers do."""
     target = f"{cluster.reporter.scheme}://{cluster.membership.brokers[broker].broker_id}{path}"
     location = f"{target}?{urlencode(query, safe=':/')}" if query else target
     return Response(status_code=307, headers={"Location": location})
 
 
 def _route(path: str, method: str, handler: Callable[[Request], Response]) -> Route:
-    """A route handled in the event loop itself: no handler waits for anything."""
+    """Return a route handled in the event loop itself: no handler waits for anything."""
 
     async def endpoint(request: Request) -> Response:
         return handler(request)
@@ -39,7 +39,7 @@ def _route(path: str, method: str, handler: Callable[[Request], Response]) -> Ro
 
 
 def _path(request: Request) -> str:
-    """The path as it was sent, percent signs and all."""
+    """Return the path as it was sent, percent signs and all."""
     raw: bytes = request.scope["raw_path"]
     return raw.decode("ascii")
 
@@ -51,7 +51,7 @@ class AdminApi:
         self._cluster = cluster
 
     def routes(self) -> list[Route]:
-        """All routes, special ones before those with placeholders."""
+        """Return all routes, special ones before those with placeholders."""
         brokers, stats = "/admin/v2/brokers", "/admin/v2/broker-stats"
         namespaces, namespace = "/admin/v2/namespaces", "/admin/v2/namespaces/{tenant}/{namespace}"
         topic = "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic:path}"
@@ -259,7 +259,7 @@ class AdminApi:
             raise Refusal(412, f"Cluster {name} does not exist.")
 
     def _topic_names(self, namespace: str) -> list[str]:
-        """Topics of the active bundles: a topic exists once something has produced to it."""
+        """Return the topics of the active bundles: a topic exists once something has produced to it."""
         self._cluster.topology.namespace(namespace)
         return [topic for bundle in self._cluster.topology.members(namespace) for topic in self._loaded(bundle)]
 
@@ -267,7 +267,7 @@ class AdminApi:
         return self._cluster.topology.topics(bundle) if self._cluster.traffic.active[bundle] else []
 
     def _owned_here(self, request: Request) -> tuple[int, Response | None]:
-        """The bundle of the request, and a redirect if another broker owns it; 412 if nobody does."""
+        """Return the bundle of the request, and a redirect if another broker owns it; 412 if nobody does."""
         bundle = self._cluster.topology.resolve(self._namespace(request), request.path_params["bundle"])
         name = self._cluster.topology.bundles[bundle]
         owner = self._cluster.owner(name)

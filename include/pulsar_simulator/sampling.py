@@ -44,7 +44,7 @@ class Timing:
     session_timeout: float = 8.0
 
     def __post_init__(self) -> None:
-        """Refuses periods in which time would stand still.
+        """Refuse periods in which time would stand still.
 
         Raises:
             ValueError: names the period.
@@ -64,7 +64,7 @@ class Samples:
         self._brokers = len(specs)
         self._cpu_limit = np.array([spec.cpu_limit for spec in specs])
         self._base_cpu = np.array([spec.base_cpu for spec in specs])
-        self.nic = np.array([spec.nic for spec in specs])
+        self._nic = np.array([spec.nic for spec in specs])
         bundles = len(traffic.msg_rate_in)
         nobody = np.full(bundles, NOBODY, dtype=np.int64)
         self.owner: Ints = nobody
@@ -82,7 +82,7 @@ class Samples:
         self._order: Ints = np.argsort(nobody, kind="stable")
 
     def take_statistics(self, now: float, owner: Ints) -> None:
-        """A stats period has ended: new rates, and the bundles as they are owned now."""
+        """End a stats period: new rates, and the bundles as they are owned now."""
         self.owner_before, self.owner = self.owner, owner.copy()
         self.rates = self._traffic.at(now - self._start)
         self.totals = self.rates.per_broker(self.owner, self._brokers)
@@ -90,24 +90,20 @@ class Samples:
         self._write_changed(now)
 
     def take_host_usage(self, now: float, due: list[int], owner: Ints) -> None:
-        """Some brokers look at their machine: cpu and bandwidth of what they carry at this moment."""
-        cpu, inward, outward = self.true_usage(now, owner)
+        """Let some brokers look at their machine: cpu and bandwidth of what they carry now."""
+        cpu, inward, outward = self._demand(now, owner)
         cpu = cpu * self._traffic.cpu_jitter(now - self._start, self._brokers)
         self.cpu[due] = np.minimum(cpu, self._cpu_limit)[due]
-        self.bandwidth_in[due] = np.minimum(inward, self.nic)[due]
-        self.bandwidth_out[due] = np.minimum(outward, self.nic)[due]
+        self.bandwidth_in[due] = np.minimum(inward, self._nic)[due]
+        self.bandwidth_out[due] = np.minimum(outward, self._nic)[due]
         self._write_changed(now)
 
-    def true_usage(self, now: float, owner: Ints) -> tuple[Floats, Floats, Floats]:
-        """Demand of every broker, unlimited and without jitter: cpu (percent of a core), Kbit/s in and out."""
-        rates = self._traffic.at(now - self._start)
-        totals = rates.per_broker(owner, self._brokers)
-        bundle_cpu = self._traffic.cpu_of_bundles(rates)
-        cpu = self._base_cpu + per_broker(bundle_cpu, owner, self._brokers)
-        return cpu, totals.msg_throughput_in * _KBIT, totals.msg_throughput_out * _KBIT
+    def true_usage(self, now: float, owner: Ints) -> Floats:
+        """Return the share of a limit that every broker demands, unlimited and without jitter; see `usage`."""
+        return self._greatest_share(*self._demand(now, owner))
 
     def forget(self, broker: Broker, now: float) -> None:
-        """A broker starts anew: it knows nothing yet and looks idle."""
+        """Forget what a broker measured that starts anew: it knows nothing yet and looks idle."""
         i = broker.index
         self.cpu[i] = IDLE_CPU
         self.bandwidth_in[i] = self.bandwidth_out[i] = 0.0
@@ -125,17 +121,26 @@ class Samples:
         self.version += 1
 
     def bundles_of(self, broker: int) -> list[int]:
-        """Bundles with loaded topics that the broker held when statistics were last taken."""
+        """Return the bundles with loaded topics that the broker held when statistics were last taken."""
         owned = self.owner[self._order]
         first, last = np.searchsorted(owned, [broker, broker + 1])
         active = self._traffic.active
         return [int(i) for i in self._order[first:last] if active[i]]
 
     def usage(self) -> Floats:
-        """Greatest share of a limit per broker, 0 to 1, all weights 1; a limit of 0 counts as no usage."""
-        nic = np.where(self.nic > 0, self.nic, np.inf)
-        shares = (self.cpu / self._cpu_limit, self.bandwidth_in / nic, self.bandwidth_out / nic)
-        return np.asarray(np.maximum.reduce(shares))
+        """Return the greatest share of a limit per broker, 0 to 1, all weights 1; a limit of 0 counts as no usage."""
+        return self._greatest_share(self.cpu, self.bandwidth_in, self.bandwidth_out)
+
+    def _demand(self, now: float, owner: Ints) -> tuple[Floats, Floats, Floats]:
+        """Return the cpu (percent of a core) that every broker demands, and Kbit/s in and out."""
+        rates = self._traffic.at(now - self._start)
+        totals = rates.per_broker(owner, self._brokers)
+        cpu = self._base_cpu + per_broker(self._traffic.cpu_of_bundles(rates), owner, self._brokers)
+        return cpu, totals.msg_throughput_in * _KBIT, totals.msg_throughput_out * _KBIT
+
+    def _greatest_share(self, cpu: Floats, inward: Floats, outward: Floats) -> Floats:
+        nic = np.where(self._nic > 0, self._nic, np.inf)
+        return np.asarray(np.maximum.reduce([cpu / self._cpu_limit, inward / nic, outward / nic]))
 
     def _write_changed(self, now: float) -> None:
         self.version += 1

@@ -37,7 +37,7 @@ def spec(
     broker: BrokerSpec | None = None,
     hot_score: float = HOT_SCORE,
 ) -> ClusterSpec:
-    """A cluster that AvgShedder (15/40, 8/2, maxUnloadPercentage 0.5) brings below a range of 15 in a few firings.
+    """Make a cluster that AvgShedder (15/40, 8/2) brings below a range of 15 in a few firings.
 
     Args:
         brokers: number of brokers, at least 2.
@@ -101,12 +101,12 @@ def build(
     timing: Timing | None = None,
     clock: Clock | None = None,
 ) -> Cluster:
-    """The cluster of `spec`, running; with a `ManualClock` if no clock is given."""
+    """Start the cluster of `spec`; with a `ManualClock` if no clock is given."""
     return Cluster(spec(brokers=brokers, bundles=bundles, seed=seed, noise=noise, timing=timing), clock)
 
 
 def _namespaces(bundles: int) -> list[Namespace]:
-    """Equal shares of the bundles; the same ranges in every namespace, the last one non-persistent."""
+    """Share the bundles out equally; the same ranges in every namespace, the last one non-persistent."""
     count = max(min(len(_NAMES), bundles), -(-bundles // _MAX_BUNDLES))
     names = [_NAMES[i] if i < len(_NAMES) else f"tenant{i % 10}/namespace{i}" for i in range(count)]
     shares = [bundles // count + (i < bundles % count) for i in range(count)]
@@ -117,7 +117,7 @@ def _namespaces(bundles: int) -> list[Namespace]:
 
 
 def _wanted_cpu(random: np.random.Generator, brokers: int, size: BrokerSpec, hot_score: float) -> Floats:
-    """CPU that bundles shall cost each broker, percent of a core: a random one hot, a random one empty."""
+    """Draw the CPU that bundles cost each broker, percent of a core: one hot, one empty."""
     middle = random.uniform(*_MIDDLE_SCORES, brokers - 2)
     scores = random.permutation(np.concatenate([[hot_score], middle]))
     cpu = (scores / 100 * size.cpu_limit - size.base_cpu).clip(0)
@@ -125,7 +125,7 @@ def _wanted_cpu(random: np.random.Generator, brokers: int, size: BrokerSpec, hot
 
 
 def _spread(cost: Floats, wanted: Floats) -> Ints:
-    """Owner of each bundle such that every broker carries its share: the dearest first, where most is missing."""
+    """Choose owners such that every broker carries its share: the dearest first, where most is missing."""
     missing = wanted * cost.sum() / wanted.sum()
     owner = np.zeros(len(cost), dtype=np.int64)
     for bundle in np.argsort(-cost, kind="stable"):

@@ -82,7 +82,7 @@ class BrokerServer(uvicorn.Server):
         self.app.reset = self._reset
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Opens all sockets, then follows the brokers' life and death."""
+        """Open all sockets, then follows the brokers' life and death."""
         await super().startup(sockets)
         self._loop = asyncio.get_running_loop()
         self._cluster.reachability_changed = self._follow
@@ -90,14 +90,14 @@ class BrokerServer(uvicorn.Server):
         self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Closes everything; calls that hang by a fault are cut."""
+        """Close everything; calls that hang by a fault are cut."""
         self._cluster.reachability_changed = lambda: None
         for connection in list(self.server_state.connections):
             connection.transport.abort()
         await super().shutdown(sockets)
 
     def _follow(self) -> None:
-        """Waits until the sockets are as the brokers are, unless called from the loop itself."""
+        """Wait until the sockets are as the brokers are, unless called from the loop itself."""
         loop = self._loop
         if loop is None or not loop.is_running():
             return
@@ -183,7 +183,7 @@ class Running:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Headers of a super-user's call."""
+        """Return the headers of a super-user's call."""
         return {"Authorization": f"Bearer {self.token}"}
 
 
@@ -195,7 +195,7 @@ def running(
     ssl_certfile: Path | None = None,
     ssl_keyfile: Path | None = None,
 ) -> Iterator[Running]:
-    """Serves a cluster on free loopback ports from a thread of this process, for tests.
+    """Serve a cluster on free loopback ports from a thread of this process, for tests.
 
     Args:
         cluster: its brokers get the ids of their ports.

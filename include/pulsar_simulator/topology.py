@@ -19,18 +19,18 @@ _RANGE = re.compile(r"0x([0-9a-fA-F]{1,8})_0x([0-9a-fA-F]{1,8})")
 
 
 def topic_hash(topic: str) -> int:
-    """Position of a full topic name (`persistent://tenant/namespace/topic`) on the ring, 0 to 2**32 - 1."""
+    """Return the position of a full topic name (`persistent://…`) on the ring, 0 to 2**32 - 1."""
     return zlib.crc32(topic.encode())
 
 
 def even_boundaries(bundles: int) -> tuple[int, ...]:
-    """The `bundles + 1` bounds of equal ranges over the whole ring."""
+    """Return the `bundles + 1` bounds of equal ranges over the whole ring."""
     step = (FULL_RANGE + 1) // bundles
     return (*(step * i for i in range(bundles)), FULL_RANGE)
 
 
 def range_text(lower: int, upper: int) -> str:
-    """`0xLLLLLLLL_0xUUUUUUUU`, lower case."""
+    """Write a range as `0xLLLLLLLL_0xUUUUUUUU`, lower case."""
     return f"0x{lower:08x}_0x{upper:08x}"
 
 
@@ -69,7 +69,7 @@ class Topology:
         self._topics: dict[str, list[list[str]]] = {}
 
     def namespace(self, name: str) -> Namespace:
-        """The namespace of that name.
+        """Return the namespace of that name.
 
         Raises:
             Refusal: 404, unknown.
@@ -80,12 +80,12 @@ class Topology:
             raise Refusal(404, "Namespace not found") from None
 
     def boundaries(self, namespace: str) -> tuple[int, ...]:
-        """Bounds of the namespace's ranges, ascending."""
+        """Return the bounds of the namespace's ranges, ascending."""
         self.namespace(namespace)
         return self._boundaries[namespace]
 
     def index(self, bundle: str) -> int:
-        """Index of a full bundle name, read as brokers do.
+        """Return the index of a full bundle name, read as brokers do.
 
         Raises:
             Refusal: 404 unknown namespace, 412 no such range, 500 text that is no range.
@@ -94,7 +94,7 @@ class Topology:
         return self.resolve(namespace, text)
 
     def resolve(self, namespace: str, text: str) -> int:
-        """Index of a range of a namespace; errors as in `index`."""
+        """Return the index of a range of a namespace; errors as in `index`."""
         bounds = self.boundaries(namespace)
         found = _RANGE.fullmatch(text)
         if found is None:
@@ -112,7 +112,7 @@ class Topology:
         raise Refusal(412, f"Invalid {which} boundary for bundle {namespace}/{text} in the bundles list")
 
     def of_topic(self, topic: str) -> int:
-        """Index of the bundle that holds a full topic name.
+        """Return the index of the bundle that holds a full topic name.
 
         Raises:
             Refusal: 404 unknown namespace, 412 no topic name.
@@ -127,20 +127,20 @@ class Topology:
         return self._first[f"{tenant}/{namespace}"] + slot
 
     def namespace_of(self, bundle: int) -> Namespace:
-        """Namespace of a bundle."""
+        """Return the namespace of a bundle."""
         return self.namespaces[self.bundles[bundle].rpartition("/")[0]]
 
     def range_of(self, bundle: int) -> str:
-        """Range text of a bundle."""
+        """Return the range text of a bundle."""
         return self.bundles[bundle].rpartition("/")[2]
 
     def members(self, namespace: str) -> range:
-        """Indices of the namespace's bundles."""
+        """Return the indices of the namespace's bundles."""
         first = self._first[namespace]
         return range(first, first + self.namespaces[namespace].bundles)
 
     def topics(self, bundle: int) -> list[str]:
-        """Full names of the bundle's topics; found by trying names, once per namespace."""
+        """Return the full names of the bundle's topics; found by trying names, once per namespace."""
         namespace = self.namespace_of(bundle)
         if namespace.name not in self._topics:
             self._topics[namespace.name] = self._find_topics(namespace)
