@@ -199,7 +199,9 @@ def uptime_minutes(admin: Admin, broker: int) -> float:
 async def carried_out(cluster: PulsarCluster, moves: list[Move]) -> list[MoveOutcome]:
     """Carry moves out once more, as a retry of their wave does."""
     async with PulsarAdmin(connection(cluster)) as client:
-        return await carry_out(client, moves, concurrency=2, retries=2, timeout_seconds=30, on_outcome=lambda _: None)
+        return await carry_out(
+            client.bundles, moves, concurrency=2, retries=2, timeout_seconds=30, on_outcome=lambda _: None
+        )
 
 
 def test_unloads_that_the_transfer_protocol_refuses(
@@ -211,7 +213,7 @@ def test_unloads_that_the_transfer_protocol_refuses(
     async def refused(destination: str) -> AdminError:
         async with PulsarAdmin(connection(cluster)) as client:
             with pytest.raises(AdminError) as error:
-                await client.unload(bundle, destination)
+                await client.bundles.unload(bundle, destination)
         return error.value
 
     assert "cannot be transfer to same broker" in asyncio.run(refused(owner)).message

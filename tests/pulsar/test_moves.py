@@ -11,7 +11,8 @@ from tests.pulsar.events import await_that
 from tests.pulsar.load import Load
 
 import pulsar
-from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
+from pulsar_rebalancer.admin import AdminConnection, BundleAdmin
+from pulsar_rebalancer.admin.transport import Transport
 from pulsar_rebalancer.run.plan import Move
 from pulsar_rebalancer.unload.executor import carry_out
 
@@ -56,11 +57,11 @@ def topics(cluster: PulsarCluster, admin: Admin, tmp_path_factory: pytest.TempPa
         assert counts.acked == counts.sent > 0
 
 
-class Watched(PulsarAdmin):
+class Watched(BundleAdmin):
     """The client; does something once after an unload was accepted."""
 
-    def __init__(self, connection: AdminConnection, after_unload: Callable[[], None]) -> None:
-        super().__init__(connection)
+    def __init__(self, transport: Transport, after_unload: Callable[[], None]) -> None:
+        super().__init__(transport)
         self._after_unload = [after_unload]
 
     async def unload(self, bundle: str, destination: str) -> None:
@@ -93,9 +94,9 @@ def carried_out(
     after_unload: Callable[[], None] = lambda: None,
 ) -> list[MoveOutcome]:
     async def act() -> list[MoveOutcome]:
-        async with Watched(AdminConnection(seeds=(cluster.web_url(seed),)), after_unload) as client:
+        async with Transport(AdminConnection(seeds=(cluster.web_url(seed),))) as transport:
             options: dict[str, Any] = {"concurrency": concurrency, "retries": 2, "timeout_seconds": TIMEOUT}
-            return await carry_out(client, moves, on_outcome=on_outcome, **options)
+            return await carry_out(Watched(transport, after_unload), moves, on_outcome=on_outcome, **options)
 
     return asyncio.run(act())
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pulsar_rebalancer.admin.client import LookupResult, PulsarAdmin
+from pulsar_rebalancer.admin.bundles import BundleAdmin, LookupResult
+from pulsar_rebalancer.admin.client import PulsarAdmin
 from pulsar_rebalancer.admin.connection import AdminConnection
 
-__all__ = ["AdminConnection", "LookupResult", "PulsarAdmin"]
+__all__ = ["AdminConnection", "BundleAdmin", "LookupResult", "PulsarAdmin"]

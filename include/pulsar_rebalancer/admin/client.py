@@ -1,46 +1,30 @@
-"""Ask about bundles and topics, and unload: the calls of Pulsar's admin REST API that a rebalancer needs."""
+"""Ask brokers about themselves, their settings and the cluster's policies; what concerns bundles is beside it."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from http import HTTPStatus
-from typing import TYPE_CHECKING
-from urllib.parse import quote, urlencode
+from typing import TYPE_CHECKING, Self, TypeVar
 
-from pulsar_rebalancer.admin.answers import failure, first_line
-from pulsar_rebalancer.admin.cluster_calls import ClusterCalls
-from pulsar_rebalancer.admin.connection import address_in, is_service_url
-from pulsar_rebalancer.admin.transport import TOPIC_NAMES, Request
-from pulsar_rebalancer.admin.url_paths import path, split_bundle, split_topic
+from pulsar_rebalancer.admin.answers import first_line
+from pulsar_rebalancer.admin.bundles import BundleAdmin
+from pulsar_rebalancer.admin.connection import address_in
+from pulsar_rebalancer.admin.transport import TOPIC_NAMES, TOPIC_STATS, Transport
+from pulsar_rebalancer.admin.url_paths import path, split_namespace
 from pulsar_rebalancer.errors import AdminError
-from pulsar_rebalancer.names import is_in_bundle
+from pulsar_rebalancer.names import BALANCER, SHEDDING, is_broker_id
 from pulsar_rebalancer.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
-_RACE_PAUSES_S = (0.1, 0.2, 0.4, 0.8)
-"""Between asking again for an owner while brokers race for the bundle."""
+    from pydantic import JsonValue
 
+    from pulsar_rebalancer.admin.connection import AdminConnection
 
-@dataclass(frozen=True, slots=True)
-class LookupResult:
-    """The owner of a topic's bundle, as a lookup names it.
-
-    Attributes:
-        broker_service_url: `pulsar://…` or `pulsar+ssl://…`; may be empty. Where the broker has both, the one that
-            goes with the scheme of the connection.
-        http_url: the owner's web service, `http://…` or `https://…`.
-        addresses: `host:port` of every web address in the answer.
-    """
-
-    broker_service_url: str
-    http_url: str
-    addresses: tuple[str, ...]
+_Read = TypeVar("_Read")
 
 
-class PulsarAdmin(ClusterCalls):
+class PulsarAdmin:
     """Client of one cluster's admin REST API; an async context manager.
 
     Every method raises `AdminError` with a reason code of `pulsar_rebalancer.reasons`.
@@ -48,182 +32,174 @@ class PulsarAdmin(ClusterCalls):
     Args:
         connection: how the brokers are reached.
 
+    Attributes:
+        bundles: the calls about bundles and their topics.
+
     Raises:
         SettingsError: a certificate file of the connection cannot be used.
     """
 
-    async def topics_of_bundle(self, bundle: str) -> list[str]:
-        """Return the full names of a bundle's topics of both domains, sorted, partitions one by one.
+    def __init__(self, connection: AdminConnection) -> None:
+        self.connection = connection
+        self._transport = Transport(connection)
+        self.bundles = BundleAdmin(self._transport)
+        self._cluster = connection.cluster
 
-        The owner lists its loaded non-persistent topics and the persistent ones that exist
-        (NamespaceService.getOwnedTopicListForNamespaceBundle). While nobody owns the bundle only its persistent
-        topics can be told, by their hash.
-        """
-        tenant, local, _ = split_bundle(bundle)
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._transport.__aexit__()
+
+    # the cluster
+
+    async def brokers(self) -> list[str]:
+        """Return the brokerIds of the active brokers, sorted."""
+        return await self._transport.brokers()
+
+    async def leader(self) -> str:
+        """Return the brokerId of the leader; empty when there is none."""
         try:
-            return sorted(await self.topic_hash_positions(bundle))
+            answer = await self._transport.get("/admin/v2/brokers/leaderBroker")
         except AdminError as error:
-            if not _says_unowned(error):
-                raise
-        # Brokers list persistent topics that exist, loaded or not (NamespacesBase.internalGetListOfTopics).
-        url_path = path("admin", "v2", "namespaces", tenant, local, "topics")
-        persistent = (await self._get(url_path, {"mode": "PERSISTENT"}, size=TOPIC_NAMES)).strings()
-        return sorted(topic for topic in persistent if is_in_bundle(topic, bundle))
+            if error.reason == Reason.NOT_FOUND:
+                return ""
+            raise
+        leader = answer.mapping()
+        broker, url = leader.get("brokerId"), leader.get("serviceUrl")
+        # Brokers before brokerIds name the leader by its address, which then is the id.
+        leader_id = broker if isinstance(broker, str) else address_in(url)
+        if not is_broker_id(leader_id):
+            raise answer.bad("the answer names no leader of the form host:port")
+        return leader_id
 
-    async def topic_hash_positions(self, bundle: str, topics: Iterable[str] = ()) -> dict[str, int]:
-        """Return topics with their hash (0 … 2**32 - 1), asked of the bundle's owner.
+    async def cluster_name(self) -> str:
+        """Return the cluster's name: the connection's own, the only one configured, or what the brokers run as."""
+        if not self._cluster:
+            local = [name for name in (await self._transport.get("/admin/v2/clusters")).strings() if name != "global"]
+            # Geo-replicated instances list every cluster; only the configuration tells which one this is.
+            self._cluster = local[0] if len(local) == 1 else await self._configured_cluster()
+        return self._cluster
+
+    async def _configured_cluster(self) -> str:
+        answer = await self._transport.get("/admin/v2/brokers/configuration/runtime")
+        name = answer.mapping().get("clusterName")
+        if not isinstance(name, str) or not name:
+            raise answer.bad("the answer names no cluster; set the connection's cluster")
+        return name
+
+    # brokers
+
+    async def load_report(self, broker: str) -> dict[str, JsonValue] | None:
+        """Ask the broker itself for its load report: the answer is local to whoever is asked, nothing is followed.
+
+        Returns:
+            LocalBrokerData of the modular load manager; None for an empty one (NoopLoadManager).
+        """
+        answer = await self._transport.get("/admin/v2/broker-stats/load-report", broker=broker, follow=False)
+        return answer.mapping_or_none()
+
+    async def load_reports(
+        self, brokers: Iterable[str], read: Callable[[str, dict[str, JsonValue]], _Read]
+    ) -> dict[str, _Read | AdminError | None]:
+        """Ask many brokers for their load reports, at most `concurrency` at once, and keep what `read` takes of each.
+
+        A report as JSON takes many times its length: it is read and dropped before the next answer is parsed.
 
         Args:
-            bundle: `tenant/namespace/0x…_0x…`.
-            topics: full names to ask for; all of the bundle when empty. Those not in the bundle are left out.
+            brokers: brokerIds.
+            read: takes a broker and its report; may raise `AdminError`.
 
-        Raises:
-            AdminError: `bad_range` when the range is stale, and while nobody owns the bundle.
+        Returns:
+            Broker to what was read, to None for an empty report, or to the error of asking it.
         """
-        return await self._hash_positions(bundle, topics)
 
-    async def _hash_positions(self, bundle: str, topics: Iterable[str], broker: str = "") -> dict[str, int]:
-        """Ask one broker, who must be the owner itself, or the one that any broker redirects to."""
-        url_path = path("admin", "v2", "namespaces", *split_bundle(bundle), "topicHashPositions")
-        # Brokers decode these names once more than other parameters (NamespacesBase, Codec.decode).
-        query = [("topics", quote(topic, safe="/:") if set("%+") & set(topic) else topic) for topic in topics]
-        answer = await self._get(
-            url_path, query, broker=broker, follow=not broker, on_412=Reason.BAD_RANGE, size=TOPIC_NAMES
-        )
-        found = answer.mapping().get("topicHashPositions")
-        if not isinstance(found, dict) or not all(type(position) is int for position in found.values()):
-            raise answer.bad("the answer holds no topicHashPositions")
-        return {topic: position for topic, position in found.items() if isinstance(position, int)}
-
-    async def lookup(self, topic: str) -> LookupResult:
-        """Look a topic up as clients do: a bundle that nobody owns gets its owner by this.
-
-        Args:
-            topic: full name, `persistent://tenant/namespace/topic` or `non-persistent://…`.
-        """
-        answer = await self._get(path("lookup", "v2", "topic", *split_topic(topic)))
-        found = {k: v for k, v in answer.mapping().items() if isinstance(v, str) and v}
-        urls = [found[key] for key in ("httpUrl", "httpUrlTls") if address_in(found.get(key))]
-        services = [found[key] for key in ("brokerUrl", "brokerUrlTls") if key in found]
-        if not urls:
-            raise answer.bad("the answer names no owner")
-        if self._connection.tls:
-            urls.reverse()
-            services.reverse()
-        return LookupResult(next(iter(services), ""), urls[0], tuple(address_in(url) for url in urls))
-
-    async def lookup_owner(self, topic: str) -> str:
-        """Return the brokerId of the owner that a lookup names."""
-        result = await self.lookup(topic)
-        ids = {broker.lower(): broker for broker in await self.brokers()}
-        for address in result.addresses:
-            if address in ids:
-                return ids[address]
-        what = f"GET {path('lookup', 'v2', 'topic', *split_topic(topic))}"
-        detail = f"the owner {' or '.join(result.addresses)} is none of the cluster's brokers"
-        raise failure(self._transport.mask, Reason.BAD_ANSWER, what, result.addresses[0], detail)
-
-    async def service_url(self, topic: str) -> str:
-        """Return where Pulsar's own clients reach a topic's owner: `pulsar://…` or `pulsar+ssl://host:port`.
-
-        Clients send their credentials there, so the host must be one of the cluster's if there are any.
-
-        Raises:
-            AdminError: `foreign_service_url`; the lookup names no such address, or a host that no broker has.
-        """
-        result = await self.lookup(topic)
-        url = result.broker_service_url
-        what = f"GET {path('lookup', 'v2', 'topic', *split_topic(topic))}"
-        address = address_in(url)  # of one host: a broker speaks of itself
-        if not (address and is_service_url(url)):
-            detail = f"the owner's service URL is {first_line(ascii(url))}"
-            raise failure(self._transport.mask, Reason.FOREIGN_SERVICE_URL, what, result.addresses[0], detail)
-        await self.brokers()
-        if self.connection.has_credentials and not self._transport.knows_host(address):
-            detail = f"the owner's service URL is {url}, a host of no broker; nothing was sent there"
-            raise failure(self._transport.mask, Reason.FOREIGN_SERVICE_URL, what, result.addresses[0], detail)
-        return url
-
-    async def owns(self, broker: str, bundle: str) -> bool:
-        """Return whether the broker itself says that it owns the bundle; asking gives the bundle to nobody.
-
-        A broker's list of its bundles (`owned_bundles`) would tell it as well, but must not be asked for while bundles
-        are placed. The modular load manager waits there for the bundles that the broker is taking over, one after the
-        other, on the very thread that completes them (NamespaceService.getOwnedNameSpacesStatusAsync): one that is
-        taken over at the wrong moment blocks the broker for ever. The topics' positions are answered by the owner
-        alone, others redirect to it (PulsarWebResource.validateBundleOwnershipAsync, read-only). A broker that waited
-        for a bundle which another one got first answers 500, and is asked again.
-
-        Args:
-            broker: brokerId.
-            bundle: `tenant/namespace/0x…_0x…`.
-
-        Raises:
-            AdminError: `unreachable`, `timeout`: the broker cannot be asked. `bad_range`: the range is stale.
-        """
-        tenant, local, hash_range = split_bundle(bundle)
-        of_no_topic = [f"persistent://{tenant}/{local}/{hash_range}"]  # a name to ask for keeps the answer short
-        for pause in (*_RACE_PAUSES_S, None):
+        async def ask(broker: str) -> _Read | AdminError | None:
             try:
-                await self._hash_positions(bundle, of_no_topic, broker)
-                break
+                report = await self.load_report(broker)
+                return None if report is None else read(broker, report)
             except AdminError as error:
-                if error.status == HTTPStatus.TEMPORARY_REDIRECT or _says_unowned(error):
-                    return False
-                if error.reason != Reason.SERVER_ERROR or pause is None:
-                    raise
-                await asyncio.sleep(pause)
-        return True
+                return error
 
-    async def owner(self, bundle: str, likely: Sequence[str] = ()) -> str | None:
-        """Return the brokerId of the bundle's owner as the brokers themselves say; None while nobody owns it.
+        asked = list(dict.fromkeys(brokers))
+        return dict(zip(asked, await asyncio.gather(*map(ask, asked)), strict=True))
 
-        Right after an unload nobody does, until the next lookup.
+    async def metrics(self, broker: str) -> list[dict[str, JsonValue]]:
+        """Return the metrics of the broker itself: objects with `metrics` (name to figure) and `dimensions`."""
+        url_path = "/admin/v2/broker-stats/metrics"  # of every loaded namespace as well
+        return (await self._transport.get(url_path, broker=broker, follow=False, size=TOPIC_NAMES)).objects()
 
-        Args:
-            bundle: `tenant/namespace/0x…_0x…`.
-            likely: brokers to ask first, one after the other.
+    async def topic_stats(self, broker: str) -> dict[str, JsonValue]:
+        """Return the statistics of the broker's loaded topics: namespace, hash range, domain, topic.
+
+        Brokers renew them when they compute rates, every `statsUpdateFrequencyInSecs`.
+        """
+        url_path = "/admin/v2/broker-stats/topics"
+        return (await self._transport.get(url_path, broker=broker, follow=False, size=TOPIC_STATS)).mapping()
+
+    async def version(self, broker: str) -> str:
+        """Return Pulsar's version that the broker runs."""
+        return (await self._transport.get("/admin/v2/brokers/version", broker=broker, follow=False)).text()
+
+    async def owned_bundles(self, broker: str) -> set[str]:
+        """Return the bundles that the broker owns, with or without loaded topics.
+
+        For the extensible load manager: under the modular one the question may block a broker that is taking bundles
+        over (see `BundleAdmin.owns`).
+        """
+        url_path = path("admin", "v2", "brokers", await self.cluster_name(), broker, "ownedNamespaces")
+        return set((await self._transport.get(url_path, broker=broker)).mapping())
+
+    # settings
+
+    async def runtime_configuration(self, broker: str | None = None) -> dict[str, str]:
+        """Return effective settings of a broker (of any when None): every value is a text, as it prints.
 
         Raises:
-            AdminError: nobody claims the bundle and a broker could not be asked: then the owner is unknown.
+            AdminError: `bad_answer` also when it does not say whether the broker sheds: that must not pass for "off".
         """
-        split_bundle(bundle)
-        errors: list[AdminError] = []
+        answer = await self._transport.get("/admin/v2/brokers/configuration/runtime", broker=broker or "")
+        found = answer.mapping()
+        if odd := [name for name, value in found.items() if isinstance(value, list | dict)]:
+            raise answer.bad(f"the value of {first_line(ascii(odd[0]))} is no text")
+        texts = {name: "" if value is None else str(value) for name, value in found.items()}
+        for name in (BALANCER, SHEDDING):
+            if texts.get(name, "").strip().lower() not in ("true", "false"):
+                raise answer.bad(f"the answer does not say whether {name} is true or false")
+        return texts
 
-        async def ask(broker: str) -> str | None:
-            try:
-                return broker if await self.owns(broker, bundle) else None
-            except AdminError as error:
-                errors.append(error)
-                return None
+    async def set_dynamic(self, name: str, value: str) -> None:
+        """Override a dynamic setting on all brokers.
 
-        for broker in likely:
-            if await ask(broker):
-                return broker
-        others = [broker for broker in dict.fromkeys(await self.brokers()) if broker not in likely]
-        found = next(filter(None, await asyncio.gather(*map(ask, others))), None)
-        if found is None and errors:
-            raise errors[0]
-        return found
-
-    async def unload(self, bundle: str, destination: str) -> None:
-        """Unload a bundle, to be placed on a destination at the next lookup of one of its topics.
-
-        Success means that it was unloaded, not where it lands: look a topic up and read the owner back. Brokers
-        unload it also when the destination owns it already (modular load manager).
-
-        Args:
-            bundle: `tenant/namespace/0x…_0x…`.
-            destination: brokerId.
+        Brokers store a value of the wrong type as well, and then ignore it: read the effect back.
 
         Raises:
-            AdminError: `conflict` when the destination is not active, `bad_range` when the range is stale.
+            AdminError: `wrong_setting`; the name is unknown or not dynamic.
         """
-        url_path = path("admin", "v2", "namespaces", *split_bundle(bundle), "unload")
-        query = urlencode({"authoritative": "false", "destinationBroker": destination})
-        await self._transport.send(Request("PUT", url_path, query, self._connection.unload_timeout_s))
+        url_path = path("admin", "v2", "brokers", "configuration", name, value)
+        await self._transport.write("POST", url_path, on_412=Reason.WRONG_SETTING)
 
+    # policies
 
-def _says_unowned(error: AdminError) -> bool:
-    """Return whether nobody owns the bundle that was asked for (PulsarWebResource.validateBundleOwnershipAsync)."""
-    return error.status == HTTPStatus.PRECONDITION_FAILED and "Failed to find ownership" in error.message
+    async def isolation_policies(self, cluster: str) -> dict[str, JsonValue]:
+        """Return namespace isolation policies by name; empty when none was ever set (404)."""
+        return await self._policies(path("admin", "v2", "clusters", cluster, "namespaceIsolationPolicies"))
+
+    async def failure_domains(self, cluster: str) -> dict[str, JsonValue]:
+        """Return the failure domains by name, each `{"brokers": […]}`; empty when there is none."""
+        return await self._policies(path("admin", "v2", "clusters", cluster, "failureDomains"))
+
+    async def _policies(self, url_path: str) -> dict[str, JsonValue]:
+        try:
+            return (await self._transport.get(url_path)).mapping()
+        except AdminError as error:
+            # An unknown cluster is a 412, which must not pass for "no policies".
+            if error.status == 404:
+                return {}
+            raise
+
+    async def anti_affinity_group(self, namespace: str) -> str:
+        """Return the anti-affinity group of `tenant/namespace`; empty when it is in none."""
+        url_path = path("admin", "v2", "namespaces", *split_namespace(namespace), "antiAffinity")
+        text = (await self._transport.get(url_path)).text()
+        return "" if text == "null" else text

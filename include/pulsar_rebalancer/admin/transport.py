@@ -8,19 +8,20 @@ import ssl
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
-from urllib.parse import unquote, urljoin, urlsplit
+from urllib.parse import unquote, urlencode, urljoin, urlsplit
 
 import httpx
 
 from pulsar_rebalancer.admin.answers import BrokerAnswer, failure, first_line
 from pulsar_rebalancer.admin.connection import address_in, address_of
+from pulsar_rebalancer.admin.known_addresses import KnownAddresses
 from pulsar_rebalancer.admin.token_mask import TokenMask
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.names import is_broker_id
 from pulsar_rebalancer.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from pulsar_rebalancer.admin.connection import AdminConnection
 
@@ -111,7 +112,7 @@ class Transport:
     """
 
     def __init__(self, connection: AdminConnection) -> None:
-        self._connection = connection
+        self.connection = connection
         headers = {"User-Agent": "pulsar-rebalancer", "Accept": "application/json, */*;q=0.5"}
         # Sizes are bounded as they come: nothing is unpacked.
         headers["Accept-Encoding"] = "identity"
@@ -126,9 +127,7 @@ class Transport:
         self._slots = asyncio.Semaphore(connection.concurrency)
         self._long_slots = asyncio.Semaphore(_LONG_AT_ONCE)
         self._seeds = list(connection.seeds)
-        self._brokers: frozenset[str] = frozenset()
-        self._bases: dict[str, set[str]] = {}
-        self.know(())
+        self.addresses = KnownAddresses(connection)
 
     async def __aenter__(self) -> Self:
         return self
@@ -137,20 +136,38 @@ class Transport:
         for client in self._clients.values():
             await client.aclose()
 
-    def know(self, brokers: Iterable[str]) -> None:
-        """Take these brokerIds as the brokers of the cluster: redirects to them are followed."""
-        self._brokers = frozenset(broker.lower() for broker in brokers if is_broker_id(broker))
-        connection = self._connection
-        self._bases = {}
-        own = (*connection.seeds, *connection.address_map.values(), *map(connection.base_url, self._brokers))
-        for base in own:
-            if address := address_in(base):
-                self._bases.setdefault(address, set()).add(base)
+    async def get(
+        self,
+        path: str,
+        query: Mapping[str, object] | Sequence[tuple[str, object]] = (),
+        *,
+        broker: str = "",
+        follow: bool = True,
+        on_412: Reason = Reason.NOT_FOUND,
+        size: int = 1,
+    ) -> BrokerAnswer:
+        """Read something; see `Request` and `send`."""
+        request = Request("GET", path, urlencode(query), self.connection.read_timeout_s, follow, on_412, size)
+        return await self.send(request, broker)
 
-    def knows_host(self, address: str) -> bool:
-        """Return whether a broker of the cluster, or what stands before it, has this host, whatever its port."""
-        known = (*self._brokers, *self._bases, *self._connection.address_map)
-        return address.rpartition(":")[0] in {each.rpartition(":")[0] for each in known}
+    async def write(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, object] | None = None,
+        *,
+        on_412: Reason = Reason.BAD_RANGE,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Change something, within the read time-out if no other is given; see `Request` and `send`."""
+        timeout_s = self.connection.read_timeout_s if timeout_s is None else timeout_s
+        await self.send(Request(method, path, urlencode(query or {}), timeout_s, on_412=on_412))
+
+    async def brokers(self) -> list[str]:
+        """Return the brokerIds of the active brokers, sorted; redirects to them are followed from now on."""
+        found = (await self.get("/admin/v2/brokers")).brokers()
+        self.addresses.know(found)
+        return found
 
     async def send(self, request: Request, broker: str = "") -> BrokerAnswer:
         """Send a request and return the answer of whom it was redirected to.
@@ -162,8 +179,8 @@ class Transport:
         Raises:
             AdminError: with any reason code of the admin REST API.
         """
-        if self._connection.read_only and request.method != "GET":
-            target = broker or address_of(self._connection.seeds[0])
+        if self.connection.read_only and request.method != "GET":
+            target = broker or address_of(self.connection.seeds[0])
             raise failure(
                 self.mask, Reason.READ_ONLY, request.what, target, "the connection is read-only, nothing was sent"
             )
@@ -171,7 +188,7 @@ class Transport:
             detail = "this is no brokerId of the form host:port; nothing was sent"
             raise failure(self.mask, Reason.NOT_FOUND, request.what, broker, detail)
         if broker:
-            return await self._chain(request, _Place(self._connection.base_url(broker), request.query, broker))
+            return await self._chain(request, _Place(self.connection.base_url(broker), request.query, broker))
         return await self._ask_seeds(request)
 
     async def _ask_seeds(self, request: Request) -> BrokerAnswer:
@@ -186,7 +203,7 @@ class Transport:
                 if seed in self._seeds:  # the next request begins with a seed that may be alive
                     self._seeds.remove(seed)
                     self._seeds.append(seed)
-        first = address_of(self._connection.seeds[0])
+        first = address_of(self.connection.seeds[0])
         # One that is merely down may be back at the next attempt.
         reason = reasons.pop() if len(reasons) == 1 else Reason.UNREACHABLE
         raise failure(self.mask, reason, request.what, first, f"no connection to {', '.join(refused)}", sent=False)
@@ -226,7 +243,7 @@ class Transport:
         return answer
 
     def _most_bytes(self, request: Request) -> int:
-        return self._connection.max_answer_bytes * request.size
+        return self.connection.max_answer_bytes * request.size
 
     async def _next(self, request: Request, answer: BrokerAnswer, came_from: str, location: str) -> _Place:
         """Return where a redirect leads, after it was checked and mapped.
@@ -238,10 +255,10 @@ class Transport:
             address, parts = address_of(location), urlsplit(location)
         except ValueError:
             raise answer.bad("redirected to no address") from None
-        found = self._known(address, parts.path)
+        found = self.addresses.find(address, parts.path)
         if found is None:
             await self._refresh(request)
-            found = self._known(address, parts.path)
+            found = self.addresses.find(address, parts.path)
         if found is None:
             detail = f"redirected to {first_line(address)}, which is no broker of the cluster; nothing was sent there"
             raise failure(self.mask, Reason.FOREIGN_REDIRECT, request.what, answer.broker, detail, answer.status)
@@ -250,19 +267,6 @@ class Transport:
             raise answer.bad(f"redirected to another path, {first_line(path)}; nothing was sent there")
         return _Place(base, parts.query, address)
 
-    def _known(self, address: str, path: str) -> tuple[str, str] | None:
-        """Return the base URL and remaining path, if the address belongs to a broker of the cluster."""
-        mapped = self._connection.address_map.get(address)
-        if mapped is not None:
-            return mapped, path
-        if address in self._brokers:
-            return self._connection.base_url(address), path
-        for base in sorted(self._bases.get(address, ()), key=len, reverse=True):
-            prefix = urlsplit(base).path
-            if path.startswith(f"{prefix}/"):
-                return base, path[len(prefix) :]
-        return None
-
     async def _refresh(self, request: Request) -> None:
         """Read the list of brokers: one that joined lately is no stranger.
 
@@ -270,7 +274,7 @@ class Transport:
         """
         asked = Request("GET", "/admin/v2/brokers", "", request.timeout_s, follow=False)
         try:
-            self.know((await self._ask_seeds(asked)).brokers())
+            self.addresses.know((await self._ask_seeds(asked)).brokers())
         except AdminError as error:
             if error.status not in _REDIRECTS:
                 raise
@@ -297,7 +301,7 @@ class Transport:
         if not address_in(place.base):  # a template made it of a broker's name
             detail = f"{first_line(place.base)} is no address: check the connection's address_template"
             raise failure(self.mask, Reason.BAD_ANSWER, request.what, place.broker, detail)
-        limit = self._connection.connect_timeout_s + request.timeout_s
+        limit = self.connection.connect_timeout_s + request.timeout_s
         try:
             # The slot is awaited before the clock starts.
             async with self._slots, asyncio.timeout(limit) as deadline:
@@ -332,7 +336,7 @@ class Transport:
             verify=self._ssl,
             follow_redirects=False,
             trust_env=False,  # a proxy or a .netrc of the environment must not see or add credentials
-            timeout=httpx.Timeout(None, connect=self._connection.connect_timeout_s),
+            timeout=httpx.Timeout(None, connect=self.connection.connect_timeout_s),
         )
 
     async def _stream(self, request: Request, place: _Place, deadline: asyncio.Timeout) -> tuple[int, str, bytes, bool]:

@@ -24,7 +24,7 @@ from pulsar_rebalancer.run.outcome import MoveOutcome
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Sequence
 
-    from pulsar_rebalancer.admin import PulsarAdmin
+    from pulsar_rebalancer.admin import BundleAdmin
     from pulsar_rebalancer.run.plan import Move
 
 _log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
 
 
 async def carry_out(
-    admin: PulsarAdmin,
+    admin: BundleAdmin,
     moves: Sequence[Move],
     *,
     concurrency: int,
@@ -53,7 +53,7 @@ async def carry_out(
     did not place is placed. When it is cancelled, bundles under way have no outcome and count as recently unloaded.
 
     Args:
-        admin: client of the cluster.
+        admin: asks about bundles and unloads them.
         moves: of one wave, so no hash range twice.
         concurrency: bundles under way at once.
         retries: further unloads of a bundle that did not land on its destination.
@@ -103,7 +103,7 @@ class _Result:
 class _BundleMove:
     """One bundle that is moved."""
 
-    def __init__(self, admin: PulsarAdmin, move: Move, retries: int, timeout_s: float, *, unloaded: bool) -> None:
+    def __init__(self, admin: BundleAdmin, move: Move, retries: int, timeout_s: float, *, unloaded: bool) -> None:
         self._admin = admin
         self._move = move
         self._bundle = move.bundle

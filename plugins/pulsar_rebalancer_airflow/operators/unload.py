@@ -124,7 +124,7 @@ class UnloadWaveOperator(BaseOperator):
                     raise PlanError(Reason.BUILTIN_SHEDDING_ON, f"wave {self.wave} was not begun")
                 history.plan(remaining, datetime.now(UTC))
                 await carry_out(
-                    admin,
+                    admin.bundles,
                     remaining,
                     concurrency=concurrency,
                     retries=settings.unload_retries,

@@ -58,7 +58,11 @@ def test_a_name_is_no_broker_and_no_address(served: Running, name: str) -> None:
         connection = AdminConnection(seeds=tuple(served.urls), token=SecretStr(served.token))
         async with PulsarAdmin(connection) as admin:
             before = served.cluster.owner(bundle)
-            calls = (admin.load_report(name), admin.runtime_configuration(f"{name}:1"), admin.unload(bundle, name))
+            calls = (
+                admin.load_report(name),
+                admin.runtime_configuration(f"{name}:1"),
+                admin.bundles.unload(bundle, name),
+            )
             found = await asyncio.gather(*calls, return_exceptions=True)
             assert served.cluster.owner(bundle) == before
             return found

@@ -161,7 +161,7 @@ class _ExtensibleBrokers:
 
     async def _service_url(self) -> str:
         connection = self._admin.connection
-        url = connection.service_url or await self._admin.service_url(LOAD)
+        url = connection.service_url or await self._admin.bundles.service_url(LOAD)
         if connection.tls and not url.startswith("pulsar+ssl://"):
             raise SettingsError(
                 Reason.CONTRADICTION, f"https, but {url} is without TLS; set the connection's service_url"

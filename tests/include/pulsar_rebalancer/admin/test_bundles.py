@@ -37,7 +37,7 @@ async def test_topics_of_a_bundle_come_from_its_owner() -> None:
         topics = {"persistent://acme/shop/b": 7, "non-persistent://acme/shop/a": 2**31 - 1}
         owner.on("GET", POSITIONS, {"namespace": "acme/shop", "bundle": RANGE, "topicHashPositions": topics})
         async with connect(seed) as admin:
-            assert await admin.topics_of_bundle(BUNDLE) == sorted(topics)
+            assert await admin.bundles.topics_of_bundle(BUNDLE) == sorted(topics)
 
 
 async def test_asking_for_the_positions_of_topics() -> None:
@@ -51,11 +51,11 @@ async def test_asking_for_the_positions_of_topics() -> None:
         broker.on("GET", POSITIONS, positions)
         async with connect(broker) as admin:
             topics = ["persistent://acme/shop/b", "persistent://acme/shop/a+b%&"]
-            assert await admin.topic_hash_positions(BUNDLE, topics) == {"persistent://acme/shop/b": 7}
+            assert await admin.bundles.topic_hash_positions(BUNDLE, topics) == {"persistent://acme/shop/b": 7}
             for wrong in ({"a": "7"}, {"a": True}, ["a"], None):
                 broker.on("GET", POSITIONS, {"topicHashPositions": wrong})
                 with pytest.raises(AdminError) as caught:
-                    await admin.topic_hash_positions(BUNDLE)
+                    await admin.bundles.topic_hash_positions(BUNDLE)
                 assert caught.value.reason == "bad_answer"
     # Brokers decode these names a second time.
     assert asked == ["persistent://acme/shop/b", "persistent://acme/shop/a%2Bb%25%26"]
@@ -73,11 +73,11 @@ async def test_topics_of_an_unowned_bundle_are_told_by_their_hash() -> None:
             path = f"{NAMESPACE}/{hash_range}/topicHashPositions"
             broker.on("GET", path, refused(412, f"Failed to find ownership for ServiceUnit:acme/shop/{hash_range}"))
             async with connect(broker) as admin:
-                assert await admin.topics_of_bundle(f"acme/shop/{hash_range}") == expected
+                assert await admin.bundles.topics_of_bundle(f"acme/shop/{hash_range}") == expected
         broker.on("GET", POSITIONS, refused(412, "Invalid upper boundary for bundle"))
         async with connect(broker) as admin:
             with pytest.raises(AdminError) as caught:
-                await admin.topics_of_bundle(BUNDLE)
+                await admin.bundles.topics_of_bundle(BUNDLE)
     assert caught.value.reason == "bad_range"
 
 
@@ -93,16 +93,16 @@ async def test_lookup_names_the_owner_by_its_broker_id() -> None:
         }
         one.on("GET", path, answer)
         async with connect(one) as admin:
-            result = await admin.lookup(topic)
+            result = await admin.bundles.lookup(topic)
             assert (result.broker_service_url, result.http_url) == ("pulsar://two:6650", two.url)
-            assert await admin.lookup_owner(topic) == two.id
+            assert await admin.bundles.lookup_owner(topic) == two.id
             # A broker with both ports has the plain one in its id.
             one.on("GET", path, {"httpUrlTls": "https://127.0.0.1:8443", "httpUrl": two.url})
-            assert await admin.lookup_owner(topic) == two.id
+            assert await admin.bundles.lookup_owner(topic) == two.id
             for wrong in ({"httpUrl": "http://stranger:8080"}, {"httpUrl": 5}, {}):
                 one.on("GET", path, wrong)
                 with pytest.raises(AdminError) as caught:
-                    await admin.lookup_owner(topic)
+                    await admin.bundles.lookup_owner(topic)
                 assert caught.value.reason == "bad_answer"
 
 
@@ -128,7 +128,7 @@ async def test_credentials_go_to_hosts_of_the_cluster_alone(url: str, reason: st
     with brokers(1) as (broker,):
         broker.on("GET", "/lookup/v2/topic/persistent/a/b/c", {"httpUrl": broker.url, "brokerUrl": url})
         async with connect(broker, address_map=addresses, token=SecretStr("secret")) as admin:
-            asked = admin.service_url("persistent://a/b/c")
+            asked = admin.bundles.service_url("persistent://a/b/c")
             if reason is None:
                 assert await asked == url
                 return
@@ -142,29 +142,29 @@ async def test_without_credentials_any_host_may_be_named() -> None:
         found = {"httpUrl": broker.url, "brokerUrl": "pulsar://advertised.example:6650"}
         broker.on("GET", "/lookup/v2/topic/persistent/a/b/c", found)
         async with connect(broker, token=None) as admin:
-            assert await admin.service_url("persistent://a/b/c") == "pulsar://advertised.example:6650"
+            assert await admin.bundles.service_url("persistent://a/b/c") == "pulsar://advertised.example:6650"
 
 
 async def test_owner_is_what_brokers_say_themselves() -> None:
     with brokers(3) as (one, two, three):
         owned_by(two, one, two, three)
         async with connect(one) as admin:
-            assert await admin.owner(BUNDLE) == two.id
+            assert await admin.bundles.owner(BUNDLE) == two.id
             three.seen.clear()
-            assert await admin.owner(BUNDLE, likely=[one.id, two.id]) == two.id
+            assert await admin.bundles.owner(BUNDLE, likely=[one.id, two.id]) == two.id
             assert three.seen == []
             for broker in (one, two, three):
                 broker.on("GET", POSITIONS, UNOWNED)
-            assert await admin.owner(BUNDLE, likely=[two.id]) is None
+            assert await admin.bundles.owner(BUNDLE, likely=[two.id]) is None
 
 
 async def test_each_broker_answers_for_itself_and_names_no_topics() -> None:
     with brokers(2) as (one, two):
         owned_by(two, one, two)
         async with connect(one) as admin:
-            assert not await admin.owns(one.id, BUNDLE)
+            assert not await admin.bundles.owns(one.id, BUNDLE)
             assert two.seen == []
-            assert await admin.owns(two.id, BUNDLE)
+            assert await admin.bundles.owns(two.id, BUNDLE)
     # The answer is about a topic that the bundle does not have.
     assert [seen.query for seen in (*one.seen, *two.seen)] == [f"topics=persistent%3A%2F%2Facme%2Fshop%2F{RANGE}"] * 2
 
@@ -181,9 +181,9 @@ async def test_a_broker_that_lost_the_race_for_the_bundle_is_asked_again() -> No
         one.on("GET", POSITIONS, answer)
         two.on("GET", POSITIONS, lost)
         async with connect(one) as admin:
-            assert not await admin.owns(one.id, BUNDLE)
+            assert not await admin.bundles.owns(one.id, BUNDLE)
             with pytest.raises(AdminError) as caught:
-                await admin.owns(two.id, BUNDLE)
+                await admin.bundles.owns(two.id, BUNDLE)
     assert caught.value.reason == "server_error"
     assert len(two.seen) == 5
 
@@ -194,7 +194,7 @@ async def test_a_redirect_that_no_broker_sends_does_not_tell_the_owner(status: i
         one.redirect("GET", POSITIONS, f"https://{one.id}{POSITIONS}", status)
         async with connect(one) as admin:
             with pytest.raises(AdminError) as caught:
-                await admin.owns(one.id, BUNDLE)
+                await admin.bundles.owns(one.id, BUNDLE)
     assert caught.value.reason == "bad_answer"
 
 
@@ -203,7 +203,7 @@ async def test_a_stale_range_is_not_unowned() -> None:
         one.on("GET", POSITIONS, refused(412, "Invalid upper boundary for bundle"))
         async with connect(one) as admin:
             with pytest.raises(AdminError) as caught:
-                await admin.owner(BUNDLE)
+                await admin.bundles.owner(BUNDLE)
     assert caught.value.reason == "bad_range"
 
 
@@ -213,10 +213,10 @@ async def test_owner_is_unknown_while_a_broker_cannot_be_asked() -> None:
         one.on("GET", f"{ADMIN}/brokers", [one.id, dead])
         owned_by(one, one)
         async with connect(one) as admin:
-            assert await admin.owner(BUNDLE, likely=[dead]) == one.id
+            assert await admin.bundles.owner(BUNDLE, likely=[dead]) == one.id
             one.on("GET", POSITIONS, UNOWNED)
             with pytest.raises(AdminError) as caught:
-                await admin.owner(BUNDLE)
+                await admin.bundles.owner(BUNDLE)
     assert (caught.value.reason, caught.value.broker) == ("unreachable", dead)
 
 
@@ -225,5 +225,5 @@ async def test_an_empty_answer_is_no_owner() -> None:
         one.on("GET", POSITIONS, Response())
         async with connect(one) as admin:
             with pytest.raises(AdminError) as caught:
-                await admin.owner(BUNDLE)
+                await admin.bundles.owner(BUNDLE)
     assert caught.value.reason == "bad_answer"

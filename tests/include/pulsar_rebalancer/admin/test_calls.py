@@ -208,7 +208,7 @@ async def test_slashes_of_a_topic_are_encoded() -> None:
         broker.on("GET", path, {"httpUrl": broker.url})
         async with connect(broker) as admin:
             topic = "persistent://acme/shop/a/../../b?authoritative=true"
-            assert (await admin.lookup(topic)).http_url == broker.url
+            assert (await admin.bundles.lookup(topic)).http_url == broker.url
         assert (broker.seen[-1].path, broker.seen[-1].query) == (path, "")
 
 
@@ -220,7 +220,11 @@ async def test_names_of_no_form_are_refused_unsent() -> None:
                 *(f"acme/shop/{RANGE}/unload", f"acme/shop/{RANGE}\n", "acme/shop/0x00000000_0xfffffffg"),
             )
             for bundle in bundles:
-                for call in (admin.unload(bundle, broker.id), admin.topics_of_bundle(bundle), admin.owner(bundle)):
+                for call in (
+                    admin.bundles.unload(bundle, broker.id),
+                    admin.bundles.topics_of_bundle(bundle),
+                    admin.bundles.owner(bundle),
+                ):
                     with pytest.raises(AdminError) as caught:
                         await call
                     assert caught.value.reason == "bad_range"
@@ -229,8 +233,8 @@ async def test_names_of_no_form_are_refused_unsent() -> None:
                     admin.anti_affinity_group(n)
                     for n in ("acme", "/shop", "acme/", "a/b/c", "../shop", "acme/.", "a/\ud800")
                 ),
-                *(admin.lookup(t) for t in ("t", "http://a/b/c", "persistent://a/b", "persistent://a/b/..")),
-                admin.unload(f"../shop/{RANGE}", broker.id),
+                *(admin.bundles.lookup(t) for t in ("t", "http://a/b/c", "persistent://a/b", "persistent://a/b/..")),
+                admin.bundles.unload(f"../shop/{RANGE}", broker.id),
                 admin.set_dynamic("..", "x"),
                 admin.set_dynamic("name", ""),
                 admin.load_report("user@evil.example:80"),

@@ -33,7 +33,7 @@ async def test_unload_is_followed_to_leader_and_owner_with_method_and_token() ->
         leader.redirect("PUT", UNLOAD, f"{owner.url}{UNLOAD}?authoritative=true")
         owner.on("PUT", UNLOAD, Response(status_code=204))
         async with connect(seed) as admin:
-            await admin.unload(BUNDLE, leader.id)
+            await admin.bundles.unload(BUNDLE, leader.id)
         asked = [next(s for s in b.seen if s.path == UNLOAD) for b in (seed, leader, owner)]
     assert [s.method for s in asked] == ["PUT"] * 3
     assert [s.token for s in asked] == [f"Bearer {TOKEN}"] * 3
@@ -48,7 +48,7 @@ async def test_every_kind_of_redirect_keeps_the_method(status: int) -> None:
         seed.redirect("PUT", UNLOAD, f"{owner.url}{UNLOAD}", status)
         owner.on("PUT", UNLOAD, Response(status_code=204))
         async with connect(seed) as admin:
-            await admin.unload(BUNDLE, owner.id)
+            await admin.bundles.unload(BUNDLE, owner.id)
         assert owner.paths == [f"PUT {UNLOAD}"]
 
 
@@ -57,7 +57,7 @@ async def test_foreign_redirect_sends_nothing() -> None:
         seed.redirect("GET", LOOKUP, f"{stranger.url}{LOOKUP}")
         async with connect(seed) as admin:
             with pytest.raises(AdminError) as caught:
-                await admin.lookup(TOPIC)
+                await admin.bundles.lookup(TOPIC)
         assert caught.value.reason == "foreign_redirect"
         assert stranger.id in str(caught.value)
         assert stranger.seen == []
@@ -78,7 +78,7 @@ async def test_user_info_does_not_make_a_stranger_known() -> None:
         seed.redirect("GET", LOOKUP, f"http://{seed.id}@{stranger.id}{LOOKUP}")
         async with connect(seed) as admin:
             with pytest.raises(AdminError) as caught:
-                await admin.lookup(TOPIC)
+                await admin.bundles.lookup(TOPIC)
         assert caught.value.reason == "foreign_redirect"
         assert stranger.seen == []
 
@@ -88,7 +88,7 @@ async def test_redirect_to_another_path_is_refused() -> None:
         seed.redirect("PUT", UNLOAD, f"{other.url}/admin/v2/brokers/shutdown")
         async with connect(seed) as admin:
             with pytest.raises(AdminError) as caught:
-                await admin.unload(BUNDLE, other.id)
+                await admin.bundles.unload(BUNDLE, other.id)
         assert caught.value.reason == "bad_answer"
         assert other.seen == []
 
@@ -101,7 +101,7 @@ async def test_broker_that_joined_after_the_last_listing_is_known() -> None:
         async with connect(seed) as admin:
             assert await admin.brokers() == [seed.id]
             seed.on("GET", "/admin/v2/brokers", [seed.id, late.id])
-            assert (await admin.lookup(TOPIC)).http_url == late.url
+            assert (await admin.bundles.lookup(TOPIC)).http_url == late.url
 
 
 async def test_redirect_circle_ends() -> None:
@@ -110,7 +110,7 @@ async def test_redirect_circle_ends() -> None:
         two.redirect("GET", LOOKUP, f"{one.url}{LOOKUP}?authoritative=false")
         async with connect(one) as admin:
             with pytest.raises(AdminError) as caught:
-                await admin.lookup(TOPIC)
+                await admin.bundles.lookup(TOPIC)
         assert caught.value.reason == "redirect_loop"
         asked = [(b.id, s.query) for b in (one, two) for s in b.seen if s.path == LOOKUP]
         # Nobody is asked the same twice.
@@ -127,7 +127,7 @@ async def test_endless_redirects_with_new_queries_end() -> None:
         one.on("GET", LOOKUP, onwards)
         async with connect(one) as admin:
             with pytest.raises(AdminError) as caught:
-                await admin.lookup(TOPIC)
+                await admin.bundles.lookup(TOPIC)
         assert caught.value.reason == "redirect_loop"
         assert one.paths.count(f"GET {LOOKUP}") == 6  # the request and five hops
 
@@ -139,7 +139,7 @@ async def test_redirect_to_a_dead_broker_names_it() -> None:
         seed.redirect("GET", LOOKUP, f"http://{dead}{LOOKUP}")
         async with connect(seed) as admin:
             with pytest.raises(AdminError) as caught:
-                await admin.lookup(TOPIC)
+                await admin.bundles.lookup(TOPIC)
     assert caught.value.reason == "unreachable"
     assert caught.value.broker == dead
     assert dead in str(caught.value)
@@ -153,7 +153,7 @@ async def test_advertised_address_is_mapped() -> None:
         owner.on("GET", REPORT, {"brokerId": "broker-1.pulsar:8080"})
         addresses = {"broker-0.pulsar:8080": seed.url, "broker-1.pulsar:8080": owner.url}
         async with connect(seed, address_map=addresses) as admin:
-            assert await admin.lookup_owner(TOPIC) == "broker-1.pulsar:8080"
+            assert await admin.bundles.lookup_owner(TOPIC) == "broker-1.pulsar:8080"
             assert await admin.load_report("broker-1.pulsar:8080") == {"brokerId": "broker-1.pulsar:8080"}
         assert owner.seen[0].query == "authoritative=true"
         assert {s.token for s in owner.seen} == {f"Bearer {TOKEN}"}
@@ -173,7 +173,7 @@ async def test_address_template_with_a_path_per_broker() -> None:
         gateway.on("GET", f"/b0.pulsar{LOOKUP}", owner)
         template = f"{gateway.url}/{{host}}"
         async with connect(f"{gateway.url}/b0.pulsar/", address_template=template) as admin:
-            assert await admin.lookup_owner(TOPIC) == "b0.pulsar:8080"
+            assert await admin.bundles.lookup_owner(TOPIC) == "b0.pulsar:8080"
         asked = [path for path in gateway.paths if path.endswith(LOOKUP)]
         assert asked == [f"GET /b0.pulsar{LOOKUP}", f"GET /b1.pulsar{LOOKUP}", f"GET /b0.pulsar{LOOKUP}"]
 

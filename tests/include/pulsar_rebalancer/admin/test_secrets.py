@@ -50,7 +50,7 @@ async def test_private_authority_and_redirects_over_tls(tmp_path: Path) -> None:
         seed.redirect("GET", LOOKUP, f"http://{owner.id}{LOOKUP}")
         owner.on("GET", LOOKUP, {"httpUrl": f"http://{owner.id}", "httpUrlTls": f"https://{owner.id}"})
         async with connect(f"https://{seed.id}", ca_file=authority.file) as admin:
-            assert (await admin.lookup(TOPIC)).http_url == f"https://{owner.id}"
+            assert (await admin.bundles.lookup(TOPIC)).http_url == f"https://{owner.id}"
         assert owner.seen[-1].token == f"Bearer {TOKEN}"
 
 
@@ -140,8 +140,8 @@ async def test_token_shows_nowhere(caplog: pytest.LogCaptureFixture) -> None:
                 admin.load_report(broker.id),
                 admin.load_report(other.id),
                 admin.load_report(closed_port()),
-                admin.unload(BUNDLE, broker.id),
-                admin.lookup(TOPIC),
+                admin.bundles.unload(BUNDLE, broker.id),
+                admin.bundles.lookup(TOPIC),
                 admin.anti_affinity_group("a/b"),
             ):
                 with pytest.raises(AdminError) as caught:
@@ -195,11 +195,11 @@ async def test_an_echoed_token_shows_in_no_form(name: str) -> None:
         async with connect(broker) as admin:
             for call in (
                 admin.load_report(broker.id),
-                admin.unload(BUNDLE, broker.id),
+                admin.bundles.unload(BUNDLE, broker.id),
                 admin.leader(),
                 admin.brokers(),
-                admin.lookup(TOPIC),
-                admin.service_url("persistent://a/b/c"),
+                admin.bundles.lookup(TOPIC),
+                admin.bundles.service_url("persistent://a/b/c"),
             ):
                 with pytest.raises(AdminError) as caught:
                     await call

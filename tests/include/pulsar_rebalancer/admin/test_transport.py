@@ -61,7 +61,7 @@ async def test_refusal_has_a_reason_and_says_what_was_seen(name: str) -> None:
         broker.on("PUT", UNLOAD, reply)
         async with connect(broker) as admin:
             with pytest.raises(AdminError) as caught:
-                await admin.unload(BUNDLE, "b:1")
+                await admin.bundles.unload(BUNDLE, "b:1")
     error = caught.value
     assert (error.reason, error.status, error.broker) == (reason, status, broker.id)
     assert said in str(error)
@@ -75,7 +75,7 @@ async def test_reason_is_one_clean_line_of_bounded_length() -> None:
         broker.on("PUT", UNLOAD, JSONResponse({"reason": text}, 500))
         async with connect(broker) as admin:
             with pytest.raises(AdminError) as caught:
-                await admin.unload(BUNDLE, "b:1")
+                await admin.bundles.unload(BUNDLE, "b:1")
     assert not set("\x1b\x00\u202e\n") & set(str(caught.value))
     assert "second line" not in str(caught.value)
     assert 190 <= str(caught.value).count("x") <= 200
@@ -85,7 +85,7 @@ async def test_read_only_sends_nothing_but_gets() -> None:
     with brokers(1) as (broker,):
         async with connect(broker, read_only=True) as admin:
             for call in (
-                admin.unload(BUNDLE, broker.id),
+                admin.bundles.unload(BUNDLE, broker.id),
                 admin.set_dynamic("loadBalancerSheddingEnabled", "false"),
             ):
                 with pytest.raises(AdminError) as caught:
@@ -269,7 +269,7 @@ async def test_reset_twice_is_unreachable() -> None:
 async def test_reset_unload_is_not_repeated() -> None:
     async with raw_broker(None) as broker, connect(broker.url) as admin:
         with pytest.raises(AdminError) as caught:
-            await admin.unload(BUNDLE, "b:1")
+            await admin.bundles.unload(BUNDLE, "b:1")
     assert caught.value.reason == "unreachable"
     assert "may have carried it out" in str(caught.value)
     assert len(broker.requests) == 1

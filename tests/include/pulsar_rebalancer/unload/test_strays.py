@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from tests.include.pulsar_rebalancer.unload.unloading_scene import IDLE, LONG, ON_A, RECONNECT, SESSION, SHORT, Watched
 
+from pulsar_rebalancer.admin.transport import Transport
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.unload.executor import carry_out
@@ -253,7 +254,8 @@ def test_a_cancelled_run_ends_at_once_and_tells_nothing_of_what_is_under_way(sce
 
     async def act():
         unloaded = asyncio.Event()
-        async with Watched(scene.connection()) as admin:
+        async with Transport(scene.connection()) as transport:
+            admin = Watched(transport)
             admin.after_unload = unloaded.set
             moves = [scene.move(number) for number in range(4)]
             options = {"concurrency": 1, "retries": 0, "timeout_seconds": LONG, "on_outcome": scene.told.append}

@@ -10,7 +10,8 @@ import contextlib
 import numpy as np
 from pydantic import SecretStr
 
-from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
+from pulsar_rebalancer.admin import AdminConnection, BundleAdmin
+from pulsar_rebalancer.admin.transport import Transport
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Move
 from pulsar_rebalancer.unload.executor import carry_out
@@ -28,11 +29,11 @@ RECONNECT = 5.0  # longer than clients wait until they look a lost topic up
 SHORT, LONG = 1.0, 30.0  # time-outs, seconds: one that runs out, one that must not matter
 
 
-class Watched(PulsarAdmin):
+class Watched(BundleAdmin):
     """The real client; notes the unloads, and lets a test step in around a call."""
 
-    def __init__(self, connection):
-        super().__init__(connection)
+    def __init__(self, transport):
+        super().__init__(transport)
         self.unloads = []
         self.looked_up = []
         self.under_way = self.most_under_way = 0
@@ -91,8 +92,8 @@ class Scene:
         """Carries the moves out; `prepare` is given the client before."""
 
         async def act():
-            async with Watched(self.connection(**connection)) as admin:
-                self.admin = admin
+            async with Transport(self.connection(**connection)) as transport:
+                self.admin = admin = Watched(transport)
                 if prepare is not None:
                     prepare(admin)
                 return await carry_out(

@@ -1,0 +1,50 @@
+"""Know which addresses belong to a cluster: requests and credentials go to no other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from pulsar_rebalancer.admin.connection import address_in
+from pulsar_rebalancer.names import is_broker_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pulsar_rebalancer.admin.connection import AdminConnection
+
+
+class KnownAddresses:
+    """The addresses of a connection, and those of the brokers that the cluster has listed."""
+
+    def __init__(self, connection: AdminConnection) -> None:
+        self._connection = connection
+        self.know(())
+
+    def know(self, brokers: Iterable[str]) -> None:
+        """Take these brokerIds as the brokers of the cluster."""
+        self._brokers = frozenset(broker.lower() for broker in brokers if is_broker_id(broker))
+        connection = self._connection
+        self._bases: dict[str, set[str]] = {}
+        own = (*connection.seeds, *connection.address_map.values(), *map(connection.base_url, self._brokers))
+        for base in own:
+            if address := address_in(base):
+                self._bases.setdefault(address, set()).add(base)
+
+    def knows_host(self, address: str) -> bool:
+        """Return whether a broker of the cluster, or what stands before it, has this host, whatever its port."""
+        known = (*self._brokers, *self._bases, *self._connection.address_map)
+        return address.rpartition(":")[0] in {each.rpartition(":")[0] for each in known}
+
+    def find(self, address: str, path: str) -> tuple[str, str] | None:
+        """Return the base URL and remaining path, if the address belongs to a broker of the cluster."""
+        mapped = self._connection.address_map.get(address)
+        if mapped is not None:
+            return mapped, path
+        if address in self._brokers:
+            return self._connection.base_url(address), path
+        for base in sorted(self._bases.get(address, ()), key=len, reverse=True):
+            prefix = urlsplit(base).path
+            if path.startswith(f"{prefix}/"):
+                return base, path[len(prefix) :]
+        return None
