@@ -70,6 +70,10 @@ class Brokers:
     listened: int = 0
     enough: bool = False
 
+    @property
+    def bundles(self):
+        return self
+
     async def load_reports(self, brokers, read):
         return {broker: read(broker, {"brokerId": broker, "lastStats": {}}) for broker in brokers}
 
