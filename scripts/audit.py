@@ -27,7 +27,7 @@ def pins(lock: str) -> list[tuple[str, str]]:
 
 
 def uv_lock(packages: list[tuple[str, str]]) -> str:
-    """A lock of uv with these packages below a project `locked`."""
+    """Return a lock of uv with these packages below a project `locked`."""
     source = 'source = { registry = "." }'
     entries = [f'[[package]]\nname = "{name}"\nversion = "{version}"\n{source}' for name, version in packages]
     needed = ", ".join(f'{{ name = "{name}", version = "{version}", {source} }}' for name, version in packages)

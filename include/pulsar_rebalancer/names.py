@@ -87,7 +87,7 @@ def _broker(name: str) -> str:
 
 
 def _items(value: object) -> object:
-    """Lists may be written as one text; what surrounds a name is not part of it."""
+    """Split a list that may be written as one text; what surrounds a name is not part of it."""
     if isinstance(value, str):
         return split_list(value)
     if isinstance(value, (list, tuple)):

@@ -20,7 +20,7 @@ FAILURE = "failure"
 
 
 def sentence(error: RebalancerError) -> str:
-    """The error with its reason code and what to do about it."""
+    """Return the error with its reason code and what to do about it."""
     action = error.reason.action
     return f"{error} {action}".strip() if action not in error.message else str(error)
 

@@ -41,7 +41,7 @@ class Accessor(Protocol):
     """What is used of Airflow's accessor of one asset's state."""
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The stored value, or the default."""
+        """Return the stored value, or the default."""
         ...
 
     def set(self, key: str, value: Any) -> None:
@@ -50,17 +50,17 @@ class Accessor(Protocol):
 
 
 def state_asset(cluster: str) -> Asset:
-    """The asset that carries a cluster's state; renaming it would lose the state."""
+    """Return the asset that carries a cluster's state; renaming it would lose the state."""
     return Asset(name=f"pulsar_rebalancer/{cluster}/state", uri=f"x-pulsar-rebalancer://{cluster}/state")
 
 
 def moves_asset(cluster: str) -> Asset:
-    """The asset that has an event whenever a run moved something: other DAGs can be scheduled on it."""
+    """Return the asset that has an event whenever a run moved something: other DAGs can be scheduled on it."""
     return Asset(name=f"pulsar_rebalancer/{cluster}/moves", uri=f"x-pulsar-rebalancer://{cluster}/moves")
 
 
 def moves_alias(cluster: str) -> AssetAlias:
-    """The outlet of report: an alias has an event only when one is added, an asset has one in every run."""
+    """Return the outlet of report: an alias has an event only when one is added, an asset has one in every run."""
     return AssetAlias(name=f"pulsar_rebalancer/{cluster}/moved")
 
 
@@ -76,15 +76,15 @@ class StateStore:
 
     @classmethod
     def of(cls, context: Context, cluster: str) -> StateStore:
-        """The store of a cluster whose state asset is an inlet of the running task."""
+        """Return the store of a cluster whose state asset is an inlet of the running task."""
         return cls(context["asset_state_store"][state_asset(cluster)])
 
     def raw(self, key: str) -> Any:
-        """A document as it is stored; None when there is none."""
+        """Return a document as it is stored; None when there is none."""
         return self._accessor.get(key)
 
     def decision(self) -> DecisionState:
-        """The `decision` document; the initial one when nothing is stored.
+        """Return the `decision` document; the initial one when nothing is stored.
 
         Raises:
             StateError: `state_version`.
@@ -92,7 +92,7 @@ class StateStore:
         return parse_decision(self.raw(DECISION))
 
     def decision_or_lost(self, storage: ClusterStorage) -> DecisionState:
-        """The `decision` document; an empty store is fine only before the first run.
+        """Return the `decision` document; an empty store is fine only before the first run.
 
         Raises:
             StateError: `state_version`, or `state_lost` when the store is empty beside copies of committed states.
@@ -112,7 +112,7 @@ class StateStore:
         self._accessor.set(DECISION, state.model_dump(mode="json"))
 
     def moves(self) -> MovesState:
-        """The `moves` document; the initial one when nothing is stored.
+        """Return the `moves` document; the initial one when nothing is stored.
 
         Raises:
             StateError: `state_version`.
@@ -128,7 +128,7 @@ class StateStore:
         self.put_moves(change(self.moves()))
 
     def alerts(self, key: str = ALERTS) -> AlertsState:
-        """The document of open conditions under one of its two keys; an empty one when none can be read."""
+        """Return the document of open conditions under one of its two keys; an empty one when none can be read."""
         return parse_alerts(self.raw(key))
 
     def put_alerts(self, state: AlertsState, key: str = ALERTS) -> None:

@@ -180,13 +180,13 @@ def _add(draft: Draft, kind: str, run: RunFolder) -> int | None:
 
 
 def _unreadable(run: RunFolder, error: Exception) -> Exception:
-    """What is to be raised for a run that could not be taken: a full disk is not the run's fault."""
+    """Return what is to be raised for a run that could not be taken: a full disk is not the run's fault."""
     passing = isinstance(error, SnapshotError) and error.reason is Reason.STORAGE_FAILED
     return error if passing else UnreadableRunError(run.name, str(error))
 
 
 def _parts(run: RunFolder, path: str) -> list[StoragePath]:
-    """The files of a table: one, or the parts of a folder as Spark writes it."""
+    """Return the files of a table: one, or the parts of a folder as Spark writes it."""
     if path in run.files:
         return [run.folder / path]
     parts = [name for name in run.files if name.startswith(f"{path}/") and name.endswith(".parquet")]

@@ -119,7 +119,7 @@ def _kind(entry: Entry) -> str | None:
 
 
 def _content(folder: StoragePath, entry: Entry) -> list[Entry]:
-    """The entry itself, and what it holds."""
+    """Yield the entry itself, and what it holds."""
     return [entry] if entry.kind is Kind.FILE else [entry, *below(entry.path, walk(folder / entry.path))[1:]]
 
 

@@ -61,12 +61,12 @@ class Explanation:
     more: int = 0
 
     def text(self) -> str:
-        """A line for each reason."""
+        """Return a line for each reason."""
         lines = [told.line() for told in self.reasons]
         return "\n".join([*lines, f"and {self.more} more reasons"] if self.more else lines)
 
     def document(self) -> dict[str, JsonValue]:
-        """The same in JSON's types."""
+        """Return the same in JSON's types."""
         reasons: list[JsonValue] = [
             asdict(told) | {"effect": told.effect.value, "worst": list(told.worst)} for told in self.reasons
         ]
@@ -74,7 +74,7 @@ class Explanation:
 
 
 def explain(validation: Validation) -> Explanation:
-    """What to tell of a validation whose findings stand worst first for each reason."""
+    """Return what to tell of a validation whose findings stand worst first for each reason."""
     groups: dict[tuple[Effect, Reason], list[Finding]] = defaultdict(list)
     for finding in validation.findings:
         groups[finding.effect, finding.reason].append(finding)
@@ -100,6 +100,6 @@ def _shown(finding: Finding) -> str:
 
 
 def printable(text: str) -> str:
-    """A text from the network on one line, cut to 160 characters."""
+    """Put a text from the network on one line, cut to 160 characters."""
     cut = text if len(text) <= _CHARS else f"{text[: _CHARS - 1]}…"
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in cut)

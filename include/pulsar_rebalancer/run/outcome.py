@@ -190,7 +190,7 @@ def _moves(run: StoragePath, begun: Container[str], earlier: Outcome | None) -> 
 
 
 def describe(outcome: Outcome, run: StoragePath) -> str:
-    """The run in a few lines: scores, pairs, hits, verdict, what was moved and where it is now."""
+    """Return the run in a few lines: scores, pairs, hits, verdict, what was moved and where it is now."""
     lines = [f"Cluster {outcome.cluster}, run {run.uri}"]
     if (run / "plan" / "summary.json").exists():
         lines += _decided(Summary.read(run))

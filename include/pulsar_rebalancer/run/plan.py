@@ -163,7 +163,7 @@ def _moves(taken: list[dict[str, Any]]) -> list[Move]:
 
 
 def read_state(run: StoragePath) -> DecisionState:
-    """The state that decide derived, to be recorded.
+    """Return the state that decide derived, to be recorded.
 
     Raises:
         SnapshotError: `file_missing` or `file_damaged`.

@@ -57,7 +57,7 @@ class ClusterStorage:
         return self.base / "state"
 
     def new_run(self, now: datetime) -> StoragePath:
-        """A folder for one attempt: its name holds the time and eight random hex digits, nothing a user typed."""
+        """Return a folder for one attempt: its name holds the time and random hex digits, nothing a user typed."""
         at = now.astimezone(UTC)
         return self.runs / f"date={at:%Y-%m-%d}" / f"{at:%Y%m%dT%H%M%S.%fZ}-{secrets.token_hex(4)}"
 

@@ -35,7 +35,7 @@ class StoragePath:
     uri: str
 
     def __truediv__(self, name: str) -> StoragePath:
-        """The folder or file `name` below this one."""
+        """Return the folder or file `name` below this one."""
         return StoragePath(f"{self.uri}/{name}")
 
     @property
@@ -44,7 +44,7 @@ class StoragePath:
         return self.uri.rsplit("/", 1)[-1]
 
     def beside(self, name: str) -> StoragePath:
-        """The folder or file `name` in the same folder as this one."""
+        """Return the folder or file `name` in the same folder as this one."""
         return StoragePath(f"{self.uri.rsplit('/', 1)[0]}/{name}")
 
     @property

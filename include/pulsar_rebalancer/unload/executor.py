@@ -185,7 +185,7 @@ class _BundleMove:
         return _Result(if_owner, self._destination) if arrived else None
 
     async def _topic(self) -> str | None:
-        """A topic of the bundle, for the lookup; a lookup of any other one would place another bundle."""
+        """Return a topic of the bundle to look up; any other one would place another bundle."""
         topics = await self._admin.topics_of_bundle(self._bundle)
         return next((topic for topic in topics if is_in_bundle(topic, self._bundle)), None)
 
@@ -259,7 +259,7 @@ class _BundleMove:
                     return None
 
     async def _settled(self, topic: str, leaving: str | None) -> str | None:
-        """The owner after an unload; None when nobody owns the bundle at the end of the time-out.
+        """Return the owner after an unload; None when nobody owns the bundle at the end of the time-out.
 
         Args:
             topic: a topic of the bundle.

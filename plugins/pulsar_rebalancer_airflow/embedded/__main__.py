@@ -116,7 +116,7 @@ def _simulated_cluster(
 
 
 def _own_cluster(given: argparse.Namespace) -> tuple[str, dict[str, JsonValue], dict[str, JsonValue]]:
-    """A read-only connection in mode observe: two locks, either of which keeps every bundle where it is."""
+    """Take a read-only connection in mode observe: two locks, either of which keeps every bundle where it is."""
     try:
         url = urlsplit(AdminConnection(seeds=(given.pulsar,)).seeds[0])
     except SettingsError as error:

@@ -149,7 +149,7 @@ def _seeds(connection: Connection) -> tuple[str, ...]:
 
 
 def _bracketed(host: str) -> str:
-    """An IPv6 address without its brackets, as Airflow reads it from a URI, has them again."""
+    """Put back the brackets of an IPv6 address that Airflow read from a URI without them."""
     return f"[{host}]" if host.count(":") > 1 and "[" not in host else host
 
 

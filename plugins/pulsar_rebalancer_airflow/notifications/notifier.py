@@ -82,7 +82,7 @@ def _kind(url: str) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """This process's environment without Airflow's, which may hold connections, and with where its packages are."""
+    """Return this environment without Airflow's part, which may hold connections, and with where packages are."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
     return kept | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 

@@ -133,7 +133,7 @@ class StateOperator(BaseOperator):
 
 
 def _sequence(document: Any, storage: ClusterStorage) -> int:
-    """The highest sequence number known, also of a document that cannot be read."""
+    """Return the highest sequence number known, also of a document that cannot be read."""
     stored = document.get("seq") if isinstance(document, Mapping) else None
     return max([stored if isinstance(stored, int) else 0, *committed_sequences(storage)])
 

@@ -127,7 +127,7 @@ def _excess(allowed: Arguments, value: JsonValue) -> float:
 
 
 def _exception(info: JsonValue) -> str:
-    """The message of what was raised while an expectation was evaluated; empty when nothing was."""
+    """Return the message of what was raised while an expectation was evaluated; empty when nothing was."""
     for entry in [info, *info.values()] if isinstance(info, dict) else ():
         if isinstance(entry, dict) and entry.get("raised_exception") is True:
             return str(entry.get("exception_message") or "raised an exception").splitlines()[0]

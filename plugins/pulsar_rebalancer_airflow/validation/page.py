@@ -52,7 +52,7 @@ def wording(result: Any) -> dict[str, str]:
 
 
 def _texts(block: Any) -> Iterator[str]:
-    """The sentences of a content block; tables of rows and hints to query them are left out."""
+    """Return the sentences of a content block; tables of rows and hints to query them are left out."""
     if isinstance(block, list):
         for part in block:
             yield from _texts(part)

@@ -158,7 +158,7 @@ def _run_suite(name: str, frame: pd.DataFrame, folder: Path, values: Mapping[str
 
 
 def _wording(said: Any) -> dict[str, str]:
-    """The result in words for the page; without them it is a poorer page, no other verdict."""
+    """Put the result into words for the page; without them it is a poorer page, no other verdict."""
     try:
         return wording(said)
     except Exception as error:

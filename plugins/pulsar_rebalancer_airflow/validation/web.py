@@ -84,7 +84,7 @@ def _from_folder(root: str, run: StoragePath) -> tuple[Any, bytes] | None:
 
 
 def _from_history(root: str, storage: ClusterStorage, name: str) -> tuple[Any, bytes] | None:
-    """What daily upkeep made of a folder that is gone."""
+    """Return what daily upkeep made of a folder that is gone."""
     at = time_of(name)
     listed = table_file(storage, RUNS, at.date()) if at else None
     if listed is None or not listed.exists() or not lies_below(root, listed):
