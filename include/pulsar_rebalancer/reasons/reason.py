@@ -7,6 +7,8 @@ from typing import Self
 
 from pulsar_rebalancer.reasons.traits import Effect, Trait
 
+BLOCK, HOLD, QUARANTINE, WARN, VERDICT = Effect
+
 
 class Reason(StrEnum):
     """Why something is as it is. The value is the stable code that files, XComs and messages carry.
@@ -15,28 +17,23 @@ class Reason(StrEnum):
 
     Attributes:
         effect: what it does to the run when validation finds it.
+        traits: how the code of other modules classifies it.
         meaning: one sentence, what was seen.
         action: one sentence, what to do about it; empty when nothing has to be done.
-        traits: how the code of other modules classifies it.
     """
 
     effect: Effect
+    traits: Trait
     meaning: str
     action: str
-    traits: Trait
 
     def __new__(
-        cls,
-        code: str,
-        effect: Effect = Effect.VERDICT,
-        meaning: str = "",
-        action: str = "",
-        traits: Trait = Trait.NONE,
+        cls, code: str, effect: Effect = VERDICT, traits: Trait = Trait.NONE, meaning: str = "", action: str = ""
     ) -> Self:
         """Make a member from one line of the list."""
         member = str.__new__(cls, code)
         member._value_ = code
-        member.effect, member.meaning, member.action, member.traits = effect, meaning, action, traits
+        member.effect, member.traits, member.meaning, member.action = effect, traits, meaning, action
         return member
 
     def has(self, trait: Trait) -> bool:
@@ -53,712 +50,373 @@ class Reason(StrEnum):
         """Return the reasons that have one of the traits given."""
         return frozenset(reason for reason in cls if reason.has(trait))
 
+    # One line for code, effect and traits, one for the meaning, one for the action.
+    # fmt: off
     # settings
-    WRONG_SETTING = (
-        "wrong_setting",
-        Effect.BLOCK,
+    WRONG_SETTING = ("wrong_setting", BLOCK, Trait.TYPED,
         "A setting is unknown, of the wrong type or out of range.",
-        "Correct the key that the message names; the clusters file can overrule what comes from the brokers.",
-        Trait.TYPED,
-    )
-    CONNECTION_NOT_FOUND = (
-        "connection_not_found",
-        Effect.BLOCK,
+        "Correct the key that the message names; the clusters file can overrule what comes from the brokers.")
+    CONNECTION_NOT_FOUND = ("connection_not_found", BLOCK, Trait.PASSING,
         "Airflow found no connection of the name in spark_connection, or its secrets backend did not answer.",
-        "Add the connection, or look at the secrets backend.",
-        Trait.PASSING,
-    )
-    CONTRADICTION = (
-        "contradiction",
-        Effect.BLOCK,
+        "Add the connection, or look at the secrets backend.")
+    CONTRADICTION = ("contradiction", BLOCK, Trait.TYPED,
         "Two settings exclude each other.",
-        "Change one of the keys that the message names.",
-        Trait.TYPED,
-    )
-    MODE_OFF = "mode_off", Effect.VERDICT, "The cluster's mode is off.", "Set another mode in the clusters file."
+        "Change one of the keys that the message names.")
+    MODE_OFF = ("mode_off", VERDICT, Trait.NONE,
+        "The cluster's mode is off.",
+        "Set another mode in the clusters file.")
     # admin REST API
-    UNREACHABLE = (
-        "unreachable",
-        Effect.QUARANTINE,
+    UNREACHABLE = ("unreachable", QUARANTINE, Trait.PASSING | Trait.NO_ANSWER,
         "A broker did not accept a connection.",
-        "Check that the broker runs and that its address is reachable from the workers.",
-        Trait.PASSING | Trait.NO_ANSWER,
-    )
-    TIMEOUT = (
-        "timeout",
-        Effect.QUARANTINE,
+        "Check that the broker runs and that its address is reachable from the workers.")
+    TIMEOUT = ("timeout", QUARANTINE, Trait.PASSING | Trait.NO_ANSWER,
         "A broker did not answer in time.",
-        "Look at the broker's load and at the connection's time-out.",
-        Trait.PASSING | Trait.NO_ANSWER,
-    )
-    CERTIFICATE_REFUSED = (
-        "certificate_refused",
-        Effect.QUARANTINE,
-        "A broker's certificate could not be verified, so nothing was sent to it.",
-        "Check the connection's ca_file and the host name in the broker's certificate.",
+        "Look at the broker's load and at the connection's time-out.")
+    CERTIFICATE_REFUSED = ("certificate_refused", QUARANTINE,
         Trait.NO_ANSWER | Trait.NOT_UNLOADED | Trait.MAY_HAVE_PLAN | Trait.NEEDS_PERSON,
-    )
-    UNAUTHORIZED = (
-        "unauthorized",
-        Effect.BLOCK,
+        "A broker's certificate could not be verified, so nothing was sent to it.",
+        "Check the connection's ca_file and the host name in the broker's certificate.")
+    UNAUTHORIZED = ("unauthorized", BLOCK, Trait.CREDENTIALS | Trait.NOT_UNLOADED | Trait.NEEDS_PERSON,
         "The credentials were refused (401).",
-        "Give the connection a valid token of a super-user.",
-        Trait.CREDENTIALS | Trait.NOT_UNLOADED | Trait.NEEDS_PERSON,
-    )
-    FORBIDDEN = (
-        "forbidden",
-        Effect.BLOCK,
+        "Give the connection a valid token of a super-user.")
+    FORBIDDEN = ("forbidden", BLOCK, Trait.CREDENTIALS | Trait.NOT_UNLOADED | Trait.NEEDS_PERSON,
         "The credentials lack the right (403, or 401 with a reason).",
-        "The role needs to be in the brokers' superUserRoles.",
-        Trait.CREDENTIALS | Trait.NOT_UNLOADED | Trait.NEEDS_PERSON,
-    )
-    NOT_FOUND = (
-        "not_found",
-        Effect.VERDICT,
-        "Pulsar does not know the namespace, bundle, topic or broker (404).",
-        "",
-        Trait.NOT_UNLOADED | Trait.SETTLED,
-    )
-    CONFLICT = (
-        "conflict",
-        Effect.VERDICT,
+        "The role needs to be in the brokers' superUserRoles.")
+    NOT_FOUND = ("not_found", VERDICT, Trait.NOT_UNLOADED | Trait.SETTLED,
+        "Pulsar does not know the namespace, bundle, topic or broker (404).")
+    CONFLICT = ("conflict", VERDICT, Trait.NOT_UNLOADED,
         "The destination is not an active broker (409).",
-        "Nothing: the next run plans anew.",
-        Trait.NOT_UNLOADED,
-    )
-    BAD_RANGE = (
-        "bad_range",
-        Effect.VERDICT,
+        "Nothing: the next run plans anew.")
+    BAD_RANGE = ("bad_range", VERDICT, Trait.NOT_UNLOADED | Trait.SETTLED,
         "The bundle range no longer exists, it was split (412).",
-        "Nothing: the next run sees the new bundles.",
-        Trait.NOT_UNLOADED | Trait.SETTLED,
-    )
-    SERVER_ERROR = (
-        "server_error",
-        Effect.VERDICT,
+        "Nothing: the next run sees the new bundles.")
+    SERVER_ERROR = ("server_error", VERDICT, Trait.PASSING,
         "The broker failed on the request (5xx).",
-        "Look into the broker's log.",
-        Trait.PASSING,
-    )
-    NO_LOAD_REPORT = (
-        "no_load_report",
-        Effect.BLOCK,
+        "Look into the broker's log.")
+    NO_LOAD_REPORT = ("no_load_report", BLOCK, Trait.NONE,
         "The load manager gives no load report.",
-        "Only brokers with loadManagerClassName ModularLoadManagerImpl or ExtensibleLoadManagerImpl can be balanced.",
-    )
-    CLIENT_MISSING = (
-        "client_missing",
-        Effect.BLOCK,
+        "Only brokers with loadManagerClassName ModularLoadManagerImpl or ExtensibleLoadManagerImpl can be balanced.")
+    CLIENT_MISSING = ("client_missing", BLOCK, Trait.NONE,
         "Brokers under the extensible load manager are to be listened to, and Pulsar's client is not installed.",
-        "Install pulsar-rebalancer[extensible] on the workers, or set listen_seconds to 0.",
-    )
-    REDIRECT_LOOP = (
-        "redirect_loop",
-        Effect.VERDICT,
+        "Install pulsar-rebalancer[extensible] on the workers, or set listen_seconds to 0.")
+    REDIRECT_LOOP = ("redirect_loop", VERDICT, Trait.PASSING,
         "Brokers redirected the request in a circle.",
-        "Look at the brokers' advertised addresses and the leader's health.",
-        Trait.PASSING,
-    )
-    FOREIGN_SERVICE_URL = (
-        "foreign_service_url",
-        Effect.VERDICT,
+        "Look at the brokers' advertised addresses and the leader's health.")
+    FOREIGN_SERVICE_URL = ("foreign_service_url", VERDICT, Trait.NONE,
         "The brokers name no binary address, or one on a host that is none of theirs; no credentials were sent there.",
-        "Set the connection's service_url to an address that you trust.",
-    )
-    FOREIGN_REDIRECT = (
-        "foreign_redirect",
-        Effect.VERDICT,
+        "Set the connection's service_url to an address that you trust.")
+    FOREIGN_REDIRECT = ("foreign_redirect", VERDICT, Trait.NOT_UNLOADED | Trait.MAY_HAVE_PLAN | Trait.NEEDS_PERSON,
         "A redirect led to an address that is no broker of this cluster; nothing was sent there.",
-        "Add the broker to the connection's address map, or correct its advertised address.",
-        Trait.NOT_UNLOADED | Trait.MAY_HAVE_PLAN | Trait.NEEDS_PERSON,
-    )
-    BAD_ANSWER = (
-        "bad_answer",
-        Effect.VERDICT,
+        "Add the broker to the connection's address map, or correct its advertised address.")
+    BAD_ANSWER = ("bad_answer", VERDICT, Trait.PASSING,
         "The answer was no JSON, too large, or not of the documented shape.",
-        "Check that the address is a Pulsar broker and not a proxy.",
-        Trait.PASSING,
-    )
-    READ_ONLY = (
-        "read_only",
-        Effect.VERDICT,
+        "Check that the address is a Pulsar broker and not a proxy.")
+    READ_ONLY = ("read_only", VERDICT, Trait.NOT_UNLOADED | Trait.NEEDS_PERSON,
         "The connection is read-only: a request that is not a GET was refused before it was sent.",
-        "Remove read_only from the connection to let the rebalancer act.",
-        Trait.NOT_UNLOADED | Trait.NEEDS_PERSON,
-    )
-    SETTING_NOT_TAKEN = (
-        "setting_not_taken",
-        Effect.BLOCK,
+        "Remove read_only from the connection to let the rebalancer act.")
+    SETTING_NOT_TAKEN = ("setting_not_taken", BLOCK, Trait.NONE,
         "Not every broker runs with the value that was set.",
-        "Look at the brokers that the message names, then trigger the DAG again: setting it twice is harmless.",
-    )
+        "Look at the brokers that the message names, then trigger the DAG again: setting it twice is harmless.")
     # state
-    STATE_LOST = (
-        "state_lost",
-        Effect.BLOCK,
+    STATE_LOST = ("state_lost", BLOCK, Trait.NONE,
         "The state store is empty although runs were committed before.",
-        "Restore the state from its last copy, or reset it.",
-    )
-    STATE_VERSION = (
-        "state_version",
-        Effect.BLOCK,
+        "Restore the state from its last copy, or reset it.")
+    STATE_VERSION = ("state_version", BLOCK, Trait.NONE,
         "The state was written by another version.",
-        "Upgrade, or reset the state.",
-    )
-    STALE_PLAN = (
-        "stale_plan",
-        Effect.BLOCK,
+        "Upgrade, or reset the state.")
+    STALE_PLAN = ("stale_plan", BLOCK, Trait.NONE,
         "The state moved on after this plan was made.",
-        "Nothing: the plan is void, the next run plans anew.",
-    )
+        "Nothing: the plan is void, the next run plans anew.")
     # validation
-    TOO_FEW_BROKERS = (
-        "too_few_brokers",
-        Effect.BLOCK,
+    TOO_FEW_BROKERS = ("too_few_brokers", BLOCK, Trait.NONE,
         "Fewer than two brokers can be judged.",
-        "See why the others are left out; one broker cannot be balanced.",
-    )
-    REPORT_MISSING = (
-        "report_missing",
-        Effect.QUARANTINE,
+        "See why the others are left out; one broker cannot be balanced.")
+    REPORT_MISSING = ("report_missing", QUARANTINE, Trait.NONE,
         "A listed broker gave no load report.",
-        "Check the broker; the reason beside it says how the request failed.",
-    )
-    REPORT_STALE = (
-        "report_stale",
-        Effect.QUARANTINE,
+        "Check the broker; the reason beside it says how the request failed.")
+    REPORT_STALE = ("report_stale", QUARANTINE, Trait.NONE,
         "A load report is older than brokers write at the latest.",
-        "Check the broker's clock and its connection to the metadata store.",
-    )
-    NOT_A_NUMBER = (
-        "not_a_number",
-        Effect.QUARANTINE,
+        "Check the broker's clock and its connection to the metadata store.")
+    NOT_A_NUMBER = ("not_a_number", QUARANTINE, Trait.NONE,
         "A figure of a load report is missing or not a number.",
-        "Check the broker's version and its load report.",
-    )
-    NEGATIVE_FIGURE = (
-        "negative_figure",
-        Effect.QUARANTINE,
+        "Check the broker's version and its load report.")
+    NEGATIVE_FIGURE = ("negative_figure", QUARANTINE, Trait.NONE,
         "A figure of a load report is negative.",
-        "Check the broker's load report.",
-    )
-    IMPOSSIBLE_FIGURE = (
-        "impossible_figure",
-        Effect.QUARANTINE,
+        "Check the broker's load report.")
+    IMPOSSIBLE_FIGURE = ("impossible_figure", QUARANTINE, Trait.NONE,
         "A figure of a load report is beyond what any machine has or does.",
-        "Check the broker's load report.",
-    )
-    LOAD_IN_DOUBT = (
-        "load_in_doubt",
-        Effect.QUARANTINE,
+        "Check the broker's load report.")
+    LOAD_IN_DOUBT = ("load_in_doubt", QUARANTINE, Trait.NONE,
         "The CPU has no limit or is used more than twice over, or a resource like that alone decides the score.",
-        "Check the broker's CPU quota, memory settings and loadBalancerOverrideBrokerNicSpeedGbps, or a weight of 0.",
-    )
-    TRAFFIC_IN_DOUBT = (
-        "traffic_in_doubt",
-        Effect.QUARANTINE,
+        "Check the broker's CPU quota, memory settings and loadBalancerOverrideBrokerNicSpeedGbps, or a weight of 0.")
+    TRAFFIC_IN_DOUBT = ("traffic_in_doubt", QUARANTINE, Trait.NONE,
         "Bundles that were left out carry more of the broker's traffic than max_quarantined_traffic allows.",
-        "See why these bundles were left out; mend that, or raise the limit.",
-    )
-    CLOCK_AHEAD = (
-        "clock_ahead",
-        Effect.QUARANTINE,
+        "See why these bundles were left out; mend that, or raise the limit.")
+    CLOCK_AHEAD = ("clock_ahead", QUARANTINE, Trait.NONE,
         "A load report comes from the future: the broker's clock is ahead of the workers'.",
-        "Synchronise the clocks of brokers and workers.",
-    )
-    WRONG_BROKER = (
-        "wrong_broker",
-        Effect.QUARANTINE,
+        "Synchronise the clocks of brokers and workers.")
+    WRONG_BROKER = ("wrong_broker", QUARANTINE, Trait.NONE,
         "Another broker's load report came in this broker's place.",
-        "Map the broker to an address of its own, not to a service or proxy before several brokers.",
-    )
-    OVER_LIMIT = (
-        "over_limit",
-        Effect.WARN,
+        "Map the broker to an address of its own, not to a service or proxy before several brokers.")
+    OVER_LIMIT = ("over_limit", WARN, Trait.NONE,
         "A resource is used far beyond its limit.",
-        "Check the broker's limits: CPU quota, memory settings, loadBalancerOverrideBrokerNicSpeedGbps.",
-    )
-    ZERO_LIMIT = (
-        "zero_limit",
-        Effect.WARN,
+        "Check the broker's limits: CPU quota, memory settings, loadBalancerOverrideBrokerNicSpeedGbps.")
+    ZERO_LIMIT = ("zero_limit", WARN, Trait.NONE,
         "The limit of a resource other than the CPU is zero or not measured: it scores 0 however busy it is.",
-        "Set loadBalancerOverrideBrokerNicSpeedGbps where the speed of the network cards cannot be read.",
-    )
-    LISTED_TWICE = (
-        "listed_twice",
-        Effect.WARN,
+        "Set loadBalancerOverrideBrokerNicSpeedGbps where the speed of the network cards cannot be read.")
+    LISTED_TWICE = ("listed_twice", WARN, Trait.NONE,
         "The cluster lists a broker more than once; it was taken once.",
-        "Check for two brokers with the same advertised address and port.",
-    )
-    UNKNOWN_BROKER = (
-        "unknown_broker",
-        Effect.WARN,
+        "Check for two brokers with the same advertised address and port.")
+    UNKNOWN_BROKER = ("unknown_broker", WARN, Trait.NONE,
         "excluded_brokers names a broker that the cluster does not list: it is down, or misspelt and excludes nobody.",
-        "Nothing if the broker is down for a while; else correct the name: brokerIds are advertisedAddress:port.",
-    )
-    SUMS_DISAGREE = (
-        "sums_disagree",
-        Effect.WARN,
+        "Nothing if the broker is down for a while; else correct the name: brokerIds are advertisedAddress:port.")
+    SUMS_DISAGREE = ("sums_disagree", WARN, Trait.NONE,
         "A broker's traffic is not the sum of its bundles'; the amount to move is judged by the broker's.",
-        "Nothing if it is gone in the next run; else check the broker's load report.",
-    )
-    BAD_BUNDLE_NAME = (
-        "bad_bundle_name",
-        Effect.QUARANTINE,
+        "Nothing if it is gone in the next run; else check the broker's load report.")
+    BAD_BUNDLE_NAME = ("bad_bundle_name", QUARANTINE, Trait.NONE,
         "A bundle's name is not of the form tenant/namespace/0x…_0x….",
-        "Check the broker's load report.",
-    )
-    SUITE_FAILED = (
-        "suite_failed",
-        Effect.BLOCK,
+        "Check the broker's load report.")
+    SUITE_FAILED = ("suite_failed", BLOCK, Trait.NONE,
         "An expectation could not be evaluated, so nothing is known to be sound.",
-        "Correct the suite or the expectation that the detail names.",
-    )
-    JUST_STARTED = (
-        "just_started",
-        Effect.QUARANTINE,
+        "Correct the suite or the expectation that the detail names.")
+    JUST_STARTED = ("just_started", QUARANTINE, Trait.EXPECTED,
         "The broker has fewer than two host samples since its start, so it looks idle.",
-        "Nothing: it takes part after two host samples.",
-        Trait.EXPECTED,
-    )
-    TWO_OWNERS = (
-        "two_owners",
-        Effect.QUARANTINE,
+        "Nothing: it takes part after two host samples.")
+    TWO_OWNERS = ("two_owners", QUARANTINE, Trait.NONE,
         "Two brokers report the same bundle.",
-        "Nothing if it is gone in the next run (normal for one interval after a move).",
-    )
-    TOO_MANY_QUARANTINED = (
-        "too_many_quarantined",
-        Effect.BLOCK,
+        "Nothing if it is gone in the next run (normal for one interval after a move).")
+    TOO_MANY_QUARANTINED = ("too_many_quarantined", BLOCK, Trait.NONE,
         "More brokers were left out than max_quarantined_brokers allows.",
-        "Mend the brokers named, or raise the limit.",
-    )
-    BUILTIN_SHEDDING_ON = (
-        "builtin_shedding_on",
-        Effect.HOLD,
+        "Mend the brokers named, or raise the limit.")
+    BUILTIN_SHEDDING_ON = ("builtin_shedding_on", HOLD, Trait.NONE,
         "Pulsar's own shedding is on: two balancers would fight.",
-        "Run pulsar_handover__<cluster> with the action take_over, or set loadBalancerSheddingEnabled to false.",
-    )
-    EVEN_DISTRIBUTION_ON = (
-        "even_distribution_on",
-        Effect.WARN,
-        "loadBalancerDistributeBundlesEvenlyEnabled is on; a planned destination is honoured all the same.",
-    )
-    LEADER_UNREAD = (
-        "leader_unread",
-        Effect.HOLD,
+        "Run pulsar_handover__<cluster> with the action take_over, or set loadBalancerSheddingEnabled to false.")
+    EVEN_DISTRIBUTION_ON = ("even_distribution_on", WARN, Trait.NONE,
+        "loadBalancerDistributeBundlesEvenlyEnabled is on; a planned destination is honoured all the same.")
+    LEADER_UNREAD = ("leader_unread", HOLD, Trait.NONE,
         "There is no leader, or its configuration cannot be read: Pulsar's own shedding may be on.",
-        "Nothing while a leader is elected; else check that broker and the role's rights.",
-    )
-    BROKERS_DISAGREE = (
-        "brokers_disagree",
-        Effect.WARN,
+        "Nothing while a leader is elected; else check that broker and the role's rights.")
+    BROKERS_DISAGREE = ("brokers_disagree", WARN, Trait.NONE,
         "Brokers run with different load-balancer settings; the leader's were taken.",
-        "Give all brokers the same settings.",
-    )
-    POLICY_UNREADABLE = (
-        "policy_unreadable",
-        Effect.HOLD,
+        "Give all brokers the same settings.")
+    POLICY_UNREADABLE = ("policy_unreadable", HOLD, Trait.NONE,
         "Isolation policies could not be read or parsed, so no bundle is known to be free.",
-        "Check the policy that the message names and the role's rights.",
-    )
-    POLICY_UNCLEAR = (
-        "policy_unclear",
-        Effect.WARN,
+        "Check the policy that the message names and the role's rights.")
+    POLICY_UNCLEAR = ("policy_unclear", WARN, Trait.NONE,
         "A policy could not be read, or no active broker serves it; the namespaces that it concerns stay.",
-        "Check the policy that the message names and the role's rights.",
-    )
+        "Check the policy that the message names and the role's rights.")
     # files
-    FILE_MISSING = (
-        "file_missing",
-        Effect.BLOCK,
+    FILE_MISSING = ("file_missing", BLOCK, Trait.NONE,
         "A file of the run is missing.",
-        "Check that every worker sees the storage root.",
-    )
-    STORAGE_FAILED = (
-        "storage_failed",
-        Effect.BLOCK,
+        "Check that every worker sees the storage root.")
+    STORAGE_FAILED = ("storage_failed", BLOCK, Trait.PASSING,
         "The file system or object store below the storage root refused: full, no rights, or not reachable.",
-        "Make room, or look at the rights and the connection of the storage root; what was written before is whole.",
-        Trait.PASSING,
-    )
-    FILE_DAMAGED = (
-        "file_damaged",
-        Effect.BLOCK,
+        "Make room, or look at the rights and the connection of the storage root; what was written before is whole.")
+    FILE_DAMAGED = ("file_damaged", BLOCK, Trait.NONE,
         "A file of the run cannot be read.",
-        "Clear the run's collect task; look at the disk.",
-    )
-    FILE_VERSION = (
-        "file_version",
-        Effect.BLOCK,
+        "Clear the run's collect task; look at the disk.")
+    FILE_VERSION = ("file_version", BLOCK, Trait.NONE,
         "A file was written by another version.",
-        "Clear the run's collect task.",
-    )
-    PLAN_CHANGED = (
-        "plan_changed",
-        Effect.BLOCK,
+        "Clear the run's collect task.")
+    PLAN_CHANGED = ("plan_changed", BLOCK, Trait.NONE,
         "A plan's files were altered after it was made.",
-        "Nothing is carried out; find out who wrote to the storage root.",
-    )
-    DECIDE_FAILED = (
-        "decide_failed",
-        Effect.BLOCK,
+        "Nothing is carried out; find out who wrote to the storage root.")
+    DECIDE_FAILED = ("decide_failed", BLOCK, Trait.PASSING,
         "The Spark application that decides ended without an answer.",
-        "See the log of the run's decide task: its last lines say what happened.",
-        Trait.PASSING,
-    )
-    INTERVAL_BELOW_HOST_SAMPLE = (
-        "interval_below_host_sample",
-        Effect.WARN,
+        "See the log of the run's decide task: its last lines say what happened.")
+    INTERVAL_BELOW_HOST_SAMPLE = ("interval_below_host_sample", WARN, Trait.NONE,
         "Runs follow each other faster than brokers measure their machine: most of them see a sample that was counted.",
-        "Raise interval_seconds to host_usage_interval_minutes (loadBalancerHostUsageCheckIntervalMinutes), or more.",
-    )
+        "Raise interval_seconds to host_usage_interval_minutes (loadBalancerHostUsageCheckIntervalMinutes), or more.")
     # counting
-    COUNTED = "counted", Effect.VERDICT, "The sample counted."
-    TOO_SOON = (
-        "too_soon",
-        Effect.VERDICT,
-        "The sample was counted already: less than half an interval or, with the same figures, a host interval ago.",
-        "",
-        Trait.WAITING,
-    )
-    GAP = (
-        "gap",
-        Effect.WARN,
+    COUNTED = ("counted", VERDICT, Trait.NONE,
+        "The sample counted.")
+    TOO_SOON = ("too_soon", VERDICT, Trait.WAITING,
+        "The sample was counted already: less than half an interval or, with the same figures, a host interval ago.")
+    GAP = ("gap", WARN, Trait.NONE,
         "The last counted sample is too old, or in the future, for hits to be consecutive: counters were cleared.",
-        "Look why runs were missing, or at the workers' clocks.",
-    )
-    FORCED = "forced", Effect.VERDICT, "A forced run acts without hits and counts none."
-    OTHER_THRESHOLDS = "other_thresholds", Effect.VERDICT, "A run with thresholds of its own counts no hits."
-    STRATEGY_CHANGED = (
-        "strategy_changed",
-        Effect.WARN,
-        "The strategy differs from the one that kept the state: it starts anew.",
-    )
+        "Look why runs were missing, or at the workers' clocks.")
+    FORCED = ("forced", VERDICT, Trait.NONE,
+        "A forced run acts without hits and counts none.")
+    OTHER_THRESHOLDS = ("other_thresholds", VERDICT, Trait.NONE,
+        "A run with thresholds of its own counts no hits.")
+    STRATEGY_CHANGED = ("strategy_changed", WARN, Trait.NONE,
+        "The strategy differs from the one that kept the state: it starts anew.")
     # brokers and pairs
-    BELOW_THRESHOLD = "below_threshold", Effect.VERDICT, "The broker's figure does not reach the bound beside it."
-    NOT_OVERLOADED = "not_overloaded", Effect.VERDICT, "The broker's load is below overloaded_threshold."
-    NOT_BUSIEST = "not_busiest", Effect.VERDICT, "UniformLoadShedder sheds from the busiest broker alone."
-    SINGLE_BUNDLE = (
-        "single_bundle",
-        Effect.VERDICT,
+    BELOW_THRESHOLD = ("below_threshold", VERDICT, Trait.NONE,
+        "The broker's figure does not reach the bound beside it.")
+    NOT_OVERLOADED = ("not_overloaded", VERDICT, Trait.NONE,
+        "The broker's load is below overloaded_threshold.")
+    NOT_BUSIEST = ("not_busiest", VERDICT, Trait.NONE,
+        "UniformLoadShedder sheds from the busiest broker alone.")
+    SINGLE_BUNDLE = ("single_bundle", VERDICT, Trait.STUCK,
         "The broker should shed, but has a single bundle: elsewhere it would be as hot.",
-        "Split the bundle, or give its namespace more bundles.",
-        Trait.STUCK,
-    )
-    BALANCED = "balanced", Effect.VERDICT, "The loads are in balance."
-    HIT_COUNT = (
-        "hit_count",
-        Effect.VERDICT,
-        "The loads are out of balance, not yet for enough runs in a row.",
-        "",
-        Trait.WAITING,
-    )
-    COOL_DOWN = (
-        "cool_down",
-        Effect.VERDICT,
-        "A broker reported too soon after its last unload: its load is not known yet.",
-        "",
-        Trait.WAITING,
-    )
-    OUTDATED = (
-        "outdated",
-        Effect.VERDICT,
+        "Split the bundle, or give its namespace more bundles.")
+    BALANCED = ("balanced", VERDICT, Trait.NONE,
+        "The loads are in balance.")
+    HIT_COUNT = ("hit_count", VERDICT, Trait.WAITING,
+        "The loads are out of balance, not yet for enough runs in a row.")
+    COOL_DOWN = ("cool_down", VERDICT, Trait.WAITING,
+        "A broker reported too soon after its last unload: its load is not known yet.")
+    OUTDATED = ("outdated", VERDICT, Trait.NONE,
         "The broker's report is older than load_data_ttl_seconds and no part of the mean.",
-        "Check the broker's clock and the metadata store.",
-    )
-    NO_LOAD_DATA = (
-        "no_load_data",
-        Effect.VERDICT,
+        "Check the broker's clock and the metadata store.")
+    NO_LOAD_DATA = ("no_load_data", VERDICT, Trait.NONE,
         "No broker gives a report: there is no load to compare.",
-        "Check the brokers.",
-    )
-    NO_TOP_BUNDLES = (
-        "no_top_bundles",
-        Effect.VERDICT,
+        "Check the brokers.")
+    NO_TOP_BUNDLES = ("no_top_bundles", VERDICT, Trait.STUCK,
         "The broker has no top bundle that may be looked at.",
-        "Look at its traffic, at policies and at excluded namespaces.",
-        Trait.STUCK,
-    )
-    CAP_BROKERS = (
-        "cap_brokers",
-        Effect.VERDICT,
+        "Look at its traffic, at policies and at excluded namespaces.")
+    CAP_BROKERS = ("cap_brokers", VERDICT, Trait.NONE,
         "max_brokers_per_run brokers have shed.",
-        "Nothing: the next run goes on.",
-    )
-    BELOW_LOW = "below_low", Effect.VERDICT, "The pair's gap is below the low threshold: balanced."
-    HITS_LOW = (
-        "hits_low",
-        Effect.VERDICT,
-        "The gap is above the low threshold, not yet often enough.",
-        "",
-        Trait.WAITING,
-    )
-    HITS_HIGH = (
-        "hits_high",
-        Effect.VERDICT,
-        "The gap is above the high threshold, not yet often enough.",
-        "",
-        Trait.WAITING,
-    )
-    FIRED = (
-        "fired",
-        Effect.VERDICT,
-        "Bundles are to be moved: the broker or pair was over its threshold, often enough where hits are counted.",
-    )
-    BELOW_MINIMUM = (
-        "below_minimum",
-        Effect.VERDICT,
-        "Less than the minimum would have to move; AvgShedder's hits start anew.",
-        "",
-        Trait.STUCK,
-    )
-    NO_FITTING_BUNDLE = (
-        "no_fitting_bundle",
-        Effect.VERDICT,
-        "Fired, but no bundle fits into the amount to be moved; AvgShedder's hits start anew.",
-        "",
-        Trait.STUCK,
-    )
-    NO_ALLOWED_BUNDLE = (
-        "no_allowed_bundle",
-        Effect.VERDICT,
+        "Nothing: the next run goes on.")
+    BELOW_LOW = ("below_low", VERDICT, Trait.NONE,
+        "The pair's gap is below the low threshold: balanced.")
+    HITS_LOW = ("hits_low", VERDICT, Trait.WAITING,
+        "The gap is above the low threshold, not yet often enough.")
+    HITS_HIGH = ("hits_high", VERDICT, Trait.WAITING,
+        "The gap is above the high threshold, not yet often enough.")
+    FIRED = ("fired", VERDICT, Trait.NONE,
+        "Bundles are to be moved: the broker or pair was over its threshold, often enough where hits are counted.")
+    BELOW_MINIMUM = ("below_minimum", VERDICT, Trait.STUCK,
+        "Less than the minimum would have to move; AvgShedder's hits start anew.")
+    NO_FITTING_BUNDLE = ("no_fitting_bundle", VERDICT, Trait.STUCK,
+        "Fired, but no bundle fits into the amount to be moved; AvgShedder's hits start anew.")
+    NO_ALLOWED_BUNDLE = ("no_allowed_bundle", VERDICT, Trait.STUCK,
         "Fired, but policies or placement keep bundles that might fit where they are; AvgShedder's hits start anew.",
-        "See the bundles' reasons in the table moves.",
-        Trait.STUCK,
-    )
-    BELOW_FORCE = "below_force", Effect.VERDICT, "The gap is below the one from which the forced run was told to act."
-    MIDDLE = "middle", Effect.VERDICT, "The broker in the middle of an odd number has no partner."
+        "See the bundles' reasons in the table moves.")
+    BELOW_FORCE = ("below_force", VERDICT, Trait.NONE,
+        "The gap is below the one from which the forced run was told to act.")
+    MIDDLE = ("middle", VERDICT, Trait.NONE,
+        "The broker in the middle of an odd number has no partner.")
     # bundles
-    TAKEN = "taken", Effect.VERDICT, "The bundle is moved."
-    OVER_REMAINING = "over_remaining", Effect.VERDICT, "The bundle carries more than what is left to move."
-    TARGET_REACHED = "target_reached", Effect.VERDICT, "The bundles taken before carry what is to be moved."
-    NOT_REACHED = "not_reached", Effect.VERDICT, "The walk over the broker's bundles ended before this one."
-    LAST_BUNDLE = "last_bundle", Effect.VERDICT, "One of the broker's top bundles stays in any case."
-    CAP_SHEDDING = "cap_shedding", Effect.VERDICT, "The cap of max_unload_bundles was reached."
-    NAMESPACE_POLICY = (
-        "namespace_policy",
-        Effect.VERDICT,
-        "The namespace is under a policy and shed_policy_bundles is off.",
-        "",
-        Trait.KEPT_IN_PLACE,
-    )
-    NO_TRAFFIC = "no_traffic", Effect.VERDICT, "The bundle carries no traffic of the measure that counts."
-    RECENTLY_UNLOADED = "recently_unloaded", Effect.VERDICT, "The bundle was moved within the grace period."
-    SYSTEM_NAMESPACE = "system_namespace", Effect.VERDICT, "System, heartbeat and SLA namespaces are never moved."
-    NAMESPACE_EXCLUDED = "namespace_excluded", Effect.VERDICT, "The namespace is excluded by a setting."
-    POLICY_UNKNOWN = (
-        "policy_unknown",
-        Effect.VERDICT,
+    TAKEN = ("taken", VERDICT, Trait.NONE,
+        "The bundle is moved.")
+    OVER_REMAINING = ("over_remaining", VERDICT, Trait.NONE,
+        "The bundle carries more than what is left to move.")
+    TARGET_REACHED = ("target_reached", VERDICT, Trait.NONE,
+        "The bundles taken before carry what is to be moved.")
+    NOT_REACHED = ("not_reached", VERDICT, Trait.NONE,
+        "The walk over the broker's bundles ended before this one.")
+    LAST_BUNDLE = ("last_bundle", VERDICT, Trait.NONE,
+        "One of the broker's top bundles stays in any case.")
+    CAP_SHEDDING = ("cap_shedding", VERDICT, Trait.NONE,
+        "The cap of max_unload_bundles was reached.")
+    NAMESPACE_POLICY = ("namespace_policy", VERDICT, Trait.KEPT_IN_PLACE,
+        "The namespace is under a policy and shed_policy_bundles is off.")
+    NO_TRAFFIC = ("no_traffic", VERDICT, Trait.NONE,
+        "The bundle carries no traffic of the measure that counts.")
+    RECENTLY_UNLOADED = ("recently_unloaded", VERDICT, Trait.NONE,
+        "The bundle was moved within the grace period.")
+    SYSTEM_NAMESPACE = ("system_namespace", VERDICT, Trait.NONE,
+        "System, heartbeat and SLA namespaces are never moved.")
+    NAMESPACE_EXCLUDED = ("namespace_excluded", VERDICT, Trait.NONE,
+        "The namespace is excluded by a setting.")
+    POLICY_UNKNOWN = ("policy_unknown", VERDICT, Trait.KEPT_IN_PLACE,
         "It could not be read which brokers the bundle's namespace may be on.",
-        "See policy_unclear or policy_unreadable in the run's validation.",
-        Trait.KEPT_IN_PLACE,
-    )
-    POLICY_FORBIDS = (
-        "policy_forbids",
-        Effect.VERDICT,
+        "See policy_unclear or policy_unreadable in the run's validation.")
+    POLICY_FORBIDS = ("policy_forbids", VERDICT, Trait.KEPT_IN_PLACE,
         "Isolation policies leave the bundle no other broker, or not the planned one.",
-        "Nothing, unless unwanted: check the policy's brokers.",
-        Trait.KEPT_IN_PLACE,
-    )
-    ANTI_AFFINITY = (
-        "anti_affinity",
-        Effect.VERDICT,
-        "The bundle's anti-affinity group is spread evenly, would be spread worse, or has a bundle that moves already.",
-        "",
-        Trait.KEPT_IN_PLACE,
-    )
-    TOO_MANY_TOPICS = (
-        "too_many_topics",
-        Effect.VERDICT,
-        "The planned broker has more than max_broker_topics topics, others have not.",
-        "",
-        Trait.KEPT_IN_PLACE,
-    )
-    NO_DESTINATION = (
-        "no_destination",
-        Effect.VERDICT,
+        "Nothing, unless unwanted: check the policy's brokers.")
+    ANTI_AFFINITY = ("anti_affinity", VERDICT, Trait.KEPT_IN_PLACE,
+        "The bundle's anti-affinity group is spread evenly, would be spread worse, or has a bundle that moves already.")
+    TOO_MANY_TOPICS = ("too_many_topics", VERDICT, Trait.KEPT_IN_PLACE,
+        "The planned broker has more than max_broker_topics topics, others have not.")
+    NO_DESTINATION = ("no_destination", VERDICT, Trait.KEPT_IN_PLACE,
         "No broker that takes part in the run may take the bundle.",
-        "Look why brokers were left out.",
-        Trait.KEPT_IN_PLACE,
-    )
-    SAME_BROKER = (
-        "same_broker",
-        Effect.VERDICT,
-        "Placement chose the broker that the bundle is on.",
-        "",
-        Trait.KEPT_IN_PLACE,
-    )
-    BUNDLE_QUARANTINED = "bundle_quarantined", Effect.VERDICT, "Validation left the bundle out."
-    CAP_RUN = "cap_run", Effect.VERDICT, "The cap of bundles per run was reached.", "", Trait.CAP
-    CAP_BROKER = "cap_broker", Effect.VERDICT, "The cap of bundles per broker was reached.", "", Trait.CAP
-    CAP_WAVES = (
-        "cap_waves",
-        Effect.VERDICT,
+        "Look why brokers were left out.")
+    SAME_BROKER = ("same_broker", VERDICT, Trait.KEPT_IN_PLACE,
+        "Placement chose the broker that the bundle is on.")
+    BUNDLE_QUARANTINED = ("bundle_quarantined", VERDICT, Trait.NONE,
+        "Validation left the bundle out.")
+    CAP_RUN = ("cap_run", VERDICT, Trait.CAP,
+        "The cap of bundles per run was reached.")
+    CAP_BROKER = ("cap_broker", VERDICT, Trait.CAP,
+        "The cap of bundles per broker was reached.")
+    CAP_WAVES = ("cap_waves", VERDICT, Trait.CAP,
         "The same hash range is moved in too many namespaces at once.",
-        "Nothing: the next firing takes it.",
-        Trait.CAP,
-    )
-    BROKER_QUARANTINED = "broker_quarantined", Effect.VERDICT, "Validation left the broker out."
-    NO_PERSISTENT_TOPICS = (
-        "no_persistent_topics",
-        Effect.VERDICT,
-        "The broker takes no persistent topics, others do: no bundle may go there, so AvgShedder pairs it with none.",
-    )
-    BROKER_EXCLUDED = "broker_excluded", Effect.VERDICT, "The broker is excluded by a setting."
+        "Nothing: the next firing takes it.")
+    BROKER_QUARANTINED = ("broker_quarantined", VERDICT, Trait.NONE,
+        "Validation left the broker out.")
+    NO_PERSISTENT_TOPICS = ("no_persistent_topics", VERDICT, Trait.NONE,
+        "The broker takes no persistent topics, others do: no bundle may go there, so AvgShedder pairs it with none.")
+    BROKER_EXCLUDED = ("broker_excluded", VERDICT, Trait.NONE,
+        "The broker is excluded by a setting.")
     # gate
-    OPEN = "open", Effect.VERDICT, "The gate is open: the plan is carried out."
-    BLOCKED = "blocked", Effect.VERDICT, "Validation stopped the run.", "See the block reasons of the run."
-    UNFINISHED = (
-        "unfinished",
-        Effect.VERDICT,
+    OPEN = ("open", VERDICT, Trait.NONE,
+        "The gate is open: the plan is carried out.")
+    BLOCKED = ("blocked", VERDICT, Trait.NONE,
+        "Validation stopped the run.",
+        "See the block reasons of the run.")
+    UNFINISHED = ("unfinished", VERDICT, Trait.NONE,
         "The run ended before the gate was asked.",
-        "See the log of the task that failed.",
-    )
-    NOTHING_TO_DO = "nothing_to_do", Effect.VERDICT, "The plan moves nothing."
-    OBSERVE = "observe", Effect.VERDICT, "Mode observe: decided and explained, nothing is moved."
-    PAUSED = (
-        "paused",
-        Effect.VERDICT,
+        "See the log of the task that failed.")
+    NOTHING_TO_DO = ("nothing_to_do", VERDICT, Trait.NONE,
+        "The plan moves nothing.")
+    OBSERVE = ("observe", VERDICT, Trait.NONE,
+        "Mode observe: decided and explained, nothing is moved.")
+    PAUSED = ("paused", VERDICT, Trait.NONE,
         "The cluster is paused.",
-        "Wait for the end of the pause, or remove it from the clusters file.",
-    )
-    ON_HOLD = "on_hold", Effect.VERDICT, "Validation holds: acting would be unsafe.", "See the hold reasons of the run."
-    PLAN_TOO_OLD = (
-        "plan_too_old",
-        Effect.VERDICT,
+        "Wait for the end of the pause, or remove it from the clusters file.")
+    ON_HOLD = ("on_hold", VERDICT, Trait.NONE,
+        "Validation holds: acting would be unsafe.",
+        "See the hold reasons of the run.")
+    PLAN_TOO_OLD = ("plan_too_old", VERDICT, Trait.NONE,
         "The plan is older than max_plan_age_seconds; a wave, than max_wave_delay_seconds more.",
-        "Nothing: the next run plans anew.",
-    )
-    NOT_RECORDED = (
-        "not_recorded",
-        Effect.VERDICT,
+        "Nothing: the next run plans anew.")
+    NOT_RECORDED = ("not_recorded", VERDICT, Trait.NONE,
         "The state store holds another plan than this one.",
-        "Nothing: only the recorded plan is carried out.",
-    )
-    OVER_CAP = (
-        "over_cap",
-        Effect.VERDICT,
+        "Nothing: only the recorded plan is carried out.")
+    OVER_CAP = ("over_cap", VERDICT, Trait.NONE,
         "The plan moves more than the caps in the clusters file allow by now.",
-        "Nothing: the next run plans within them.",
-    )
-    CONNECTION_CHANGED = (
-        "connection_changed",
-        Effect.VERDICT,
+        "Nothing: the next run plans within them.")
+    CONNECTION_CHANGED = ("connection_changed", VERDICT, Trait.NONE,
         "The clusters file names another connection or Pulsar cluster than the one that the plan was made with.",
-        "Nothing: the next run plans anew.",
-    )
-    FOREIGN_RUN = (
-        "foreign_run",
-        Effect.VERDICT,
+        "Nothing: the next run plans anew.")
+    FOREIGN_RUN = ("foreign_run", VERDICT, Trait.NONE,
         "The folder that a task was given is none of this DAG run and cluster.",
-        "Clear the run from collect on; if it happens again, look who may write XComs.",
-    )
+        "Clear the run from collect on; if it happens again, look who may write XComs.")
     # moves
-    MOVED = (
-        "moved",
-        Effect.VERDICT,
-        "The bundle is owned by its planned broker.",
-        "",
-        Trait.ON_PLANNED_BROKER | Trait.NEW_OWNER | Trait.SETTLED,
-    )
-    ALREADY_THERE = (
-        "already_there",
-        Effect.VERDICT,
-        "The bundle was on its planned broker before: nothing was unloaded.",
-        "",
-        Trait.ON_PLANNED_BROKER | Trait.SETTLED,
-    )
-    OWNER_CHANGED = (
-        "owner_changed",
-        Effect.VERDICT,
-        "Another broker than the planned source owns the bundle: left alone.",
-        "",
-        Trait.SETTLED,
-    )
-    NO_TOPIC = (
-        "no_topic",
-        Effect.VERDICT,
-        "No loaded topic of the bundle was found, so placement cannot be triggered: left alone.",
-        "",
-        Trait.SETTLED,
-    )
-    DESTINATION_GONE = (
-        "destination_gone",
-        Effect.VERDICT,
-        "The planned broker is no longer active: left alone.",
-        "",
-        Trait.SETTLED,
-    )
-    ASTRAY = (
-        "astray",
-        Effect.VERDICT,
+    MOVED = ("moved", VERDICT, Trait.ON_PLANNED_BROKER | Trait.NEW_OWNER | Trait.SETTLED,
+        "The bundle is owned by its planned broker.")
+    ALREADY_THERE = ("already_there", VERDICT, Trait.ON_PLANNED_BROKER | Trait.SETTLED,
+        "The bundle was on its planned broker before: nothing was unloaded.")
+    OWNER_CHANGED = ("owner_changed", VERDICT, Trait.SETTLED,
+        "Another broker than the planned source owns the bundle: left alone.")
+    NO_TOPIC = ("no_topic", VERDICT, Trait.SETTLED,
+        "No loaded topic of the bundle was found, so placement cannot be triggered: left alone.")
+    DESTINATION_GONE = ("destination_gone", VERDICT, Trait.SETTLED,
+        "The planned broker is no longer active: left alone.")
+    ASTRAY = ("astray", VERDICT, Trait.NEW_OWNER,
         "The bundle landed on another broker, also after the retries.",
-        "Nothing: it is in the grace period; look at the leader's log if it repeats.",
-        Trait.NEW_OWNER,
-    )
-    UNOWNED = (
-        "unowned",
-        Effect.VERDICT,
+        "Nothing: it is in the grace period; look at the leader's log if it repeats.")
+    UNOWNED = ("unowned", VERDICT, Trait.RETRIED,
         "The bundle was unloaded, and no broker owned it within the time-out.",
-        "Nothing: its clients' next lookup places it; look at the leader's log if it repeats.",
-        Trait.RETRIED,
-    )
-    UNKNOWN_OWNER = (
-        "unknown_owner",
-        Effect.VERDICT,
+        "Nothing: its clients' next lookup places it; look at the leader's log if it repeats.")
+    UNKNOWN_OWNER = ("unknown_owner", VERDICT, Trait.RETRIED,
         "The bundle was unloaded, and it could not be read which broker owns it.",
-        "See the error beside it; the next run reads ownership anew.",
-        Trait.RETRIED,
-    )
-    UNEXPECTED_ERROR = (
-        "unexpected_error",
-        Effect.VERDICT,
+        "See the error beside it; the next run reads ownership anew.")
+    UNEXPECTED_ERROR = ("unexpected_error", VERDICT, Trait.PASSING,
         "The move broke off before anything was unloaded, for a reason that has no code.",
-        "See the traceback in the task's log.",
-        Trait.PASSING,
-    )
-    NOT_ATTEMPTED = (
-        "not_attempted",
-        Effect.VERDICT,
-        "The move was planned but not tried before the run ended.",
-        "",
-        Trait.NOT_BEGUN,
-    )
-    DESTINATION_KEPT = (
-        "destination_kept",
-        Effect.VERDICT,
+        "See the traceback in the task's log.")
+    NOT_ATTEMPTED = ("not_attempted", VERDICT, Trait.NOT_BEGUN,
+        "The move was planned but not tried before the run ended.")
+    DESTINATION_KEPT = ("destination_kept", VERDICT, Trait.NONE,
         "An unload failed behind the leader, which may still place the bundle on the destination then named when it is "
         "unloaded next (before Pulsar 4.2.2: any bundle of the hash range).",
         "Nothing if it may go there: the rebalancer's next move of the bundle ends it; else unload the bundle with the "
-        "destination that you want, or restart the leader and reset the state.",
-    )
-    INTERRUPTED = (
-        "interrupted",
-        Effect.VERDICT,
-        "The run ended while the bundle's wave was under way; it counts as recently unloaded.",
-    )
-    UNLOAD_NOT_TRIED = (
-        "unload_not_tried",
-        Effect.VERDICT,
-        "Unloading failed, and nothing was unloaded for long since: nobody knows whether it works.",
-    )
+        "destination that you want, or restart the leader and reset the state.")
+    INTERRUPTED = ("interrupted", VERDICT, Trait.NONE,
+        "The run ended while the bundle's wave was under way; it counts as recently unloaded.")
+    UNLOAD_NOT_TRIED = ("unload_not_tried", VERDICT, Trait.NONE,
+        "Unloading failed, and nothing was unloaded for long since: nobody knows whether it works.")
     # runs
-    TASK_FAILED = (
-        "task_failed",
-        Effect.VERDICT,
+    TASK_FAILED = ("task_failed", VERDICT, Trait.NONE,
         "A task failed for another reason than those listed here.",
-        "See the task's log.",
-    )
-    RUN_TOO_LONG = (
-        "run_too_long",
-        Effect.VERDICT,
+        "See the task's log.")
+    RUN_TOO_LONG = ("run_too_long", VERDICT, Trait.NONE,
         "The run took longer than the interval.",
-        "See which task takes long; give it more room, or lengthen interval_seconds.",
-    )
-    NO_RUN = (
-        "no_run",
-        Effect.VERDICT,
+        "See which task takes long; give it more room, or lengthen interval_seconds.")
+    NO_RUN = ("no_run", VERDICT, Trait.NONE,
         "No run has come to its end for alert_after_intervals intervals.",
-        "See whether the DAG is paused, a run hangs, or the workers are busy.",
-    )
+        "See whether the DAG is paused, a run hangs, or the workers are busy.")
+    # fmt: on
