@@ -43,8 +43,8 @@ lock: setup ## renew requirements.lock from pyproject.toml
 wheel: setup ## build the wheel into dist/
 	@$(PYTHON_BIN) -m build --wheel --no-isolation
 
-benchmark: setup ## seconds of each task and of a whole run, through real Airflow
-	@$(PYTHON_BIN) benchmarks/interval.py
+benchmark: setup ## what a run costs beside its yardsticks, in some 15 minutes; PART=decide measures that part alone
+	@$(PYTHON_BIN) -m benchmarks $(PART)
 
 clean: ## remove what was made, the environment included
-	@rm -rf .venv .run .cache dist build .pytest_cache .mypy_cache .ruff_cache
+	@rm -rf .venv .run .cache .benchmarks dist build .pytest_cache .mypy_cache .ruff_cache

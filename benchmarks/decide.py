@@ -1,0 +1,138 @@
+"""`decide`: the Spark application as a process, beside the least that Spark takes and the least that deciding takes."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks import clusters
+from benchmarks.measure import ROOT, BenchmarkError, Comparison, Taken, alternately, median, process
+from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer_airflow.operators.decide import CONF, JAVA_OPTIONS, LOCAL_CONF, application, driver_environment
+from pulsar_rebalancer_airflow.spark_archive import cached_archive
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pulsar_rebalancer.storage.path import StoragePath
+
+MASTER = "local[2]"
+SIZES = ((10, 100), (200, 128), (1000, 100), (10000, 100))
+OTHERS = (
+    *((strategy, 1000, 100) for strategy in Strategy if strategy is not Strategy.AVG),
+    (Strategy.THRESHOLD, 10000, 100),
+)
+APPLICATION, FLOOR, LIMIT = "application", "Spark floor", "limit program"
+GOAL_MIB = 3 * 1024
+SETTINGS = {"master": MASTER, "conf": CONF | LOCAL_CONF, "java": JAVA_OPTIONS, "cluster": clusters.FIRING}
+
+
+def measure(repetitions: int, only: str) -> Iterator[Comparison]:
+    """Measure every size of AvgShedder, then the other strategies once: those whose name holds `only`."""
+    with tempfile.TemporaryDirectory() as folder:
+        beyond: dict[int, float] = {}
+        for strategy, brokers, each in (*((Strategy.AVG, *size) for size in SIZES), *OTHERS):
+            name = f"{strategy}, {brokers:,} x {each}"
+            if only in name:
+                times = repetitions if strategy is Strategy.AVG else 1
+                found = _measured(folder, name, strategy, brokers, each, times)
+                if strategy is Strategy.AVG:
+                    beyond[brokers] = median(found.taken[APPLICATION]) - median(found.taken[FLOOR])
+                yield found
+        if {1000, 10000} <= beyond.keys():
+            exponent = math.log10(beyond[10000] / max(beyond[1000], 0.01))
+            yield Comparison(
+                "AvgShedder, growth beyond the floor", {}, notes={"exponent, at most 1": round(exponent, 2)}
+            )
+
+
+def submit(application: str, *arguments: str) -> Callable[[], Taken]:
+    """Return what runs a Spark application once as `decide` runs it, from the archive of `make run`."""
+    archive = cached_archive(ROOT / ".cache")
+    options = f"{JAVA_OPTIONS} -XX:SharedArchiveFile={archive} -Xshare:auto"
+    command = ["spark-submit", "--master", MASTER, "--driver-java-options", options]
+    command += [part for name, value in (CONF | LOCAL_CONF).items() for part in ("--conf", f"{name}={value}")]
+
+    def once() -> Taken:
+        with driver_environment():
+            return process([*command, application, *arguments], dict(os.environ))
+
+    return once
+
+
+def floor(folder: str) -> Callable[[], Taken]:
+    """Return what runs the trivial Spark application once."""
+    row = Path(folder) / "row.parquet"
+    pq.write_table(pa.table({"n": [1]}), row)
+    return submit(str(ROOT / "benchmarks" / "spark_floor.py"), str(row), str(Path(folder) / "row-written.parquet"))
+
+
+def _measured(folder: str, name: str, strategy: Strategy, brokers: int, each: int, repetitions: int) -> Comparison:
+    with tempfile.TemporaryDirectory(dir=folder) as root:
+        run = clusters.make(root, brokers, each, strategy=strategy)
+        decided = submit(application(), "--root", root, "--run", run.uri)
+
+        def anew() -> Taken:
+            _forget(root, run)
+            return decided()
+
+        subjects: dict[str, Callable[[], Taken]] = {APPLICATION: anew, FLOOR: floor(root)}
+        if strategy is Strategy.AVG:
+            limit = [sys.executable, "-m", "benchmarks.limit", root, run.uri, root]
+            subjects[LIMIT] = lambda: process(limit)
+        taken = alternately(subjects, repetitions)
+        summary = Summary.read(run)
+        if strategy is Strategy.AVG:
+            _same(run, root)
+            if summary.pairs_fired < (brokers - 2) // 2:
+                raise BenchmarkError(f"{summary.pairs_fired} of {summary.pairs} pairs fired, all should")
+        notes: dict[str, Any] = {"hash": summary.hash, "moves": summary.bundles_taken}
+        notes |= json.loads(json.dumps(summary.bundles_passed_over))
+    goal, seconds = _goal(brokers, taken) if strategy is Strategy.AVG else ("", None)
+    return Comparison(name, taken, goal, seconds, GOAL_MIB if brokers == 10000 else None, notes)
+
+
+def _goal(brokers: int, taken: dict[str, list[Taken]]) -> tuple[str, float | None]:
+    if brokers == 200:
+        return "floor + 1.5 s", median(taken[FLOOR]) + 1.5
+    if brokers == 10000:
+        return "floor + 2 x limit program", median(taken[FLOOR]) + 2 * median(taken[LIMIT])
+    return "", None
+
+
+def _forget(root: str, run: StoragePath) -> None:
+    """Remove the means that an earlier repetition wrote: they would not be written again."""
+    state = ClusterStorage(root, clusters.NAME).state
+    for name in state.names():
+        if not name.startswith("means-1-"):
+            (state / name).delete()
+
+
+def _same(run: StoragePath, folder: str) -> None:
+    """Raise when the limit program's moves are not those of the application."""
+    order: Any = [("pair", "ascending"), ("rank", "ascending")]
+    ours = (run / "plan" / "moves.parquet").read_table().sort_by(order)
+    limit = pq.read_table(Path(folder) / "moves.parquet").sort_by(order)
+    if not ours.equals(limit.select(ours.column_names).cast(ours.schema)):
+        raise BenchmarkError(f"the limit program finds other moves: {_difference(ours, limit)}")
+
+
+def _difference(ours: pa.Table, limit: pa.Table) -> str:
+    if ours.num_rows != limit.num_rows:
+        return f"{limit.num_rows} rows, not {ours.num_rows}"
+    for name in ours.column_names:
+        pairs = zip(ours[name].to_pylist(), limit[name].to_pylist(), strict=True)
+        row = next((n for n, (left, right) in enumerate(pairs) if left != right), None)
+        if row is not None:
+            return f"{name} of row {row}: {limit.slice(row, 1).to_pylist()[0]}, not {ours.slice(row, 1).to_pylist()[0]}"
+    return "unknown"
