@@ -150,7 +150,7 @@ class Fault:
         """Return the amount, or the kind's default."""
         return self.amount or KINDS[self.kind].amount
 
-    def concerns(self, broker: str | None, bundle: str | None, path: str | None) -> bool:
+    def concerns(self, broker: str | None = None, bundle: str | None = None, path: str | None = None) -> bool:
         """Return whether it applies here; None means that the caller does not tell these apart."""
         if self.broker is not None and broker is not None and self.broker != broker:
             return False
@@ -201,31 +201,17 @@ class Faults:
         """Return what is on, in the order it was turned on."""
         return list(self._faults)
 
-    def find(
-        self,
-        kind: FaultKind,
-        *,
-        broker: str | None = None,
-        bundle: str | None = None,
-        path: str | None = None,
-    ) -> Fault | None:
-        """Return the first fault of a kind that applies, without using it up."""
+    def find(self, kind: FaultKind, **where: str | None) -> Fault | None:
+        """Return the first fault of a kind that applies (see `Fault.concerns`), without using it up."""
         for fault in self._faults:
-            if fault.kind is kind and fault.concerns(broker, bundle, path):
+            if fault.kind is kind and fault.concerns(**where):
                 return fault
         return None
 
-    def take(
-        self,
-        kind: FaultKind,
-        *,
-        broker: str | None = None,
-        bundle: str | None = None,
-        path: str | None = None,
-    ) -> Fault | None:
+    def take(self, kind: FaultKind, **where: str | None) -> Fault | None:
         """Return the first fault of a kind that applies; one of its `times` is used."""
         with self._lock:
-            fault = self.find(kind, broker=broker, bundle=bundle, path=path)
+            fault = self.find(kind, **where)
             if fault is None or fault.times is None:
                 return fault
             at = next(i for i, other in enumerate(self._faults) if other is fault)

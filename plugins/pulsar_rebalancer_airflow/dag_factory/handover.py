@@ -24,10 +24,10 @@ def handover_dag(entry: ClusterEntry, root: str) -> DAG:
         doc_md=handover_page(entry, root),
         schedule=None,
         **COMMON,
+        # It never runs by itself, and has to be there when it is needed.
+        is_paused_upon_creation=False,
         params=handover_params(),
         tags={"pulsar", "handover", entry.name},
-        # It never runs by itself, and has to be there when the balancing must go back.
-        is_paused_upon_creation=False,
     ) as dag:
         HandoverOperator(task_id="handover", entry=entry, root=root, execution_timeout=timedelta(minutes=10))
     return dag

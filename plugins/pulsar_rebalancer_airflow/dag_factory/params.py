@@ -14,15 +14,9 @@ from pulsar_rebalancer_airflow.operators.state import ACTIONS as STATE_ACTIONS
 from pulsar_rebalancer_airflow.operators.state import FILE_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-_KEYWORDS = {
-    "minimum": "minimum",
-    "maximum": "maximum",
-    "exclusiveMinimum": "exclusiveMinimum",
-    "exclusiveMaximum": "exclusiveMaximum",
-    "maxLength": "maxLength",
-}
+_KEYWORDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "maxLength"}
 
 
 def run_params(settings: Settings) -> dict[str, Param]:
@@ -53,48 +47,36 @@ def _param(name: str, schema: Mapping[str, Any], settings: Settings) -> Param:
         shown = ", ".join(usual) if isinstance(usual, tuple) else "none" if usual is None else f"{usual:g}"
         extends = "added to" if isinstance(usual, tuple) else "instead of"
         description = f"{description or Settings.model_fields[name].description}; {extends} {shown or 'none'}"
-    keywords = {ours: typed[theirs] for theirs, ours in _KEYWORDS.items() if theirs in typed}
+    keywords = {name: value for name, value in typed.items() if name in _KEYWORDS}
     title = name.replace("_", " ").capitalize()
     if typed["type"] == "array":
         return Param([], type=["null", "array"], items={"type": "string"}, title=title, description=description)
-    if "anyOf" in schema:
-        return Param(None, type=["null", typed["type"]], title=title, description=description, **keywords)
-    return Param(schema["default"], type=["null", typed["type"]], title=title, description=description, **keywords)
+    default = None if "anyOf" in schema else schema["default"]
+    return Param(default, type=["null", typed["type"]], title=title, description=description, **keywords)
+
+
+def _action_params(actions: Sequence[str], why: str) -> dict[str, Param]:
+    return {
+        "action": Param("show", type="string", enum=list(actions), title="Action"),
+        "reason": Param("", type=["null", "string"], maxLength=500, title="Reason", description=why),
+    }
 
 
 def state_params() -> dict[str, Param]:
     """Return the parameters of a run of the state DAG."""
-    return {
-        "action": Param("show", type="string", enum=list(STATE_ACTIONS), title="Action"),
-        "reason": Param(
-            "",
-            type=["null", "string"],
-            maxLength=500,
-            title="Reason",
-            description="why the state is changed; needed for reset and restore",
-        ),
-        "file": Param(
-            None,
-            type=["null", "string"],
-            pattern=f"^({FILE_NAME})?$",
-            title="File",
-            description="what restore takes: decision-<number>.json or export-<time>.json; empty: the newest copy",
-        ),
-    }
+    file = Param(
+        None,
+        type=["null", "string"],
+        pattern=f"^({FILE_NAME})?$",
+        title="File",
+        description="what restore takes: decision-<number>.json or export-<time>.json; empty: the newest copy",
+    )
+    return {**_action_params(STATE_ACTIONS, "why the state is changed; needed for reset and restore"), "file": file}
 
 
 def handover_params() -> dict[str, Param]:
     """Return the parameters of a run of the hand-over DAG."""
-    return {
-        "action": Param("show", type="string", enum=list(HANDOVER_ACTIONS), title="Action"),
-        "reason": Param(
-            "",
-            type=["null", "string"],
-            maxLength=500,
-            title="Reason",
-            description="why; needed for take_over and hand_back",
-        ),
-    }
+    return _action_params(HANDOVER_ACTIONS, "why; needed for take_over and hand_back")
 
 
 def maintenance_params() -> dict[str, Param]:

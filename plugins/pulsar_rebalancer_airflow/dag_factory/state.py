@@ -23,6 +23,7 @@ def state_dag(entry: ClusterEntry, root: str) -> DAG:
         doc_md=state_page(entry, root),
         schedule=None,
         **COMMON,
+        # It never runs by itself, and has to be there when it is needed.
         is_paused_upon_creation=False,
         params=state_params(),
         tags={"pulsar", "state", entry.name},

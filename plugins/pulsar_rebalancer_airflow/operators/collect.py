@@ -19,8 +19,6 @@ from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from airflow.sdk import Context
 
     from pulsar_rebalancer.collect.collector import Collected
@@ -42,8 +40,6 @@ class CollectOperator(BaseOperator):
         entry: the cluster's entry in the clusters file.
         root: storage root.
     """
-
-    template_fields: Sequence[str] = ("root",)
 
     def __init__(self, *, entry: ClusterEntry, root: str, **kwargs: Any) -> None:
         super().__init__(**kwargs, inlets=[state_asset(entry.name)])

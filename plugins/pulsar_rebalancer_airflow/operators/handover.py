@@ -19,7 +19,7 @@ from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from airflow.sdk import Context
 
@@ -42,8 +42,6 @@ class HandoverOperator(BaseOperator):
         root: storage root.
         timeout_seconds: how long brokers have to take the value.
     """
-
-    template_fields: Sequence[str] = ("root",)
 
     def __init__(self, *, entry: ClusterEntry, root: str, timeout_seconds: float = 30, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -15,8 +15,6 @@ from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.state_store import DECISION, StateStore, state_asset
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from airflow.sdk import Context
     from pydantic import JsonValue
 
@@ -33,8 +31,6 @@ class MaintainOperator(BaseOperator):
         entry: the cluster's entry in the clusters file.
         root: storage root.
     """
-
-    template_fields: Sequence[str] = ("root",)
 
     def __init__(self, *, entry: ClusterEntry, root: str, **kwargs: Any) -> None:
         super().__init__(**kwargs, inlets=[state_asset(entry.name)])

@@ -35,7 +35,7 @@ class RecordOperator(BaseOperator):
         run: address of the run's folder.
     """
 
-    template_fields: Sequence[str] = ("root", "run")
+    template_fields: Sequence[str] = ("run",)
 
     def __init__(self, *, cluster: str, root: str, run: str, **kwargs: Any) -> None:
         super().__init__(**kwargs, inlets=[state_asset(cluster)])

@@ -8,8 +8,6 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from airflow.sdk import Context
 
 
@@ -19,8 +17,6 @@ class RefuseOperator(BaseOperator):
     Args:
         reason: what is wrong and what to do.
     """
-
-    template_fields: Sequence[str] = ()
 
     def __init__(self, *, reason: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)

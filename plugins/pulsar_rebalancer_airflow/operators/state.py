@@ -20,8 +20,6 @@ from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.state_store import DECISION, MOVES, StateStore, state_asset
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from airflow.sdk import Context
 
 ACTIONS = ("show", "export", "reset", "restore")
@@ -53,8 +51,6 @@ class StateOperator(BaseOperator):
         cluster: name in the clusters file.
         root: storage root.
     """
-
-    template_fields: Sequence[str] = ("root",)
 
     def __init__(self, *, cluster: str, root: str, **kwargs: Any) -> None:
         super().__init__(**kwargs, inlets=[state_asset(cluster)])

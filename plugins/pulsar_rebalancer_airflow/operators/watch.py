@@ -14,8 +14,6 @@ from pulsar_rebalancer_airflow.notifications.alerting import tell
 from pulsar_rebalancer_airflow.state_store import WATCH, StateStore, state_asset
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from airflow.sdk import Context
 
     from pulsar_rebalancer.config.settings import Settings
@@ -31,8 +29,6 @@ class WatchOperator(BaseOperator):
         cluster: name in the clusters file.
         settings: of the clusters file.
     """
-
-    template_fields: Sequence[str] = ()
 
     def __init__(self, *, cluster: str, settings: Settings, **kwargs: Any) -> None:
         super().__init__(**kwargs, inlets=[state_asset(cluster)])
