@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from urllib.parse import quote
 from pulsar_rebalancer.admin.answers import failure, first_line
 from pulsar_rebalancer.admin.connection import address_in, is_service_url
 from pulsar_rebalancer.admin.transport import TOPIC_NAMES
-from pulsar_rebalancer.admin.url_paths import path, split_bundle, split_topic
+from pulsar_rebalancer.admin.url_paths import path, split_bundle, split_namespace, split_topic
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.names import is_in_bundle
 from pulsar_rebalancer.reasons import Reason
@@ -220,6 +221,46 @@ class BundleAdmin:
         url_path = path("admin", "v2", "namespaces", *split_bundle(bundle), "unload")
         query = {"authoritative": "false", "destinationBroker": destination}
         await self._transport.write("PUT", url_path, query, timeout_s=self._transport.connection.unload_timeout_s)
+
+    async def bounds(self, namespace: str) -> list[int]:
+        """Return the bounds of a namespace's bundles, ascending: one more than it has bundles.
+
+        Args:
+            namespace: `tenant/namespace`.
+        """
+        answer = await self._transport.get(path("admin", "v2", "namespaces", *split_namespace(namespace), "bundles"))
+        found = answer.mapping().get("boundaries")
+        try:
+            bounds = [int(bound, 16) for bound in found]  # type: ignore[arg-type, union-attr]
+        except (TypeError, ValueError):
+            bounds = []
+        if len(bounds) < 2 or bounds != sorted(set(bounds)):
+            raise answer.bad("the answer holds no ascending boundaries")
+        return bounds
+
+    async def split(self, bundle: str, algorithm: str, positions: Sequence[int] = (), *, unload: bool = False) -> None:
+        """Split a bundle for good: Pulsar cannot merge bundles.
+
+        Success does not mean that anything was split: read the namespace's bounds. The broker that is called becomes
+        the owner of the parts of a bundle that nobody owns (modular load manager).
+
+        Args:
+            bundle: `tenant/namespace/0x…_0x…`.
+            algorithm: Pulsar's name of it. Brokers fail at `flow_or_qps_equally_divide` unless it is their default.
+            positions: for `specified_positions_divide`; others ignore them.
+            unload: whether the parts are unloaded afterwards.
+
+        Raises:
+            AdminError: `split_refused` when the range is stale, or the algorithm is none of the broker's.
+        """
+        await self._transport.write(
+            "PUT",
+            path("admin", "v2", "namespaces", *split_bundle(bundle), "split"),
+            {"authoritative": "false", "unload": str(unload).lower(), "splitAlgorithmName": algorithm},
+            timeout_s=self._transport.connection.unload_timeout_s,
+            on_412=Reason.SPLIT_REFUSED,
+            body=json.dumps(list(positions)).encode() if positions else b"",
+        )
 
 
 def _says_unowned(error: AdminError) -> bool:

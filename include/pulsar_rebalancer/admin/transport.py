@@ -55,6 +55,7 @@ class Request:
         follow: whether redirects are followed; otherwise they are a `bad_answer`.
         on_412: reason code of an answer 412.
         size: how many times as long as `max_answer_bytes` the answer may be.
+        body: what is sent with it, JSON; nothing with a GET.
     """
 
     method: str
@@ -64,6 +65,7 @@ class Request:
     follow: bool = True
     on_412: Reason = Reason.BAD_RANGE
     size: int = 1
+    body: bytes = b""
 
     @property
     def what(self) -> str:
@@ -158,10 +160,11 @@ class Transport:
         *,
         on_412: Reason = Reason.BAD_RANGE,
         timeout_s: float | None = None,
+        body: bytes = b"",
     ) -> None:
         """Change something, within the read time-out if no other is given; see `Request` and `send`."""
         timeout_s = self.connection.read_timeout_s if timeout_s is None else timeout_s
-        await self.send(Request(method, path, urlencode(query or {}), timeout_s, on_412=on_412))
+        await self.send(Request(method, path, urlencode(query or {}), timeout_s, on_412=on_412, body=body))
 
     async def brokers(self) -> list[str]:
         """Return the brokerIds of the active brokers, sorted; redirects to them are followed from now on."""
@@ -341,7 +344,7 @@ class Transport:
 
     async def _stream(self, request: Request, place: _Place, deadline: asyncio.Timeout) -> tuple[int, str, bytes, bool]:
         headers = {} if request.method == "GET" else {"Content-Type": "application/json"}
-        content = None if request.method == "GET" else b""
+        content = None if request.method == "GET" else request.body
         url = place.url(request)
         async with (
             self._client(place.base) as client,

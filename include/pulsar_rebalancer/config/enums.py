@@ -35,3 +35,12 @@ class Placement(StrEnum):
     LEAST_RATE = "LeastLongTermMessageRate"
     LEAST_USAGE = "LeastResourceUsageWithWeight"
     ROUND_ROBIN = "RoundRobinBrokerSelector"
+
+
+class SplitAlgorithm(StrEnum):
+    """How Pulsar finds the positions at which a bundle is cut, by its own names."""
+
+    RANGE = "range_equally_divide"
+    TOPIC_COUNT = "topic_count_equally_divide"
+    POSITIONS = "specified_positions_divide"
+    FLOW = "flow_or_qps_equally_divide"

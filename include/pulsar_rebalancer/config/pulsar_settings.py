@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from pulsar_rebalancer.config.enums import SplitAlgorithm
 from pulsar_rebalancer.names import Namespaces
 
 Percent = Annotated[float, Field(ge=0, le=1000)]
@@ -225,6 +226,62 @@ class PulsarSettings(BaseModel):
         gt=0,
         alias="loadBalancerHostUsageCheckIntervalMinutes",
         description="minutes between a broker's host samples",
+    )
+
+    auto_split: bool = Field(
+        True,
+        alias="loadBalancerAutoBundleSplitEnabled",
+        description="brokers split bundles themselves; then the rebalancer splits none",
+    )
+    unload_split_bundles: bool = Field(
+        True,
+        alias="loadBalancerAutoUnloadSplitBundlesEnabled",
+        description="unload the parts of a split bundle, unless its namespace is under a policy",
+    )
+    split_algorithm: SplitAlgorithm = Field(
+        SplitAlgorithm.RANGE,
+        alias="defaultNamespaceBundleSplitAlgorithm",
+        description="where a bundle is cut, by Pulsar's name",
+    )
+    max_bundle_topics: int = Field(
+        1000, alias="loadBalancerNamespaceBundleMaxTopics", description="topics above which a bundle is split"
+    )
+    max_bundle_sessions: int = Field(
+        1000,
+        alias="loadBalancerNamespaceBundleMaxSessions",
+        description="producers and consumers above which a bundle is split; 0: not looked at",
+    )
+    max_bundle_msg_rate: int = Field(
+        30000,
+        alias="loadBalancerNamespaceBundleMaxMsgRate",
+        description="message rate above which a bundle is split, msg/s in plus out",
+    )
+    max_bundle_bandwidth: int = Field(
+        100,
+        alias="loadBalancerNamespaceBundleMaxBandwidthMbytes",
+        description="throughput above which a bundle is split, MiB/s in plus out",
+    )
+    max_namespace_bundles: int = Field(
+        128,
+        alias="loadBalancerNamespaceMaximumBundles",
+        description="bundles of a namespace from which none of it is split",
+    )
+    flow_difference: float = Field(
+        10,
+        alias="flowOrQpsDifferenceThresholdPercentage",
+        description="flow_or_qps_equally_divide: percent above max_bundle_msg_rate or max_bundle_bandwidth from which "
+        "a bundle is cut",
+    )
+    hit_count_split: int = Field(
+        3,
+        alias="loadBalancerNamespaceBundleSplitConditionHitCountThreshold",
+        description="samples in a row with a condition that must be exceeded before a bundle is split; "
+        "extensible load manager alone",
+    )
+    max_splits_per_broker: int = Field(
+        10,
+        alias="loadBalancerMaxNumberOfBundlesToSplitPerCycle",
+        description="bundles of one broker that are split in one run; extensible load manager alone",
     )
 
     @field_validator("*")

@@ -77,6 +77,13 @@ class Settings(PulsarSettings):
     unload_timeout_seconds: float = Field(
         30, gt=0, description="seconds until an unload must reach a broker, and from then until its bundle has an owner"
     )
+    split_mode: Mode = Field(
+        Mode.OFF, description="bundles that are too large: off, observe (name them) or auto (split them, in mode auto)"
+    )
+    max_splits_per_run: int = Field(1, ge=1, description="cap of bundles split in one run")
+    max_splits_per_namespace: int = Field(1, ge=1, description="cap of bundles of one namespace split in one run")
+    min_split_width: int = Field(65536, ge=1, description="hashes that each part of a split must be wide")
+    split_grace_minutes: float = Field(60, ge=0, description="minutes before a part of a split bundle is split again")
     compact_after_days: int = Field(
         1, ge=0, le=3650, description="days after which a day's runs become one table per kind; 0: never"
     )
@@ -94,7 +101,7 @@ class Settings(PulsarSettings):
         5, ge=0, description="minutes that a condition must stay away until it is told to be over"
     )
 
-    @field_validator("mode", mode="before")
+    @field_validator("mode", "split_mode", mode="before")
     @classmethod
     def _off(cls, value: object) -> object:
         # YAML takes a bare `off` for the truth value.

@@ -341,6 +341,56 @@ class Reason(StrEnum):
         "The broker takes no persistent topics, others do: no bundle may go there, so AvgShedder pairs it with none.")
     BROKER_EXCLUDED = ("broker_excluded", VERDICT, Trait.NONE,
         "The broker is excluded by a setting.")
+    # splits, as planned
+    TO_BE_SPLIT = ("to_be_split", VERDICT, Trait.NONE,
+        "The bundle is split; its parts may move in later runs.")
+    SPLIT_OBSERVED = ("split_observed", VERDICT, Trait.NONE,
+        "The bundle would be split, but split_mode is not auto.",
+        "Set split_mode to auto if it should be.")
+    BUILTIN_SPLITTING_ON = ("builtin_splitting_on", VERDICT, Trait.NONE,
+        "The brokers split bundles themselves (loadBalancerAutoBundleSplitEnabled).",
+        "Leave it to them, or set it to false on the brokers.")
+    SPLIT_HITS = ("split_hits", VERDICT, Trait.NONE,
+        "The bundle met a condition of splitting, not yet in enough samples in a row.")
+    RECENTLY_SPLIT = ("recently_split", VERDICT, Trait.NONE,
+        "The bundle is a part of one split within split_grace_minutes.")
+    ONE_TOPIC = ("one_topic", VERDICT, Trait.NONE,
+        "The bundle has fewer than two topics: a split would part nothing.")
+    TOPICS_UNKNOWN = ("topics_unknown", VERDICT, Trait.NONE,
+        "The bundle's topics or its namespace's bounds were not read: too many, or the broker did not answer.",
+        "See the log of collect.")
+    TOO_NARROW = ("too_narrow", VERDICT, Trait.NONE,
+        "The bundle's range cannot be cut, or a part would be narrower than min_split_width.",
+        "Choose other positions, or lower min_split_width.")
+    POSITION_OUTSIDE = ("position_outside", VERDICT, Trait.NONE,
+        "A position does not lie within the bundle's range.",
+        "Name positions between its bounds.")
+    NO_POSITION = ("no_position", VERDICT, Trait.NONE,
+        "The algorithm finds no position at which to cut the bundle.",
+        "Take another algorithm.")
+    NAMESPACE_FULL = ("namespace_full", VERDICT, Trait.SETTLED,
+        "The namespace has max_namespace_bundles bundles, or would have more.",
+        "Raise loadBalancerNamespaceMaximumBundles if it should have more.")
+    CAP_SPLITS = ("cap_splits", VERDICT, Trait.NONE,
+        "A cap of splits was reached: per run, per namespace, or per broker.",
+        "Nothing: a later run takes it.")
+    # splits, as carried out
+    SPLIT = ("split", VERDICT, Trait.SPLIT_AS_PLANNED | Trait.SETTLED,
+        "The namespace has the planned bounds.")
+    ALREADY_SPLIT = ("already_split", VERDICT, Trait.SPLIT_AS_PLANNED | Trait.SETTLED,
+        "The namespace had the planned bounds before: nothing was split.")
+    RANGE_GONE = ("range_gone", VERDICT, Trait.SETTLED,
+        "The bundle's range no longer exists: left alone.",
+        "Nothing: the next run sees the new bundles.")
+    SPLIT_ELSEWHERE = ("split_elsewhere", VERDICT, Trait.NONE,
+        "The bundle was split at other positions than planned, by somebody else.",
+        "See who splits bundles of the namespace.")
+    NOT_SPLIT = ("not_split", VERDICT, Trait.NONE,
+        "The broker accepted the split, and the namespace's bounds stayed as they were.",
+        "See whether the bundle has two topics; look at the owner's log if it repeats.")
+    SPLIT_REFUSED = ("split_refused", VERDICT, Trait.NONE,
+        "The broker refused the split (412).",
+        "See whether supportedNamespaceBundleSplitAlgorithms holds the algorithm.")
     # gate
     OPEN = ("open", VERDICT, Trait.NONE,
         "The gate is open: the plan is carried out.")

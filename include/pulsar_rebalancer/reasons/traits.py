@@ -53,3 +53,5 @@ class Trait(Flag):
     """The move ended in a way that nobody has to look at: the next plan knows better."""
     NOT_BEGUN = auto()
     """The move has not been tried: what is learnt of it later takes the place of this."""
+    SPLIT_AS_PLANNED = auto()
+    """The split ended with the bounds of the plan."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from pulsar_rebalancer.config.resolution import Resolved
 from pulsar_rebalancer.errors import PlanError, SnapshotError
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.splits import splits_of, taken_rows
 from pulsar_rebalancer.state.model import parse_decision
 from pulsar_rebalancer.storage import documents
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
+    from pulsar_rebalancer.run.splits import Split
     from pulsar_rebalancer.run.tables import Cell
     from pulsar_rebalancer.state.model import DecisionState
     from pulsar_rebalancer.storage.path import StoragePath
@@ -52,7 +54,8 @@ class Summary(BaseModel):
     Attributes:
         plan_id: name of the run's folder.
         base_seq: sequence number of the state that the plan was made from.
-        hash: over decisions, taken moves and new state; the same for any Spark master, partitioning and input order.
+        hash: over decisions, taken moves, new state and splits; the same for any Spark master, partitioning and input
+            order.
         counting: how the run treated the counters, a reason code.
         score_min, score_max, score_mean: percent, over the brokers that were judged.
         pairs: pairs judged, 0 for a strategy without pairs; `pairs_over`: those at or above the low threshold;
@@ -62,6 +65,9 @@ class Summary(BaseModel):
         sentence: what was decided and why, in the strategy's own terms.
         bundles_taken: bundles to be moved; `waves` in how many waves.
         predicted_min, predicted_max: scores after the moves if score follows traffic, percent.
+        bundles_split: bundles to be split.
+        splits_passed_over: how many bundles that met a condition of splitting are not split, by reason code.
+        splits_told: what would be split, what is not and why, and where a split would help, a sentence each.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -90,6 +96,9 @@ class Summary(BaseModel):
     waves: int
     predicted_min: float | None
     predicted_max: float | None
+    bundles_split: int = 0
+    splits_passed_over: dict[Reason, int] = {}
+    splits_told: tuple[str, ...] = ()
     resolved: Resolved
 
     def write(self, run: StoragePath) -> None:
@@ -173,7 +182,10 @@ def read_state(run: StoragePath) -> DecisionState:
 
 
 def plan_hash(
-    decisions: Iterable[Mapping[str, Cell]], moves: Iterable[Mapping[str, Cell]], state: Mapping[str, JsonValue]
+    decisions: Iterable[Mapping[str, Cell]],
+    moves: Iterable[Mapping[str, Cell]],
+    state: Mapping[str, JsonValue],
+    splits: Iterable[Mapping[str, Any]] = (),
 ) -> str:
     """SHA-256 over the rows in a canonical order, floats by their shortest exact form.
 
@@ -181,17 +193,26 @@ def plan_hash(
         decisions: rows of the decisions table.
         moves: the taken rows of the moves table.
         state: the decision state, JSON mode.
+        splits: the taken rows of the splits table; a plan without has the hash of releases that split nothing.
     """
-    canonical = json.dumps([_ordered(decisions), _ordered(moves), state], sort_keys=True, separators=(",", ":"))
+    parts = [_ordered(decisions), _ordered(moves), state, *filter(None, [_ordered(splits)])]
+    canonical = json.dumps(parts, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def _ordered(rows: Iterable[Mapping[str, Cell]]) -> list[str]:
+def _ordered(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     return sorted(json.dumps(row, sort_keys=True, separators=(",", ":")) for row in rows)
 
 
-def verify(run: StoragePath, summary: Summary) -> Sequence[Move]:
-    """Return the moves of a plan whose files still have the hash that was recorded.
+class Actions(NamedTuple):
+    """What a plan does: the splits come first."""
+
+    moves: Sequence[Move]
+    splits: Sequence[Split]
+
+
+def verify(run: StoragePath, summary: Summary) -> Actions:
+    """Return the moves and splits of a plan whose files still have the hash that was recorded.
 
     Raises:
         PlanError: `plan_changed` when a file of the plan was altered after it was made.
@@ -200,10 +221,10 @@ def verify(run: StoragePath, summary: Summary) -> Sequence[Move]:
     state = (run / "plan" / "state.json").read_json()
     try:
         # Read once: what is hashed is what is carried out, whoever writes the file again meanwhile.
-        taken = _taken(run)
-        same = plan_hash(decisions, taken, state) == summary.hash
+        taken, splits = _taken(run), taken_rows(run)
+        same = plan_hash(decisions, taken, state, splits) == summary.hash
     except (KeyError, TypeError, ValueError):  # other columns, or values of other kinds
         same = False
     if not same:
         raise PlanError(Reason.PLAN_CHANGED, f"the files of plan {summary.plan_id} are not those that were decided")
-    return _moves(taken)
+    return Actions(_moves(taken), splits_of(splits))

@@ -190,6 +190,25 @@ MOVES = _schema(
 )
 """A row per candidate bundle of a fired pair, taken or passed over."""
 
+SPLITS = _schema(
+    ("cluster", _S),
+    ("broker", _S),  # the owner
+    ("bundle", _S),
+    ("rank", _I),  # 0 is split first
+    ("condition", _S),  # "topics", "sessions", "msg_rate" or "bandwidth"; null for a split made by hand
+    ("value", _F),  # what was compared, in the unit of the condition's setting
+    ("bound", _F),  # what it was compared with
+    ("hits", _I),  # samples in a row that met a condition, this one included; null where they are not counted
+    ("algorithm", _S),  # Pulsar's name
+    ("positions", pa.list_(_I)),  # hashes at which the bundle is cut, ascending
+    ("shares", pa.list_(_F)),  # of the bundle's traffic for each part, ratio
+    ("unload", _B),  # the parts are unloaded afterwards
+    ("taken", _B),
+    ("reason", _S),
+    ("explanation", _S),
+)
+"""A row per bundle that a split was thought of, to be split or not; plans without one have no such file."""
+
 INPUT = {"cluster": CLUSTER, "brokers": BROKERS, "bundles": BUNDLES}
 
 

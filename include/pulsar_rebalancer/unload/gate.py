@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.run.plan import Move
+    from pulsar_rebalancer.run.splits import Split
     from pulsar_rebalancer.state.model import DecisionState
     from pulsar_rebalancer.storage.path import StoragePath
 
@@ -28,11 +29,13 @@ class Verdict(NamedTuple):
         reason: `open`, or why nothing is moved.
         detail: the figure or name behind it.
         moves: those of the plan, once its files are known to be those that were recorded.
+        splits: likewise.
     """
 
     reason: Reason
     detail: str = ""
     moves: Sequence[Move] = ()
+    splits: Sequence[Split] = ()
 
 
 def judge(run: StoragePath, recorded: DecisionState, present: Settings, now: datetime, until: datetime) -> Verdict:
@@ -53,10 +56,10 @@ def judge(run: StoragePath, recorded: DecisionState, present: Settings, now: dat
     if (recorded.plan_id, recorded.plan_hash) != (summary.plan_id, summary.hash):
         return Verdict(Reason.NOT_RECORDED, f"recorded: {recorded.plan_id or 'none'} {recorded.plan_hash[:12]}")
     try:
-        moves = verify(run, summary)
+        moves, splits = verify(run, summary)
     except PlanError as error:
         return Verdict(error.reason, error.message)
-    if not moves:
+    if not moves and not splits:
         return Verdict(Reason.NOTHING_TO_DO)
     planned = summary.resolved.settings
     closed = (
@@ -66,8 +69,10 @@ def judge(run: StoragePath, recorded: DecisionState, present: Settings, now: dat
         or _not_acting(present, now)
         or _other_cluster(planned, present)
         or _over_cap(moves, planned, present)
+        or _not_splitting(splits, present)
     )
-    return closed or Verdict(Reason.OPEN, f"{len(moves)} bundles", moves)
+    detail = f"{len(moves)} bundles" + (f", {len(splits)} splits" if splits else "")
+    return closed or Verdict(Reason.OPEN, detail, moves, splits)
 
 
 def may_act(settings: Settings, validation: Validation, now: datetime) -> bool:
@@ -99,7 +104,19 @@ def _other_cluster(planned: Settings, present: Settings) -> Verdict | None:
     return Verdict(Reason.CONNECTION_CHANGED, f"from {planned.connection} to {present.connection}")
 
 
+def _not_splitting(splits: Sequence[Split], present: Settings) -> Verdict | None:
+    """Return why automatic splits may no longer be carried out; one made by hand is not asked about the mode."""
+    automatic = [split for split in splits if split.condition]
+    if automatic and present.split_mode is not Mode.AUTO:
+        return Verdict(Reason.SPLIT_OBSERVED, f"split_mode {present.split_mode}")
+    if len(automatic) > present.max_splits_per_run:
+        return Verdict(Reason.OVER_CAP, f"{len(automatic)} splits, at most {present.max_splits_per_run} per run")
+    return None
+
+
 def _over_cap(moves: Sequence[Move], planned: Settings, present: Settings) -> Verdict | None:
+    if not moves:
+        return None
     brokers = Counter(broker for move in moves for broker in (move.source, move.destination))
     busiest, most = brokers.most_common(1)[0]
     for settings in (planned, present):

@@ -75,7 +75,7 @@ def test_its_plan_is_whole(run: StoragePath) -> None:
     summary = Summary.read(run)
     assert summary.plan_id == previous.RUN
     assert (
-        [move.bundle for move in verify(run, summary)]
+        [move.bundle for move in verify(run, summary).moves]
         == sorted(previous.BUNDLES)
         == sorted(move.bundle for move in read_moves(run))
     )

@@ -1,0 +1,154 @@
+"""The bundles that a plan splits: rows of `plan/splits.parquet`, and what became of them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict
+
+from pulsar_rebalancer.config.enums import SplitAlgorithm
+from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.names import namespace_of, range_of
+from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.run.tables import SPLITS, table
+from pulsar_rebalancer.storage import documents
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pulsar_rebalancer.storage.path import StoragePath
+
+
+class Split(BaseModel):
+    """One bundle to be split.
+
+    Attributes:
+        bundle: `tenant/namespace/0x…_0x…`.
+        broker: brokerId of the owner that the plan saw.
+        algorithm: which one found the positions.
+        positions: where it is cut, ascending, all within its range.
+        shares: share of its traffic that each part takes, ratio; one more than positions.
+        unload: whether the parts are unloaded afterwards, so that placement may spread them.
+        condition: Pulsar's condition that the bundle met; empty for a split made by hand.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    bundle: str
+    broker: str
+    algorithm: SplitAlgorithm
+    positions: tuple[int, ...]
+    shares: tuple[float, ...]
+    unload: bool = False
+    condition: str = ""
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """Return the bundles that it becomes, with their shares."""
+        return dict(zip(parts_of(self.bundle, self.positions), self.shares, strict=True))
+
+
+def parts_of(bundle: str, positions: Iterable[int]) -> list[str]:
+    """Return the names of the bundles that a bundle becomes when it is cut at these positions."""
+    lower, upper = (int(bound, 16) for bound in range_of(bundle).split("_"))
+    ends = pairwise((lower, *positions, upper))
+    return [f"{namespace_of(bundle)}/0x{low:08x}_0x{high:08x}" for low, high in ends]
+
+
+class SplitOutcome(BaseModel):
+    """What became of one split.
+
+    Attributes:
+        bundle: `tenant/namespace/0x…_0x…`.
+        positions: where the plan cuts it.
+        found: bounds of the namespace within the bundle's range, read back at the end.
+        reason: reason code.
+        attempts: requests that a broker took; 0 when the bundle was left alone.
+        seconds: from the first read to the outcome.
+        error: what a broker or the connection said, when that decided; never a secret.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    bundle: str
+    positions: tuple[int, ...]
+    found: tuple[int, ...] = ()
+    reason: Reason
+    attempts: int = 0
+    seconds: float = 0.0
+    error: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the bundle is split as planned."""
+        return self.reason.has(Trait.SPLIT_AS_PLANNED)
+
+
+def write_splits(run: StoragePath, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Write `plan/splits.parquet`, unless there is no row.
+
+    Args:
+        run: the run's folder.
+        rows: of the splits table.
+
+    Returns:
+        The rows of the bundles to be split as a reader will see them: what `plan_hash` is taken over.
+    """
+    if not rows:
+        return []
+    _file(run).write_table(table(rows, SPLITS))
+    return taken_rows(run)
+
+
+def taken_rows(run: StoragePath) -> list[dict[str, Any]]:
+    """Return the rows of the bundles that a plan splits; a plan without the file splits none.
+
+    Raises:
+        SnapshotError: `file_damaged` or `storage_failed`.
+    """
+    file = _file(run)
+    return [row for row in file.read_table().to_pylist() if row["taken"]] if file.exists() else []
+
+
+def splits_of(rows: Iterable[dict[str, Any]]) -> list[Split]:
+    """Return the splits of rows of the table, in the order in which they are carried out."""
+    ordered = sorted(rows, key=lambda row: row["rank"])
+    return [
+        Split.model_validate({name: row[name] for name in Split.model_fields if row[name] is not None})
+        for row in ordered
+    ]
+
+
+def read_splits(run: StoragePath) -> list[Split]:
+    """Return the splits of a plan, in the order in which they are carried out.
+
+    Raises:
+        SnapshotError: `file_damaged` or `storage_failed`.
+    """
+    try:
+        return splits_of(taken_rows(run))
+    except (KeyError, TypeError, ValueError) as error:
+        raise SnapshotError(
+            Reason.FILE_DAMAGED, f"{run.uri}: no splits in plan/splits.parquet ({error!r:.200})"
+        ) from None
+
+
+def outcomes_file(run: StoragePath) -> StoragePath:
+    """Return the file with the outcomes of the run's splits."""
+    return run / "unload" / "splits.json"
+
+
+def read_outcomes(run: StoragePath) -> dict[str, SplitOutcome]:
+    """Return the outcomes of the run's splits, by bundle; empty when none was begun.
+
+    Raises:
+        SnapshotError: the file cannot be read.
+    """
+    file = outcomes_file(run)
+    found = file.read_json() if file.exists() else []
+    return {outcome.bundle: outcome for outcome in (documents.load(SplitOutcome, row, file.uri) for row in found)}
+
+
+def _file(run: StoragePath) -> StoragePath:
+    return run / "plan" / "splits.parquet"

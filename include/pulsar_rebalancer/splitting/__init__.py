@@ -1,0 +1,1 @@
+"""Splitting bundles: where to cut them, which ones, and carrying that out."""
