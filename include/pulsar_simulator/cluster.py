@@ -20,10 +20,11 @@ from pulsar_simulator.placement import BundlePlacement
 from pulsar_simulator.refusal import Refusal
 from pulsar_simulator.report import Json, Reporter
 from pulsar_simulator.sampling import Samples
+from pulsar_simulator.splitting import Splitter
 from pulsar_simulator.timeline import Timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pulsar_simulator.load import Floats
     from pulsar_simulator.spec import ClusterSpec
@@ -103,6 +104,9 @@ class Cluster:
         self._answers = Answers(
             self.membership, self.topology, self.ownership, self.samples, self.reporter, self.faults
         )
+        self._splitter = Splitter(
+            self.topology, self.traffic, self.ownership, self.samples, self.reporter, self.configuration
+        )
         self._timeline = Timeline(
             self.membership, self.placement, self.ownership, self.samples, spec.timing, self.start
         )
@@ -176,6 +180,14 @@ class Cluster:
             if self.faults.take(FaultKind.DESTINATION_VANISHES, broker=planned, bundle=bundle):
                 self.membership.kill(self.membership.find(planned), now)
         return result
+
+    @_up_to_date
+    def split_at(
+        self, at: int, namespace: str, range_text: str, algorithm: str, positions: Sequence[int], *, unload: bool
+    ) -> Redirect | None:
+        """Take one hop of a split, see `Splitter.split_at`."""
+        now = self.clock.now()
+        return self._splitter.split_at(at, namespace, range_text, algorithm, positions, unload=unload, now=now)
 
     @_up_to_date
     def lookup_at(self, at: int, topic: str, *, authoritative: bool) -> Redirect | Found:

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from pulsar_simulator.brokers import Broker
 
 DEFAULTS = {
+    "defaultNamespaceBundleSplitAlgorithm": "range_equally_divide",
     "defaultNumberOfNamespaceBundles": "4",
+    "flowOrQpsDifferenceThresholdPercentage": "10",
     "loadBalanceSheddingDelayInSeconds": "180",
     "loadBalancerAutoBundleSplitEnabled": "false",
     "loadBalancerAutoUnloadSplitBundlesEnabled": "true",
@@ -144,7 +146,7 @@ class Configuration:
     def runtime(self, broker: Broker, *, tls: bool) -> dict[str, str]:
         """Return the effective configuration of a broker; an override of a wrong type is ignored."""
         host, _, port = broker.broker_id.rpartition(":")
-        effective = {key: value for key, value in self._overrides.items() if self._fits(key, value)}
+        effective = {key: self.effective(key) for key in self._overrides}
         return {
             **self._file,
             **effective,
@@ -152,6 +154,11 @@ class Configuration:
             "webServicePort": "Optional.empty" if tls else f"Optional[{port}]",
             "webServicePortTls": f"Optional[{port}]" if tls else "Optional.empty",
         }
+
+    def effective(self, name: str) -> str:
+        """Return the value of a key that brokers go by: an override of a wrong type is ignored."""
+        override = self._overrides.get(name)
+        return override if override is not None and self._fits(name, override) else self._file[name]
 
     def set(self, name: str, value: str) -> None:
         """Override a dynamic key on all brokers; the value is not looked at.

@@ -21,6 +21,14 @@ def per_broker(values: Floats, owner: Ints, brokers: int) -> Floats:
     return np.bincount(owner + 1, weights=values, minlength=brokers + 1)[1:].astype(np.float64)
 
 
+def with_parts(values: Floats, bundle: int, shares: list[float]) -> Floats:
+    """Return a bundle column with shares of one bundle's figure for its parts: the first in its place, others last."""
+    parts = values[bundle] * np.array(shares)
+    extended = np.append(values, parts[1:])
+    extended[bundle] = parts[0]
+    return extended
+
+
 @dataclass(frozen=True, slots=True)
 class Rates:
     """Traffic, one entry per bundle or per broker: msg/s and bytes/s, in and out."""
@@ -29,6 +37,11 @@ class Rates:
     msg_rate_out: Floats
     msg_throughput_in: Floats
     msg_throughput_out: Floats
+
+    def split(self, bundle: int, shares: list[float]) -> Rates:
+        """Return the rates with shares of one bundle's for its parts, see `with_parts`."""
+        names = ("msg_rate_in", "msg_rate_out", "msg_throughput_in", "msg_throughput_out")
+        return Rates(*(with_parts(getattr(self, name), bundle, shares) for name in names))
 
     def per_broker(self, owner: Ints, brokers: int) -> Rates:
         """Sum over the bundles of each broker; bundles without owner belong to nobody."""
@@ -121,6 +134,14 @@ class Traffic:
     def scale(self, bundles: list[int], factor: float) -> None:
         """Multiply the load of some bundles from now on."""
         self.msg_rate_in[bundles] *= factor
+        self._cached = None
+
+    def split(self, bundle: int, shares: list[float]) -> None:
+        """Give the parts of a bundle their shares of its load; the first keeps its index, the others come last."""
+        self.msg_rate_in = with_parts(self.msg_rate_in, bundle, shares)
+        alike = [1.0] * len(shares)
+        for name in ("msg_size", "fan_out", "_cost_factor", "_phase", "_wave"):
+            setattr(self, name, with_parts(getattr(self, name), bundle, alike))
         self._cached = None
 
     def nominal(self) -> Rates:

@@ -118,6 +118,14 @@ class Ownership:
         """Release the bundles of a broker that is gone: they are nobody's until they are looked up."""
         self._release([int(i) for i in np.flatnonzero(self.owner == broker)], now)
 
+    def release(self, bundles: list[int], now: float) -> None:
+        """Unload bundles: nobody owns them until they are looked up."""
+        self._release(bundles, now)
+
+    def split(self, bundle: int, more: int) -> None:
+        """Let the owner of a bundle own the parts that it became as well; they come last."""
+        self.owner = np.append(self.owner, [self.owner[bundle]] * more)
+
     def next_reconnect(self) -> float:
         """Return when producers look the next bundle up, seconds since 1970; infinity if none waits."""
         return min(self._waiting.values(), default=float("inf"))

@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from pulsar_simulator.load import with_parts
+
 if TYPE_CHECKING:
     from pulsar_simulator.brokers import Broker
     from pulsar_simulator.load import Ints
@@ -67,7 +71,7 @@ class Reporter:
             "msgThroughputOut": float(rates.msg_throughput_out[bundle]),
             "consumerCount": int(self._consumers[bundle]),
             "producerCount": int(self._producers[bundle]),
-            "topics": self._topology.namespace_of(bundle).topics_per_bundle,
+            "topics": self._topology.topic_count(bundle),
             "cacheSize": 0,
         }
 
@@ -128,6 +132,13 @@ class Reporter:
             "loadReportType": "LocalBrokerData",
         }
 
+    def split(self, bundle: int, shares: list[float]) -> None:
+        """Give the parts of a bundle their shares of its producers and consumers, at least one where it had one."""
+        for name in ("_producers", "_consumers"):
+            before = getattr(self, name)
+            parts = np.ceil(with_parts(before.astype(np.float64), bundle, shares)).astype(np.int64)
+            setattr(self, name, parts)
+
     def service_url(self, broker: Broker) -> str:
         """Return the address of the binary protocol: same host, the web port's number minus 1430 (8080 -> 6650)."""
         host, _, port = broker.broker_id.rpartition(":")
@@ -139,16 +150,14 @@ class Reporter:
         for bundle in self._samples.bundles_of(broker.index):
             namespace = self._topology.namespace_of(bundle)
             domains: Json = {"persistent": {}, "non-persistent": {}}
-            topics = self._topology.topics(bundle)
+            shares = self._topology.shares(bundle)
             whole = self.bundle_stats(bundle)
-            weights = [1 / (k + 1) for k in range(len(topics))]
-            for topic, weight in zip(topics, weights, strict=True):
-                share = weight / sum(weights)
+            for topic, share in shares.items():
                 domains[namespace.domain][topic] = {
                     "publishers": [],
                     "replication": {},
                     "subscriptions": {},
-                    "producerCount": max(1, whole["producerCount"] // len(topics)),
+                    "producerCount": max(1, whole["producerCount"] // len(shares)),
                     "averageMsgSize": whole["msgThroughputIn"] / whole["msgRateIn"] if whole["msgRateIn"] else 0.0,
                     **{name: whole[name] * share for name in TRAFFIC},
                 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -33,6 +34,7 @@ def _route(path: str, method: str, handler: Callable[[Request], Response]) -> Ro
     """Return a route handled in the event loop itself: no handler waits for anything."""
 
     async def endpoint(request: Request) -> Response:
+        request.state.body = await request.body()
         return handler(request)
 
     return Route(path, endpoint, methods=[method])
@@ -87,6 +89,7 @@ class AdminApi:
             _route(f"{brokers}/configuration/{{name}}/{{value:path}}", "POST", self._set_value),
             _route(f"{brokers}/configuration/{{name}}", "DELETE", self._reset_value),
             _route(f"{namespace}/{{bundle}}/unload", "PUT", self._unload),
+            _route(f"{namespace}/{{bundle}}/split", "PUT", self._split),
         ]
 
     # brokers
@@ -220,6 +223,20 @@ class AdminApi:
         if hop is None:
             return Response(status_code=204)
         return redirect(self._cluster, hop.broker, _path(request), hop.query)
+
+    def _split(self, request: Request) -> Response:
+        query = request.query_params
+        hop = self._cluster.split_at(
+            self._me(request).index,
+            self._namespace(request),
+            request.path_params["bundle"],
+            query.get("splitAlgorithmName", ""),
+            json.loads(request.state.body or b"[]"),
+            unload=query.get("unload") == "true",
+        )
+        if hop is None:
+            return Response(status_code=204)
+        return redirect(self._cluster, hop.broker, _path(request), {**query, "authoritative": "true"})
 
     # lookup
 

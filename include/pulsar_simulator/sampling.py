@@ -127,6 +127,14 @@ class Samples:
         active = self._traffic.active
         return [int(i) for i in self._order[first:last] if active[i]]
 
+    def split(self, bundle: int, shares: list[float]) -> None:
+        """Show the parts of a bundle that was split in its place, with their shares of its last figures."""
+        more = len(shares) - 1
+        self.owner, self.owner_before = (np.append(o, [o[bundle]] * more) for o in (self.owner, self.owner_before))
+        self.rates = self.rates.split(bundle, shares)
+        self._order = np.argsort(self.owner, kind="stable")
+        self.version += 1
+
     def usage(self) -> Floats:
         """Return the greatest share of a limit per broker, 0 to 1, all weights 1; a limit of 0 counts as no usage."""
         return self._greatest_share(self.cpu, self.bandwidth_in, self.bandwidth_out)

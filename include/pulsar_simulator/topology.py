@@ -11,8 +11,12 @@ import re
 import zlib
 from bisect import bisect_right
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pulsar_simulator.refusal import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 FULL_RANGE = 0xFFFFFFFF
 _RANGE = re.compile(r"0x([0-9a-fA-F]{1,8})_0x([0-9a-fA-F]{1,8})")
@@ -59,14 +63,15 @@ class Topology:
     def __init__(self, namespaces: list[Namespace]) -> None:
         self.namespaces = {namespace.name: namespace for namespace in namespaces}
         self._boundaries = {n.name: even_boundaries(n.bundles) for n in namespaces}
-        self._first: dict[str, int] = {}
+        self._members: dict[str, Sequence[int]] = {}
         self.bundles: list[str] = []
         """Full bundle names, `tenant/namespace/0x…_0x…`."""
         for name, bounds in self._boundaries.items():
-            self._first[name] = len(self.bundles)
+            self._members[name] = range(len(self.bundles), len(self.bundles) + len(bounds) - 1)
             self.bundles += [f"{name}/{range_text(a, b)}" for a, b in itertools.pairwise(bounds)]
         self._index = {bundle: i for i, bundle in enumerate(self.bundles)}
-        self._topics: dict[str, list[list[str]]] = {}
+        self._topics: dict[int, list[str]] = {}
+        self._weights: dict[str, float] = {}
 
     def namespace(self, name: str) -> Namespace:
         """Return the namespace of that name.
@@ -124,7 +129,7 @@ class Topology:
             raise Refusal(412, f"Topic name is not valid: {topic}")
         bounds = self.boundaries(f"{tenant}/{namespace}")
         slot = min(bisect_right(bounds, topic_hash(topic)) - 1, len(bounds) - 2)
-        return self._first[f"{tenant}/{namespace}"] + slot
+        return self._members[f"{tenant}/{namespace}"][slot]
 
     def namespace_of(self, bundle: int) -> Namespace:
         """Return the namespace of a bundle."""
@@ -134,22 +139,64 @@ class Topology:
         """Return the range text of a bundle."""
         return self.bundles[bundle].rpartition("/")[2]
 
-    def members(self, namespace: str) -> range:
-        """Return the indices of the namespace's bundles."""
-        first = self._first[namespace]
-        return range(first, first + self.namespaces[namespace].bundles)
+    def bounds(self, bundle: int) -> tuple[int, int]:
+        """Return the lower and upper bound of a bundle."""
+        lower, upper = (int(part, 16) for part in self.range_of(bundle).split("_"))
+        return lower, upper
+
+    def members(self, namespace: str) -> Sequence[int]:
+        """Return the indices of the namespace's bundles, by range."""
+        self.namespace(namespace)
+        return self._members[namespace]
+
+    def topic_count(self, bundle: int) -> int:
+        """Return how many topics a bundle has; those of bundles that were never split need not be found for that."""
+        found = self._topics.get(bundle)
+        return self.namespace_of(bundle).topics_per_bundle if found is None else len(found)
 
     def topics(self, bundle: int) -> list[str]:
         """Return the full names of the bundle's topics; found by trying names, once per namespace."""
-        namespace = self.namespace_of(bundle)
-        if namespace.name not in self._topics:
-            self._topics[namespace.name] = self._find_topics(namespace)
-        return self._topics[namespace.name][bundle - self._first[namespace.name]]
+        if bundle not in self._topics:
+            namespace = self.namespace_of(bundle)
+            self._topics.update(zip(self._members[namespace.name], self._find_topics(namespace), strict=True))
+        return self._topics[bundle]
+
+    def shares(self, bundle: int) -> dict[str, float]:
+        """Return the share of a bundle's traffic that each of its topics carries: the k-th one 1/k of the first."""
+        weights = {topic: self._weights.get(topic, 1 / k) for k, topic in enumerate(self.topics(bundle), 1)}
+        return {topic: weight / sum(weights.values()) for topic, weight in weights.items()}
+
+    def split(self, bundle: int, cuts: Sequence[int]) -> list[int]:
+        """Cut a bundle; the lowest part keeps its index, the others get new ones, in order.
+
+        Args:
+            bundle: index of the bundle.
+            cuts: positions within its range, ascending.
+
+        Returns:
+            The indices of the parts.
+        """
+        name, (lower, upper), shares = self.namespace_of(bundle).name, self.bounds(bundle), self.shares(bundle)
+        self._weights.update(shares)
+        topics = self._topics[bundle]
+        parts = [bundle, *range(len(self.bundles), len(self.bundles) + len(cuts))]
+        del self._index[self.bundles[bundle]]
+        self.bundles += [""] * len(cuts)
+        for part, (low, high) in zip(parts, itertools.pairwise((lower, *cuts, upper)), strict=True):
+            self.bundles[part] = f"{name}/{range_text(low, high)}"
+            self._index[self.bundles[part]] = part
+        self._boundaries[name] = tuple(sorted({*self._boundaries[name], *cuts}))
+        members = list(self._members[name])
+        where = members.index(bundle)
+        self._members[name] = [*members[:where], *parts, *members[where + 1 :]]
+        for part in parts:
+            self._topics[part] = [topic for topic in topics if self.of_topic(topic) == part]
+        return parts
 
     def _find_topics(self, namespace: Namespace) -> list[list[str]]:
         found: list[list[str]] = [[] for _ in range(namespace.bundles)]
         missing = namespace.bundles * namespace.topics_per_bundle
-        first = self._first[namespace.name]
+        first = self._members[namespace.name][0]
         for number in itertools.count():
             if not missing:
                 return found
