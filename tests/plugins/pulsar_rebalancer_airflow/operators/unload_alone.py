@@ -10,10 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.airflow_context import context
-from tests.airflow_runs import CLUSTER
-
-from pulsar_rebalancer_airflow.operators import UnloadWaveOperator
+from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import unload
 
 
 class FileState:
@@ -30,11 +27,4 @@ class FileState:
 
 
 if __name__ == "__main__":
-    operator = UnloadWaveOperator(
-        task_id="unload",
-        cluster=CLUSTER,
-        settings={"mode": "auto", "connection": "pulsar_test"},
-        run=sys.argv[2],
-        wave=0,
-    )
-    operator.execute(context(CLUSTER, FileState(Path(sys.argv[1]))))
+    unload(sys.argv[2], FileState(Path(sys.argv[1])))

@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
+
+if TYPE_CHECKING:
+    from tests.airflow_context import MemoryState
+
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_simulator.serve import Running
+
+
+@pytest.fixture
+def scene(served: Running, storage: ClusterStorage, state: MemoryState, monkeypatch: pytest.MonkeyPatch) -> UnloadScene:
+    return UnloadScene(served, storage, state, monkeypatch)

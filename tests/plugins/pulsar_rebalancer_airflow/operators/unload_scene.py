@@ -1,0 +1,94 @@
+"""A simulated cluster, a storage root and a state store, and the operator that unloads a wave there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tests.airflow_context import context
+from tests.airflow_runs import CLUSTER, make_run, move_row
+
+from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer_airflow.operators import UnloadWaveOperator
+from pulsar_rebalancer_airflow.state_store import DECISION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+    from tests.airflow_context import MemoryState
+
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.path import StoragePath
+    from pulsar_simulator.cluster import Cluster
+    from pulsar_simulator.serve import Running
+
+Moves = list[dict[str, Any]]
+
+
+def unload(run: str, state: Any, wave: int = 0, **present: Any) -> dict[str, int]:
+    """Run the task of a wave; `present` is what the clusters file says by now."""
+    settings = {"mode": "auto", "connection": "pulsar_test"} | present
+    operator = UnloadWaveOperator(task_id="unload", cluster=CLUSTER, settings=settings, run=run, wave=wave)
+    return operator.execute(context(CLUSTER, state))
+
+
+@dataclass
+class UnloadScene:
+    served: Running
+    storage: ClusterStorage
+    state: MemoryState
+    monkeypatch: pytest.MonkeyPatch
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.served.cluster
+
+    def moves(self, count: int) -> Moves:
+        """Moves of bundles with traffic, each from its owner to another broker, no hash range twice."""
+        report = {b: self.cluster.load_report(b)["lastStats"] for b in self.cluster.active_brokers()}
+        brokers = sorted(report)
+        rows: Moves = []
+        ranges: set[str] = set()
+        for number, source in enumerate(brokers):
+            for name, stats in report[source].items():
+                hash_range = name.rpartition("/")[2]
+                if stats["topics"] and hash_range not in ranges and not name.startswith("pulsar/"):
+                    ranges.add(hash_range)
+                    destination = brokers[(number + 1) % len(brokers)]
+                    rows.append(move_row(len(rows), source, destination) | {"bundle": name})
+        return rows[:count]
+
+    def run(self, moves: Moves, **given: Any) -> StoragePath:
+        """A run with these moves whose plan is recorded."""
+        run = make_run(self.storage, moves, **given)
+        document = (run / "plan" / "state.json").read_json()
+        self.state.set(DECISION, document | {"plan_hash": Summary.read(run).hash})
+        self.state.writes.clear()
+        return run
+
+    def unload(self, run: StoragePath, wave: int = 0, **present: Any) -> dict[str, int]:
+        return unload(run.uri, self.state, wave, **present)
+
+    def third(self, move: dict[str, Any]) -> str:
+        """A broker that is neither source nor destination."""
+        return next(b for b in self.cluster.active_brokers() if b not in (move["source"], move["destination"]))
+
+    def place_on_a_third(self, move: dict[str, Any]) -> None:
+        third, topology = self.third(move), self.cluster.topology
+        self.cluster.unload(move["bundle"], third)
+        assert self.cluster.lookup(topology.topics(topology.index(move["bundle"]))[0]) == third
+
+    def all_on(self, moves: Moves, where: str) -> bool:
+        """Whether every bundle is on its `source`, or its `destination`."""
+        return all(self.cluster.owner(move["bundle"]) == move[where] for move in moves)
+
+    def before_unloads(self, act: Callable[[str], Any]) -> None:
+        """Call this with the bundle before the brokers see a hop of its unload."""
+        real = self.cluster.unload_at
+
+        def unload_at(at: int, namespace: str, hash_range: str, destination: str | None = None) -> Any:
+            act(f"{namespace}/{hash_range}")
+            return real(at, namespace, hash_range, destination)
+
+        self.monkeypatch.setattr(self.cluster, "unload_at", unload_at)
