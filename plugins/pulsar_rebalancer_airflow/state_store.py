@@ -14,10 +14,12 @@ from pulsar_rebalancer.alerts.incidents import AlertsState, parse_alerts
 from pulsar_rebalancer.errors import StateError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.backup import committed_sequences
+from pulsar_rebalancer.state.by_hand import Drains, ShownPlans, Stop, parse_drains, parse_shown, parse_stop
 from pulsar_rebalancer.state.model import DecisionState, MovesState, parse_decision, parse_moves
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from airflow.sdk import Context
 
@@ -34,6 +36,12 @@ ALERTS, WATCH = "alerts", "watch"
 """Keys of the open conditions: what report sees, and what the watch sees.
 
 Each has one writer; while a cluster has no alerts, and so no watch, report empties both.
+"""
+
+SHOWN, DRAINS, STOP = "shown", "drains", "stop"
+"""Keys of what people do by hand: plans that were shown, brokers that are drained, the last stop.
+
+The by-hand DAG alone writes them. No reset or restore touches them.
 """
 
 
@@ -126,6 +134,47 @@ class StateStore:
     def change_moves(self, change: Callable[[MovesState], MovesState]) -> None:
         """Store the `moves` document as the change makes it of the one that is stored now."""
         self.put_moves(change(self.moves()))
+
+    def shown(self) -> ShownPlans:
+        """Return the `shown` document; an empty one when nothing is stored.
+
+        Raises:
+            StateError: `state_version`.
+        """
+        return parse_shown(self.raw(SHOWN))
+
+    def put_shown(self, state: ShownPlans) -> None:
+        """Store the `shown` document, in one write."""
+        self._accessor.set(SHOWN, state.model_dump(mode="json"))
+
+    def drains(self, storage: ClusterStorage) -> Drains:
+        """Return the brokers that are drained, by the `drains` document and its copy: the loss of one ends no drain.
+
+        Raises:
+            StateError: `state_version`.
+            SnapshotError: the copy cannot be read.
+        """
+        copy = parse_drains(storage.drains.read_json()) if storage.drains.exists() else Drains()
+        return Drains(brokers=copy.brokers | parse_drains(self.raw(DRAINS)).brokers)
+
+    def put_drains(self, storage: ClusterStorage, state: Drains) -> None:
+        """Store the `drains` document and its copy."""
+        document = state.model_dump(mode="json")
+        self._accessor.set(DRAINS, document)
+        storage.drains.write_json(document)
+
+    def stopped_since(self, started: datetime | None) -> bool:
+        """Return whether somebody stopped what was under way then.
+
+        Raises:
+            StateError: `state_version`.
+        """
+        stop = parse_stop(self.raw(STOP))
+        return stop is not None and (started is None or stop.at >= started)
+
+    def put_stop(self, state: Stop) -> None:
+        """Store the `stop` document, in one write."""
+        self._accessor.set(STOP, state.model_dump(mode="json"))
 
     def alerts(self, key: str = ALERTS) -> AlertsState:
         """Return the document of open conditions under one of its two keys; an empty one when none can be read."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from pulsar_rebalancer.run.by_hand import DrainProgress
     from pulsar_rebalancer.strategies.kept import KeptState
     from pulsar_rebalancer.strategies.sample import Decision
     from pulsar_rebalancer_spark.run_input import RunInput
@@ -22,6 +23,7 @@ class Decided(NamedTuple):
         source_traffic: current traffic of the sources, in the measure of their moves.
         kept: what the strategy and its placement keep; AvgShedder keeps its hit counts in the decisions.
         sentence: what was found, and what moves in the end.
+        drains: what becomes of the bundles of brokers that are drained, by broker.
         samples: figures by broker that gave a hit, or by which bundles move; AvgShedder's are in the decisions.
     """
 
@@ -30,6 +32,7 @@ class Decided(NamedTuple):
     kept: KeptState
     sentence: str
     samples: dict[str, float]
+    drains: Mapping[str, DrainProgress] | None = None
 
 
 class Decide(Protocol):

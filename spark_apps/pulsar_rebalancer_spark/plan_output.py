@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pulsar_rebalancer.by_hand.drains import serve
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Forced, Summary, plan_hash
-from pulsar_rebalancer.run.tables import DECISIONS, table
+from pulsar_rebalancer.run.tables import DECISIONS, MOVES, table
 from pulsar_rebalancer.state.counting import samples_after
 from pulsar_rebalancer.state.model import DecisionState
 from pulsar_rebalancer.strategies import rows
 from pulsar_rebalancer.strategies.explain import complete, predict
 from pulsar_rebalancer.strategies.hits import hits_after, start_anew, used_samples
+from pulsar_rebalancer.strategies.wording import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,6 +56,22 @@ def write(run: RunInput, decided: Decided) -> Summary:
     summary = _summary(run, decisions, moves, decided, identity, dict(sorted(passed_over.items())))
     summary.write(run.folder)
     return summary
+
+
+def with_drains(run: RunInput, decided: Decided) -> Decided:
+    """Return a decided run in which the bundles of drained brokers leave first; its moves are written anew."""
+    file = run.folder / "plan" / "moves.parquet"
+    moves = [rows.move(row) for row in file.read_table().to_pylist()]
+    served = serve(run.folder, run.state_folder, run.drains.brokers, decided.decisions, moves)
+    file.delete()
+    file.write_table(table([rows.move_row(run.cluster, move) for move in served.moves], MOVES))
+    leaving = number_of(sum(drain.moving for drain in served.progress.values()), "bundle")
+    return decided._replace(
+        decisions=served.decisions,
+        source_traffic=decided.source_traffic | served.traffic,
+        sentence=f"{decided.sentence}. Drained: {', '.join(served.progress)}, {leaving} to move",
+        drains=served.progress,
+    )
 
 
 def _moves(file: StoragePath) -> tuple[list[dict[str, Any]], dict[int, Counter[Reason]]]:
@@ -106,6 +124,7 @@ def _summary(
         forced=Forced(by=request.requested_by, reason=request.params.force, threshold=request.force_threshold)
         if request.forced
         else None,
+        drains=dict(decided.drains or {}),
         counting=run.counting.reason,
         score_min=min(scores.values(), default=None),
         score_max=max(scores.values(), default=None),

@@ -71,7 +71,7 @@ def decide(spark: SparkSession, run: RunInput) -> Summary:
         means_of_run.result()
     if not decided.decisions:
         raise SnapshotError(Reason.FILE_DAMAGED, f"{run.folder.uri}: the brokers table has no broker of {run.cluster}")
-    return plan_output.write(run, decided)
+    return plan_output.write(run, plan_output.with_drains(run, decided) if run.drains.brokers else decided)
 
 
 def _updated_means(spark: SparkSession, run: RunInput, bundles: DataFrame) -> DataFrame:

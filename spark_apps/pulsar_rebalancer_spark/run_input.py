@@ -14,6 +14,7 @@ from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.request import RunRequest, Validation
+from pulsar_rebalancer.state.by_hand import Drains, parse_drains
 from pulsar_rebalancer.state.counting import Counting, decide_counting
 from pulsar_rebalancer.state.model import DecisionState, HitCount, MovesState, parse_decision, parse_moves
 from pulsar_rebalancer.storage.layout import ClusterStorage
@@ -37,6 +38,7 @@ class RunInput:
         moves: the unload history as collect found it.
         counting: how the sample counts.
         policies: isolation policies, anti-affinity groups and failure domains.
+        drains: brokers whose bundles are to leave.
     """
 
     folder: StoragePath
@@ -47,6 +49,7 @@ class RunInput:
     moves: MovesState
     counting: Counting
     policies: Policies
+    drains: Drains
 
     @classmethod
     def read(cls, root: str, run: str) -> Self:
@@ -77,6 +80,7 @@ class RunInput:
             decision=decision,
             moves=moves,
             policies=Policies.read(folder),
+            drains=parse_drains(kept.get("drains")),
             counting=decide_counting(
                 decision,
                 request.resolved.settings,
@@ -101,7 +105,13 @@ class RunInput:
     def left_out(self) -> dict[str, Reason]:
         """Return why a broker is neither source nor destination."""
         quarantined = dict.fromkeys(self.validation.quarantined, Reason.BROKER_QUARANTINED)
-        return self._unpaired | quarantined | dict.fromkeys(self.settings.excluded_brokers, Reason.BROKER_EXCLUDED)
+        draining = dict.fromkeys(self.drains.brokers, Reason.DRAINING)
+        return (
+            self._unpaired
+            | draining
+            | quarantined
+            | dict.fromkeys(self.settings.excluded_brokers, Reason.BROKER_EXCLUDED)
+        )
 
     @property
     def _unpaired(self) -> dict[str, Reason]:

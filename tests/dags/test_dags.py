@@ -58,10 +58,12 @@ def test_the_dag_folder_has_the_dags_of_every_cluster(clusters: Path) -> None:
     assert bag.import_errors == {}
     assert set(bag.dags) == {
         "pulsar_rebalance__east",
+        "pulsar_by_hand__east",
         "pulsar_state__east",
         "pulsar_maintenance__east",
         "pulsar_handover__east",
         "pulsar_rebalance__west",
+        "pulsar_by_hand__west",
         "pulsar_state__west",
         "pulsar_maintenance__west",
         "pulsar_handover__west",
@@ -131,7 +133,8 @@ def test_one_run_at_a_time_and_no_past(dags: dict[str, DAG]) -> None:
     for dag in dags.values():
         assert dag.max_active_runs == 1
         assert not dag.catchup
-        assert dag.allowed_run_types == {"scheduled", "manual"}
+        started_by_hand = dag.dag_id in ("pulsar_rebalance__east", "pulsar_rebalance__west")
+        assert dag.allowed_run_types == {"scheduled", "manual", *(["operator_triggered"] if started_by_hand else [])}
     assert dags["pulsar_rebalance__east"].dagrun_timeout is not None
 
 

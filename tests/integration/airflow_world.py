@@ -14,6 +14,7 @@ from airflow.dag_processing.bundles.manager import DagBundlesManager
 from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
 from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import clear_task_instances
+from airflow.sdk import timezone
 from airflow.sdk.definitions.dag import _run_task
 from airflow.serialization.serialized_objects import DagSerialization
 from airflow.utils.session import create_session
@@ -83,6 +84,28 @@ class World:
             pass
         with create_session() as session:
             return Outcome(self, _run(outcome.run.id, session))
+
+    def queued(self, dag: str = "rebalance") -> list[str]:
+        """Ids of the runs of a DAG that wait for their turn, in its order."""
+        with create_session() as session:
+            found = select(DagRun.run_id).where(
+                DagRun.dag_id == f"pulsar_{dag}__{self.name}", DagRun.state == DagRunState.QUEUED
+            )
+            return list(session.scalars(found.order_by(DagRun.run_after, DagRun.id)))
+
+    def begin(self, run_id: str, dag: str = "rebalance") -> Outcome:
+        """Let a run that waits go on to its end, as the scheduler does."""
+        made = self.dag(f"pulsar_{dag}__{self.name}")
+        scheduled = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(made))
+        with create_session() as session:
+            run = session.scalar(select(DagRun).where(DagRun.dag_id == made.dag_id, DagRun.run_id == run_id))
+            run.start_date = timezone.utcnow()
+            run.set_state(DagRunState.RUNNING)
+            number = run.id
+        while _step(number, made, scheduled):
+            pass
+        with create_session() as session:
+            return Outcome(self, _run(number, session))
 
     def decision(self) -> DecisionState:
         """The stored decision state."""

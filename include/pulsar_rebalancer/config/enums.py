@@ -44,3 +44,26 @@ class SplitAlgorithm(StrEnum):
     TOPIC_COUNT = "topic_count_equally_divide"
     POSITIONS = "specified_positions_divide"
     FLOW = "flow_or_qps_equally_divide"
+
+
+class Action(StrEnum):
+    """What a person may ask for by hand."""
+
+    UNLOAD = "unload"
+    DRAIN = "drain"
+    RELEASE = "release"
+    FILL = "fill"
+    UNDO = "undo"
+    STOP = "stop"
+
+
+class Overrule(StrEnum):
+    """What a person may overrule in a plan made by hand; the plan records who did, and why."""
+
+    POLICIES = "policies"
+    ANTI_AFFINITY = "anti_affinity"
+    TOPIC_CEILING = "topic_ceiling"
+    EXCLUSIONS = "exclusions"
+    CAPS = "caps"
+    GRACE_PERIOD = "grace_period"
+    OVERLOAD = "overload"

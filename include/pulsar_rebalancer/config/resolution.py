@@ -34,6 +34,9 @@ class Origin(StrEnum):
 _OF_PAIRS = ("low_threshold", "high_threshold", "hit_count_low", "hit_count_high")
 _AVG_SHEDDER_ALONE = ("force_threshold", *_OF_PAIRS)
 
+PLAN_HASH = "[0-9a-f]{64}"
+"""Form of the hash of a plan."""
+
 THRESHOLD_FIELDS = (*_OF_PAIRS, "max_unload_percentage")
 """A manual run that changes one of these counts no hits."""
 
@@ -57,6 +60,7 @@ class RunParams(BaseModel):
     max_bundles_per_broker: int | None = Field(None, ge=1)
     excluded_namespaces: Namespaces = ()
     excluded_brokers: Brokers = ()
+    plan: str = Field("", pattern=f"^({PLAN_HASH})?$", description="hash of the plan made by hand that it carries out")
 
     @model_validator(mode="after")
     def _two_fields(self) -> Self:
@@ -166,7 +170,7 @@ def resolve(file: Mapping[str, Any], brokers: Mapping[str, str], params: RunPara
 
 
 def _from_params(settings: Settings, params: RunParams) -> dict[str, Any]:
-    given = params.model_dump(exclude_none=True, exclude={"force", "force_threshold"})
+    given = params.model_dump(exclude_none=True, exclude={"force", "force_threshold", "plan"})
     changed = {name: value for name, value in given.items() if value not in ((), settings.mode)}
     if params.mode is not None and params.mode.rank > settings.mode.rank:
         raise SettingsError(

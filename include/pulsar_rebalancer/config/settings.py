@@ -72,6 +72,9 @@ class Settings(PulsarSettings):
     max_wave_delay_seconds: float = Field(
         300, ge=0, description="seconds after max_plan_age_seconds at which a wave is no longer begun"
     )
+    max_shown_plan_age_seconds: float = Field(
+        900, gt=0, le=86400, description="age at which a plan made by hand is no longer carried out"
+    )
     unload_concurrency: int = Field(4, ge=1, le=64, description="bundles moved at the same time")
     unload_retries: int = Field(2, ge=0, le=10, description="further tries for a bundle that landed elsewhere")
     unload_timeout_seconds: float = Field(

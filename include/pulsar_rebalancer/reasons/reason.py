@@ -239,6 +239,8 @@ class Reason(StrEnum):
         "A forced run acts without hits and counts none.")
     OTHER_THRESHOLDS = ("other_thresholds", VERDICT, Trait.NONE,
         "A run with thresholds of its own counts no hits.")
+    BY_HAND = ("by_hand", VERDICT, Trait.NONE,
+        "A person asked for the plan; it counts no hits.")
     STRATEGY_CHANGED = ("strategy_changed", WARN, Trait.NONE,
         "The strategy differs from the one that kept the state: it starts anew.")
     # brokers and pairs
@@ -425,6 +427,41 @@ class Reason(StrEnum):
     FOREIGN_RUN = ("foreign_run", VERDICT, Trait.NONE,
         "The folder that a task was given is none of this DAG run and cluster.",
         "Clear the run from collect on; if it happens again, look who may write XComs.")
+    # plans made by hand
+    NO_SUCH_BUNDLE = ("no_such_bundle", VERDICT, Trait.TYPED,
+        "No broker reports the bundle: it was split or deleted, or none of its topics is loaded.",
+        "Look the bundle's name up; make the plan anew.")
+    UNKNOWN_DESTINATION = ("unknown_destination", VERDICT, Trait.TYPED,
+        "No active broker has the name that was given.",
+        "Name the broker as /admin/v2/brokers lists it.")
+    WOULD_OVERLOAD = ("would_overload", VERDICT, Trait.TYPED,
+        "The plan would bring a broker above overloaded_threshold, if score follows traffic.",
+        "Move less, or overrule it: overload.")
+    OTHER_PLAN = ("other_plan", VERDICT, Trait.TYPED,
+        "The hash is of no plan that was shown lately, or of one that was made for other fields.",
+        "Give the hash of the plan that you mean and nothing else; or make the plan anew.")
+    SHOWN_TOO_LONG_AGO = ("shown_too_long_ago", VERDICT, Trait.TYPED,
+        "The plan made by hand is older than max_shown_plan_age_seconds.",
+        "Make the plan anew.")
+    PLAN_USED = ("plan_used", VERDICT, Trait.TYPED,
+        "The plan was handed over to be carried out before.",
+        "See that run; make the plan anew if it is still needed.")
+    PLAN_UNDER_WAY = ("plan_under_way", VERDICT, Trait.TYPED,
+        "Another plan made by hand waits for its run or is being carried out.",
+        "Wait for the end of that run.")
+    LAST_BROKER = ("last_broker", VERDICT, Trait.TYPED,
+        "No other broker that takes part could take the bundles of the broker to be drained.",
+        "See why the others were left out.")
+    DRAIN = ("drain", VERDICT, Trait.NONE,
+        "The broker is being drained: its bundles leave, within the caps.")
+    DRAINING = ("draining", VERDICT, Trait.TYPED,
+        "The broker is being drained: nothing is brought there until it is released.",
+        "Release it, or name another broker.")
+    NOT_DRAINED = ("not_drained", VERDICT, Trait.TYPED,
+        "The broker that is to be released is not being drained.")
+    STOPPED = ("stopped", VERDICT, Trait.NOT_BEGUN | Trait.RETRIED | Trait.NEEDS_PERSON,
+        "A person stopped what was under way before the bundle was begun.",
+        "To go on, clear the run's failed waves, or make a new plan.")
     # moves
     MOVED = ("moved", VERDICT, Trait.ON_PLANNED_BROKER | Trait.NEW_OWNER | Trait.SETTLED,
         "The bundle is owned by its planned broker.")

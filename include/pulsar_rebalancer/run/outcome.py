@@ -217,10 +217,16 @@ def _decided(summary: Summary) -> list[str]:
         scores = f"{span} over {summary.brokers} brokers"
     settings = summary.resolved.settings
     low, high = summary.hits
+    drains = [
+        f"  drain:   {broker}: {drain.moving} of {drain.bundles} bundles to be moved; stay: {stay}"
+        for broker, drain in summary.drains.items()
+        for stay in [", ".join(f"{count} {reason}" for reason, count in drain.stay.items()) or "none"]
+    ]
     return [
         f"  scores:  {scores}",
         f"  pairs:   {summary.pairs}, {summary.pairs_over} at or above {settings.low_threshold:g}, "
         f"{summary.pairs_fired} fired; {summary.bundles_taken} bundles to be moved",
         f"  hits:    most low {low} of {settings.hit_count_low}, most high {high} of {settings.hit_count_high} "
         f"({summary.counting})",
+        *drains,
     ]

@@ -12,6 +12,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 from pulsar_rebalancer.config.resolution import Resolved
 from pulsar_rebalancer.errors import PlanError, SnapshotError
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.by_hand import ByHand, DrainProgress
 from pulsar_rebalancer.run.splits import splits_of, taken_rows
 from pulsar_rebalancer.state.model import parse_decision
 from pulsar_rebalancer.storage import documents
@@ -56,6 +57,8 @@ class Summary(BaseModel):
         base_seq: sequence number of the state that the plan was made from.
         hash: over decisions, taken moves, new state and splits; the same for any Spark master, partitioning and input
             order.
+        by_hand: who asked for what, when a person made the plan.
+        drains: what becomes of the bundles of brokers that are drained, by broker.
         counting: how the run treated the counters, a reason code.
         score_min, score_max, score_mean: percent, over the brokers that were judged.
         pairs: pairs judged, 0 for a strategy without pairs; `pairs_over`: those at or above the low threshold;
@@ -80,6 +83,8 @@ class Summary(BaseModel):
     hash: str
     collected_at: AwareDatetime
     forced: Forced | None = None
+    by_hand: ByHand | None = None
+    drains: dict[str, DrainProgress] = {}
     counting: Reason
     score_min: float | None
     score_max: float | None

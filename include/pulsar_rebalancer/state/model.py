@@ -137,7 +137,7 @@ def parse_decision(document: Any) -> DecisionState:
     Raises:
         StateError: `state_version` when it is of another version or damaged.
     """
-    return DecisionState() if document is None else _parse(DecisionState, document)
+    return DecisionState() if document is None else parse_document(DecisionState, document)
 
 
 def parse_moves(document: Any) -> MovesState:
@@ -146,10 +146,15 @@ def parse_moves(document: Any) -> MovesState:
     Raises:
         StateError: `state_version` when it is of another version or damaged.
     """
-    return MovesState() if document is None else _parse(MovesState, document)
+    return MovesState() if document is None else parse_document(MovesState, document)
 
 
-def _parse(model: type[_Model], document: Any) -> _Model:
+def parse_document(model: type[_Model], document: Any) -> _Model:
+    """Return a document of the store.
+
+    Raises:
+        StateError: `state_version` when it is of another version or damaged.
+    """
     version = document.get("version") if isinstance(document, Mapping) else None
     if version not in READABLE:
         readable = f"this release reads 1 to {VERSION}"

@@ -56,6 +56,11 @@ class ClusterStorage:
         """`<root>/<cluster>/state`: copies of the committed decision state, and the means of bundles."""
         return self.base / "state"
 
+    @property
+    def drains(self) -> StoragePath:
+        """Return the copy of the marks of brokers that are drained."""
+        return self.state / "drains.json"
+
     def new_run(self, now: datetime) -> StoragePath:
         """Return a folder for one attempt: its name holds the time and random hex digits, nothing a user typed."""
         at = now.astimezone(UTC)

@@ -67,6 +67,10 @@ class Bundles:
             }
         return self._found[broker]
 
+    def owners(self) -> dict[str, str]:
+        """Return the broker that reports a bundle, by bundle; the last by name where two do."""
+        return {row["bundle"]: row["broker"] for row in self._table.select(["bundle", "broker"]).to_pylist()}
+
     def served(self, namespaces: Collection[str] | None = None) -> Counter[tuple[str, str]]:
         """Return how many bundles of a namespace a broker reports, by namespace and broker.
 

@@ -100,7 +100,15 @@ def explain(decision: Decision) -> str:
 def predict(
     scores: Mapping[str, float], moves: Iterable[CandidateMove], source_traffic: Mapping[str, float]
 ) -> Prediction:
-    """Return the extreme scores after the moves: what leaves a source takes its share of the score along.
+    """Return the extreme scores after the moves, as `scores_after` has them."""
+    after = scores_after(scores, moves, source_traffic)
+    return Prediction(min(after.values(), default=None), max(after.values(), default=None))
+
+
+def scores_after(
+    scores: Mapping[str, float], moves: Iterable[CandidateMove], source_traffic: Mapping[str, float]
+) -> dict[str, float]:
+    """Return the scores after the moves: what leaves a source takes its share of the score along.
 
     Args:
         scores: of the judged brokers, percent.
@@ -120,4 +128,4 @@ def predict(
             moved = scores[source] * traffic / whole if whole > 0 else 0.0
             after[source] -= moved
             after[destination] = after.get(destination, 0.0) + moved
-    return Prediction(min(after.values(), default=None), max(after.values(), default=None))
+    return after

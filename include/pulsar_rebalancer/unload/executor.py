@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.names import is_in_bundle
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.outcome import MoveOutcome
+from pulsar_rebalancer.run.outcome import MoveOutcome, not_moved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Sequence
@@ -46,6 +46,7 @@ async def carry_out(
     on_outcome: Callable[[MoveOutcome], None],
     unloaded: Container[str] = (),
     affinity: bool = True,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> list[MoveOutcome]:
     """Carry out the moves of one wave; what a broker does to one bundle never stops the others.
 
@@ -63,6 +64,7 @@ async def carry_out(
             still brought to their end, no other one is begun, and the error is raised.
         unloaded: bundles that an earlier attempt may have unloaded: on a third broker they went astray, while others
             that are found there moved on by themselves and are left alone.
+        stopped: asked before each bundle is begun: whether no further one is to be; those under way come to their end.
         affinity: whether the leader remembers destinations, as the modular load manager's does.
 
     Returns:
@@ -75,6 +77,10 @@ async def carry_out(
         try:
             while waiting:
                 number, move = waiting.popleft()
+                if stopped():
+                    outcomes[number] = not_moved(move, Reason.STOPPED)
+                    on_outcome(outcomes[number])
+                    continue
                 carried = _BundleMove(admin, move, retries, timeout_seconds, unloaded=move.bundle in unloaded)
                 outcome = await carried.outcome()
                 outcomes[number] = outcome if affinity else outcome.model_copy(update={"destination_kept": False})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer.config.enums import Mode, Overrule
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.plan import Summary, verify
@@ -63,12 +63,12 @@ def judge(run: StoragePath, recorded: DecisionState, present: Settings, now: dat
         return Verdict(Reason.NOTHING_TO_DO)
     planned = summary.resolved.settings
     closed = (
-        _not_acting(planned, now)
+        not_acting(planned, now)
         or _on_hold(Validation.read(run))
         or _too_old(now, until)
-        or _not_acting(present, now)
+        or not_acting(present, now)
         or _other_cluster(planned, present)
-        or _over_cap(moves, planned, present)
+        or (None if _caps_overruled(summary) else _over_cap(moves, planned, present))
         or _not_splitting(splits, present)
     )
     detail = f"{len(moves)} bundles" + (f", {len(splits)} splits" if splits else "")
@@ -77,10 +77,11 @@ def judge(run: StoragePath, recorded: DecisionState, present: Settings, now: dat
 
 def may_act(settings: Settings, validation: Validation, now: datetime) -> bool:
     """Return whether the gate may open for a plan that is made now, whatever the plan will say."""
-    return not (_not_acting(settings, now) or _on_hold(validation))
+    return not (not_acting(settings, now) or _on_hold(validation))
 
 
-def _not_acting(settings: Settings, now: datetime) -> Verdict | None:
+def not_acting(settings: Settings, now: datetime) -> Verdict | None:
+    """Return why settings let nothing be moved now; None: they do."""
     if settings.mode is not Mode.AUTO:
         return Verdict(Reason.OBSERVE, f"mode {settings.mode}")
     if settings.pause is not None and now < settings.pause.until:
@@ -112,6 +113,10 @@ def _not_splitting(splits: Sequence[Split], present: Settings) -> Verdict | None
     if len(automatic) > present.max_splits_per_run:
         return Verdict(Reason.OVER_CAP, f"{len(automatic)} splits, at most {present.max_splits_per_run} per run")
     return None
+
+
+def _caps_overruled(summary: Summary) -> bool:
+    return summary.by_hand is not None and Overrule.CAPS in summary.by_hand.request.overruled
 
 
 def _over_cap(moves: Sequence[Move], planned: Settings, present: Settings) -> Verdict | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
+from pulsar_rebalancer_airflow.locations import REBALANCE_DAG
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
@@ -73,6 +74,25 @@ Hit counters, the last recorded plan, and the bundles moved within the grace per
 | restore | takes the newest `{folder}/decision-<number>.json`, or the file that is named |
 
 Reset and restore need a reason. A plan that is under way at that moment becomes stale and is not carried out.
+"""
+
+
+def by_hand_page(entry: ClusterEntry) -> str:
+    """Return Markdown: how to ask for moves, and how a plan is carried out."""
+    dag_id, minutes = f"pulsar_by_hand__{entry.name}", entry.settings.max_shown_plan_age_seconds / 60
+    return f"""### Moves of cluster `{entry.name}` by hand
+
+Trigger the DAG and fill in *Action* and its fields. The run makes a plan and shows it (log and XCom of the task
+*plan*): what moves, whom it disturbs, the score of each broker before and after. It moves nothing.
+
+Trigger it again with the plan's hash alone to carry out that plan, within {minutes:g} minutes and in mode `auto`:
+
+```
+airflow dags trigger {dag_id} --conf '{{"plan": "<hash>"}}'
+```
+
+A run of `{REBALANCE_DAG}{entry.name}` then asks the brokers anew, leaves out what no longer holds, and goes through the
+same gate as every run. A pause, a hold and Pulsar's own shedding cannot be overruled. Who asked is Airflow's user.
 """
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from airflow.sdk import DAG
 
 from pulsar_rebalancer.config.clusters_file import load_clusters
+from pulsar_rebalancer_airflow.dag_factory.by_hand import by_hand_dag
 from pulsar_rebalancer_airflow.dag_factory.defaults import COMMON
 from pulsar_rebalancer_airflow.dag_factory.docs import broken_page
 from pulsar_rebalancer_airflow.dag_factory.handover import handover_dag
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
 
-_DAGS = (rebalance_dag, state_dag, maintenance_dag, handover_dag)
+_DAGS = (rebalance_dag, by_hand_dag, state_dag, maintenance_dag, handover_dag)
 """What makes the DAGs that every cluster has."""
 
 

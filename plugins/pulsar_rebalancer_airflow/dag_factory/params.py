@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Param
 
-from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer.config.enums import Action, Mode, Overrule
 from pulsar_rebalancer.config.resolution import RunParams
 from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.run.by_hand import HandRequest
 from pulsar_rebalancer_airflow.operators.handover import ACTIONS as HANDOVER_ACTIONS
 from pulsar_rebalancer_airflow.operators.state import ACTIONS as STATE_ACTIONS
 from pulsar_rebalancer_airflow.operators.state import FILE_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from pydantic.fields import FieldInfo
 
 _KEYWORDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "maxLength"}
 
@@ -26,7 +29,7 @@ def run_params(settings: Settings) -> dict[str, Param]:
         settings: of the clusters file; its mode is the highest that a run may ask for.
     """
     properties = RunParams.model_json_schema()["properties"]
-    form = {name: _param(name, schema, settings) for name, schema in properties.items() if name != "mode"}
+    form = {name: _param(name, schema, settings) for name, schema in properties.items() if name not in ("mode", "plan")}
     lower = [mode.value for mode in Mode if mode.rank <= settings.mode.rank]
     form["mode"] = Param(
         None,
@@ -60,6 +63,22 @@ def _action_params(actions: Sequence[str], why: str) -> dict[str, Param]:
         "action": Param("show", type="string", enum=list(actions), title="Action"),
         "reason": Param("", type=["null", "string"], maxLength=500, title="Reason", description=why),
     }
+
+
+def by_hand_params() -> dict[str, Param]:
+    """Return the parameters of a run of the by-hand DAG, one per field of `HandRequest`."""
+    return {name: _by_hand_param(name, field) for name, field in HandRequest.model_fields.items()}
+
+
+def _by_hand_param(name: str, field: FieldInfo) -> Param:
+    given: dict[str, Any] = {"title": name.capitalize(), "description": field.description}
+    if name == "action":
+        return Param(None, type=["null", "string"], enum=[None, *Action], **given)
+    if name == "overrule":
+        return Param([], type=["null", "array"], items={"type": "string", "enum": list(Overrule)}, **given)
+    if name == "bundles":
+        return Param([], type=["null", "array"], items={"type": "string"}, **given)
+    return Param("", type=["null", "string"], maxLength=500, **given)
 
 
 def state_params() -> dict[str, Param]:

@@ -37,7 +37,8 @@ def rebalance_dag(entry: ClusterEntry, root: str) -> DAG:
         description=f"Balances the load of Pulsar cluster {entry.name} (mode {settings.mode})",
         doc_md=rebalance_page(entry, root),
         schedule=_timetable(settings.interval_seconds),
-        **COMMON,
+        # Plans made by hand are carried out by runs that `pulsar_by_hand__` starts.
+        **COMMON | {"allowed_run_types": (*COMMON["allowed_run_types"], "operator_triggered")},
         dagrun_timeout=LONGEST_RUN,
         params=run_params(settings),
         tags={"pulsar", "rebalance", entry.name},

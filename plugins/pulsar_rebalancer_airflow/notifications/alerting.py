@@ -73,7 +73,7 @@ def _ended(context: Context, now: datetime) -> EndedRun:
         states={task: str(state) for task, state in states.items()},
         failures={task: reason for task, reason in failures.items() if isinstance(reason, str)},
         seconds=(now - started.astimezone(UTC)).total_seconds() if started else None,
-        manual=dag_run.run_type == "manual",
+        manual=dag_run.run_type != "scheduled",
     )
 
 

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from pulsar_rebalancer_airflow.operators.by_hand import (
+    CarryOutOperator,
+    CollectForPlanOperator,
+    FormOperator,
+    PlanByHandOperator,
+)
 from pulsar_rebalancer_airflow.operators.collect import CollectOperator
 from pulsar_rebalancer_airflow.operators.decide import DecideOperator
 from pulsar_rebalancer_airflow.operators.gate import GateOperator
@@ -16,11 +22,15 @@ from pulsar_rebalancer_airflow.operators.validate import ValidateOperator
 from pulsar_rebalancer_airflow.operators.watch import WatchOperator
 
 __all__ = [
+    "CarryOutOperator",
+    "CollectForPlanOperator",
     "CollectOperator",
     "DecideOperator",
+    "FormOperator",
     "GateOperator",
     "HandoverOperator",
     "MaintainOperator",
+    "PlanByHandOperator",
     "RecordOperator",
     "RefuseOperator",
     "ReportOperator",

@@ -13,6 +13,8 @@ from pulsar_rebalancer.admin import PulsarAdmin
 from pulsar_rebalancer.collect.collector import collect, save
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.config.resolution import parse_params, resolve
+from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.collect.collector import Collected
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
     from pulsar_rebalancer.config.resolution import RunParams
+    from pulsar_rebalancer.state.by_hand import ShownPlan
 
 _ANY_THRESHOLDS = {"low_threshold": "0", "high_threshold": "1000"}
 """In the place of the live brokers' thresholds: nothing that the file or a run may say contradicts these."""
@@ -58,7 +61,7 @@ class CollectOperator(BaseOperator):
             AdminError: no broker answered; tried again.
         """
         with final_unless_passing(context):
-            params = parse_params(context["params"])
+            params = self._params(context)
             # `collect` resolves over what the live brokers give; what can be refused without them is refused here.
             asked = resolve(self.entry.given, _ANY_THRESHOLDS, params)
             if asked.settings.mode is Mode.OFF:
@@ -66,14 +69,22 @@ class CollectOperator(BaseOperator):
             storage = ClusterStorage(self.root, self.entry.name)
             store = StateStore.of(context, self.entry.name)
             decision, moves = store.decision_or_lost(storage), store.moves()
+            drains = store.drains(storage)
+            shown = _handed_over(store, params.plan, context["dag_run"].run_id) if params.plan else None
             now = datetime.now(UTC)
             collected = asyncio.run(self._collect(context, params, now, storage))
             run = storage.new_run(now)
             save(collected, run)
             state = {"decision": decision.model_dump(mode="json"), "moves": moves.model_dump(mode="json")}
+            state["drains"] = drains.model_dump(mode="json")
+            if shown is not None:
+                state["shown"] = shown.model_dump(mode="json")
             (run / "input" / "state.json").write_json(state)
         self.log.info("Collected %s", run.uri)
         return run.uri
+
+    def _params(self, context: Context) -> RunParams:
+        return parse_params(context["params"])
 
     async def _collect(self, context: Context, params: RunParams, now: datetime, storage: ClusterStorage) -> Collected:
         settings = self.entry.settings
@@ -86,6 +97,19 @@ class CollectOperator(BaseOperator):
                 params,
                 now=now,
                 airflow_run_id=dag_run.run_id,
-                requested_by=(dag_run.triggering_user_name or "") if dag_run.run_type == "manual" else "",
+                requested_by=(dag_run.triggering_user_name or "") if dag_run.run_type != "scheduled" else "",
                 state_folder=storage.state,
             )
+
+
+def _handed_over(store: StateStore, identity: str, airflow_run_id: str) -> ShownPlan:
+    """Return the plan made by hand that this very run was started to carry out.
+
+    Raises:
+        PlanError: `other_plan`; whoever may start runs cannot choose what they carry out.
+        StateError: `state_version`.
+    """
+    shown = store.shown().plans.get(identity)
+    if shown is None or shown.run_id != airflow_run_id:
+        raise PlanError(Reason.OTHER_PLAN, f"plan {identity[:16]} was not handed over to this run")
+    return shown

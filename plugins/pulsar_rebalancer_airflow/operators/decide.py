@@ -15,8 +15,11 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
+from pulsar_rebalancer.by_hand.plan import carry_out
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.request import RunRequest
+from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.failures import FAILURE, final_unless_passing
 from pulsar_rebalancer_airflow.locations import run_folder
 
@@ -127,6 +130,7 @@ def checked_connection(conn_id: str) -> Connection:
 class DecideOperator(SparkSubmitOperator):
     """Submit the application that scores, pairs, counts hits and picks bundles.
 
+    A run that was started to carry out a plan made by hand decides nothing: what of that plan still holds is its plan.
     A retry decides again from the same input and writes the same plan over what an earlier attempt left.
 
     Args:
@@ -151,12 +155,18 @@ class DecideOperator(SparkSubmitOperator):
         """Submit and wait.
 
         Raises:
-            AirflowFailException: `foreign_run`; `wrong_setting`, see `checked_connection`.
+            AirflowFailException: `foreign_run`; `wrong_setting`, see `checked_connection`; a plan made by hand is not
+                the one that was handed over, or no longer holds (`by_hand.plan.carry_out`).
             AirflowException: the application failed; the last lines of its output are in the message, and its reason
                 code is the XCom `failure`. Tried again.
         """
         with final_unless_passing(context):
-            run_folder(context, self.cluster, (self.application_args or [])[-1])
+            _, root, _, address = self.application_args or []
+            run = run_folder(context, self.cluster, address)
+            if RunRequest.read(run).params.plan:
+                summary = carry_out(ClusterStorage(root, self.cluster), run)
+                self.log.info("%s; stay: %s", summary.sentence, dict(summary.bundles_passed_over))
+                return
             connection = checked_connection(self._conn_id)
         # Spark's settings that no command line may show, such as a secret: a file of the worker.
         self.properties_file = connection.extra_dejson.get("properties-file")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
+import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -30,12 +33,55 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from pulsar_rebalancer.admin import AdminConnection
+    from pulsar_rebalancer.run.outcome import MoveOutcome
     from pulsar_rebalancer.run.plan import Move
     from pulsar_rebalancer.storage.path import StoragePath
 
 
+_log = logging.getLogger(__name__)
+
+_SECONDS_BETWEEN_LOOKS = 1.0
+
+
 class UnfinishedWaveError(Exception):
     """Some moves of a wave met an obstacle that may be gone at the next attempt."""
+
+
+class _Watch:
+    """What others see of a wave while it is carried out, and whether one of them has stopped it.
+
+    Args:
+        context: of the task; its XCom `progress` is written at most once a second.
+        store: of the cluster, which is asked as often.
+        total: moves of the wave.
+    """
+
+    def __init__(self, context: Context, store: StateStore, total: int) -> None:
+        self._context = context
+        self._store = store
+        self._total = total
+        self._told_at = self._asked_at = -math.inf
+        self._stopped = False
+
+    def stopped(self) -> bool:
+        """Return whether somebody has stopped the run since it started."""
+        if not self._stopped and time.monotonic() - self._asked_at >= _SECONDS_BETWEEN_LOOKS:
+            self._stopped = self._store.stopped_since(self._context["dag_run"].start_date)
+            self._asked_at = time.monotonic()
+        return self._stopped
+
+    def ended(self, history: WaveHistory) -> None:
+        """Note that another move has ended."""
+        if time.monotonic() - self._told_at >= _SECONDS_BETWEEN_LOOKS:
+            self.tell(history)
+
+    def tell(self, history: WaveHistory) -> None:
+        """Write how many moves have ended, and how many of them not on their planned broker."""
+        outcomes = history.outcomes.values()
+        progress = {"done": len(outcomes), "of": self._total, "failed": sum(not outcome.ok for outcome in outcomes)}
+        self._context["ti"].xcom_push(key="progress", value=progress)
+        _log.info("%(done)d of %(of)d, %(failed)d not on their planned broker", progress)
+        self._told_at = time.monotonic()
 
 
 class UnloadWaveOperator(BaseOperator):
@@ -44,6 +90,8 @@ class UnloadWaveOperator(BaseOperator):
     A retry resumes: a bundle on its planned broker is not unloaded again, one that was unloaded and not placed is
     placed, one with a final outcome is left alone. Bundles that moved on, have no topic or landed elsewhere are
     outcomes and no failures; the task fails when brokers did not answer (tried again) or refused (not tried again).
+    How many moves have ended is the XCom `progress`. When a person stops the run, no further bundle is begun and the
+    task fails; it goes on when it is cleared after the end of the run.
     Nothing is unloaded when the store holds another plan by now, when the cluster was paused or its mode lowered, or
     when Pulsar's own shedding was switched on. A wave that was not begun in time is left, and its moves say so.
 
@@ -89,7 +137,8 @@ class UnloadWaveOperator(BaseOperator):
                 )
             settings = Summary.read(run).resolved.settings
             concurrency = min(settings.unload_concurrency, present.unload_concurrency)
-            self._carry_out(connection, settings, concurrency, history, moves)
+            watch = _Watch(context, store, len(moves))
+            self._carry_out(connection, settings, concurrency, history, moves, watch)
         return self._conclude(history, moves)
 
     def _open(
@@ -112,9 +161,14 @@ class UnloadWaveOperator(BaseOperator):
         concurrency: int,
         history: WaveHistory,
         moves: list[Move],
+        watch: _Watch,
     ) -> None:
         remaining = history.remaining(moves)
         unloaded = history.unloaded(remaining)
+
+        def ended(outcome: MoveOutcome) -> None:
+            history.add(outcome, datetime.now(UTC))
+            watch.ended(history)
 
         async def go() -> None:
             self._task = asyncio.current_task()
@@ -129,7 +183,8 @@ class UnloadWaveOperator(BaseOperator):
                     concurrency=concurrency,
                     retries=settings.unload_retries,
                     timeout_seconds=settings.unload_timeout_seconds,
-                    on_outcome=lambda outcome: history.add(outcome, datetime.now(UTC)),
+                    on_outcome=ended,
+                    stopped=watch.stopped,
                     unloaded=unloaded,
                     affinity="Extensible" not in runtime.get("loadManagerClassName", ""),
                 )
@@ -138,6 +193,7 @@ class UnloadWaveOperator(BaseOperator):
             asyncio.run(go())
         finally:
             history.write()
+            watch.tell(history)
 
     def on_kill(self) -> None:
         """Begin no further unload; what was begun stays in the unload history as planned."""

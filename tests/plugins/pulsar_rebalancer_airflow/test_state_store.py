@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pulsar_rebalancer.errors import StateError
+from pulsar_rebalancer.errors import RebalancerError, StateError
 from pulsar_rebalancer.state.backup import committed_sequences, copy_of, keep_copy
+from pulsar_rebalancer.state.by_hand import Drain, Drains
 from pulsar_rebalancer.state.model import DecisionState, HitCount, MovesState
 from pulsar_rebalancer_airflow.state_store import StateStore, moves_asset, state_asset
 
@@ -78,3 +80,39 @@ def test_copies_of_a_rolled_back_store_go(storage: ClusterStorage) -> None:
 
     assert committed_sequences(storage) == [5]
     assert copy_of(storage, 5).read_json()["plan_id"] == "p5"
+
+
+DRAINS = Drains(brokers={"a:1": Drain(at=datetime(2026, 11, 22, tzinfo=UTC), by="ada", reason="new disks")})
+
+
+@pytest.mark.parametrize("lost", ["store", "copy", "neither"])
+def test_the_loss_of_one_document_ends_no_drain(state: MemoryState, storage: ClusterStorage, lost: str) -> None:
+    store = StateStore(state)
+    store.put_drains(storage, DRAINS)
+    if lost == "store":
+        state.documents.clear()
+    elif lost == "copy":
+        storage.drains.delete()
+
+    assert store.drains(storage) == DRAINS
+
+
+def test_a_release_ends_a_drain_in_both_documents(state: MemoryState, storage: ClusterStorage) -> None:
+    store = StateStore(state)
+    store.put_drains(storage, DRAINS)
+    store.put_drains(storage, Drains())
+
+    assert store.drains(storage) == Drains()
+
+
+@pytest.mark.parametrize("damaged", ["store", "copy"])
+def test_drains_that_cannot_be_read_stop_everything(state: MemoryState, storage: ClusterStorage, damaged: str) -> None:
+    store = StateStore(state)
+    store.put_drains(storage, DRAINS)
+    if damaged == "store":
+        state.documents["drains"] = {"version": 99}
+    else:
+        storage.drains.write_bytes(b"{")
+
+    with pytest.raises(RebalancerError):
+        store.drains(storage)

@@ -9,6 +9,7 @@ from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER, make_run, move_row
 
 from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.run.by_hand import ByHand, parse_form
 from pulsar_rebalancer.run.plan import Summary, plan_hash
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.tables import MOVES as MOVES_SCHEMA
@@ -153,6 +154,18 @@ def test_closes_for_more_moves_than_the_stricter_cap_allows(
 
     assert ask(run, state, **(loose if of_the_plan else cap)) == ([], "over_cap")
     assert ask(run, state, **loose)[1] == ("over_cap" if of_the_plan else "open")
+
+
+@pytest.mark.parametrize(("overruled", "reason"), [((), "over_cap"), (("caps",), "open"), (("policies",), "over_cap")])
+def test_a_person_may_overrule_the_caps_of_a_plan_made_by_hand(
+    storage: ClusterStorage, state: MemoryState, overruled: tuple[str, ...], reason: str
+) -> None:
+    run = make_run(storage, MOVES)
+    form = parse_form({"action": "unload", "bundles": ["t/n"], "overrule": overruled, "reason": "it has to be"})
+    Summary.read(run).model_copy(update={"by_hand": ByHand(by="ada", request=form)}).write(run)
+    record(storage, run, state)
+
+    assert ask(run, state, max_bundles_per_run=1)[1] == reason
 
 
 @pytest.mark.parametrize("changed", [{"connection": "pulsar_other"}, {"pulsar_cluster": "other"}])

@@ -1,0 +1,109 @@
+"""What a run does for the brokers that are drained: their bundles leave first, then what the strategy wants moves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from pulsar_rebalancer.by_hand.makers import Wish
+from pulsar_rebalancer.by_hand.plan import candidates_of, placed
+from pulsar_rebalancer.by_hand.scene import Scene
+from pulsar_rebalancer.config.enums import Overrule
+from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.by_hand import DrainProgress
+from pulsar_rebalancer.strategies import caps
+from pulsar_rebalancer.strategies.sample import Decision, Measure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pulsar_rebalancer.state.by_hand import Drain
+    from pulsar_rebalancer.storage.path import StoragePath
+    from pulsar_rebalancer.strategies.sample import CandidateMove
+
+NAMED = 20
+"""How many bundles that cannot move are named for each broker."""
+
+_NEVER = (Reason.SYSTEM_NAMESPACE, Reason.NO_TOPIC)
+
+
+class Served(NamedTuple):
+    """A decided run with its drains.
+
+    Attributes:
+        decisions: one for each drained broker that has bundles, before those of the strategy.
+        moves: all candidates, within the caps: those of drained brokers come first.
+        traffic: bytes/s of the drained brokers that give bundles.
+        progress: by drained broker.
+    """
+
+    decisions: list[Decision]
+    moves: list[CandidateMove]
+    traffic: dict[str, float]
+    progress: dict[str, DrainProgress]
+
+
+def serve(
+    run: StoragePath,
+    state_folder: StoragePath,
+    drains: Mapping[str, Drain],
+    decisions: Sequence[Decision],
+    moves: Iterable[CandidateMove],
+) -> Served:
+    """Return what a run decides once the bundles of drained brokers have been put first.
+
+    Args:
+        run: folder of the run.
+        state_folder: where the means of its cluster lie.
+        drains: by broker; not empty.
+        decisions: of the strategy, for which these brokers are left out.
+        moves: its candidates; caps may bite some of those that are taken.
+
+    Raises:
+        SnapshotError: a file of the run cannot be read.
+    """
+    overruled = {rule for drain in drains.values() for rule in drain.overrule} - {Overrule.CAPS}
+    scene = Scene.read(run, state_folder, overruled)
+    wishes = [Wish(bundle.bundle) for broker in sorted(drains) for bundle in scene.sample.bundles.of(broker)]
+    # Below zero: caps take the pairs in their order.
+    leaving = placed(scene, candidates_of(scene, wishes, -len(drains)))
+    # One bundle of each anti-affinity group goes at a time, whatever is overruled.
+    capped = caps.apply([*leaving, *moves], scene.settings, Policies.read(run).groups)
+    of_drain = [move for move in capped if move.pair < 0]
+    pairs = {move.source: move.pair for move in of_drain}
+    found = [_decision(scene, broker, pairs[broker], drains[broker]) for broker in sorted(pairs)]
+    givers = {move.source for move in of_drain if move.taken}
+    return Served(
+        [*found, *decisions],
+        capped,
+        {broker: scene.traffic[broker] for broker in givers},
+        {broker: _progress(broker, drains[broker], of_drain) for broker in sorted(drains)},
+    )
+
+
+def _decision(scene: Scene, broker: str, pair: int, drain: Drain) -> Decision:
+    return Decision(
+        source=broker,
+        reason=Reason.DRAIN,
+        pair=pair,
+        source_score=scene.scores.get(broker),
+        fired=True,
+        explanation=f"{broker} is drained, {drain.by or 'somebody'} asked for it: {drain.reason}",
+        measure=Measure.THROUGHPUT,
+        target=sum(bundle.msg_throughput for bundle in scene.sample.bundles.of(broker)),
+    )
+
+
+def _progress(broker: str, drain: Drain, moves: Iterable[CandidateMove]) -> DrainProgress:
+    mine = [move for move in moves if move.source == broker]
+    stay = Counter(move.reason for move in mine if not move.taken)
+    return DrainProgress(
+        since=drain.at,
+        by=drain.by,
+        reason=drain.reason,
+        bundles=len(mine),
+        moving=len(mine) - stay.total(),
+        stay=dict(sorted(stay.items())),
+        named=tuple(sorted(move.bundle for move in mine if move.reason in _NEVER)[:NAMED]),
+    )

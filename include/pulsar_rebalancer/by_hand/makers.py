@@ -1,0 +1,173 @@
+"""What a person's wish means for the bundles of a snapshot; policies, placement and caps are asked afterwards."""
+
+from __future__ import annotations
+
+import math
+from fnmatch import fnmatchcase
+from statistics import fmean
+from typing import TYPE_CHECKING, NamedTuple
+
+from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.names import namespace_of
+from pulsar_rebalancer.reasons import Reason, Trait
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pulsar_rebalancer.by_hand.scene import Scene
+    from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
+    from pulsar_rebalancer.run.plan import Move
+    from pulsar_rebalancer.strategies.sample import BundleSample
+
+
+class Wish(NamedTuple):
+    """A bundle that somebody wants to move.
+
+    Attributes:
+        destination: where to; None where placement is to say.
+        reason: why it stays all the same, as far as that is known here.
+    """
+
+    bundle: str
+    destination: str | None = None
+    reason: Reason | None = None
+
+
+def unload(scene: Scene, named: Iterable[str], destination: str) -> list[Wish]:
+    """Return the bundles that are named, each once.
+
+    Args:
+        scene: the snapshot.
+        named: bundles, namespaces, or patterns of bundle names, in which `*` and `?` stand for any text or character.
+        destination: the broker that takes them; empty: placement says for each.
+
+    Raises:
+        PlanError: no bundle has such a name (`no_such_bundle`), or the destination cannot take any (`check_broker`).
+    """
+    if destination:
+        check_broker(scene, destination)
+    found = dict.fromkeys(bundle for name in named for bundle in _named(scene.owners, name))
+    wishes = [Wish(bundle, destination or None) for bundle in found]
+    if not any(wish.bundle in scene.owners for wish in wishes):
+        raise PlanError(Reason.NO_SUCH_BUNDLE, f"{', '.join(named)[:200]}: no broker reports such a bundle")
+    return wishes
+
+
+def _named(bundles: Mapping[str, str], name: str) -> list[str]:
+    if "*" in name or "?" in name:
+        # In brackets, characters would be a set: a name has none.
+        return [bundle for bundle in bundles if fnmatchcase(bundle, name.replace("[", "[[]"))]
+    if name.count("/") == 1:
+        return [bundle for bundle in bundles if namespace_of(bundle) == name]
+    return [name]
+
+
+def drain(scene: Scene, broker: str) -> list[Wish]:
+    """Return every bundle that a broker reports; the scene names it as one that is drained.
+
+    Raises:
+        PlanError: `unknown_destination`, `last_broker`, or why validation or a setting leaves the broker out.
+    """
+    if scene.left_out.get(broker) is not Reason.DRAINING:
+        check_broker(scene, broker)
+    if not scene.sample.taking_part:
+        raise PlanError(Reason.LAST_BROKER, f"{broker} is the last broker that could take bundles")
+    return [Wish(bundle.bundle) for bundle in scene.sample.bundles.of(broker)]
+
+
+def fill(scene: Scene, broker: str) -> list[Wish]:
+    """Return bundles that bring a broker up to the mean score, from the hottest brokers, the largest that fit first.
+
+    A bundle fits when the broker stays below the mean with it, and its source stays above the broker.
+
+    Raises:
+        PlanError: `unknown_destination`, or why the broker is left out.
+    """
+    check_broker(scene, broker)
+    scores, policies = dict(scene.scores), scene.policy_filter()
+    mean = fmean(scores.values())
+    pools = {
+        source: sorted(
+            (
+                (_share(scene, bundle), bundle.bundle)
+                for bundle in scene.sample.bundles.of(source)
+                if scene.stays(bundle) is None and policies.forbids(bundle.bundle, source, broker) is None
+            ),
+            reverse=True,
+        )
+        for source in scores
+        if source != broker
+    }
+    wishes: list[Wish] = []
+    while len(wishes) < _most(scene):
+        found = _fitting(scores, pools, broker, mean)
+        if found is None:
+            break
+        source, (share, bundle) = found
+        pools[source].remove((share, bundle))
+        scores[source] -= share
+        scores[broker] += share
+        wishes.append(Wish(bundle, broker))
+    return wishes
+
+
+def _share(scene: Scene, bundle: BundleSample) -> float:
+    """Return the points of score that a bundle brings along."""
+    whole = max(scene.traffic[bundle.broker], bundle.msg_throughput)
+    return scene.scores[bundle.broker] * bundle.msg_throughput / whole if whole > 0 else 0.0
+
+
+def _most(scene: Scene) -> float:
+    caps = (scene.settings.max_bundles_per_run, scene.settings.max_bundles_per_broker)
+    return min((cap for cap in caps if cap is not None), default=math.inf)
+
+
+def _fitting(
+    scores: Mapping[str, float], pools: Mapping[str, list[tuple[float, str]]], broker: str, mean: float
+) -> tuple[str, tuple[float, str]] | None:
+    for source in sorted(pools, key=lambda name: (-scores[name], name)):
+        room = min(mean - scores[broker], (scores[source] - scores[broker]) / 2)
+        found = next((bundle for bundle in pools[source] if 0 < bundle[0] <= room), None)
+        if found is not None:
+            return source, found
+    return None
+
+
+def undo(scene: Scene, outcome: Outcome) -> list[Wish]:
+    """Return the bundles that a run moved, back to where they were, as far as nothing moved them since."""
+    return [_back(scene, move) for move in outcome.moves if move.reason.has(Trait.NEW_OWNER)]
+
+
+def _back(scene: Scene, move: MoveOutcome) -> Wish:
+    owner = scene.owners.get(move.bundle)
+    reason = None
+    if owner is not None and owner != move.owner:
+        reason = Reason.OWNER_CHANGED
+    elif move.source not in scene.listed:
+        reason = Reason.DESTINATION_GONE
+    return Wish(move.bundle, move.source, reason)
+
+
+def again(scene: Scene, moves: Iterable[Move]) -> list[Wish]:
+    """Return the moves of a plan that was shown; a bundle that has moved on since stays."""
+    return [
+        Wish(
+            move.bundle,
+            move.destination,
+            None if scene.owners.get(move.bundle) in (None, move.source) else Reason.OWNER_CHANGED,
+        )
+        for move in moves
+    ]
+
+
+def check_broker(scene: Scene, broker: str) -> None:
+    """Refuse a broker that cannot take bundles.
+
+    Raises:
+        PlanError: `unknown_destination` when the cluster does not list it; why it is left out, otherwise.
+    """
+    if broker not in scene.listed:
+        raise PlanError(Reason.UNKNOWN_DESTINATION, f"{broker} is none of the {len(scene.listed)} active brokers")
+    if broker in scene.left_out:
+        reason = scene.left_out[broker]
+        raise PlanError(reason, f"{broker} cannot take bundles: {reason.meaning}")

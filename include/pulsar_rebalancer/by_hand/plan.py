@@ -1,0 +1,225 @@
+"""From wishes to a plan: the same tables, the same hash, and the state that a run would record; no hit is counted."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.by_hand import makers
+from pulsar_rebalancer.by_hand.scene import Scene
+from pulsar_rebalancer.config.enums import Action, Overrule
+from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.by_hand import ByHand, HandRequest
+from pulsar_rebalancer.run.outcome import Outcome
+from pulsar_rebalancer.run.plan import Summary, plan_hash, verify
+from pulsar_rebalancer.run.request import RunRequest
+from pulsar_rebalancer.run.tables import DECISIONS, MOVES, table
+from pulsar_rebalancer.state.by_hand import ShownPlan
+from pulsar_rebalancer.storage import documents
+from pulsar_rebalancer.strategies import caps, rows
+from pulsar_rebalancer.strategies.explain import complete, reasons_by_pair, scores_after
+from pulsar_rebalancer.strategies.kept import PlacementState
+from pulsar_rebalancer.strategies.placement import assignment
+from pulsar_rebalancer.strategies.sample import BundleSample, CandidateMove, Decision, Measure
+from pulsar_rebalancer.strategies.wording import number_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pulsar_rebalancer.by_hand.makers import Wish
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.path import StoragePath
+
+_MEASURE = Measure.THROUGHPUT
+
+
+def show(storage: ClusterStorage, run: StoragePath, request: HandRequest, by: str) -> Summary:
+    """Make the plan that a form asks for, and write it below the run's folder.
+
+    Args:
+        storage: of the cluster.
+        run: folder of a validated snapshot.
+        request: the form.
+        by: Airflow's user.
+
+    Raises:
+        PlanError: why nothing of the kind can be done: `no_such_bundle`, `unknown_destination`, `would_overload`, or
+            why the broker that is named is left out.
+        SnapshotError: a file of the run cannot be read.
+    """
+    draining = request.broker if request.action is Action.DRAIN else ""
+    scene = Scene.read(run, storage.state, request.overruled, draining)
+    return _write(scene, _wishes(scene, storage, request), ByHand(by=by, request=request))
+
+
+def _wishes(scene: Scene, storage: ClusterStorage, request: HandRequest) -> list[Wish]:
+    if request.action is Action.DRAIN:
+        return makers.drain(scene, request.broker)
+    if request.action is Action.FILL:
+        return makers.fill(scene, request.broker)
+    if request.action is Action.UNDO:
+        folder = storage.run(request.run)
+        if folder is None:
+            raise PlanError(Reason.FILE_MISSING, f"run: {request.run!r} is no plan_id, the name of a run's folder")
+        return makers.undo(scene, Outcome.read(folder))
+    return makers.unload(scene, request.bundles, request.destination)
+
+
+def carry_out(storage: ClusterStorage, run: StoragePath) -> Summary:
+    """Write the plan of a run that carries out one that was shown: what of it still holds, by a new snapshot.
+
+    Raises:
+        PlanError: `other_plan`, `plan_changed`, `plan_too_old` or `would_overload`.
+        SnapshotError: a file of the run or of the plan that was shown cannot be read.
+    """
+    request = RunRequest.read(run)
+    entry = documents.load(ShownPlan, (run / "input" / "state.json").read_json().get("shown"), run.uri)
+    folder = storage.run(entry.plan_id)
+    summary = Summary.read(folder) if folder is not None else None
+    if folder is None or summary is None or summary.by_hand is None or summary.hash != request.params.plan:
+        raise PlanError(Reason.OTHER_PLAN, f"{entry.plan_id} is not the plan {request.params.plan[:16]}")
+    age = (request.collected_at - entry.at).total_seconds()
+    if age > request.resolved.settings.max_shown_plan_age_seconds:
+        raise PlanError(Reason.SHOWN_TOO_LONG_AGO, f"plan {entry.plan_id} is {age:.0f} s old")
+    wanted = summary.by_hand.request
+    scene = Scene.read(run, storage.state, wanted.overruled)
+    record = ByHand(by=entry.handed_over_by, request=wanted, carries_out=summary.hash)
+    return _write(scene, makers.again(scene, verify(folder, summary)[0]), record)
+
+
+def _write(scene: Scene, wishes: Iterable[Wish], record: ByHand) -> Summary:
+    moves = caps.apply(placed(scene, candidates_of(scene, wishes)), scene.settings, scene.policies.groups)
+    taken = [move for move in moves if move.taken]
+    after = scores_after(scene.scores, taken, scene.traffic)
+    _check_load(scene, after, record.request.overruled)
+    cluster, plan, by_pair = scene.request.cluster, scene.folder / "plan", reasons_by_pair(moves)
+    decisions = complete(_decisions(scene, moves, record), taken, by_pair)
+    tables = table([rows.decision_row(cluster, each) for each in decisions], DECISIONS)
+    candidates = table([rows.move_row(cluster, each) for each in moves], MOVES)
+    state = scene.state.model_copy(update={"seq": scene.state.seq + 1, "plan_id": scene.folder.name})
+    document = state.model_dump(mode="json")
+    (plan / "decisions.parquet").write_table(tables)
+    (plan / "moves.parquet").write_table(candidates)
+    (plan / "state.json").write_json(document)
+    identity = plan_hash(
+        tables.to_pylist(), [row for row in candidates.to_pylist() if row["taken"]], json.loads(json.dumps(document))
+    )
+    passed_over = sum(by_pair.values(), Counter())
+    del passed_over[Reason.TAKEN]
+    summary = _summary(scene, taken, decisions, passed_over, record, after, identity)
+    summary.write(scene.folder)
+    return summary
+
+
+def candidates_of(scene: Scene, wishes: Iterable[Wish], first_pair: int = 0) -> list[CandidateMove]:
+    """Return the wishes as candidates: those of one broker are one pair, those with the most traffic first."""
+    of_source: dict[str, list[Wish]] = {}
+    for wish in wishes:
+        of_source.setdefault(scene.owners.get(wish.bundle, ""), []).append(wish)
+    found = []
+    # Bundles that nobody reports come last.
+    for pair, source in enumerate(sorted(of_source, key=lambda name: (not name, name)), first_pair):
+        known = [
+            (wish, scene.sample.bundles.find(source, wish.bundle) if source else BundleSample("", wish.bundle))
+            for wish in of_source[source]
+        ]
+        ordered = sorted(known, key=lambda item: (-item[1].mean(_MEASURE), item[1].bundle))
+        found += [
+            CandidateMove.of(
+                bundle,
+                pair=pair,
+                rank=rank,
+                measure=_MEASURE,
+                reason=wish.reason or scene.stays(bundle) or Reason.TAKEN,
+                destination=wish.destination,
+            )
+            for rank, (wish, bundle) in enumerate(ordered)
+        ]
+    return found
+
+
+def placed(scene: Scene, moves: Iterable[CandidateMove]) -> list[CandidateMove]:
+    """Return the moves with their destinations, as far as policies leave one."""
+    return assignment.place(scene.sample, moves, scene.policy_filter(), PlacementState(), scene.folder.name)[0]
+
+
+def _check_load(scene: Scene, after: Mapping[str, float], overruled: Iterable[Overrule]) -> None:
+    limit = scene.settings.overloaded_threshold
+    over = {name: score for name, score in after.items() if score > max(limit, scene.scores.get(name, 0.0))}
+    if over and Overrule.OVERLOAD not in overruled:
+        named = ", ".join(f"{name} {scene.scores.get(name, 0.0):.1f} to {over[name]:.1f}" for name in sorted(over)[:10])
+        raise PlanError(Reason.WOULD_OVERLOAD, f"predicted scores above {limit:g} percent: {named}")
+
+
+def _decisions(scene: Scene, moves: Iterable[CandidateMove], record: ByHand) -> list[Decision]:
+    """Return a decision for each broker that the wish is about."""
+    of_pair: dict[int, list[CandidateMove]] = {}
+    for move in moves:
+        of_pair.setdefault(move.pair, []).append(move)
+    why = f", because: {record.request.reason}" if record.request.reason else ""
+    return [
+        Decision(
+            source=found[0].source,
+            reason=Reason.BY_HAND,
+            pair=pair,
+            source_score=scene.scores.get(found[0].source),
+            fired=True,
+            explanation=f"{record.by or 'Somebody'} asked to {record.request.action}{why}",
+            measure=_MEASURE,
+            target=math.fsum(move.traffic for move in found),
+        )
+        for pair, found in sorted(of_pair.items())
+        if found[0].source
+    ]
+
+
+def _summary(
+    scene: Scene,
+    taken: Sequence[CandidateMove],
+    decisions: Sequence[Decision],
+    passed_over: Mapping[Reason, int],
+    record: ByHand,
+    after: Mapping[str, float],
+    identity: str,
+) -> Summary:
+    request, scores = scene.request, scene.scores
+    ends = {end for move in taken for end in (move.source, move.destination) if end is not None}
+    bundles = [scene.sample.bundles.find(move.source, move.bundle) for move in taken]
+    record = record.model_copy(
+        update={
+            "scores": {name: (scores.get(name, 0.0), after[name]) for name in sorted(ends & after.keys())},
+            "topics": sum(bundle.topics for bundle in bundles),
+            "producers": sum(bundle.producers for bundle in bundles),
+            "consumers": sum(bundle.consumers for bundle in bundles),
+        }
+    )
+    action = record.request.action or Action.UNLOAD
+    return Summary(
+        plan_id=scene.folder.name,
+        cluster=request.cluster,
+        airflow_run_id=request.airflow_run_id,
+        base_seq=scene.state.seq,
+        hash=identity,
+        collected_at=request.collected_at,
+        by_hand=record,
+        counting=Reason.BY_HAND,
+        score_min=min(scores.values(), default=None),
+        score_max=max(scores.values(), default=None),
+        score_mean=math.fsum(scores.values()) / len(scores) if scores else None,
+        brokers=len(scores),
+        pairs=0,
+        pairs_over=0,
+        pairs_fired=0,
+        hits=(0, 0),
+        reasons=dict(sorted(Counter(decision.reason for decision in decisions).items())),
+        sentence=f"{action} by hand: {number_of(len(taken), 'bundle')} to move",
+        bundles_taken=len(taken),
+        bundles_passed_over=dict(sorted(passed_over.items())),
+        waves=max((move.wave + 1 for move in taken if move.wave is not None), default=0),
+        predicted_min=min(after.values(), default=None),
+        predicted_max=max(after.values(), default=None),
+        resolved=request.resolved,
+    )

@@ -1,0 +1,73 @@
+"""A plan made by hand as people and programs read it, before it is carried out."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.run.plan import read_moves
+from pulsar_rebalancer.strategies.wording import number_of
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+    from pulsar_rebalancer.run.plan import Summary
+    from pulsar_rebalancer.storage.path import StoragePath
+
+LISTED = 20
+"""How many moves and brokers are named one by one."""
+
+
+def document(summary: Summary, run: StoragePath) -> dict[str, JsonValue]:
+    """Return what a program wants to know of the plan, as JSON; the first moves and the most loaded brokers alone."""
+    hand = summary.by_hand
+    moves: list[JsonValue] = [
+        {"bundle": m.bundle, "from": m.source, "to": m.destination} for m in read_moves(run)[:LISTED]
+    ]
+    scores = sorted(hand.scores.items(), key=lambda item: (-item[1][1], item[0]))[:LISTED] if hand else []
+    return {
+        "plan": summary.hash if summary.bundles_taken else "",
+        "until": _until(summary),
+        "bundles": summary.bundles_taken,
+        "moves": moves,
+        "stay": {str(reason): count for reason, count in summary.bundles_passed_over.items()},
+        "scores": {name: [round(before, 2), round(after, 2)] for name, (before, after) in scores},
+        "disturbed": {"topics": hand.topics, "producers": hand.producers, "consumers": hand.consumers} if hand else {},
+        "folder": run.uri,
+    }
+
+
+def text(summary: Summary, run: StoragePath, dag_id: str) -> str:
+    """Return the plan in a few lines, with the command that carries it out.
+
+    Args:
+        summary: of the plan.
+        run: the run's folder.
+        dag_id: of the DAG that carries it out.
+    """
+    shown, hand = document(summary, run), summary.by_hand
+    lines = [f"{summary.sentence} (dry run: nothing was moved)"]
+    lines += [f"  {move.bundle}: {move.source} -> {move.destination}" for move in read_moves(run)[:LISTED]]
+    if summary.bundles_taken > LISTED:
+        lines.append(f"  and {summary.bundles_taken - LISTED} more: {run.uri}/plan/moves.parquet")
+    lines += [
+        f"  {number_of(count, 'bundle')} stay: {reason}. {reason.meaning}"
+        for reason, count in summary.bundles_passed_over.items()
+    ]
+    if hand is not None and summary.bundles_taken:
+        lines += [f"  score of {name}: {before} -> {after}" for name, (before, after) in _scores(hand.scores)]
+        lines.append(f"  disturbed: {hand.topics} topics, {hand.producers} producers, {hand.consumers} consumers")
+        conf = json.dumps({"plan": summary.hash})
+        lines.append(f"To carry it out before {shown['until']}: airflow dags trigger {dag_id} --conf '{conf}'")
+    return "\n".join(lines)
+
+
+def _scores(scores: dict[str, tuple[float, float]]) -> list[tuple[str, tuple[str, str]]]:
+    ordered = sorted(scores.items(), key=lambda item: (-item[1][1], item[0]))[:LISTED]
+    return [(name, (f"{before:.1f}", f"{after:.1f}")) for name, (before, after) in ordered]
+
+
+def _until(summary: Summary) -> str:
+    until = summary.collected_at + timedelta(seconds=summary.resolved.settings.max_shown_plan_age_seconds)
+    return until.isoformat(timespec="seconds")

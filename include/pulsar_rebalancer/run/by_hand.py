@@ -1,0 +1,174 @@
+"""What a person asks for by hand: the fields of the form, and what a plan records of them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from pulsar_rebalancer.config.enums import Action, Overrule
+from pulsar_rebalancer.config.resolution import PLAN_HASH
+from pulsar_rebalancer.config.settings import settings_error
+from pulsar_rebalancer.names import is_broker_id
+from pulsar_rebalancer.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_LISTED = 1000
+_BUNDLES = re.compile(r"[^/\s]+/[^/\s]+(?:/[^/\s]+)?")
+
+
+def _broker(name: str) -> str:
+    if name and not is_broker_id(name):
+        raise ValueError(f"{name!r} is not of the form host:port, as /admin/v2/brokers lists brokers")
+    return name
+
+
+def _bundles(text: str) -> str:
+    if len(text) > 512 or _BUNDLES.fullmatch(text) is None:
+        raise ValueError(f"{text[:80]!r} is neither tenant/namespace, nor tenant/namespace/0x..._0x..., nor a pattern")
+    return text
+
+
+_Broker = Annotated[str, AfterValidator(_broker)]
+
+_NEEDED = {
+    Action.UNLOAD: ("bundles",),
+    Action.DRAIN: ("broker", "reason"),
+    Action.RELEASE: ("broker", "reason"),
+    Action.FILL: ("broker",),
+    Action.UNDO: ("run",),
+    Action.STOP: ("reason",),
+}
+_ALLOWED = {Action.UNLOAD: ("destination",)}
+_ALWAYS = ("action", "reason", "plan")
+
+_OVERRULING = (Action.UNLOAD, Action.DRAIN, Action.FILL, Action.UNDO)
+
+
+class HandRequest(BaseModel):
+    """The fields of the form; those that an action does not know are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
+
+    action: Action | None = Field(None, description="what is to be done; empty: what the plan says")
+    bundles: tuple[Annotated[str, AfterValidator(_bundles)], ...] = Field(
+        (), max_length=_LISTED, description="unload: bundles, namespaces (tenant/namespace), or patterns with * and ?"
+    )
+    destination: _Broker = Field(
+        "", description="unload: the broker (host:port) that takes them; empty: placement says for each"
+    )
+    broker: _Broker = Field("", description="drain, release, fill: the broker (host:port)")
+    run: str = Field("", max_length=80, description="undo: plan_id of the run, the name of its folder")
+    overrule: tuple[Overrule, ...] = Field((), description="what does not hold for this plan; needs a reason")
+    reason: str = Field("", max_length=500, description="why; recorded with the plan")
+    plan: str = Field(
+        "", pattern=f"^({PLAN_HASH})?$", description="hash of a plan that was shown, to carry out that plan"
+    )
+
+    @model_validator(mode="after")
+    def _fields_of_the_action(self) -> Self:
+        if self.plan:
+            return self  # the other fields, if given, have to be those of the plan
+        if self.action is None:
+            raise ValueError("action: say what is to be done, or give the hash of a plan that was shown")
+        needed = _NEEDED[self.action]
+        missing = [name for name in needed if not getattr(self, name)]
+        if missing:
+            raise ValueError(f"{self.action} needs {' and '.join(missing)}")
+        known = {*needed, *_ALLOWED.get(self.action, ()), *_ALWAYS}
+        known |= {"overrule"} if self.action in _OVERRULING else set()
+        foreign = [name for name in type(self).model_fields if getattr(self, name) and name not in known]
+        if foreign:
+            raise ValueError(f"{', '.join(foreign)}: {self.action} does not know them")
+        if self.action is Action.DRAIN and Overrule.CAPS in self.overrule:
+            raise ValueError("overrule: a drain is served within the caps")
+        if self.overrule and not self.reason:
+            raise ValueError("overrule needs reason: say why")
+        return self
+
+    @property
+    def shows(self) -> bool:
+        """Return whether a plan is to be made and shown; everything else changes something at once."""
+        return not self.plan and self.action not in (Action.RELEASE, Action.STOP)
+
+    @property
+    def overruled(self) -> frozenset[Overrule]:
+        """Return what does not hold.
+
+        To undo is to move again what was moved lately. What a drain would move is shown as a whole; runs serve it
+        within the caps.
+        """
+        always = {Action.UNDO: Overrule.GRACE_PERIOD, Action.DRAIN: Overrule.CAPS}
+        return frozenset([*self.overrule, *filter(None, [always.get(self.action) if self.action else None])])
+
+    def differs(self, shown: HandRequest) -> list[str]:
+        """Return the fields that are given and are not those of a plan that was shown."""
+        given = [name for name in type(self).model_fields if getattr(self, name) and name not in ("plan", "reason")]
+        return [name for name in given if getattr(self, name) != getattr(shown, name)]
+
+
+class ByHand(BaseModel):
+    """What a plan made by hand records.
+
+    Attributes:
+        by: Airflow's user who asked for it.
+        request: the form.
+        carries_out: hash of the plan that was shown, in the run that carries it out; empty in that plan itself.
+        scores: of each broker that gives or takes bundles, before and after, percent, if score follows traffic.
+        topics: of the bundles that move: their clients look for the new owner; likewise `producers`, `consumers`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    by: str
+    request: HandRequest
+    carries_out: str = ""
+    scores: dict[str, tuple[float, float]] = {}
+    topics: int = 0
+    producers: int = 0
+    consumers: int = 0
+
+
+class DrainProgress(BaseModel):
+    """What a run found on a broker that is drained, and does about it.
+
+    Attributes:
+        since: when it was marked; likewise `by` whom and for what `reason`.
+        bundles: how many it reports, those that cannot move among them.
+        moving: how many of them this plan moves.
+        stay: why how many others stay.
+        named: the first of those that can never be moved: heartbeat, system and topicless ones.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    since: AwareDatetime
+    by: str
+    reason: str
+    bundles: int
+    moving: int
+    stay: dict[Reason, int] = {}
+    named: tuple[str, ...] = ()
+
+    @property
+    def left(self) -> int:
+        """Return how many bundles this plan leaves there that may still be moved by a later one."""
+        return sum(
+            count for reason, count in self.stay.items() if reason not in (Reason.SYSTEM_NAMESPACE, Reason.NO_TOPIC)
+        )
+
+
+def parse_form(values: Mapping[str, Any]) -> HandRequest:
+    """Return what was typed into the form.
+
+    Raises:
+        SettingsError: `wrong_setting` or `contradiction`, with the names of the fields.
+    """
+    given = {name: value for name, value in values.items() if value not in (None, "", [])}
+    try:
+        return HandRequest.model_validate(given)
+    except ValidationError as error:
+        raise settings_error(error, "form") from None

@@ -1,0 +1,116 @@
+"""The documents of what people do by hand; `pulsar_by_hand__<cluster>` is the only writer of all of them.
+
+Neither a reset nor a restore of the state touches them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict
+
+from pulsar_rebalancer.config.enums import Action, Overrule
+from pulsar_rebalancer.state.model import VERSION, parse_document
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+
+class ShownPlan(BaseModel):
+    """A plan made by hand that was shown to whoever asked for it.
+
+    Attributes:
+        plan_id: name of the folder that it lies in.
+        action: what was asked for.
+        at: when its snapshot was taken.
+        by: Airflow's user who asked for it.
+        run_id: the Airflow run that carries it out; empty while nobody has asked for that.
+        handed_over_by: Airflow's user who did.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    plan_id: str
+    action: Action
+    at: AwareDatetime
+    by: str
+    run_id: str = ""
+    handed_over_by: str = ""
+
+
+class ShownPlans(BaseModel):
+    """The `shown` document: plans by their hash."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: int = VERSION
+    plans: dict[str, ShownPlan] = {}
+
+    def added(self, identity: str, plan: ShownPlan, now: datetime, kept: timedelta) -> ShownPlans:
+        """Return it with one more plan, without those that were shown too long ago to be carried out."""
+        young = {known: shown for known, shown in self.plans.items() if now - shown.at <= kept}
+        return ShownPlans(plans=young | {identity: plan})
+
+
+class Drain(BaseModel):
+    """A broker whose bundles leave and where nothing is brought, until it is released.
+
+    Attributes:
+        at: since when.
+        by: Airflow's user who asked for it, and why.
+        overrule: what does not hold for the bundles that leave.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    at: AwareDatetime
+    by: str
+    reason: str
+    overrule: tuple[Overrule, ...] = ()
+
+
+class Drains(BaseModel):
+    """The `drains` document: what is drained, by broker."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: int = VERSION
+    brokers: dict[str, Drain] = {}
+
+
+class Stop(BaseModel):
+    """The `stop` document: runs that were under way at that time begin no further bundle; later ones do."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: int = VERSION
+    at: AwareDatetime
+    by: str
+    reason: str
+
+
+def parse_drains(document: Any) -> Drains:
+    """Return the `drains` document; None is an empty one.
+
+    Raises:
+        StateError: `state_version` when it is of another version or damaged.
+    """
+    return Drains() if document is None else parse_document(Drains, document)
+
+
+def parse_stop(document: Any) -> Stop | None:
+    """Return the `stop` document of the store.
+
+    Raises:
+        StateError: `state_version` when it is of another version or damaged.
+    """
+    return None if document is None else parse_document(Stop, document)
+
+
+def parse_shown(document: Any) -> ShownPlans:
+    """Return the `shown` document of the store; None is an empty one.
+
+    Raises:
+        StateError: `state_version` when it is of another version or damaged.
+    """
+    return ShownPlans() if document is None else parse_document(ShownPlans, document)

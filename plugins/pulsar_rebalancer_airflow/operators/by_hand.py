@@ -1,0 +1,208 @@
+"""Plans made by hand: made and shown first, then handed over to a rebalancing run by their hash."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.standard.operators.branch import BaseBranchOperator
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from airflow.sdk import BaseOperator
+
+from pulsar_rebalancer.by_hand.plan import show
+from pulsar_rebalancer.by_hand.text import document, text
+from pulsar_rebalancer.config.enums import Action
+from pulsar_rebalancer.config.resolution import RunParams
+from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.by_hand import parse_form
+from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.state.by_hand import Drain, Drains, ShownPlan, ShownPlans, Stop
+from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.unload.gate import not_acting
+from pulsar_rebalancer_airflow.failures import final_unless_passing
+from pulsar_rebalancer_airflow.locations import REBALANCE_DAG, run_folder
+from pulsar_rebalancer_airflow.operators.collect import CollectOperator
+from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow.sdk import Context
+
+    from pulsar_rebalancer.config.clusters_file import ClusterEntry
+    from pulsar_rebalancer.run.by_hand import HandRequest
+
+
+class FormOperator(BaseBranchOperator):
+    """Refuse a form that is wrong, and choose the way: a plan is made and shown, or something is done.
+
+    A retry comes to the same end.
+
+    Args:
+        shows: id of the task with which a plan begins to be made.
+        acts: id of the task that does something.
+    """
+
+    def __init__(self, *, shows: str, acts: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.shows = shows
+        self.acts = acts
+
+    def choose_branch(self, context: Context) -> str:
+        """Return the id of the next task.
+
+        Raises:
+            AirflowFailException: `wrong_setting` or `contradiction`, with the names of the fields.
+        """
+        with final_unless_passing(context):
+            return self.shows if parse_form(context["params"]).shows else self.acts
+
+
+class CollectForPlanOperator(CollectOperator):
+    """Collect for a plan made by hand: the form's fields are none of a run's parameters."""
+
+    def _params(self, context: Context) -> RunParams:
+        return RunParams()
+
+
+class PlanByHandOperator(BaseOperator):
+    """Make the plan that the form asks for, and show it; it moves nothing.
+
+    The plan lies below the run's folder, and its hash in the state store, for as long as it may be carried out. A
+    retry makes the same plan from the same snapshot. What is shown is the XCom of the task.
+
+    Args:
+        cluster: name in the clusters file.
+        root: storage root.
+        run: address of the run's folder.
+    """
+
+    template_fields: Sequence[str] = ("root", "run")
+
+    def __init__(self, *, cluster: str, root: str, run: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs, inlets=[state_asset(cluster)])
+        self.cluster = cluster
+        self.root = root
+        self.run = run
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Make and show.
+
+        Returns:
+            `plan` (the hash), `until`, what moves, whom it disturbs, scores before and after.
+
+        Raises:
+            AirflowFailException: `foreign_run`, or why nothing of the kind can be done (`by_hand.plan.show`).
+        """
+        with final_unless_passing(context):
+            run = run_folder(context, self.cluster, self.run)
+            request, by = parse_form(context["params"]), context["dag_run"].triggering_user_name or ""
+            summary = show(ClusterStorage(self.root, self.cluster), run, request, by)
+            kept = timedelta(seconds=summary.resolved.settings.max_shown_plan_age_seconds)
+            if summary.bundles_taken:
+                store, now = StateStore.of(context, self.cluster), datetime.now(UTC)
+                entry = ShownPlan(plan_id=run.name, action=request.action, at=summary.collected_at, by=by)
+                store.put_shown(store.shown().added(summary.hash, entry, now, kept))
+            self.log.info("%s", text(summary, run, context["dag_run"].dag_id))
+        return document(summary, run)
+
+
+class CarryOutOperator(TriggerDagRunOperator):
+    """Do what the form asks for at once, or carry out the plan with its hash.
+
+    The plan of a drain marks its broker: every interval's run serves it from then on. Any other plan is handed over to
+    a rebalancing run, which goes through the same gate as every other. A retry hands over nothing twice: the run's id
+    is made from the hash.
+
+    Args:
+        entry: the cluster's entry in the clusters file.
+        root: storage root.
+    """
+
+    def __init__(self, *, entry: ClusterEntry, root: str, **kwargs: Any) -> None:
+        super().__init__(
+            trigger_dag_id=f"{REBALANCE_DAG}{entry.name}",
+            # Of a paused DAG the run would wait, and the plan with it.
+            fail_when_dag_is_paused=True,
+            skip_when_already_exists=True,
+            logical_date=None,
+            **kwargs,
+            inlets=[state_asset(entry.name)],
+        )
+        self.entry = entry
+        self.storage = ClusterStorage(root, entry.name)
+
+    def execute(self, context: Context) -> None:
+        """Carry out.
+
+        Raises:
+            AirflowFailException: `other_plan`, `shown_too_long_ago`, `plan_used`, `plan_under_way`, the cluster is not
+                in mode `auto` (`observe`) or paused (`paused`); to release: `not_drained`.
+        """
+        with final_unless_passing(context):
+            form, store = parse_form(context["params"]), StateStore.of(context, self.entry.name)
+            by, now = context["dag_run"].triggering_user_name or "", datetime.now(UTC)
+            if form.plan:
+                hands_over = self._carry_out(context, store, form, by, now)
+            else:
+                hands_over = False
+                self._do(store, form, by, now)
+        if hands_over:
+            super().execute(context)
+
+    def _do(self, store: StateStore, form: HandRequest, by: str, now: datetime) -> None:
+        """Release a broker, or stop what is under way."""
+        if form.action is Action.STOP:
+            store.put_stop(Stop(at=now, by=by, reason=form.reason))
+            self.log.warning("%s stopped what is under way: %s", by or "unknown", form.reason)
+            return
+        drains = store.drains(self.storage).brokers
+        if form.broker not in drains:
+            raise PlanError(Reason.NOT_DRAINED, f"{form.broker} is not drained; drained are: {', '.join(drains)}")
+        others = {broker: drain for broker, drain in drains.items() if broker != form.broker}
+        store.put_drains(self.storage, Drains(brokers=others))
+        self.log.warning("%s released %s: %s", by or "unknown", form.broker, form.reason)
+
+    def _carry_out(self, context: Context, store: StateStore, form: HandRequest, by: str, now: datetime) -> bool:
+        """Mark a broker as drained, or set the run up that carries the plan out; return whether there is one."""
+        shown = store.shown()
+        entry, request = self._shown(shown, form, now)
+        if request.action is Action.DRAIN:
+            drain = Drain(at=now, by=by, reason=request.reason, overrule=request.overrule)
+            drains = store.drains(self.storage).brokers
+            store.put_drains(self.storage, Drains(brokers=drains | {request.broker: drain}))
+            self.log.warning("%s has %s drained: %s", by or "unknown", request.broker, request.reason)
+            return False
+        run_id = f"by_hand__{form.plan[:32]}"
+        self._check_others(context, [other.run_id for other in shown.plans.values() if other.run_id], run_id)
+        handed_over = entry.model_copy(update={"run_id": run_id, "handed_over_by": by})
+        store.put_shown(ShownPlans(plans=shown.plans | {form.plan: handed_over}))
+        self.trigger_run_id, self.conf = run_id, {"plan": form.plan}
+        self.log.info("Plan %s is carried out by run %s of %s", entry.plan_id, run_id, self.trigger_dag_id)
+        return True
+
+    def _shown(self, shown: ShownPlans, form: HandRequest, now: datetime) -> tuple[ShownPlan, HandRequest]:
+        """Return the plan of the form's hash, if it may be carried out."""
+        entry = shown.plans.get(form.plan)
+        run = self.storage.run(entry.plan_id) if entry else None
+        planned = Summary.read(run).by_hand if run else None
+        if entry is None or planned is None:
+            raise PlanError(Reason.OTHER_PLAN, f"no plan {form.plan[:16]} was shown lately")
+        different = form.differs(planned.request)
+        if different:
+            raise PlanError(Reason.OTHER_PLAN, f"plan {form.plan[:16]} was made with other {', '.join(different)}")
+        age = (now - entry.at).total_seconds()
+        if age > self.entry.settings.max_shown_plan_age_seconds:
+            raise PlanError(Reason.SHOWN_TOO_LONG_AGO, f"plan {form.plan[:16]} is {age:.0f} s old")
+        closed = not_acting(self.entry.settings, now)
+        if closed is not None:
+            raise PlanError(closed.reason, f"nothing is carried out: {closed.detail}")
+        return entry, planned.request
+
+    def _check_others(self, context: Context, run_ids: Sequence[str], mine: str) -> None:
+        ti, dag_id = context["ti"], self.trigger_dag_id
+        if ti.get_dr_count(dag_id, run_ids=[mine]):
+            raise PlanError(Reason.PLAN_USED, f"see run {mine} of {dag_id}")
+        if run_ids and ti.get_dr_count(dag_id, run_ids=list(run_ids), states=["queued", "running"]):
+            raise PlanError(Reason.PLAN_UNDER_WAY, f"one of the runs {', '.join(run_ids)} of {dag_id}"[:500])

@@ -1,0 +1,131 @@
+"""Plans made by hand, through the real DAGs: shown first, carried out by their hash, and by nothing else.
+
+One scene of several acts on one cluster, in this order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.integration.airflow_world import Outcome, World, world
+
+from pulsar_rebalancer.run.outcome import Outcome as Written
+from pulsar_rebalancer.run.plan import Summary, read_moves
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.integration
+
+CAP = 12
+
+
+@pytest.fixture(scope="module")
+def hand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    patient = {"interval_seconds": 5, "state_max_gap": 1000, "max_plan_age_seconds": 3600}
+    # The strategy waits: whatever moves was asked for by hand.
+    waiting = {"hit_count_low": 1000, "hit_count_high": 1000, "overloaded_threshold": 100}
+    given = {"mode": "auto", "max_shown_plan_age_seconds": 3600, "max_bundles_per_broker": CAP} | patient | waiting
+    with world("hand", tmp_path_factory.mktemp("hand"), **given) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def ends(hand: World) -> tuple[str, str]:
+    """The hottest and the coldest broker."""
+    scores = hand.served.cluster.true_scores()
+    return max(scores, key=scores.__getitem__), min(scores, key=scores.__getitem__)
+
+
+@pytest.fixture(scope="module")
+def unloaded(hand: World, ends: tuple[str, str]) -> Outcome:
+    """A run that carried out what was shown, after all that is no way to have it carried out."""
+    (hot, cold), cluster = ends, hand.served.cluster
+    bundle, other = sorted(cluster.owned_bundles(hot))[:2]
+
+    shown = hand.run("by_hand", action="unload", bundles=[bundle], destination=cold)
+    another = hand.run("by_hand", action="unload", bundles=[other], destination=cold)
+
+    assert shown.states == dict.fromkeys(("form", "collect", "validate", "plan"), "success") | {"carry_out": "skipped"}
+    told = shown.xcom("plan")
+    assert told["moves"] == [{"bundle": bundle, "from": hot, "to": cold}]
+    assert told["scores"][hot][0] > told["scores"][hot][1]
+    assert cluster.owner(bundle) == hot
+
+    wrong = hand.run("by_hand", plan="0" * 64)
+    assert (wrong.states["carry_out"], wrong.xcom("carry_out", "failure")) == ("failed", "other_plan")
+    changed = hand.run("by_hand", plan=told["plan"], destination=hot)
+    assert (changed.states["carry_out"], changed.xcom("carry_out", "failure")) == ("failed", "other_plan")
+    forged = hand.run("rebalance", plan=told["plan"])
+    assert (forged.states["collect"], forged.xcom("collect", "failure")) == ("failed", "other_plan")
+    assert hand.queued() == []
+
+    assert hand.run("by_hand", plan=told["plan"]).states["carry_out"] == "success"
+    second = hand.run("by_hand", plan=another.xcom("plan")["plan"])
+    assert (second.states["carry_out"], second.xcom("carry_out", "failure")) == ("failed", "plan_under_way")
+    (waiting,) = hand.queued()
+    return hand.begin(waiting)
+
+
+def test_what_was_shown_is_carried_out(hand: World, ends: tuple[str, str], unloaded: Outcome) -> None:
+    assert set(unloaded.states.values()) == {"success"}
+    (move,) = read_moves(unloaded.folder)
+    assert (move.source, move.destination) == ends
+    assert hand.served.cluster.owner(move.bundle) == move.destination
+    assert Written.read(unloaded.folder).counts == {"moved": 1}
+    by_hand = Summary.read(unloaded.folder).by_hand
+    assert by_hand is not None
+    assert by_hand.by == "dag_test"
+    assert [unload.outcome for unload in hand.moves().unloads.values()] == ["moved"]
+
+
+def test_a_plan_counts_no_hit_and_is_carried_out_once(hand: World, unloaded: Outcome) -> None:
+    decision = hand.decision()
+    assert (decision.seq, decision.plan_id, decision.counted_at) == (1, unloaded.folder.name, None)
+
+    identity = Summary.read(unloaded.folder).by_hand.carries_out  # type: ignore[union-attr]
+    again = hand.run("by_hand", plan=identity)
+
+    assert (again.states["carry_out"], again.xcom("carry_out", "failure")) == ("failed", "plan_used")
+    assert hand.queued() == []
+
+
+def test_a_run_is_undone(hand: World, ends: tuple[str, str], unloaded: Outcome) -> None:
+    (move,) = read_moves(unloaded.folder)
+
+    shown = hand.run("by_hand", action="undo", run=unloaded.folder.name)
+    hand.run("by_hand", plan=shown.xcom("plan")["plan"])
+    (waiting,) = hand.queued()
+    undone = hand.begin(waiting)
+
+    assert Written.read(undone.folder).counts == {"moved": 1}
+    assert hand.served.cluster.owner(move.bundle) == ends[0]
+
+
+def test_a_drain_is_served_interval_by_interval_until_the_broker_is_released(
+    hand: World, ends: tuple[str, str], unloaded: Outcome
+) -> None:
+    cluster = hand.served.cluster
+    broker = max(cluster.active_brokers(), key=lambda name: (name not in ends, len(cluster.owned_bundles(name))))
+    held = len(cluster.owned_bundles(broker))
+    assert CAP < held <= 2 * CAP
+
+    shown = hand.run("by_hand", action="drain", broker=broker, reason="new disks")
+    assert shown.xcom("plan")["bundles"] == held
+    assert hand.run("by_hand", plan=shown.xcom("plan")["plan"]).state == "success"
+    assert hand.queued() == []
+    reset = hand.run("state", action="reset", reason="whoever resets the state ends no drain")
+    assert reset.state == "success"
+    first, second = hand.run(), hand.run()
+
+    assert [Summary.read(run.folder).drains[broker].moving for run in (first, second)] == [CAP, held - CAP]
+    assert Written.read(second.folder).verdict == "open"
+    assert cluster.owned_bundles(broker) == []
+    towards = hand.run("by_hand", action="unload", bundles=["acme/*"], destination=broker)
+    assert (towards.states["plan"], towards.xcom("plan", "failure")) == ("failed", "draining")
+
+    released = hand.run("by_hand", action="release", broker=broker, reason="the disks are in")
+    assert released.states["carry_out"] == "success"
+    twice = hand.run("by_hand", action="release", broker=broker, reason="to be sure")
+    assert twice.xcom("carry_out", "failure") == "not_drained"
