@@ -1,63 +1,82 @@
-"""AvgShedder as column expressions: no Python on executors (see `strategies.avg_shedder`)."""
+"""AvgShedder: pairs on the driver, bundles as column expressions, no Python on executors.
+
+Brokers are thousands: the specification itself scores and pairs them, counts their hits, and caps what is taken.
+Bundles are millions and stay on the executors: their means, why they must stay, and the walk over those of a source.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.run.tables import MOVES, table
-from pulsar_rebalancer.strategies import rows
-from pulsar_rebalancer.strategies.kept import KeptState
-from pulsar_rebalancer_spark import (
-    candidates,
-    caps,
-    hit_counting,
-    pairing,
-    policies,
-    rules,
-    scoring,
-    selection,
-    tables,
-)
-from pulsar_rebalancer_spark.decision_tables import Decided
+from pulsar_rebalancer.strategies.bundles import COLUMNS, Bundles
+from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
+from pulsar_rebalancer.strategies.sample import ClusterSample
+from pulsar_rebalancer.strategies.shedders.avg_shedder import shed
+from pulsar_rebalancer_spark import candidates, capped_moves, policies, selection, tables
+from pulsar_rebalancer_spark.strategy import Decided
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from pulsar_rebalancer.strategies.sample import Decision
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.run.tables import Cell
+    from pulsar_rebalancer.state.counting import Counting
+    from pulsar_rebalancer.state.model import HitCount
+    from pulsar_rebalancer.strategies.sample import BrokerSample, Decision
     from pulsar_rebalancer_spark.run_input import RunInput
 
 
-def decide(
-    spark: SparkSession, run: RunInput, brokers: DataFrame, bundles: DataFrame, updated_means: Callable[[], DataFrame]
-) -> Decided:
-    """Score, pair, count, select and cap (`decision_tables.Decide`)."""
-    entry = rules.entry(run.settings, run.counting, run.request.force_threshold)
-    of_cluster = rules.of_cluster({run.cluster: entry})
-    known = tables.literal(spark, run.known_brokers, tables.KNOWN)
-    loads = scoring.loads(brokers, of_cluster, known)
-    found = pairing.numbered(row.asDict() for row in hit_counting.decide(pairing.pairs(loads)).collect())
-    firing = [{name: row[name] for name in tables.names(tables.FIRING)} for row in found if row["measure"] is not None]
+def decide(spark: SparkSession, run: RunInput, brokers: Sequence[BrokerSample], bundles: DataFrame) -> Decided:
+    """Score, pair, count, select and cap (`strategy.Decide`)."""
+    decisions = judged(brokers, run.settings, run.counting, run.decision.hits, run.request.force_threshold)
+    giving = firing(run.cluster, decisions)
     moves = run.folder / "plan" / "moves.parquet"
-    if firing:
-        passed_over = tables.literal(spark, run.bundles_passed_over, tables.PASSED_OVER)
-        pairs = tables.literal(spark, firing, tables.FIRING)
-        held = candidates.of_sources(bundles, pairs, updated_means())
-        forbidden = policies.forbidden(run.context, run.cluster, brokers, bundles, firing)
+    if giving:
+        forbidden = policies.forbidden(run.context, run.cluster, brokers, bundles, giving)
         if forbidden:
-            held = policies.with_policy(held, tables.literal(spark, forbidden, tables.FORBIDDEN))
-        judged = candidates.with_reason(held, of_cluster, passed_over)
-        selected = selection.select(pairs, judged)
-        tables.write(caps.apply(selected, of_cluster, {run.cluster: run.policies.groups}), moves)
+            bundles = policies.with_policy(bundles, tables.literal(spark, forbidden, tables.FORBIDDEN))
+        held = candidates.with_reason(bundles, {run.cluster: run.settings.excluded_namespaces})
+        walked = selection.select(tables.literal(spark, giving, tables.FIRING), held)
+        capped_moves.write(walked, moves, run.settings, run.policies.groups)
     else:
         moves.write_table(table([], MOVES))
-    decisions = [rows.decision(row) for row in found]
-    traffic = {row["source"]: row["source_traffic"] for row in found}
+    by_name = {broker.broker: broker for broker in brokers}
+    traffic = {each.source: by_name[each.source].traffic(each.measure) for each in decisions if each.measure}
     return Decided(decisions, traffic, KeptState(), _sentence(decisions, run), {})
 
 
-def _sentence(decisions: list[Decision], run: RunInput) -> str:
+def judged(
+    brokers: Sequence[BrokerSample],
+    settings: Settings,
+    counting: Counting,
+    hits: Mapping[str, HitCount],
+    force_threshold: float | None = None,
+) -> list[Decision]:
+    """Return what the specification decides on brokers and pairs, which does not depend on their bundles.
+
+    Args:
+        brokers: all that the cluster lists.
+        settings: effective settings.
+        counting: how the sample counts.
+        hits: by broker, before this sample.
+        force_threshold: gap in points from which a forced run acts; None for any other run.
+    """
+    without_bundles = Bundles(COLUMNS.empty_table())
+    sample = ClusterSample(brokers, without_bundles, settings, counting=counting, force_threshold=force_threshold)
+    return shed(sample, ShedderState(hits=hits)).decisions
+
+
+def firing(cluster: str, decisions: Iterable[Decision]) -> list[dict[str, Cell]]:
+    """Return the pairs that move something (`tables.FIRING`)."""
+    names = [name for name in tables.names(tables.FIRING) if name != "cluster"]
+    moving = (decision for decision in decisions if decision.measure is not None)
+    return [{"cluster": cluster, **{name: getattr(each, name) for name in names}} for each in moving]
+
+
+def _sentence(decisions: Sequence[Decision], run: RunInput) -> str:
     pairs = [pair for pair in decisions if pair.gap is not None and pair.source != pair.destination]
     settings = run.settings
     over = sum(pair.gap is not None and pair.gap >= settings.low_threshold for pair in pairs)

@@ -12,56 +12,63 @@ from pulsar_rebalancer.strategies.means import LONG_TERM_SAMPLES, MAX_SAMPLES
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+_KEY = ["cluster", "bundle"]
 
-def update(bundles: DataFrame, previous: DataFrame) -> DataFrame:
-    """Return means with this sample added; bundles that are not in the sample are forgotten.
 
-    One aggregation over both tables instead of a join of two large ones. Of two reports of one bundle the larger figure
-    counts, and a maximum of one known mean is that mean.
+def update(bundles: DataFrame, previous: DataFrame, *, shared: bool) -> DataFrame:
+    """Return the bundles with their means, this sample in them.
+
+    One join feeds the file of means and the walk alike.
 
     Args:
-        bundles: the bundles table.
+        bundles: the bundles table with `refused`, whether validation left a bundle out: its figures would stay in a
+            mean for ten samples, so the mean that was known stays instead.
         previous: the means table of the last counted sample.
+        shared: whether a bundle may have two owners (column `owners`). Of their reports the larger figure counts.
 
     Returns:
-        The means table.
+        Further columns `samples`, `mean_` and each of the traffic columns, and `long_term_msg_rate`: null for a bundle
+        that was refused and is not known. `keeps` is true in one row of each bundle.
     """
-    nothing = F.lit(None).cast("double")
-    now = bundles.select(
-        "cluster",
-        "bundle",
-        F.lit(None).cast("bigint").alias("samples"),
-        *(F.coalesce(name, F.lit(0.0)).alias(name) for name in TRAFFIC),
-        *(nothing.alias(f"{name}_before") for name in TRAFFIC),
-        nothing.alias("long_term_before"),
-    )
-    before = previous.select(
-        "cluster",
-        "bundle",
-        "samples",
-        *(nothing.alias(name) for name in TRAFFIC),
+    known = previous.select(
+        *_KEY,
+        F.col("samples").alias("samples_before"),
         *(F.col(name).alias(f"{name}_before") for name in TRAFFIC),
         F.col("long_term_msg_rate").alias("long_term_before"),
     )
-    columns = ("samples", *TRAFFIC, *(f"{name}_before" for name in TRAFFIC), "long_term_before")
-    rate = F.col("msg_rate_in") + F.col("msg_rate_out")
-    return (
-        now.union(before)
-        .groupBy("cluster", "bundle")
-        .agg(*(F.max(name).alias(name) for name in columns))
-        .where(F.col("msg_rate_in").isNotNull())
-        .withColumn("long", F.least(F.coalesce("samples", F.lit(0)) + 1, F.lit(LONG_TERM_SAMPLES)))
-        .withColumn("short", F.least("long", F.lit(MAX_SAMPLES)))
-        .select(
-            "cluster",
-            "bundle",
-            F.col("long").alias("samples"),
-            *(_mean(F.col(f"{name}_before"), F.col(name), F.col("short")).alias(name) for name in TRAFFIC),
-            _mean(F.col("long_term_before"), rate, F.col("long")).alias("long_term_msg_rate"),
-        )
-        .select(*MEANS.names)
-    )
+    reported = _largest(bundles) if shared else bundles.withColumn("keeps", F.lit(True))
+    now = {name: F.coalesce(*([f"{name}_largest"] if shared else []), name, F.lit(0.0)) for name in TRAFFIC}
+    long = F.least(F.coalesce("samples_before", F.lit(0)) + 1, F.lit(LONG_TERM_SAMPLES))
+    short = F.least(long, F.lit(MAX_SAMPLES))
+    updated = {f"mean_{name}": _mean(f"{name}_before", now[name], short) for name in TRAFFIC}
+    updated |= {
+        "samples": F.when(F.col("refused"), F.col("samples_before")).otherwise(long),
+        "long_term_msg_rate": _mean("long_term_before", now["msg_rate_in"] + now["msg_rate_out"], long),
+    }
+    # Both tables may be large, and a hash table of what was known needs neither a sort nor a second pass.
+    joined = reported.join(known.hint("shuffle_hash"), on=_KEY, how="left")
+    return joined.select(*bundles.columns, "keeps", *(column.alias(name) for name, column in updated.items()))
 
 
-def _mean(old: Column, new: Column, samples: Column) -> Column:
-    return F.when(old.isNull(), new).otherwise(((samples - 1) * old + new) / samples)
+def table(updated: DataFrame) -> DataFrame:
+    """Return the means table for the next run; bundles that are not in the sample are forgotten.
+
+    Args:
+        updated: what `update` returned.
+    """
+    means = {name: F.col(f"mean_{name}" if name in TRAFFIC else name).alias(name) for name in MEANS.names}
+    return updated.where(F.col("keeps") & F.col("samples").isNotNull()).select(*means.values())
+
+
+def _largest(bundles: DataFrame) -> DataFrame:
+    """Return the bundles with the largest figures of those that several brokers report."""
+    several = bundles.where(F.col("owners") > 1).groupBy(*_KEY)
+    largest = several.agg(F.min("broker").alias("keeper"), *(F.max(name).alias(f"{name}_largest") for name in TRAFFIC))
+    joined = bundles.join(F.broadcast(largest), on=_KEY, how="left")
+    return joined.withColumn("keeps", F.coalesce(F.col("broker") == F.col("keeper"), F.lit(True)))
+
+
+def _mean(before: str, now: Column, samples: Column) -> Column:
+    old = F.col(before)
+    mean = F.when(old.isNull(), now).otherwise(((samples - 1) * old + now) / samples)
+    return F.when(F.col("refused"), old).otherwise(mean)

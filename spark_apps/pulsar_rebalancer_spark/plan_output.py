@@ -7,9 +7,6 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-
 from pulsar_rebalancer.by_hand.drains import serve
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.reasons import Reason
@@ -27,8 +24,8 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.storage.path import StoragePath
     from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
-    from pulsar_rebalancer_spark.decision_tables import Decided
     from pulsar_rebalancer_spark.run_input import RunInput
+    from pulsar_rebalancer_spark.strategy import Decided
 
 
 def write(run: RunInput, decided: Decided) -> Summary:
@@ -76,12 +73,12 @@ def with_drains(run: RunInput, decided: Decided) -> Decided:
 
 def _moves(file: StoragePath) -> tuple[list[dict[str, Any]], dict[int, Counter[Reason]]]:
     """Return the rows of the taken bundles, and how many have which reason, by pair; the others stay on disk."""
-    file_system, path = file.open()
-    taken = pq.read_table(path, filesystem=file_system, filters=pc.field("taken")).to_pylist()
-    counted = file.read_table(columns=["pair", "reason"]).group_by(["pair", "reason"]).aggregate([([], "count_all")])
+    found = file.read_table()
+    taken = found.filter(found["taken"]).to_pylist()
     reasons: dict[int, Counter[Reason]] = {}
-    for row in counted.to_pylist():
-        reasons.setdefault(row["pair"], Counter())[Reason(row["reason"])] = row["count_all"]
+    counted: Counter[Any] = Counter(zip(found["pair"].to_pylist(), found["reason"].to_pylist(), strict=True))
+    for (pair, reason), count in counted.items():
+        reasons.setdefault(pair, Counter())[Reason(reason)] = count
     return taken, reasons
 
 

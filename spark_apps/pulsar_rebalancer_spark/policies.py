@@ -10,15 +10,15 @@ from pyspark.sql import functions as F
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.strategies.bundles import COLUMNS, Bundles
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
-from pulsar_rebalancer.strategies.rows import broker_samples
 from pulsar_rebalancer_spark.candidates import namespace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
     from pulsar_rebalancer.strategies.pipeline import RunContext
+    from pulsar_rebalancer.strategies.sample import BrokerSample
 
 FREE = ""
 """Stands for the namespaces under no policy: for all of them the same holds."""
@@ -27,7 +27,11 @@ _ANY_RANGE = "/0x00000000_0xffffffff"
 
 
 def forbidden(
-    context: RunContext, cluster: str, brokers: DataFrame, bundles: DataFrame, firing: Iterable[Mapping[str, Any]]
+    context: RunContext,
+    cluster: str,
+    brokers: Sequence[BrokerSample],
+    bundles: DataFrame,
+    firing: Iterable[Mapping[str, Any]],
 ) -> list[dict[str, str]]:
     """Return what must not leave the firing sources, and why (`tables.FORBIDDEN`).
 
@@ -36,19 +40,17 @@ def forbidden(
     Args:
         context: what the run starts from.
         cluster: its cluster.
-        brokers: the brokers table of the cluster.
+        brokers: all that the cluster lists.
         bundles: its bundles table.
         firing: pairs that move something (`tables.FIRING`).
     """
     destinations = {pair["source"]: pair["destination"] for pair in firing}
-    listed = [row.asDict() for row in brokers.select("broker", "error", "version", "topics").collect()]
     served = _served(context.policies, bundles, destinations)
     # Whether a broker has one bundle of a namespace or more is all that the rules ask.
     some = [(broker, name) for broker, name, count in served for _ in range(min(count, 2))]
     held = [{"broker": broker, "bundle": name + _ANY_RANGE} for broker, name in some]
     bundles_held = Bundles(pa.Table.from_pylist(held, schema=COLUMNS))
-    samples = broker_samples(listed, context.left_out)
-    policies = PolicyFilter(context.policies, samples, bundles_held, context.settings)
+    policies = PolicyFilter(context.policies, brokers, bundles_held, context.settings)
     asked = [(source, FREE) for source in destinations]
     asked += [(broker, name) for broker, name, _ in served if broker in destinations]
     found = []

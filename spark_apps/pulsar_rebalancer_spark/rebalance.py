@@ -8,6 +8,7 @@ source tree PYTHONPATH names the folders include/ and spark_apps/.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 import time
@@ -16,22 +17,22 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.errors import RebalancerError, SnapshotError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, MEANS
-from pulsar_rebalancer_spark import avg_shedder, means, plan_output, specification, tables
+from pulsar_rebalancer_spark import avg_shedder, bundles, plan_output, specification
 from pulsar_rebalancer_spark.run_input import RunInput
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from pyspark.sql import DataFrame
+    from concurrent.futures import Future
 
     from pulsar_rebalancer.run.plan import Summary
-    from pulsar_rebalancer_spark.decision_tables import Decide
+    from pulsar_rebalancer_spark.strategy import Decide
+
+BUNDLES_PER_TASK = 100_000
+RUNS_AT_ONCE = 4
 
 
 def session() -> SparkSession:
@@ -60,39 +61,27 @@ def decide(spark: SparkSession, run: RunInput) -> Summary:
     """
     plan = run.folder / "plan"
     plan.delete()
-    bundles = tables.read(spark, [run.folder / "input" / "bundles.parquet"], BUNDLES)
-    brokers = tables.read(spark, [run.folder / "input" / "brokers.parquet"], BROKERS)
-    brokers = brokers.where(brokers["cluster"] == run.cluster)
+    brokers = run.brokers
+    if not brokers:
+        raise SnapshotError(Reason.FILE_DAMAGED, f"{run.folder.uri}: the brokers table has no broker of {run.cluster}")
+    own = _session_of_run(spark, run)
+    held = bundles.of_run(own, run)
     strategy: Decide = avg_shedder.decide if run.settings.strategy is Strategy.AVG else specification.decide
     with ThreadPoolExecutor(max_workers=1) as beside:
         # The means do not depend on the decisions: two small jobs share the cores.
-        means_of_run = beside.submit(_updated_means, spark, run, bundles)
-        decided = strategy(spark, run, brokers, bundles, means_of_run.result)
-        means_of_run.result()
-    if not decided.decisions:
-        raise SnapshotError(Reason.FILE_DAMAGED, f"{run.folder.uri}: the brokers table has no broker of {run.cluster}")
+        kept = beside.submit(bundles.keep_means, run, held)
+        decided = strategy(own, run, brokers, held)
+        kept.result()
     return plan_output.write(run, plan_output.with_drains(run, decided) if run.drains.brokers else decided)
 
 
-def _updated_means(spark: SparkSession, run: RunInput, bundles: DataFrame) -> DataFrame:
-    """Return means with this sample, kept for the next run only when the sample counts."""
-    known = run.known_means
-    previous = tables.read(spark, [known], MEANS) if known else tables.empty(spark, MEANS)
-    if run.decision.means and not known:
-        print(f"means: {run.decision.means} is gone, bundles start anew with this sample")
-    if run.bundles_quarantined:
-        # Figures that validation refused would stay in a mean for ten samples: the old mean stays instead.
-        refused = F.broadcast(tables.literal(spark, run.bundles_quarantined, tables.PASSED_OVER).drop("reason"))
-        sound = bundles.join(refused, on=["cluster", "bundle"], how="left_anti")
-        known_of_refused = previous.join(refused, on=["cluster", "bundle"], how="left_semi")
-        updated = means.update(sound, previous).unionByName(known_of_refused)
-    else:
-        updated = means.update(bundles, previous)
-    if not run.counting.counts:
-        return updated
-    if not tables.is_written(run.new_means):
-        tables.write(updated, run.new_means)
-    return tables.read(spark, [run.new_means], MEANS)
+def _session_of_run(spark: SparkSession, run: RunInput) -> SparkSession:
+    """Return a session of the run's own: as many tasks as its size needs, one without any shuffle when it is small."""
+    own = spark.newSession()
+    own.conf.set("spark.sql.shuffle.partitions", max(1, math.ceil(run.bundle_count / BUNDLES_PER_TASK)))
+    # It would make a job of every stage to find out what the number of rows says already.
+    own.conf.set("spark.sql.adaptive.enabled", "false")
+    return own
 
 
 def _report(summary: Summary, seconds: float) -> str:
@@ -110,29 +99,34 @@ def _report(summary: Summary, seconds: float) -> str:
     return "\n".join([*lines, f"  plan {summary.plan_id} {summary.hash[:16]} in {seconds:.1f} s"])
 
 
+def _decided(spark: Future[SparkSession], root: str, folder: str) -> bool:
+    """Decide a run and say what came of it; whatever is wrong with it is its own affair."""
+    started = time.monotonic()
+    try:
+        run = RunInput.read(root, folder)
+        print(_report(decide(spark.result(), run), time.monotonic() - started), flush=True)
+    except Exception as error:
+        why = str(error)
+        if not isinstance(error, RebalancerError):
+            traceback.print_exc()
+            why = f"{type(error).__name__} [{Reason.DECIDE_FAILED}]"
+        print(f"not decided: {folder}: {why}", file=sys.stderr, flush=True)
+        return False
+    return True
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Decide the runs one after the other; 1 and a line with the reason code when one cannot be decided."""
+    """Decide the runs side by side; 1 and a line with the reason code for each that cannot be decided."""
     parser = argparse.ArgumentParser(prog="rebalance.py", description="Decide runs of the Pulsar rebalancer.")
     parser.add_argument("--root", required=True, help="storage root, the folder of all clusters")
     parser.add_argument("--run", required=True, action="append", help="folder of a run; may be given again")
     given = parser.parse_args(arguments)
-    try:
-        runs = [RunInput.read(given.root, run) for run in given.run]
-        spark = session()
-        try:
-            for run in runs:
-                started = time.monotonic()
-                print(_report(decide(spark, run), time.monotonic() - started), flush=True)
-        finally:
-            spark.stop()
-    except RebalancerError as error:
-        print(f"not decided: {error}", file=sys.stderr)
-        return 1
-    except Exception as error:
-        traceback.print_exc()
-        print(f"not decided: {type(error).__name__} [{Reason.DECIDE_FAILED}]", file=sys.stderr)
-        return 1
-    return 0
+    with ThreadPoolExecutor(max_workers=1) as beside, ThreadPoolExecutor(max_workers=RUNS_AT_ONCE) as runs:
+        spark = beside.submit(session)
+        decided = list(runs.map(lambda run: _decided(spark, given.root, run), given.run))
+        if spark.exception() is None:
+            spark.result().stop()
+    return 0 if all(decided) else 1
 
 
 if __name__ == "__main__":

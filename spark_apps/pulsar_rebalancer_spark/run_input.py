@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pulsar_rebalancer.config.enums import Strategy
@@ -14,17 +17,20 @@ from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.request import RunRequest, Validation
+from pulsar_rebalancer.run.tables import BROKERS, BUNDLES
 from pulsar_rebalancer.state.by_hand import Drains, parse_drains
 from pulsar_rebalancer.state.counting import Counting, decide_counting
-from pulsar_rebalancer.state.model import DecisionState, HitCount, MovesState, parse_decision, parse_moves
+from pulsar_rebalancer.state.model import DecisionState, MovesState, parse_decision, parse_moves
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath, damage_of, failures_of
 from pulsar_rebalancer.strategies.kept import KeptState
 from pulsar_rebalancer.strategies.pipeline import RunContext
+from pulsar_rebalancer.strategies.rows import broker_samples
 from pulsar_rebalancer.unload.gate import may_act
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.strategies.sample import BrokerSample
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,8 @@ class RunInput:
         counting: how the sample counts.
         policies: isolation policies, anti-affinity groups and failure domains.
         drains: brokers whose bundles are to leave.
+        bundle_count: rows of the bundles table.
+        shares_bundles: whether a bundle may have two owners.
     """
 
     folder: StoragePath
@@ -50,6 +58,8 @@ class RunInput:
     counting: Counting
     policies: Policies
     drains: Drains
+    bundle_count: int
+    shares_bundles: bool
 
     @classmethod
     def read(cls, root: str, run: str) -> Self:
@@ -64,8 +74,8 @@ class RunInput:
             StateError: `state_version`.
         """
         folder = StoragePath(run.rstrip("/"))
-        for name in ("brokers", "bundles"):
-            _check_table(folder, name)
+        _check_table(folder, "brokers")
+        bundles = _check_table(folder, "bundles")
         request, validation = RunRequest.read(folder), Validation.read(folder)
         kept = (folder / "input" / "state.json").read_json()
         try:
@@ -81,6 +91,8 @@ class RunInput:
             moves=moves,
             policies=Policies.read(folder),
             drains=parse_drains(kept.get("drains")),
+            bundle_count=bundles.num_rows,
+            shares_bundles=_largest(bundles, "owners") > 1,
             counting=decide_counting(
                 decision,
                 request.resolved.settings,
@@ -152,19 +164,13 @@ class RunInput:
         return KeptState.parse(self.decision.hits, self.decision.kept)
 
     @property
-    def known_brokers(self) -> list[dict[str, tables.Cell]]:
-        """Return what is known of brokers before the run (`tables.KNOWN`)."""
-        left_out, hits, samples = self.left_out, self.decision.hits, self.counting.samples
-        return [
-            {
-                "cluster": self.cluster,
-                "broker": broker,
-                "left_out": left_out.get(broker),
-                "counted_score": samples.get(broker),
-                **hits.get(broker, HitCount())._asdict(),
-            }
-            for broker in sorted(left_out.keys() | hits.keys() | samples.keys())
-        ]
+    def brokers(self) -> list[BrokerSample]:
+        """Return the brokers of the cluster by name."""
+        # Times are not looked at, and Arrow imports pandas to make Python's of them.
+        listed = tables.read(self.folder, "brokers").select([each.name for each in BROKERS if each.type != tables.TIME])
+        return broker_samples(
+            listed.filter(pc.equal(listed["cluster"], pa.scalar(self.cluster))).to_pylist(), self.left_out
+        )
 
     @property
     def bundles_passed_over(self) -> list[dict[str, str]]:
@@ -205,9 +211,18 @@ class RunInput:
         return self.state_folder / f"means-{self.decision.seq + 1}-{made_of.hexdigest()[:8]}.parquet"
 
 
-def _check_table(run: StoragePath, name: str) -> None:
+def _check_table(run: StoragePath, name: str) -> pq.FileMetaData:
+    """Return what stands at the end of a table's file."""
     file = run / "input" / f"{name}.parquet"
     file_system, path = file.open()
     with failures_of(file.uri, "read"), damage_of(file.uri):
-        found = pq.read_schema(path, filesystem=file_system)
-    tables.check(found, run, name)
+        found = pq.read_metadata(path, filesystem=file_system)
+    tables.check(found.schema.to_arrow_schema(), run, name)
+    return found
+
+
+def _largest(table: pq.FileMetaData, name: str) -> float:
+    """Return the largest figure of a column; infinite when the file does not say it."""
+    groups = [table.row_group(number) for number in range(table.num_row_groups)]
+    found = [group.column(BUNDLES.names.index(name)).statistics for group in groups if group.num_rows]
+    return max((float(each.max) if each and each.max is not None else math.inf for each in found), default=0)

@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.tables import MOVES
 from pulsar_rebalancer_spark.candidates import is_heartbeat
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _PAIR = ("cluster", "pair", "source", "destination", "measure", "target")
+
+_CHUNK = 64
+"""Answers that are appended to one array: each step copies what is there, so one array for all of a broker's bundles
+would make it quadratic."""
 
 
 def select(firing: DataFrame, bundles: DataFrame) -> DataFrame:
@@ -23,7 +28,7 @@ def select(firing: DataFrame, bundles: DataFrame) -> DataFrame:
         bundles: cluster, broker, bundle, msg_rate, msg_throughput, reason (why it must stay, or null).
 
     Returns:
-        The moves table without `wave`.
+        The moves table before caps: no move has a wave.
     """
     held = bundles.withColumnRenamed("broker", "source")
     return (
@@ -33,8 +38,8 @@ def select(firing: DataFrame, bundles: DataFrame) -> DataFrame:
             *(F.first(name).alias(name) for name in _PAIR if name not in ("cluster", "pair")),
             F.sort_array(F.collect_list(_candidate())).alias("walk"),
         )
-        .withColumn("reasons", F.aggregate("walk", _start(), _step, lambda state: state["reasons"]))
-        .select(*_PAIR, F.posexplode(F.arrays_zip("walk", "reasons")).alias("rank", "bundle"))
+        .withColumn("takes", _takes())
+        .select(*_PAIR, F.posexplode(F.arrays_zip("walk", "takes")).alias("rank", "bundle"))
         .select(*_moves_columns())
     )
 
@@ -52,39 +57,39 @@ def _candidate() -> Column:
     )
 
 
-def _start() -> Column:
-    return F.struct(F.col("target").alias("remaining"), F.expr("cast(array() as array<string>)").alias("reasons"))
+def _takes() -> Column:
+    """Return for each bundle of `walk` whether it is taken: it may go, carries something and fits into what remains."""
+    starts = F.sequence(F.lit(1), F.size("walk"), F.lit(_CHUNK))
+    nothing = F.expr("cast(array() as array<boolean>)")
 
+    def state(remaining: Column, taken: Column = nothing) -> Column:
+        return F.struct(remaining.alias("remaining"), taken.alias("taken"))
 
-def _step(state: Column, bundle: Column) -> Column:
-    """One bundle of the walk: taken when it fits into what remains."""
-    carried, remaining = bundle["traffic"], state["remaining"]
-    reason = (
-        F.when(bundle["reason"].isNotNull(), bundle["reason"])
-        .when(carried <= 0, F.lit(Reason.NO_TRAFFIC))
-        .when(carried > remaining, F.lit(Reason.OVER_REMAINING))
-        .otherwise(F.lit(Reason.TAKEN))
-    )
-    takes = bundle["reason"].isNull() & (carried > 0) & (carried <= remaining)
-    return F.struct(
-        F.when(takes, remaining - carried).otherwise(remaining).alias("remaining"),
-        F.concat(state["reasons"], F.array(reason)).alias("reasons"),
-    )
+    def step(before: Column, bundle: Column) -> Column:
+        load, remaining = bundle["traffic"], before["remaining"]
+        takes = bundle["reason"].isNull() & (load > 0) & (load <= remaining)
+        return state(F.when(takes, remaining - load).otherwise(remaining), F.concat(before["taken"], F.array(takes)))
+
+    def chunk(before: Column, start: Column) -> Column:
+        remaining = F.element_at(before, -1)["remaining"]
+        walked = F.aggregate(F.slice("walk", start, _CHUNK), state(remaining), step)
+        return F.concat(before, F.array(walked))
+
+    chunks = F.aggregate(starts, F.array(state(F.col("target"))), chunk)
+    return F.flatten(F.transform(chunks, lambda each: each["taken"]))
 
 
 def _moves_columns() -> list[Column]:
-    walk = F.col("bundle.walk")
-    return [
-        F.col("cluster"),
-        F.col("pair"),
-        F.col("source"),
-        F.col("destination"),
-        walk["bundle"].alias("bundle"),
-        F.col("rank").cast("bigint").alias("rank"),
-        F.col("measure"),
-        walk["traffic"].alias("traffic"),
-        walk["msg_rate"].alias("msg_rate"),
-        walk["msg_throughput"].alias("msg_throughput"),
-        (F.col("bundle.reasons") == Reason.TAKEN).alias("taken"),
-        F.col("bundle.reasons").alias("reason"),
-    ]
+    walked, takes = F.col("bundle.walk"), F.col("bundle.takes")
+    columns = {
+        "bundle": walked["bundle"],
+        "rank": F.col("rank").cast("bigint"),
+        **{name: walked[name] for name in ("traffic", "msg_rate", "msg_throughput")},
+        "taken": takes,
+        "reason": F.coalesce(
+            walked["reason"],
+            F.when(takes, Reason.TAKEN).when(walked["traffic"] > 0, Reason.OVER_REMAINING).otherwise(Reason.NO_TRAFFIC),
+        ),
+        "wave": F.lit(None).cast("bigint"),
+    }
+    return [columns.get(name, F.col(name)).alias(name) for name in MOVES.names]

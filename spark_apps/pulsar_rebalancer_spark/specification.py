@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from pulsar_rebalancer.run.tables import DECISIONS, MOVES, table
 from pulsar_rebalancer.strategies import pipeline, rows
-from pulsar_rebalancer.strategies.bundles import Bundles
+from pulsar_rebalancer.strategies.bundles import COLUMNS, Bundles
 from pulsar_rebalancer.strategies.kept import KeptState
-from pulsar_rebalancer_spark import candidates, rules, tables
-from pulsar_rebalancer_spark.decision_tables import Decided
+from pulsar_rebalancer_spark import candidates, tables
+from pulsar_rebalancer_spark.strategy import Decided
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
     from pulsar_rebalancer.run.tables import Cell
     from pulsar_rebalancer.strategies.pipeline import RunContext
-    from pulsar_rebalancer.strategies.sample import Decision
+    from pulsar_rebalancer.strategies.sample import BrokerSample, Decision
     from pulsar_rebalancer_spark.run_input import RunInput
 
 _ANSWER = pa.schema(
@@ -38,56 +39,58 @@ _COLUMNS = (
 )
 
 
-def decide(
-    spark: SparkSession, run: RunInput, brokers: DataFrame, bundles: DataFrame, updated_means: Callable[[], DataFrame]
-) -> Decided:
-    """Decide one run (`decision_tables.Decide`)."""
-    passed_over = tables.literal(spark, run.bundles_passed_over, tables.PASSED_OVER)
-    of_cluster = rules.of_cluster({run.cluster: rules.entry(run.settings, run.counting)})
-    held = candidates.with_reason(candidates.of_cluster(bundles, updated_means()), of_cluster, passed_over)
-    answers = decide_clusters(brokers, held, {run.cluster: run.context}).cache()
+def decide(spark: SparkSession, run: RunInput, brokers: Sequence[BrokerSample], bundles: DataFrame) -> Decided:
+    """Decide one run (`strategy.Decide`)."""
+    held = candidates.with_reason(bundles, {run.cluster: run.settings.excluded_namespaces})
+    answers = decide_clusters({run.cluster: brokers}, held, {run.cluster: run.context}).cache()
     try:
-        decided = decisions(answers).get(run.cluster, Decided([], {}, KeptState(), "", {}))
-        if decided.decisions:
-            tables.write(moves(answers), run.folder / "plan" / "moves.parquet")
+        decided = decisions(answers)[run.cluster]
+        tables.write(moves(answers), run.folder / "plan" / "moves.parquet")
     finally:
         answers.unpersist()
     return decided
 
 
-def decide_clusters(brokers: DataFrame, bundles: DataFrame, contexts: Mapping[str, RunContext]) -> DataFrame:
+def decide_clusters(
+    brokers: Mapping[str, Sequence[BrokerSample]], bundles: DataFrame, contexts: Mapping[str, RunContext]
+) -> DataFrame:
     """Decide every cluster in a Python worker, exact to the last digit: Arrow in, Arrow out.
 
     Args:
-        brokers: the brokers table.
-        bundles: the bundles with their means and `reason` (`candidates.of_cluster`, `candidates.with_reason`).
-        contexts: what each cluster's run starts from; they travel to the workers.
+        brokers: all that a cluster lists, by cluster.
+        bundles: cluster and `strategies.bundles.COLUMNS`.
+        contexts: what each cluster's run starts from; they travel to the workers, as the brokers do.
 
     Returns:
         cluster, decision, move and rest, one of the three in every row: to be cached, it is read more than once.
     """
+    columns = pa.schema([pa.field("cluster", pa.string()), *COLUMNS])
 
-    def answer(key: tuple[Any, ...], listed: pa.Table, held: pa.Table) -> pa.Table:
-        cluster = key[0].as_py()
-        context = contexts[cluster]
-        samples = rows.broker_samples(listed.to_pylist(), context.left_out)
-        decided = pipeline.decide(context, samples, Bundles(held))
-        measures = {move.source: move.measure for move in decided.moves if move.taken}
-        traffic = {b.broker: b.traffic(measures[b.broker]) for b in samples if b.broker in measures}
-        rest = {
-            "kept": decided.kept.document(),
-            "sentence": decided.sentence,
-            "samples": decided.samples,
-            "source_traffic": traffic,
-        }
-        found: list[Mapping[str, Cell | Mapping[str, Cell]]] = [
-            *({"decision": rows.decision_row(cluster, decision)} for decision in decided.decisions),
-            *({"move": rows.move_row(cluster, move)} for move in decided.moves),
-            {"rest": json.dumps(rest)},
-        ]
-        return table([{"cluster": cluster, **row} for row in found], _ANSWER)
+    def answer(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        held = pa.Table.from_batches((batch.cast(columns) for batch in batches), columns)
+        for cluster, context in contexts.items():
+            of_cluster = held.filter(pc.field("cluster") == cluster).drop_columns("cluster")
+            yield from _answer(cluster, context, brokers[cluster], Bundles(of_cluster)).to_batches()
 
-    return brokers.groupBy("cluster").cogroup(bundles.groupBy("cluster")).applyInArrow(answer, _COLUMNS)
+    return bundles.select(columns.names).repartition(1).mapInArrow(answer, _COLUMNS)
+
+
+def _answer(cluster: str, context: RunContext, brokers: Sequence[BrokerSample], bundles: Bundles) -> pa.Table:
+    decided = pipeline.decide(context, brokers, bundles)
+    measures = {move.source: move.measure for move in decided.moves if move.taken}
+    traffic = {b.broker: b.traffic(measures[b.broker]) for b in brokers if b.broker in measures}
+    rest = {
+        "kept": decided.kept.document(),
+        "sentence": decided.sentence,
+        "samples": decided.samples,
+        "source_traffic": traffic,
+    }
+    found: list[Mapping[str, Cell | Mapping[str, Cell]]] = [
+        *({"decision": rows.decision_row(cluster, decision)} for decision in decided.decisions),
+        *({"move": rows.move_row(cluster, move)} for move in decided.moves),
+        {"rest": json.dumps(rest)},
+    ]
+    return table([{"cluster": cluster, **row} for row in found], _ANSWER)
 
 
 def moves(answers: DataFrame) -> DataFrame:

@@ -27,10 +27,6 @@ _TYPES: dict[pa.DataType, T.DataType] = {
     pa.timestamp("us", tz="UTC"): T.TimestampType(),
 }
 
-KNOWN = "cluster string, broker string, high bigint, low bigint, counted_score double, left_out string"
-"""What is known of brokers before the run: hit counts, the score that gave one less than a host interval ago, and why
-one is neither source nor destination."""
-
 PASSED_OVER = "cluster string, bundle string, reason string"
 """Bundles that stay, and why."""
 
@@ -54,6 +50,11 @@ def columns(schema: pa.Schema) -> str:
 def read(spark: SparkSession, files: Sequence[StoragePath], schema: pa.Schema) -> DataFrame:
     """Return Parquet files of the same table, one or many clusters."""
     return spark.read.schema(spark_schema(schema)).parquet(*(file.for_spark for file in files))
+
+
+def partitions(spark: SparkSession) -> int:
+    """Return in how many parts the session shuffles."""
+    return int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
 
 
 def write(frame: DataFrame, file: StoragePath) -> None:

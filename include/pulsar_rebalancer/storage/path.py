@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+ROWS_READ_TOGETHER = 100_000
+"""Rows of a Parquet file that several readers of it share among them, such as Spark's tasks."""
+
+
 @dataclass(frozen=True)
 class StoragePath:
     """The address of a file or folder below the storage root.
@@ -141,7 +145,7 @@ class StoragePath:
             SnapshotError: `storage_failed`.
         """
         sink = pa.BufferOutputStream()
-        pq.write_table(table, sink, compression="zstd")
+        pq.write_table(table, sink, compression="zstd", row_group_size=ROWS_READ_TOGETHER)
         self.write_bytes(sink.getvalue().to_pybytes())
 
     def read_table(self, columns: list[str] | None = None) -> pa.Table:
@@ -152,9 +156,17 @@ class StoragePath:
         """
         file_system, path = self.open()
         with failures_of(self.uri, "read"), damage_of(self.uri):
-            found = pq.read_table(path, filesystem=file_system, columns=columns)
+            is_folder = file_system.get_file_info(path).type == pafs.FileType.Directory
+            parts = [f"{path}/{name}" for name in self.names() if name[0] not in "._"] if is_folder else [path]
+            # Not `pq.read_table`, which imports pandas.
+            found = pa.concat_tables(_read_part(file_system, part, columns) for part in parts)
             found.validate(full=True)
         return found
+
+
+def _read_part(file_system: pafs.FileSystem, path: str, columns: list[str] | None) -> pa.Table:
+    with pq.ParquetFile(path, filesystem=file_system) as part:
+        return part.read(columns)
 
 
 def parse_json(data: bytes | str, where: str) -> Any:

@@ -90,7 +90,7 @@ class _Caps:
         cap = self._settings.max_bundles_per_broker
         if any(_over(self._of_broker[broker] + count, cap) for broker, count in ends.items()):
             return Reason.CAP_BROKER
-        self._of_broker += ends
+        self._of_broker.update(ends)
         self._of_run += len(unit)
         return Reason.CAP_RUN if _over(self._of_run, self._settings.max_bundles_per_run) else None
 

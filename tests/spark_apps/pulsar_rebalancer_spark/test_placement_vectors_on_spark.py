@@ -1,7 +1,7 @@
 """Placements through the Spark application: every history is a cluster whose busiest broker sheds what is asked for.
 
 That broker is no candidate. Of each ask the candidates are an isolation policy, and the destination has to be one of
-those that Pulsar's own class draws from. AvgShedder's plans do not come this way: Spark transforms make them.
+those that Pulsar's own class draws from. AvgShedder's plans do not come this way: its pairs name destinations.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pulsar_rebalancer.config.enums import Placement, Strategy
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import IsolationPolicy
-from pulsar_rebalancer.run.tables import BROKERS
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.bundles import COLUMNS
 from pulsar_rebalancer.strategies.kept import KeptState, PlacementState
 from pulsar_rebalancer.strategies.pipeline import RunContext
+from pulsar_rebalancer.strategies.rows import broker_samples
 from pulsar_rebalancer.strategies.sample import COUNTED
 from pulsar_rebalancer_spark import specification, tables
 
@@ -86,17 +86,18 @@ def test_places_as_pulsars_own_class(spark, tmp_path, placement):
         unfinished = [history for history in unfinished if len(history.steps) > number]
         if not unfinished:
             break
-        listed, held = [], []
+        contexts = {h.name: context(placement, h, h.steps[number], kept[h.name]) for h in unfinished}
+        listed, held = {}, []
         for history in unfinished:
             brokers, bundles = brokers_and_bundles(placement, history, history.steps[number])
-            listed, held = listed + brokers, held + bundles
-        files = StoragePath(str(tmp_path / "brokers.parquet")), StoragePath(str(tmp_path / "bundles.parquet"))
-        schemas = BROKERS, pa.schema([pa.field("cluster", pa.string()), *COLUMNS])
-        for file, rows, schema in zip(files, (listed, held), schemas, strict=True):
-            file.write_table(pa.Table.from_pylist(rows, schema=schema))
-        contexts = {h.name: context(placement, h, h.steps[number], kept[h.name]) for h in unfinished}
-        frames = (tables.read(spark, [file], schema).coalesce(1) for file, schema in zip(files, schemas, strict=True))
-        answers = specification.decide_clusters(*frames, contexts).cache()
+            listed[history.name] = broker_samples(brokers, {})
+            held += bundles
+        file, schema = (
+            StoragePath(str(tmp_path / "bundles.parquet")),
+            pa.schema([pa.field("cluster", pa.string()), *COLUMNS]),
+        )
+        file.write_table(pa.Table.from_pylist(held, schema=schema))
+        answers = specification.decide_clusters(listed, tables.read(spark, [file], schema), contexts).cache()
         moves = {(row["cluster"], row["bundle"]): row for row in specification.moves(answers).collect()}
         decided = specification.decisions(answers)
         answers.unpersist()

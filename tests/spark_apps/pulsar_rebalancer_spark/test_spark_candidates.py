@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.run.tables import BUNDLES
-from pulsar_rebalancer.state.counting import Counting
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.candidates import preset_reason
-from pulsar_rebalancer_spark import candidates, rules, tables
+from pulsar_rebalancer_spark import candidates, tables
 
 NAMESPACES = (
     *("pulsar/system", "pulsar/b:8080", "sla-monitor/b:8080", "sla-monitor/x/b:8080", "pulsar/b", "t/kept", "t/n"),
@@ -27,16 +25,13 @@ def test_every_bundle_gets_the_reason_of_the_specification(spark, tmp_path):
     file = StoragePath(str(tmp_path / "bundles.parquet"))
     file.write_table(pa.Table.from_pylist(rows, schema=BUNDLES))
     excluded = {"c1": ("t/kept",), "c2": ()}
-    counting = Counting(counts=True, reason="counted")
-    of_cluster = rules.of_cluster(
-        {name: rules.entry(Settings(excluded_namespaces=kept), counting) for name, kept in excluded.items()}
-    )
     passed_over = [
         {"cluster": "c1", "bundle": "t/n/0x2_0x3", "reason": "recently_unloaded"},
         {"cluster": "c2", "bundle": "t/n/0x0_0x1", "reason": "bundle_quarantined"},
     ]
-    known = tables.literal(spark, passed_over, tables.PASSED_OVER)
-    answer = candidates.with_reason(tables.read(spark, [file], BUNDLES), of_cluster, known).collect()
+    known = tables.literal(spark, passed_over, tables.PASSED_OVER).withColumnRenamed("reason", "stays")
+    bundles = tables.read(spark, [file], BUNDLES).join(known, on=["cluster", "bundle"], how="left")
+    answer = candidates.with_reason(bundles, excluded).collect()
     by_cluster = {
         name: {row["bundle"]: row["reason"] for row in passed_over if row["cluster"] == name} for name in excluded
     }

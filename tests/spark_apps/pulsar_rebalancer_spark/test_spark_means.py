@@ -6,6 +6,7 @@ from itertools import cycle
 from random import Random
 
 import pyarrow as pa
+from pyspark.sql import functions as F
 
 from pulsar_rebalancer.run.tables import BUNDLES, MEANS, TRAFFIC
 from pulsar_rebalancer.storage.path import StoragePath
@@ -34,22 +35,21 @@ def test_three_samples_with_bundles_that_come_go_and_have_two_owners(spark, tmp_
     seen = set()
     for _ in range(3):
         rows = [
-            {
-                "cluster": cluster,
-                "broker": f"b{random.randint(0, 3)}",
-                "bundle": random.choice(NAMES),
-                **{name: random.uniform(0, 1e6) for name in TRAFFIC},
-            }
+            {"cluster": cluster, "broker": broker, "bundle": bundle, "owners": len(owners)}
+            | {name: random.uniform(0, 1e6) for name in TRAFFIC}
             for cluster in known
-            for _ in range(40)
+            for bundle in random.sample(NAMES, 25)
+            for owners in [random.sample(["b0", "b1", "b2", "b3"], random.choice([1, 1, 1, 2, 3]))]
+            for broker in owners
         ]
         bundles, previous = StoragePath(str(tmp_path / "bundles.parquet")), StoragePath(str(tmp_path / "means.parquet"))
         bundles.write_table(pa.Table.from_pylist(rows, schema=BUNDLES))
         previous.write_table(pa.Table.from_pylist([row for each in known.values() for row in each], schema=MEANS))
-        updated = means.update(
-            tables.read(spark, [bundles], BUNDLES).repartition(3), tables.read(spark, [previous], MEANS)
+        sample = tables.read(spark, [bundles], BUNDLES).withColumn("refused", F.lit(False)).repartition(3)
+        updated = means.update(sample, tables.read(spark, [previous], MEANS), shared=True)
+        answer = sorted(
+            (row.asDict() for row in means.table(updated).collect()), key=lambda row: (row["cluster"], row["bundle"])
         )
-        answer = sorted((row.asDict() for row in updated.collect()), key=lambda row: (row["cluster"], row["bundle"]))
         for cluster in known:
             known[cluster] = specification.update([row for row in rows if row["cluster"] == cluster], known[cluster])
         assert answer == [row for cluster in sorted(known) for row in known[cluster]]

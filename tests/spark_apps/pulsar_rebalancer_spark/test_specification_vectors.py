@@ -14,7 +14,6 @@ from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import IsolationPolicy
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.tables import BROKERS
 from pulsar_rebalancer.state.model import HitCount
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies import rows
@@ -88,17 +87,17 @@ def _policies(step):
 
 def _decided(spark, folder, unfinished, number, contexts):
     """Moves and what is kept, by cluster."""
-    brokers, bundles = StoragePath(str(folder / "brokers.parquet")), StoragePath(str(folder / "bundles.parquet"))
-    listed, held = [], []
+    bundles = StoragePath(str(folder / "bundles.parquet"))
+    brokers, held = {}, []
     for name, history in unfinished:
-        cluster, step = {"cluster": _cluster(name, history)}, history.steps[number]
+        cluster, step = _cluster(name, history), history.steps[number]
         # Only ThresholdShedder's class remembers a broker that is silent.
-        listed += [row | cluster for row in history.listed(step, silent=name.startswith("ThresholdShedder"))]
-        held += [row | cluster for row in step.bundles]
-    brokers.write_table(pa.Table.from_pylist(listed, schema=BROKERS))
+        listed = history.listed(step, silent=name.startswith("ThresholdShedder"))
+        brokers[cluster] = rows.broker_samples(listed, contexts[cluster].left_out)
+        held += [row | {"cluster": cluster} for row in step.bundles]
     bundles.write_table(pa.Table.from_pylist(held, schema=HELD))
-    read = tables.read(spark, [brokers], BROKERS).repartition(3), tables.read(spark, [bundles], HELD).repartition(3)
-    answers = specification.decide_clusters(*read, contexts).cache()
+    read = tables.read(spark, [bundles], HELD).repartition(3)
+    answers = specification.decide_clusters(brokers, read, contexts).cache()
     moves = {cluster: [] for cluster in contexts}
     for row in specification.moves(answers).collect():
         moves[row["cluster"]].append(rows.move(row.asDict()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.sql import functions as F
 from tests.include.pulsar_rebalancer import previous_release as previous
 
 from pulsar_rebalancer.errors import SnapshotError
@@ -18,7 +19,9 @@ def test_means_without_a_long_term_go_on(spark, tmp_path):
     before = {row["bundle"]: row for row in tables.read(spark, [file], MEANS).collect()}
     sample = tables.read(spark, [previous.run_of(storage) / "input" / "bundles.parquet"], BUNDLES)
 
-    after = means.update(sample, tables.read(spark, [file], MEANS)).collect()
+    known = tables.read(spark, [file], MEANS)
+    updated = means.update(sample.withColumn("refused", F.lit(False)), known, shared=False)
+    after = means.table(updated).collect()
 
     now = {row["bundle"]: row for row in sample.collect()}
     assert set(after[0].asDict()) == set(MEANS.names)

@@ -39,4 +39,4 @@ SHEDDERS: Mapping[Strategy, Shedder] = {
     Strategy.UNIFORM: uniform_load_shedder.shed,
     Strategy.TRANSFER: transfer_shedder.shed,
 }
-"""AvgShedder is decided by Spark transforms in production; what is here is their specification."""
+"""Of AvgShedder the application takes what is decided on brokers; over bundles it walks with column expressions."""

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
     from pulsar_rebalancer.run.by_hand import DrainProgress
     from pulsar_rebalancer.strategies.kept import KeptState
-    from pulsar_rebalancer.strategies.sample import Decision
+    from pulsar_rebalancer.strategies.sample import BrokerSample, Decision
     from pulsar_rebalancer_spark.run_input import RunInput
 
 
 class Decided(NamedTuple):
-    """One decided run.
+    """One decided run; its moves lie in `plan/moves.parquet`.
 
     Attributes:
         decisions: before the moves are counted in (`explain.complete`).
@@ -39,19 +39,13 @@ class Decide(Protocol):
     """A form of deciding one run, `decide` of a module of its own."""
 
     def __call__(
-        self,
-        spark: SparkSession,
-        run: RunInput,
-        brokers: DataFrame,
-        bundles: DataFrame,
-        updated_means: Callable[[], DataFrame],
+        self, spark: SparkSession, run: RunInput, brokers: Sequence[BrokerSample], bundles: DataFrame
     ) -> Decided:
         """Decide the run; the moves go to `plan/moves.parquet`.
 
         Args:
             spark: the session.
             run: the run.
-            brokers: the brokers table of its cluster.
-            bundles: the bundles table.
-            updated_means: waits for the means with this sample.
+            brokers: all that its cluster lists.
+            bundles: all that they report (`bundles.of_run`).
         """

@@ -1,0 +1,47 @@
+"""The bundles of a run: one table that feeds its strategy and the means for the next run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.tables import BUNDLES, MEANS
+from pulsar_rebalancer_spark import candidates, means, tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pulsar_rebalancer_spark.run_input import RunInput
+
+
+def of_run(spark: SparkSession, run: RunInput) -> DataFrame:
+    """Return the bundles with their means, this sample in them.
+
+    Returns:
+        The bundles table with what `means.update` and `candidates.with_traffic` add, and `stays`: why the run keeps a
+        bundle where it is, or null.
+    """
+    bundles = tables.read(spark, [run.folder / "input" / "bundles.parquet"], BUNDLES)
+    known = tables.read(spark, [run.known_means], MEANS) if run.known_means else tables.empty(spark, MEANS)
+    if run.decision.means and not run.known_means:
+        print(f"means: {run.decision.means} is gone, bundles start anew with this sample")
+    if tables.partitions(spark) == 1:
+        bundles, known = bundles.coalesce(1), known.coalesce(1)
+    stays = tables.literal(spark, run.bundles_passed_over, tables.PASSED_OVER).withColumnRenamed("reason", "stays")
+    joined = bundles.join(F.broadcast(stays), on=["cluster", "bundle"], how="left")
+    refused = F.coalesce(F.col("stays") == Reason.BUNDLE_QUARANTINED, F.lit(False))
+    updated = means.update(joined.withColumn("refused", refused), known, shared=run.shares_bundles)
+    return candidates.with_traffic(updated)
+
+
+def keep_means(run: RunInput, bundles: DataFrame) -> None:
+    """Write the means for the next run, when the sample counts.
+
+    Args:
+        run: the run.
+        bundles: as `of_run` gives them.
+    """
+    if run.counting.counts and not tables.is_written(run.new_means):
+        tables.write(means.table(bundles), run.new_means)
