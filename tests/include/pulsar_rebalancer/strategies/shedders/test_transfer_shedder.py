@@ -1,11 +1,11 @@
-"""TransferShedder against Pulsar's own answers, its upstream test cases, and the rules that are ours."""
+"""TransferShedder against its upstream test cases, and the rules that are ours."""
 
 from __future__ import annotations
 
 import random
 
 import pytest
-from tests.vectors import histories
+from tests.include.pulsar_rebalancer.strategies.shedders.transfer_shedder_results import hits, moved
 from tests.vectors.rows import broker, bundle, check, completed, reasons, sample
 
 from pulsar_rebalancer.config.settings import Settings
@@ -17,81 +17,6 @@ from pulsar_rebalancer.strategies.shedders.transfer_shedder import broker_loads,
 
 NOTHING = ShedderState()
 THREE_HITS = ShedderState(hits={WHOLE_CLUSTER: HitCount(low=3)})
-
-SKIPPED = {
-    "cool_down": "CoolDown",
-    "hit_count": "HitCount",
-    "balanced": "HitCount",
-    "outdated": "OutDatedData",
-}
-"""Pulsar's word for a run that looks at no pair; being in balance has none of its own."""
-
-FRUITLESS = {
-    "no_top_bundles": "NoLoadData",
-    **dict.fromkeys(("single_bundle", "no_fitting_bundle", "no_allowed_bundle"), "NoBundles"),
-}
-"""Pulsar's word for a run whose pairs move nothing; the first one counts."""
-
-
-@pytest.mark.parametrize(
-    "history", histories.read("TransferShedder"), ids=lambda history: f"{history.edge}-{history.name}"
-)
-def test_decides_as_pulsars_own_class(history):
-    kept = NOTHING
-    for step in history.steps:
-        given, expected = history.sample(step), step.expected
-        loads, _ = broker_loads(given, kept)
-        spread = LoadStats(loads, history.settings)
-        result = shed(given, kept)
-        check(given, result)
-        kept = result.kept
-        assert moved(result) == [(m["bundle"], m["from"], m["to"], m["reason"]) for m in expected["moves"]]
-        assert skipped(result) == expected["skip"]
-        assert hits(kept) == expected["hits"]
-        assert kept.loads == pytest.approx(expected["load"], abs=1e-9)
-        assert kept.throughputs == pytest.approx(expected["tputEMA"], abs=1e-9)
-        if skipped(result) != "Skip/CoolDown":
-            assert (spread.mean, spread.std) == pytest.approx((expected["avg"], expected["stdBefore"]), abs=1e-9)
-            assert std_after(history.settings, loads, spread, result) == pytest.approx(expected["stdAfter"], abs=1e-9)
-
-
-def hits(kept):
-    return kept.hits.get(WHOLE_CLUSTER, HitCount()).low
-
-
-def moved(result):
-    """Moves as the vectors write them: sorted by source and bundle, with what was out of balance."""
-    of_pair = {row.pair: row for row in result.decisions}
-    rows = sorted((move.source, move.bundle, move.destination, move.pair) for move in result.moves if move.taken)
-    return [(bundle, source, destination, cause(of_pair[pair])) for source, bundle, destination, pair in rows]
-
-
-def cause(row):
-    return "Overloaded" if row.value > row.bound else "Underloaded"
-
-
-def skipped(result):
-    """Pulsar's label of a run that moves nothing, from the reason codes."""
-    if any(move.taken for move in result.moves):
-        return None
-    found = set(reasons(result).values())
-    pairs = [name for code, name in FRUITLESS.items() if code in found]
-    return "Skip/" + (pairs + [name for code, name in SKIPPED.items() if code in found] + ["HitCount"])[0]
-
-
-def std_after(settings, loads, spread, result):
-    """The standard deviation that the moves leave, from the rows alone."""
-    by_name = {load.broker: load for load in loads}
-    for row in result.decisions:
-        walked = [move for move in result.moves if move.pair == row.pair and move.taken]
-        if walked:
-            source, destination = by_name[row.source], by_name[row.destination]
-            left = sum(move.traffic for move in walked if move.source == source.broker)
-            gained = sum(move.traffic for move in walked if move.source != source.broker)
-            leaving = left - gained if settings.credit_swaps else left
-            spread.move(source, destination, leaving * source.load / source.throughput)
-    return spread.std
-
 
 MILLION = 1e6
 UPSTREAM = Settings(credit_swaps=True, hit_count_transfer=0, max_brokers_per_run=10)

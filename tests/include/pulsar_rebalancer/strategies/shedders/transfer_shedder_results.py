@@ -1,0 +1,21 @@
+"""What TransferShedder decided, in the words of the vectors."""
+
+from __future__ import annotations
+
+from pulsar_rebalancer.state.model import HitCount
+from pulsar_rebalancer.strategies.kept import WHOLE_CLUSTER
+
+
+def hits(kept):
+    return kept.hits.get(WHOLE_CLUSTER, HitCount()).low
+
+
+def moved(result):
+    """Moves as the vectors write them: sorted by source and bundle, with what was out of balance."""
+    of_pair = {row.pair: row for row in result.decisions}
+    rows = sorted((move.source, move.bundle, move.destination, move.pair) for move in result.moves if move.taken)
+    return [(bundle, source, destination, _cause(of_pair[pair])) for source, bundle, destination, pair in rows]
+
+
+def _cause(row):
+    return "Overloaded" if row.value > row.bound else "Underloaded"
