@@ -1,44 +1,25 @@
 """Each problem of a sample gives exactly its finding; a healthy sample gives none."""
 
-import json
 import math
-import shutil
 
 import pytest
-from tests.plugins.pulsar_rebalancer_airflow.validation.validation_sample import BROKERS, NOW, Sample
+from tests.plugins.pulsar_rebalancer_airflow.validation.validation_sample import (
+    BROKERS,
+    Sample,
+    findings_of,
+    spoiled_broker,
+    spoiled_bundle,
+    spoiled_cluster,
+)
 
-from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.tables import LARGEST, RESOURCES, TRAFFIC
-from pulsar_rebalancer.state.model import MovesState, Unload
-from pulsar_rebalancer_airflow.validation.suites import suites_folder, validate
+from pulsar_rebalancer_airflow.validation.suites import validate
 
-FIRST, SECOND, THIRD = BROKERS
+FIRST, SECOND, _ = BROKERS
 NAN, INF = math.nan, math.inf
-
-
-def findings_of(sample, tmp_path):
-    return validate(sample.write(tmp_path)).findings
-
-
-def spoiled_cluster(**changes):
-    sample = Sample()
-    sample.cluster[0] |= changes
-    return sample
-
-
-def spoiled_broker(**changes):
-    sample = Sample()
-    sample.brokers[0] |= changes
-    return sample
-
-
-def spoiled_bundle(**changes):
-    sample = Sample()
-    sample.bundles[0] |= changes
-    return sample
 
 
 def test_a_healthy_sample_has_no_findings(tmp_path):
@@ -266,240 +247,3 @@ def test_a_cluster_without_bundles_is_sound(tmp_path):
     for row in sample.brokers:
         row |= dict.fromkeys(TRAFFIC, 0.0)
     assert findings_of(sample, tmp_path) == ()
-
-
-def blocks(findings):
-    return [(f.reason, f.detail) for f in findings if f.effect is Effect.BLOCK]
-
-
-def test_one_broker_cannot_be_balanced(tmp_path):
-    sample = Sample()
-    del sample.brokers[1:], sample.bundles[2:]
-    assert blocks(findings_of(sample, tmp_path)) == [("too_few_brokers", "1 of 1")]
-
-
-def test_no_broker_at_all(tmp_path):
-    sample = Sample()
-    sample.brokers, sample.bundles = [], []
-    assert blocks(findings_of(sample, tmp_path)) == [("too_few_brokers", "0 of 0")]
-
-
-def test_too_few_are_left_after_quarantine(tmp_path):
-    sample = Sample()
-    for row in sample.brokers[:2]:
-        row["report_age_seconds"] = 9000.0
-    assert blocks(findings_of(sample, tmp_path)) == [("too_few_brokers", "1 of 3; left out: report_stale x2")]
-
-
-def test_excluded_brokers_are_not_judged(tmp_path):
-    sample = Sample()
-    sample.settings = {"excluded_brokers": [FIRST, SECOND]}
-    assert blocks(findings_of(sample, tmp_path)) == [("too_few_brokers", "1 of 3; left out: broker_excluded x2")]
-
-
-def test_an_excluded_broker_that_is_not_listed_is_told(tmp_path):
-    sample = Sample()
-    sample.settings = {"excluded_brokers": [FIRST, "gone.example:8080"]}
-    expected = Finding(reason="unknown_broker", subject="gone.example:8080", detail="not listed")
-    assert [f for f in findings_of(sample, tmp_path) if f.reason == "unknown_broker"] == [expected]
-
-
-def test_an_interval_below_the_brokers_host_sample_is_told(tmp_path):
-    sample = Sample()
-    sample.settings = {"interval_seconds": 20}
-    (found,) = findings_of(sample, tmp_path)
-    assert (found.reason, found.effect) == ("interval_below_host_sample", "warn")
-    assert found.detail == "interval_seconds 20, host_usage_interval_minutes 1 (60 s)"
-
-
-def many(reason_columns, count=4, **settings):
-    """Eight brokers, the first of which have a problem."""
-    sample = Sample()
-    template = sample.brokers[0]
-    sample.bundles = []
-    sample.brokers = [
-        {**template, **dict.fromkeys(TRAFFIC, 0.0), "broker": f"b-{i}:8080"} | (reason_columns if i < count else {})
-        for i in range(8)
-    ]
-    sample.settings = settings
-    return sample
-
-
-def test_too_many_left_out_block(tmp_path):
-    assert blocks(findings_of(many({"cpu_usage": None}), tmp_path)) == [
-        ("too_many_quarantined", "4 left out, 2 allowed; left out: not_a_number x4")
-    ]
-
-
-@pytest.mark.parametrize(
-    "sample",
-    [
-        many({"cpu_usage": None}, max_quarantined_brokers=4),
-        many({"host_samples": 0.0}),
-        many({"cpu_usage": None}, excluded_brokers=["b-0:8080", "b-1:8080"]),
-    ],
-    ids=["allowed", "just_started", "excluded"],
-)
-def test_what_does_not_count_as_too_many(sample, tmp_path):
-    found = findings_of(sample, tmp_path)
-    assert len([f for f in found if f.effect is Effect.QUARANTINE]) == 4
-    assert blocks(found) == []
-
-
-def test_brokers_that_have_just_started_say_so_and_when_it_is_over(tmp_path):
-    sample = Sample()
-    for row in sample.brokers:
-        row["host_samples"] = 0.0
-    sample.settings = {"host_usage_interval_minutes": 2}
-    expected = "0 of 3; left out: just_started x3, over in about 4 min"
-    assert blocks(findings_of(sample, tmp_path)) == [("too_few_brokers", expected)]
-
-
-NO_CARDS = {f"bandwidth_{way}_limit": 0.0 for way in ("in", "out")}
-SLOW_CARD = {"bandwidth_out_usage": 30.0, "bandwidth_out_limit": 10.0}
-
-
-@pytest.mark.parametrize(
-    ("changes", "settings", "detail"),
-    [
-        (SLOW_CARD, {}, "deciding_resource bandwidth_out, deciding_percent 300"),
-        (SLOW_CARD, {"bandwidth_out_weight": 0}, None),
-        (SLOW_CARD | {"cpu_usage": 180.0}, {"bandwidth_out_weight": 0.2}, None),
-        (NO_CARDS, {}, None),
-        (NO_CARDS, {"cpu_weight": 0}, "deciding_resource bandwidth_in and bandwidth_out, deciding_percent inf"),
-        (NO_CARDS, {"cpu_weight": 0, "direct_memory_weight": 0.1}, None),
-        ({"memory_limit": 1.0}, {"memory_weight": 1}, None),
-        (
-            {"memory_limit": 1.0},
-            {"memory_weight": 1, "strategy": "TransferShedder"},
-            "deciding_resource memory, deciding_percent 3000",
-        ),
-    ],
-)
-def test_a_limit_that_may_be_wrong_matters_where_it_decides_the_score(changes, settings, detail, tmp_path):
-    sample = spoiled_broker(**changes)
-    sample.settings = settings
-    found = findings_of(sample, tmp_path)
-    assert [f.detail for f in found if f.effect is Effect.QUARANTINE] == ([] if detail is None else [detail])
-    assert {f.reason for f in found if f.effect is Effect.WARN} <= {"zero_limit", "over_limit"}
-    assert found
-
-
-def doubtful(sample):
-    return [(f.subject, f.detail) for f in sample if f.reason == "traffic_in_doubt"]
-
-
-@pytest.mark.parametrize(
-    ("changes", "share"),
-    [
-        ({"bundle": "acme/shop"}, "50%"),
-        ({"msg_rate_in": -1000.0}, "50%"),
-        ({"msg_rate_in": NAN}, "50%"),
-        ({"msg_throughput_out": 1e300}, "100%"),
-        ({"owners": 2}, "50%"),
-        ({"bundle": "acme/shop"} | dict.fromkeys(TRAFFIC, 0.0), None),
-        ({"bundle": "acme/shop"} | dict.fromkeys(TRAFFIC, 300.0), None),
-    ],
-)
-def test_bundles_left_out_put_their_broker_in_doubt_when_they_carry_too_much(changes, share, tmp_path):
-    expected = [] if share is None else [(FIRST, f"{share} of its traffic left out, 25% allowed")]
-    assert doubtful(findings_of(spoiled_bundle(**changes), tmp_path)) == expected
-
-
-def test_a_bundle_moved_lately_may_have_two_owners(tmp_path):
-    sample = spoiled_bundle(owners=2)
-    run = sample.write(tmp_path)
-    unload = Unload(at=NOW, plan_id="p", source=FIRST, destination=SECOND)
-    moves = MovesState(unloads={sample.bundles[0]["bundle"]: unload}).model_dump(mode="json")
-    (run / "input" / "state.json").write_json({"decision": {}, "moves": moves})
-    assert [f.reason for f in validate(run).findings] == ["two_owners"]
-
-
-def test_brokers_in_doubt_count_as_left_out(tmp_path):
-    sample = Sample()
-    for row in sample.bundles:
-        row["msg_rate_in"] = -1.0
-    sample.settings = {"max_quarantined_brokers": 2, "max_quarantined_traffic": 0}
-    assert [reason for reason, _ in blocks(findings_of(sample, tmp_path))] == [
-        "too_many_quarantined",
-        "too_few_brokers",
-    ]
-
-
-def with_suites(tmp_path, name, change):
-    """A copy of the suites with one of them changed."""
-    folder = tmp_path / "suites"
-    shutil.copytree(suites_folder(), folder)
-    path = folder / f"{name}.json"
-    suite = json.loads(path.read_text())
-    change(suite)
-    path.write_text(json.dumps(suite))
-    return folder
-
-
-def test_an_expectation_that_cannot_be_evaluated_blocks(tmp_path):
-    def rename(suite):
-        suite["expectations"][0]["kwargs"]["column"] = "nowhere"
-
-    found = validate(Sample().write(tmp_path), with_suites(tmp_path, "bundles", rename)).findings
-    assert [(f.reason, f.effect) for f in found] == [("suite_failed", Effect.BLOCK)]
-    assert "nowhere" in found[0].detail
-
-
-def test_a_quarantine_that_names_nobody_blocks(tmp_path):
-    def count_rows(suite):
-        suite["expectations"].append(
-            suite["expectations"][0] | {"type": "expect_table_row_count_to_equal", "kwargs": {"value": 77}}
-        )
-
-    found = validate(Sample().write(tmp_path), with_suites(tmp_path, "brokers", count_rows)).findings
-    assert [(f.reason, f.effect) for f in found] == [("suite_failed", Effect.BLOCK)]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda suite: suite["expectations"].append({"type": "expect_no_such_thing", "kwargs": {}, "meta": {}}),
-        lambda suite: suite["expectations"][2]["kwargs"].update(max_value={"$PARAMETER": "no_such_parameter"}),
-        lambda suite: suite["expectations"][0].pop("meta"),
-        lambda suite: suite.pop("expectations"),
-    ],
-    ids=["unknown type", "unknown parameter", "no meta", "no expectations"],
-)
-def test_a_suite_that_cannot_be_run_blocks(change, tmp_path):
-    found = validate(Sample().write(tmp_path), with_suites(tmp_path, "brokers", change)).findings
-    assert [(f.reason, f.effect) for f in found] == [("suite_failed", Effect.BLOCK)]
-    assert found[0].detail.startswith("brokers: ")
-
-
-def test_a_cluster_table_with_another_number_of_rows_blocks(tmp_path):
-    sample = Sample()
-    sample.cluster = []
-    assert [(f.reason, f.detail) for f in findings_of(sample, tmp_path)] == [("file_damaged", "rows 0")]
-
-
-def test_a_missing_table_is_an_error(tmp_path):
-    run = Sample().write(tmp_path)
-    (run / "input" / "bundles.parquet").delete()
-    with pytest.raises(SnapshotError) as missing:
-        validate(run)
-    assert missing.value.reason == "file_missing"
-
-
-def test_results_are_kept_beside_the_run_and_nothing_elsewhere(tmp_path, monkeypatch):
-    home, work = tmp_path / "home", tmp_path / "work"
-    home.mkdir()
-    work.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.chdir(work)
-    sample = spoiled_broker(cpu_usage=None)
-    sample.bundles = [{**row, "msg_rate_in": NAN} for row in sample.bundles for _ in range(10)]
-    run = sample.write(tmp_path)
-    validate(run)
-    assert (run / "validation").names() == ["brokers.json", "bundles.json", "cluster.json", "index.html"]
-    results = (run / "validation" / "bundles.json").read_json()
-    misses = [result for result in results if not result["success"]]
-    assert len(misses) == 1
-    assert misses[0]["result"]["unexpected_count"] == 60
-    assert len(misses[0]["result"]["unexpected_index_list"]) == 20
-    assert [*home.rglob("*"), *work.rglob("*")] == []

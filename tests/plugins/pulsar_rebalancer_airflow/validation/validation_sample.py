@@ -10,9 +10,12 @@ from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.tables import RESOURCES, TRAFFIC
 from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer_airflow.validation.suites import validate
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pulsar_rebalancer.run.request import Finding
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 BROKERS = tuple(f"broker-{i}.example:8080" for i in range(3))
@@ -86,3 +89,25 @@ class Sample:
         )
         request.write(run)
         return run
+
+
+def findings_of(sample: Sample, folder: Path) -> tuple[Finding, ...]:
+    return validate(sample.write(folder)).findings
+
+
+def spoiled_cluster(**changes: Any) -> Sample:
+    sample = Sample()
+    sample.cluster[0] |= changes
+    return sample
+
+
+def spoiled_broker(**changes: Any) -> Sample:
+    sample = Sample()
+    sample.brokers[0] |= changes
+    return sample
+
+
+def spoiled_bundle(**changes: Any) -> Sample:
+    sample = Sample()
+    sample.bundles[0] |= changes
+    return sample

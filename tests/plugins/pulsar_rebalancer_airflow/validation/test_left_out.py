@@ -1,0 +1,175 @@
+"""How many brokers may be left out, and what leaves one out beside its own figures."""
+
+import math
+
+import pytest
+from tests.plugins.pulsar_rebalancer_airflow.validation.validation_sample import (
+    BROKERS,
+    NOW,
+    Sample,
+    findings_of,
+    spoiled_broker,
+    spoiled_bundle,
+)
+
+from pulsar_rebalancer.reasons import Effect
+from pulsar_rebalancer.run.request import Finding
+from pulsar_rebalancer.run.tables import TRAFFIC
+from pulsar_rebalancer.state.model import MovesState, Unload
+from pulsar_rebalancer_airflow.validation.suites import validate
+
+FIRST, SECOND, _ = BROKERS
+NAN = math.nan
+
+
+def test_an_excluded_broker_that_is_not_listed_is_told(tmp_path):
+    sample = Sample()
+    sample.settings = {"excluded_brokers": [FIRST, "gone.example:8080"]}
+    expected = Finding(reason="unknown_broker", subject="gone.example:8080", detail="not listed")
+    assert [f for f in findings_of(sample, tmp_path) if f.reason == "unknown_broker"] == [expected]
+
+
+def test_an_interval_below_the_brokers_host_sample_is_told(tmp_path):
+    sample = Sample()
+    sample.settings = {"interval_seconds": 20}
+    (found,) = findings_of(sample, tmp_path)
+    assert (found.reason, found.effect) == ("interval_below_host_sample", "warn")
+    assert found.detail == "interval_seconds 20, host_usage_interval_minutes 1 (60 s)"
+
+
+def many(reason_columns, count=4, **settings):
+    """Eight brokers, the first of which have a problem."""
+    sample = Sample()
+    template = sample.brokers[0]
+    sample.bundles = []
+    sample.brokers = [
+        {**template, **dict.fromkeys(TRAFFIC, 0.0), "broker": f"b-{i}:8080"} | (reason_columns if i < count else {})
+        for i in range(8)
+    ]
+    sample.settings = settings
+    return sample
+
+
+def few(brokers=3, **settings):
+    """The first so many brokers with their bundles."""
+    sample = Sample()
+    del sample.brokers[brokers:], sample.bundles[2 * brokers :]
+    sample.settings = settings
+    return sample
+
+
+def all_spoiled(column, value, brokers=3, **settings):
+    """The first so many brokers, or the bundles of all with `bundles` in front of the column, have a problem."""
+    sample = few(**settings)
+    table, _, name = column.rpartition(".")
+    for row in sample.bundles if table else sample.brokers[:brokers]:
+        row[name] = value
+    return sample
+
+
+@pytest.mark.parametrize(
+    ("sample", "expected"),
+    [
+        (few(1), {"too_few_brokers": "1 of 1"}),
+        (few(0), {"too_few_brokers": "0 of 0"}),
+        (few(excluded_brokers=[FIRST, SECOND]), {"too_few_brokers": "1 of 3; left out: broker_excluded x2"}),
+        (
+            all_spoiled("report_age_seconds", 9000.0, 2),
+            {"too_few_brokers": "1 of 3; left out: report_stale x2"},
+        ),
+        (
+            all_spoiled("host_samples", 0.0, host_usage_interval_minutes=2),
+            {"too_few_brokers": "0 of 3; left out: just_started x3, over in about 4 min"},
+        ),
+        (
+            many({"cpu_usage": None}),
+            {"too_many_quarantined": "4 left out, 2 allowed; left out: not_a_number x4"},
+        ),
+        (
+            all_spoiled("bundles.msg_rate_in", -1.0, max_quarantined_brokers=2, max_quarantined_traffic=0),
+            {
+                "too_many_quarantined": "3 left out, 2 allowed; left out: traffic_in_doubt x3",
+                "too_few_brokers": "0 of 3; left out: traffic_in_doubt x3",
+            },
+        ),
+    ],
+    ids=["one", "none", "excluded", "stale", "just_started", "too_many", "in_doubt"],
+)
+def test_what_is_left_cannot_be_balanced(sample, expected, tmp_path):
+    found = findings_of(sample, tmp_path)
+    assert {f.reason: f.detail for f in found if f.effect is Effect.BLOCK} == expected
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        many({"cpu_usage": None}, max_quarantined_brokers=4),
+        many({"host_samples": 0.0}),
+        many({"cpu_usage": None}, excluded_brokers=["b-0:8080", "b-1:8080"]),
+    ],
+    ids=["allowed", "just_started", "excluded"],
+)
+def test_what_does_not_count_as_too_many(sample, tmp_path):
+    found = findings_of(sample, tmp_path)
+    assert len([f for f in found if f.effect is Effect.QUARANTINE]) == 4
+    assert not [f for f in found if f.effect is Effect.BLOCK]
+
+
+NO_CARDS = {f"bandwidth_{way}_limit": 0.0 for way in ("in", "out")}
+SLOW_CARD = {"bandwidth_out_usage": 30.0, "bandwidth_out_limit": 10.0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "settings", "detail"),
+    [
+        (SLOW_CARD, {}, "deciding_resource bandwidth_out, deciding_percent 300"),
+        (SLOW_CARD, {"bandwidth_out_weight": 0}, None),
+        (SLOW_CARD | {"cpu_usage": 180.0}, {"bandwidth_out_weight": 0.2}, None),
+        (NO_CARDS, {}, None),
+        (NO_CARDS, {"cpu_weight": 0}, "deciding_resource bandwidth_in and bandwidth_out, deciding_percent inf"),
+        (NO_CARDS, {"cpu_weight": 0, "direct_memory_weight": 0.1}, None),
+        ({"memory_limit": 1.0}, {"memory_weight": 1}, None),
+        (
+            {"memory_limit": 1.0},
+            {"memory_weight": 1, "strategy": "TransferShedder"},
+            "deciding_resource memory, deciding_percent 3000",
+        ),
+    ],
+)
+def test_a_limit_that_may_be_wrong_matters_where_it_decides_the_score(changes, settings, detail, tmp_path):
+    sample = spoiled_broker(**changes)
+    sample.settings = settings
+    found = findings_of(sample, tmp_path)
+    assert [f.detail for f in found if f.effect is Effect.QUARANTINE] == ([] if detail is None else [detail])
+    assert {f.reason for f in found if f.effect is Effect.WARN} <= {"zero_limit", "over_limit"}
+    assert found
+
+
+def doubtful(sample):
+    return [(f.subject, f.detail) for f in sample if f.reason == "traffic_in_doubt"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "share"),
+    [
+        ({"bundle": "acme/shop"}, "50%"),
+        ({"msg_rate_in": -1000.0}, "50%"),
+        ({"msg_rate_in": NAN}, "50%"),
+        ({"msg_throughput_out": 1e300}, "100%"),
+        ({"owners": 2}, "50%"),
+        ({"bundle": "acme/shop"} | dict.fromkeys(TRAFFIC, 0.0), None),
+        ({"bundle": "acme/shop"} | dict.fromkeys(TRAFFIC, 300.0), None),
+    ],
+)
+def test_bundles_left_out_put_their_broker_in_doubt_when_they_carry_too_much(changes, share, tmp_path):
+    expected = [] if share is None else [(FIRST, f"{share} of its traffic left out, 25% allowed")]
+    assert doubtful(findings_of(spoiled_bundle(**changes), tmp_path)) == expected
+
+
+def test_a_bundle_moved_lately_may_have_two_owners(tmp_path):
+    sample = spoiled_bundle(owners=2)
+    run = sample.write(tmp_path)
+    unload = Unload(at=NOW, plan_id="p", source=FIRST, destination=SECOND)
+    moves = MovesState(unloads={sample.bundles[0]["bundle"]: unload}).model_dump(mode="json")
+    (run / "input" / "state.json").write_json({"decision": {}, "moves": moves})
+    assert [f.reason for f in validate(run).findings] == ["two_owners"]

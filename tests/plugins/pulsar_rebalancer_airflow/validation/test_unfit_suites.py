@@ -1,0 +1,91 @@
+"""Suites and tables that cannot be judged, and where results lie."""
+
+import json
+import math
+import shutil
+
+import pytest
+from tests.plugins.pulsar_rebalancer_airflow.validation.validation_sample import Sample, findings_of, spoiled_broker
+
+from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.reasons import Effect
+from pulsar_rebalancer_airflow.validation.suites import suites_folder, validate
+
+
+def with_suites(tmp_path, name, change):
+    """A copy of the suites with one of them changed."""
+    folder = tmp_path / "suites"
+    shutil.copytree(suites_folder(), folder)
+    path = folder / f"{name}.json"
+    suite = json.loads(path.read_text())
+    change(suite)
+    path.write_text(json.dumps(suite))
+    return folder
+
+
+def test_an_expectation_that_cannot_be_evaluated_blocks(tmp_path):
+    def rename(suite):
+        suite["expectations"][0]["kwargs"]["column"] = "nowhere"
+
+    found = validate(Sample().write(tmp_path), with_suites(tmp_path, "bundles", rename)).findings
+    assert [(f.reason, f.effect) for f in found] == [("suite_failed", Effect.BLOCK)]
+    assert "nowhere" in found[0].detail
+
+
+def test_a_quarantine_that_names_nobody_blocks(tmp_path):
+    def count_rows(suite):
+        suite["expectations"].append(
+            suite["expectations"][0] | {"type": "expect_table_row_count_to_equal", "kwargs": {"value": 77}}
+        )
+
+    found = validate(Sample().write(tmp_path), with_suites(tmp_path, "brokers", count_rows)).findings
+    assert [(f.reason, f.effect) for f in found] == [("suite_failed", Effect.BLOCK)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda suite: suite["expectations"].append({"type": "expect_no_such_thing", "kwargs": {}, "meta": {}}),
+        lambda suite: suite["expectations"][2]["kwargs"].update(max_value={"$PARAMETER": "no_such_parameter"}),
+        lambda suite: suite["expectations"][0].pop("meta"),
+        lambda suite: suite.pop("expectations"),
+    ],
+    ids=["unknown type", "unknown parameter", "no meta", "no expectations"],
+)
+def test_a_suite_that_cannot_be_run_blocks(change, tmp_path):
+    found = validate(Sample().write(tmp_path), with_suites(tmp_path, "brokers", change)).findings
+    assert [(f.reason, f.effect) for f in found] == [("suite_failed", Effect.BLOCK)]
+    assert found[0].detail.startswith("brokers: ")
+
+
+def test_a_cluster_table_with_another_number_of_rows_blocks(tmp_path):
+    sample = Sample()
+    sample.cluster = []
+    assert [(f.reason, f.detail) for f in findings_of(sample, tmp_path)] == [("file_damaged", "rows 0")]
+
+
+def test_a_missing_table_is_an_error(tmp_path):
+    run = Sample().write(tmp_path)
+    (run / "input" / "bundles.parquet").delete()
+    with pytest.raises(SnapshotError) as missing:
+        validate(run)
+    assert missing.value.reason == "file_missing"
+
+
+def test_results_are_kept_beside_the_run_and_nothing_elsewhere(tmp_path, monkeypatch):
+    home, work = tmp_path / "home", tmp_path / "work"
+    home.mkdir()
+    work.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(work)
+    sample = spoiled_broker(cpu_usage=None)
+    sample.bundles = [{**row, "msg_rate_in": math.nan} for row in sample.bundles for _ in range(10)]
+    run = sample.write(tmp_path)
+    validate(run)
+    assert (run / "validation").names() == ["brokers.json", "bundles.json", "cluster.json", "index.html"]
+    results = (run / "validation" / "bundles.json").read_json()
+    misses = [result for result in results if not result["success"]]
+    assert len(misses) == 1
+    assert misses[0]["result"]["unexpected_count"] == 60
+    assert len(misses[0]["result"]["unexpected_index_list"]) == 20
+    assert [*home.rglob("*"), *work.rglob("*")] == []
