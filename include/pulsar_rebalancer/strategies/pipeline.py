@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.state.counting import Counting
     from pulsar_rebalancer.strategies.bundles import Bundles
     from pulsar_rebalancer.strategies.sample import BrokerSample, CandidateMove, Decision
+    from pulsar_rebalancer.strategies.shedders.registry import Shedder
 
 
 class RunDecision(NamedTuple):
@@ -58,6 +59,7 @@ class RunContext:
         forced: the run acts without waiting for hits.
         unloaded_brokers: seconds from a broker's last unload to the sample, by broker.
         seed: decides between equal destinations; the same seed gives the same plan.
+        shedder: one from outside, which takes the place of the settings' strategy; experiments try it out.
     """
 
     settings: Settings
@@ -68,6 +70,7 @@ class RunContext:
     forced: bool = False
     unloaded_brokers: Mapping[str, float] = field(default_factory=dict)
     seed: str = ""
+    shedder: Shedder | None = None
 
 
 def decide(context: RunContext, brokers: Sequence[BrokerSample], bundles: Bundles) -> RunDecision:
@@ -94,8 +97,8 @@ def decide(context: RunContext, brokers: Sequence[BrokerSample], bundles: Bundle
         unloaded_brokers=_unloaded_before_the_report(context, brokers),
         forbids=policies.forbids,
     )
-    shed = SHEDDERS[settings.strategy](sample, before.shedder)
-    samples = _samples(sample)
+    shed = (context.shedder or SHEDDERS[settings.strategy])(sample, before.shedder)
+    samples = {} if context.shedder else _samples(sample)
     repeated = bool(samples) and not context.forced and counting.is_repeated(samples)
     if repeated or counting.reason is Reason.TOO_SOON:
         return RunDecision(

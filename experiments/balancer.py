@@ -1,0 +1,238 @@
+"""A shedder with its placement over a simulated cluster, minute by minute, as the rebalancer's runs would do it.
+
+What the DAG keeps between runs is kept here: hits and averages, means of bundles, and which bundles moved within the
+grace period. Policies, caps and pauses are not part of the experiments. Nothing here knows where a minute comes from:
+recorded load can be given in the same columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from experiments.columns import NOBODY, ColumnBundles, MeanColumns
+from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.strategies import caps
+from pulsar_rebalancer.strategies.kept import KeptState
+from pulsar_rebalancer.strategies.pipeline import RunContext, decide
+from pulsar_rebalancer.strategies.placement.registry import selector
+from pulsar_rebalancer.strategies.placement.selector import choose, overloaded
+from pulsar_rebalancer.strategies.sample import COUNTED, BrokerSample, BundleSample, ClusterSample, ResourceUsage
+from pulsar_rebalancer.strategies.shedders.registry import SHEDDERS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from experiments.columns import Flags, Floats, Ints
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.strategies.placement.selector import Selector
+    from pulsar_rebalancer.strategies.sample import CandidateMove
+    from pulsar_rebalancer.strategies.shedders.registry import Shedder
+
+MINUTE = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Minute:
+    """What is known of a cluster at the end of a minute.
+
+    Attributes:
+        number: of the minute.
+        registered: brokers that the cluster lists.
+        reported: brokers whose report came.
+        age: seconds of each report.
+        usage: CPU and bandwidth in and out per broker, a row each, in the unit of the limits.
+        limits: likewise.
+        traffic: a row for each figure of `run.tables.TRAFFIC`, an entry for each broker.
+        owner: index of each bundle's broker, or `NOBODY`.
+        bundles: a row for each figure of `run.tables.TRAFFIC`, an entry for each bundle.
+    """
+
+    number: int
+    registered: Flags
+    reported: Flags
+    age: Floats
+    usage: Floats
+    limits: Floats
+    traffic: Floats
+    owner: Ints
+    bundles: Floats
+
+
+class Move(NamedTuple):
+    """A bundle and the broker that it is to go to, by index."""
+
+    bundle: int
+    destination: int
+
+
+class Balancer:
+    """One strategy over one cluster.
+
+    Args:
+        brokers: their names, ascending.
+        bundles: their names, ascending.
+        settings: strategy, placement, thresholds.
+        shedder: takes the place of the settings' strategy.
+        seed: decides where placement draws.
+    """
+
+    def __init__(
+        self,
+        brokers: Sequence[str],
+        bundles: Sequence[str],
+        settings: Settings,
+        shedder: Shedder | None = None,
+        seed: int = 1,
+    ) -> None:
+        self._brokers = tuple(brokers)
+        self._bundles = tuple(bundles)
+        self._broker_index = {name: number for number, name in enumerate(brokers)}
+        self._bundle_index = {name: number for number, name in enumerate(bundles)}
+        self._settings = settings
+        self._shedder = shedder
+        self._seed = seed
+        self._kept = KeptState()
+        self._means = MeanColumns(len(bundles))
+        self._moved: dict[int, int] = {}
+        self._unloaded_brokers: dict[str, int] = {}
+        self._placing = _Placing(self._empty(), self._kept, "")
+
+    def decide(self, minute: Minute) -> list[Move]:
+        """Return what the strategy moves after a minute."""
+        self._keep_placement()
+        seen = minute.reported[minute.owner] & (minute.owner != NOBODY)
+        self._means.update(seen, minute.bundles)
+        grace = self._settings.grace_period_minutes
+        self._moved = {bundle: at for bundle, at in self._moved.items() if minute.number - at < grace}
+        sample = ClusterSample(self._broker_samples(minute), self._columns(minute, seen), self._settings)
+        moves = self._shed(minute, sample)
+        self._placing = _Placing(sample, self._kept, f"{self._seed}/{minute.number}")
+        found = [Move(self._bundle_index[move.bundle], self._destination(move)) for move in moves]
+        self._moved.update({move.bundle: minute.number for move in found})
+        self._unloaded_brokers.update({move.source: minute.number for move in moves})
+        return found
+
+    def place(self, bundle: int, candidates: Sequence[int]) -> int | None:
+        """Return where placement puts a bundle that has no owner, as the load manager's leader does it.
+
+        (ModularLoadManagerImpl.selectBroker.) It knows of brokers what the last reports say.
+
+        Args:
+            bundle: its index.
+            candidates: indices of brokers.
+        """
+        name, known = self._bundles[bundle], self._placing.known
+        names = [self._brokers[number] for number in candidates if self._brokers[number] in known]
+        chosen = self._placing.broker(name, float(self._means.long_term_msg_rate[bundle]), names)
+        return None if chosen is None else self._broker_index[chosen]
+
+    def _shed(self, minute: Minute, sample: ClusterSample) -> list[CandidateMove]:
+        if self._shedder is None and self._settings.strategy is Strategy.AVG:
+            shed = SHEDDERS[Strategy.AVG](sample, self._kept.shedder)
+            self._kept = replace(self._kept, shedder=shed.kept)
+            moves = caps.apply(shed.moves, self._settings, {})
+        else:
+            since = {name: (minute.number - at) * MINUTE for name, at in self._unloaded_brokers.items()}
+            context = RunContext(
+                self._settings,
+                COUNTED,
+                self._kept,
+                unloaded_brokers=since,
+                seed=f"{self._seed}/{minute.number}",
+                shedder=self._shedder,
+            )
+            decision = decide(context, sample.brokers, sample.bundles)
+            self._kept, moves = decision.kept, decision.moves
+        return [move for move in moves if move.taken]
+
+    def _destination(self, move: CandidateMove) -> int:
+        if move.destination is None:
+            raise ValueError(f"{move.bundle} was taken and has no destination")
+        return self._broker_index[move.destination]
+
+    def _keep_placement(self) -> None:
+        if self._placing.used:
+            self._kept = replace(self._kept, placement=self._placing.chooser.kept())
+
+    def _broker_samples(self, minute: Minute) -> list[BrokerSample]:
+        held = np.bincount(minute.owner[minute.owner != NOBODY], minlength=len(self._brokers)).tolist()
+        usage, limits, traffic = minute.usage.tolist(), minute.limits.tolist(), minute.traffic.tolist()
+        age = minute.age.tolist()
+        return [
+            BrokerSample(
+                self._brokers[i],
+                left_out=None if minute.reported[i] else Reason.BROKER_QUARANTINED,
+                resources={
+                    name: ResourceUsage(usage[row][i], limits[row][i])
+                    for row, name in enumerate(("cpu", "bandwidth_in", "bandwidth_out"))
+                },
+                msg_rate_in=traffic[0][i],
+                msg_rate_out=traffic[1][i],
+                msg_throughput_in=traffic[2][i],
+                msg_throughput_out=traffic[3][i],
+                topics=held[i],
+                bundles=held[i],
+                report_age_seconds=age[i],
+            )
+            for i in np.flatnonzero(minute.registered).tolist()
+        ]
+
+    def _columns(self, minute: Minute, seen: Flags) -> ColumnBundles:
+        return ColumnBundles(
+            self._bundles,
+            self._bundle_index,
+            self._brokers,
+            np.where(seen, minute.owner, NOBODY),
+            minute.bundles,
+            self._means,
+            dict.fromkeys(self._moved, Reason.RECENTLY_UNLOADED),
+        )
+
+    def _empty(self) -> ClusterSample:
+        """Return what a leader knows that has just been elected: the brokers, and nothing of them."""
+        owner = np.full(len(self._bundles), NOBODY)
+        nothing = np.zeros((4, len(self._bundles)))
+        bundles = ColumnBundles(
+            self._bundles, self._bundle_index, self._brokers, owner, nothing, self._means, reasons={}
+        )
+        return ClusterSample([BrokerSample(name) for name in self._brokers], bundles, self._settings)
+
+
+@dataclass
+class _Placing:
+    """The placements between two reports.
+
+    Attributes:
+        used: whether any bundle was placed.
+    """
+
+    sample: ClusterSample
+    kept: KeptState
+    seed: str
+    used: bool = False
+
+    @cached_property
+    def chooser(self) -> Selector:
+        return selector(self.sample, self.kept.placement)
+
+    @cached_property
+    def known(self) -> set[str]:
+        return {broker.broker for broker in self.sample.taking_part}
+
+    @cached_property
+    def _hot(self) -> set[str]:
+        return overloaded(self.sample)
+
+    def broker(self, bundle: str, rate: float, candidates: Sequence[str]) -> str | None:
+        self.used = True
+        chosen = choose(self.seed, bundle, self.chooser.eligible(bundle, candidates))
+        if chosen in self._hot:
+            chosen = choose(self.seed, bundle, self.chooser.eligible(bundle, candidates)) or chosen
+        if chosen is not None:
+            self.chooser.placed(BundleSample("", bundle, long_term_msg_rate=rate), chosen)
+        return chosen

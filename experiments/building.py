@@ -1,0 +1,162 @@
+"""From a scenario and a seed to a simulated cluster."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pulsar_simulator.load import NOBODY, Cost, Floats, Ints
+from pulsar_simulator.minutes.machines import BrokerColumns
+from pulsar_simulator.minutes.simulation import CpuSpike, Event, Happening, Rules, Spec
+from pulsar_simulator.minutes.workload import BundleColumns, OnOff, Spike, Workload, random_shape
+
+if TYPE_CHECKING:
+    from experiments.scenario import Scenario
+
+MIB = 1 << 20
+BASE_LOAD = 1.5
+"""CPU of a broker without traffic, percent of its own."""
+
+_KBIT_PER_GBIT = 1e6
+
+
+def build(scenario: Scenario, seed: int, *, direct: bool) -> Spec:
+    """Return what the scenario's cluster is made of.
+
+    Args:
+        scenario: the scenario.
+        seed: of everything random.
+        direct: the cluster places as the extensible load manager does.
+    """
+    random = random_shape(seed)
+    brokers = _brokers(scenario)
+    bundles = _bundles(scenario, random)
+    rules = Rules(
+        direct=direct,
+        cpu_noise=scenario.reports.cpu_noise,
+        late=scenario.reports.late,
+        missing=scenario.reports.missing,
+    )
+    started = np.array(_of_each(scenario, "started"), dtype=bool)
+    owner, bundles = _placed(scenario, random, brokers, bundles, rules.cost, started)
+    return Spec(
+        brokers=brokers,
+        workload=Workload(bundles, _on_off(scenario), _traffic_spikes(scenario, random, len(bundles.names)), seed),
+        owner=owner,
+        started=started,
+        rules=rules,
+        events=_events(scenario),
+        cpu_spikes=tuple(
+            CpuSpike(each.minute, each.minutes, each.broker - 1, each.load / 100 * brokers.cpu_limit[each.broker - 1])
+            for each in scenario.cpu_spikes
+        ),
+        seed=seed,
+    )
+
+
+def _of_each(scenario: Scenario, name: str) -> list[float]:
+    """Return a figure of the groups, one entry per broker."""
+    return list(chain.from_iterable([getattr(group, name)] * group.count for group in scenario.brokers))
+
+
+def _brokers(scenario: Scenario) -> BrokerColumns:
+    limit = 100 * np.array(_of_each(scenario, "cores"))
+    other = np.array(_of_each(scenario, "other_load"))
+    return BrokerColumns(
+        # Names in the order of the numbers: ties are decided by name.
+        names=tuple(f"broker-{number:04d}:8080" for number in range(1, len(limit) + 1)),
+        cpu_limit=limit,
+        nic=_KBIT_PER_GBIT * np.array(_of_each(scenario, "nic_gbit")),
+        base_cpu=(BASE_LOAD + other) / 100 * limit,
+    )
+
+
+def _bundles(scenario: Scenario, random: np.random.Generator) -> BundleColumns:
+    names: list[str] = []
+    columns: dict[str, list[Floats]] = {
+        name: [] for name in ("msg_rate_in", "msg_size", "fan_out", "cost", "noise", "daily", "peak", "trend")
+    }
+    clients: list[int] = []
+    for number, group in enumerate(scenario.bundles):
+        width = 0x100000000 // group.count
+        names += [
+            f"experiment/load-{number:02d}/0x{i * width:08x}_0x{min((i + 1) * width, 0xFFFFFFFF):08x}"
+            for i in range(group.count)
+        ]
+        sizes = np.exp(group.spread * random.standard_normal(group.count))
+        peak = 12 + random.uniform(-group.peak_spread_hours, group.peak_spread_hours, group.count)
+        rate = group.throughput_mib * MIB / group.message_bytes * sizes / sizes.sum()
+        found = {"msg_rate_in": rate, "cost": np.exp(group.cost_spread * random.standard_normal(group.count))}
+        for name, value in (("msg_size", group.message_bytes), ("peak", peak)):
+            found[name] = np.full(group.count, value, dtype=np.float64)
+        for name in ("fan_out", "noise", "daily", "trend"):
+            found[name] = np.full(group.count, getattr(group, name), dtype=np.float64)
+        for name, column in found.items():
+            columns[name].append(column)
+        clients += [group.clients] * group.count
+    joined = {name: np.concatenate(parts) for name, parts in columns.items()}
+    return BundleColumns(names=tuple(names), clients=np.array(clients, dtype=np.int64), **joined)
+
+
+def _placed(
+    scenario: Scenario,
+    random: np.random.Generator,
+    brokers: BrokerColumns,
+    bundles: BundleColumns,
+    cost: Cost,
+    started: np.ndarray,
+) -> tuple[Ints, BundleColumns]:
+    """Return the owners at the start, and the bundles, scaled where the brokers' load is given."""
+    count, there = len(bundles.names), np.flatnonzero(started)
+    if scenario.placed == "placement":
+        return np.full(count, NOBODY, dtype=np.int64), bundles
+    if scenario.placed == "even":
+        return there[np.arange(count) % len(there)].astype(np.int64), bundles
+    if scenario.placed == "random":
+        return random.choice(there, count).astype(np.int64), bundles
+    wanted = (np.array(scenario.load) / 100 * brokers.cpu_limit - brokers.base_cpu).clip(0)
+    messages = bundles.msg_rate_in * (1 + bundles.fan_out)
+    carried = 100 * bundles.cost * messages * (cost.per_message + cost.per_byte * bundles.msg_size)
+    owner = _spread(carried, wanted)
+    has = np.bincount(owner, weights=carried, minlength=len(wanted))
+    factor = np.divide(wanted, has, out=np.zeros_like(wanted), where=has > 0)
+    columns = {name: getattr(bundles, name) for name in bundles.__dataclass_fields__}
+    return owner, BundleColumns(**columns | {"msg_rate_in": bundles.msg_rate_in * factor[owner]})
+
+
+def _spread(carried: Floats, wanted: Floats) -> Ints:
+    """Return owners such that every broker carries its share: the dearest first, where most is missing."""
+    missing = wanted * carried.sum() / max(wanted.sum(), 1e-9)
+    owner = np.zeros(len(carried), dtype=np.int64)
+    for bundle in np.argsort(-carried, kind="stable"):
+        owner[bundle] = int(np.argmax(missing))
+        missing[owner[bundle]] -= carried[bundle]
+    return owner
+
+
+def _on_off(scenario: Scenario) -> tuple[OnOff, ...]:
+    found, first = [], 0
+    for group in scenario.bundles:
+        if group.on_off is not None:
+            members = np.arange(first, first + group.count)
+            found.append(OnOff(members, group.on_off.on, group.on_off.off, group.on_off.consume_only))
+        first += group.count
+    return tuple(found)
+
+
+def _traffic_spikes(scenario: Scenario, random: np.random.Generator, count: int) -> tuple[Spike, ...]:
+    return tuple(
+        Spike(random.permutation(count)[: round(each.share * count)], each.minute, each.minutes, each.factor)
+        for each in scenario.traffic_spikes
+    )
+
+
+def _events(scenario: Scenario) -> tuple[Event, ...]:
+    return tuple(
+        Event(change.minute, number - 1, happening)
+        for change in scenario.changes
+        for numbers, happening in ((change.stop, Happening.STOP), (change.start, Happening.START))
+        for number in numbers
+    )

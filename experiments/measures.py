@@ -1,0 +1,152 @@
+"""What a run is measured by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from experiments.balancer import Move
+    from experiments.columns import Flags, Floats
+
+HOT = 80.0
+"""Percent above which a broker counts as hot in `minutes_above_80`."""
+
+ABOVE_MEAN = 5.0
+"""Points above the mean of the brokers from which a destination was hot already."""
+
+LAST_MINUTES = 10
+"""How many minutes at the end of a run say how it ended; a run in which bundles still move then has not settled."""
+
+_POINTS = 240
+
+
+class Curve(NamedTuple):
+    """A run over time, thinned out: the least, mean and largest score in percent, and minutes with unloads."""
+
+    minutes: list[float]
+    least: list[float]
+    mean: list[float]
+    largest: list[float]
+    unloads: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """One run.
+
+    Attributes:
+        unload_events: minutes in which the strategy unloaded anything.
+        bundles_moved: how many in all.
+        disturbed: throughput of the moved bundles when they were moved, MiB/s in plus out, added up.
+        settled_after: minutes from the disturbance to the last unload; 0 without any, None when bundles still moved in
+            the last minutes.
+        range_mean: largest minus least score from the disturbance on, points, mean over time.
+        range_end: likewise over the last minutes.
+        std_mean: standard deviation of the scores from the disturbance on, points, mean over time.
+        std_end: likewise over the last minutes.
+        minutes_above_80: minutes in which a broker was above 80 percent.
+        hot_placements: bundles that were given to a broker already above the mean by 5 points.
+        overshoots: bundles moved whose source was the coldest of all brokers within ten minutes.
+        highest_share: share of all traffic that the busiest broker carries at the end, percent.
+        largest_end: score of the hottest broker over the last minutes, percent.
+    """
+
+    unload_events: int
+    bundles_moved: int
+    disturbed: float
+    settled_after: int | None
+    range_mean: float
+    range_end: float
+    std_mean: float
+    std_end: float
+    minutes_above_80: int
+    hot_placements: int
+    overshoots: int
+    highest_share: float
+    largest_end: float
+
+
+@dataclass
+class Recorder:
+    """Takes down a run.
+
+    Attributes:
+        disturbed_at: the minute from which settling is counted.
+    """
+
+    disturbed_at: int
+    _scores: list[tuple[float, float, float, float]] = field(default_factory=list)
+    _coldest: list[int] = field(default_factory=list)
+    _unloads: dict[int, list[int]] = field(default_factory=dict)
+    _disturbed: float = 0.0
+    _hot_placements: int = 0
+    _share: float = 0.0
+
+    def minute(self, scores: Floats, alive: Flags, throughput: Floats) -> None:
+        """Take down the true scores of a minute, percent, and what each broker carries, bytes/s."""
+        there = scores[alive]
+        self._scores.append((float(there.min()), float(there.mean()), float(there.max()), float(there.std())))
+        self._coldest.append(int(np.where(alive, scores, np.inf).argmin()))
+        total = float(throughput.sum())
+        self._share = 100 * float(throughput.max()) / total if total else 0.0
+
+    def moves(self, minute: int, moves: Iterable[tuple[Move, int, float]]) -> None:
+        """Take down the bundles that are unloaded after a minute, each with its source and throughput, bytes/s."""
+        for _, source, throughput in moves:
+            self._unloads.setdefault(minute, []).append(source)
+            self._disturbed += throughput / (1 << 20)
+
+    def placed(self, destination: int, scores: Floats, alive: Flags) -> None:
+        """Take down that a bundle was given to a broker, with the scores of the minute before."""
+        if scores[destination] >= float(scores[alive].mean()) + ABOVE_MEAN:
+            self._hot_placements += 1
+
+    def measures(self) -> Measures:
+        """Return what the run is measured by."""
+        scores = np.array(self._scores)
+        after, end = scores[self.disturbed_at :], scores[-LAST_MINUTES:]
+        last = max(self._unloads, default=None)
+        settled = None if last is not None and last >= len(scores) - LAST_MINUTES else self._settled(last)
+        return Measures(
+            unload_events=len(self._unloads),
+            bundles_moved=sum(map(len, self._unloads.values())),
+            disturbed=self._disturbed,
+            settled_after=settled,
+            range_mean=float((after[:, 2] - after[:, 0]).mean()),
+            range_end=float((end[:, 2] - end[:, 0]).mean()),
+            std_mean=float(after[:, 3].mean()),
+            std_end=float(end[:, 3].mean()),
+            minutes_above_80=int((scores[:, 2] > HOT).sum()),
+            hot_placements=self._hot_placements,
+            overshoots=self._overshoots(),
+            highest_share=self._share,
+            largest_end=float(end[:, 2].mean()),
+        )
+
+    def curve(self) -> Curve:
+        """Return the run over time."""
+        scores = np.array(self._scores)
+        step = max(1, len(scores) // _POINTS)
+        starts = np.arange(0, len(scores), step)
+        return Curve(
+            starts.astype(float).tolist(),
+            np.minimum.reduceat(scores[:, 0], starts).round(2).tolist(),
+            (np.add.reduceat(scores[:, 1], starts) / np.diff(np.append(starts, len(scores)))).round(2).tolist(),
+            np.maximum.reduceat(scores[:, 2], starts).round(2).tolist(),
+            sorted(self._unloads),
+        )
+
+    def _settled(self, last: int | None) -> int:
+        return 0 if last is None else max(0, last + 1 - self.disturbed_at)
+
+    def _overshoots(self) -> int:
+        return sum(
+            source in self._coldest[minute + 1 : minute + 1 + LAST_MINUTES]
+            for minute, sources in self._unloads.items()
+            for source in sources
+        )

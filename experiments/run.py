@@ -1,0 +1,88 @@
+"""One run: a scenario, a variant and a seed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from experiments.balancer import Balancer, Minute
+from experiments.building import build
+from experiments.measures import Curve, Measures, Recorder
+from pulsar_simulator.minutes.simulation import Report, Simulation, Unload
+
+if TYPE_CHECKING:
+    from experiments.columns import Floats
+    from experiments.scenario import Scenario
+    from experiments.variants import Variant
+    from pulsar_simulator.load import Rates
+    from pulsar_simulator.minutes.machines import BrokerColumns
+
+
+class Run(NamedTuple):
+    """A run and what came of it."""
+
+    scenario: str
+    variant: str
+    seed: int
+    measures: Measures
+    curve: Curve
+
+
+def run(scenario: Scenario, variant: Variant, seed: int) -> Run:
+    """Let the variant balance the scenario's cluster to its end."""
+    spec = build(scenario, seed, direct=variant.direct)
+    names = spec.workload.bundles.names
+    balancer = Balancer(spec.brokers.names, names, variant.settings, variant.shedder(), seed)
+    recorder = Recorder(scenario.disturbed_at)
+    scores = np.zeros(len(spec.brokers.names))
+
+    def place(bundle: int, candidates: list[int]) -> int | None:
+        chosen = balancer.place(bundle, candidates)
+        if chosen is not None:
+            recorder.placed(chosen, scores, simulation.alive)
+        return chosen
+
+    simulation = Simulation(spec, place)
+    limits = np.stack([spec.brokers.cpu_limit, spec.brokers.nic, spec.brokers.nic])
+    for _ in range(scenario.minutes):
+        report = simulation.step()
+        scores = _true_scores(simulation, spec.brokers)
+        traffic = _rows(report.brokers.traffic)
+        recorder.minute(scores, simulation.alive, traffic[2] + traffic[3])
+        minute = _minute(report, traffic, limits)
+        moves = balancer.decide(minute)
+        if moves:
+            carried = minute.bundles[2] + minute.bundles[3]
+            recorder.moves(
+                report.minute, [(move, int(report.owner[move.bundle]), float(carried[move.bundle])) for move in moves]
+            )
+            for move in moves:
+                recorder.placed(move.destination, scores, simulation.alive)
+            simulation.unload(Unload(*move) for move in moves)
+    return Run(scenario.name, variant.name, seed, recorder.measures(), recorder.curve())
+
+
+def _true_scores(simulation: Simulation, brokers: BrokerColumns) -> Floats:
+    if simulation.truth is None:
+        raise RuntimeError("no minute has passed")
+    return simulation.truth.score(brokers)
+
+
+def _minute(report: Report, traffic: Floats, limits: Floats) -> Minute:
+    said = report.brokers
+    return Minute(
+        number=report.minute,
+        registered=report.registered,
+        reported=report.reported,
+        age=report.age,
+        usage=np.stack([said.cpu, said.bandwidth_in, said.bandwidth_out]),
+        limits=limits,
+        traffic=traffic,
+        owner=report.owner,
+        bundles=_rows(report.rates),
+    )
+
+
+def _rows(rates: Rates) -> Floats:
+    return np.stack([rates.msg_rate_in, rates.msg_rate_out, rates.msg_throughput_in, rates.msg_throughput_out])

@@ -1,0 +1,81 @@
+"""What is compared: shedders with their placements and settings, also one from outside the package."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from pulsar_rebalancer.config.enums import Placement, Strategy
+from pulsar_rebalancer.config.settings import Settings, validate
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.strategies.shedders.registry import Shedder
+
+AUTHORS_MINIMA = {"min_unload_message": 10_000, "min_unload_throughput": 10 << 20}
+"""Of the published experiments of AvgShedder; Pulsar's defaults are a tenth of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One column of the comparison.
+
+    Attributes:
+        name: shown in the report, unique.
+        settings: of the cluster.
+        direct: whether its cluster places as the extensible load manager does.
+        path: import path of a shedder from outside, `package.module:function`; it takes the place of the settings'
+            strategy.
+    """
+
+    name: str
+    settings: Settings
+    direct: bool = False
+    path: str = ""
+
+    def shedder(self) -> Shedder | None:
+        """Return the shedder from outside; None when the settings name it.
+
+        Raises:
+            ValueError: the path leads to nothing that can be called.
+        """
+        if not self.path:
+            return None
+        module, _, function = self.path.partition(":")
+        try:
+            found = getattr(importlib.import_module(module), function)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise ValueError(f"strategy {self.path}: {error}") from None
+        if not callable(found):
+            raise ValueError(f"strategy {self.path}: cannot be called")
+        return cast("Shedder", found)
+
+
+def from_outside(path: str) -> Variant:
+    """Return the variant of a shedder by its import path; placement is LeastResourceUsageWithWeight where it is asked.
+
+    Raises:
+        ValueError: as `Variant.shedder`.
+    """
+    settings = _settings(Strategy.THRESHOLD, placement=Placement.LEAST_USAGE, **AUTHORS_MINIMA)
+    variant = Variant(path, settings, path=path)
+    variant.shedder()
+    return variant
+
+
+def _settings(strategy: Strategy, **values: object) -> Settings:
+    return validate({"strategy": strategy, **values}, where="experiments")
+
+
+VARIANTS = (
+    Variant("AvgShedder", _settings(Strategy.AVG, **AUTHORS_MINIMA)),
+    Variant("AvgShedder, default minima", _settings(Strategy.AVG)),
+    Variant(
+        "ThresholdShedder + LeastResourceUsageWithWeight",
+        _settings(Strategy.THRESHOLD, placement=Placement.LEAST_USAGE),
+    ),
+    Variant("UniformLoadShedder + LeastLongTermMessageRate", _settings(Strategy.UNIFORM, **AUTHORS_MINIMA)),
+    Variant("UniformLoadShedder, default minima", _settings(Strategy.UNIFORM)),
+    Variant("OverloadShedder + LeastLongTermMessageRate", _settings(Strategy.OVERLOAD)),
+    Variant("TransferShedder", _settings(Strategy.TRANSFER), direct=True),
+)

@@ -1,0 +1,96 @@
+"""What brokers are made of, and what the traffic of their bundles costs them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pulsar_simulator.load import Cost, Floats, Ints, Rates, per_broker
+
+KBIT = 8 / 1000
+"""Of a byte: NIC speeds are in Kbit/s, as Pulsar reports them."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerColumns:
+    """All brokers, one entry each.
+
+    Attributes:
+        names: brokerIds.
+        cpu_limit: percent of one core, 100 for each core.
+        nic: speed each way, Kbit/s.
+        base_cpu: CPU without any traffic, percent of one core; more where other processes share the machine.
+    """
+
+    names: tuple[str, ...]
+    cpu_limit: Floats
+    nic: Floats
+    base_cpu: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What brokers carry and need in one minute, one entry per broker.
+
+    Attributes:
+        traffic: msg/s and bytes/s that get through.
+        cpu: percent of one core, never above the limit.
+        bandwidth_in: Kbit/s, never above the NIC's speed.
+        bandwidth_out: likewise.
+        served: share of the offered traffic that gets through.
+    """
+
+    traffic: Rates
+    cpu: Floats
+    bandwidth_in: Floats
+    bandwidth_out: Floats
+    served: Floats
+
+    def score(self, brokers: BrokerColumns) -> Floats:
+        """Return the most used resource of each broker, percent."""
+        shares = (self.cpu / brokers.cpu_limit, self.bandwidth_in / brokers.nic, self.bandwidth_out / brokers.nic)
+        return np.asarray(100 * np.maximum.reduce(shares))
+
+
+def demand(brokers: BrokerColumns, cost: Cost, rates: Rates, owner: Ints, factor: Floats, extra_cpu: Floats) -> Demand:
+    """Return what the brokers carry: a broker without room lets each of its bundles through in proportion.
+
+    Args:
+        brokers: what they are made of.
+        cost: CPU of a message and of a byte.
+        rates: what is offered, per bundle.
+        owner: of each bundle.
+        factor: of each bundle's CPU.
+        extra_cpu: CPU beside the traffic, percent of one core, per broker.
+    """
+    count = len(brokers.names)
+    seconds = (rates.msg_rate_in + rates.msg_rate_out) * cost.per_message
+    seconds += (rates.msg_throughput_in + rates.msg_throughput_out) * cost.per_byte
+    wanted = per_broker(100 * seconds * factor, owner, count)
+    offered = rates.per_broker(owner, count)
+    room = np.maximum(brokers.cpu_limit - extra_cpu, 0.0)
+    inward, outward = offered.msg_throughput_in * KBIT, offered.msg_throughput_out * KBIT
+    served = np.minimum.reduce([_share(room, wanted), _share(brokers.nic, inward), _share(brokers.nic, outward)])
+    return Demand(
+        traffic=scaled(offered, served),
+        cpu=np.minimum(wanted * served + extra_cpu, brokers.cpu_limit),
+        bandwidth_in=inward * served,
+        bandwidth_out=outward * served,
+        served=served,
+    )
+
+
+def scaled(rates: Rates, factor: Floats) -> Rates:
+    """Return traffic multiplied entry by entry."""
+    return replace(
+        rates,
+        msg_rate_in=rates.msg_rate_in * factor,
+        msg_rate_out=rates.msg_rate_out * factor,
+        msg_throughput_in=rates.msg_throughput_in * factor,
+        msg_throughput_out=rates.msg_throughput_out * factor,
+    )
+
+
+def _share(room: Floats, wanted: Floats) -> Floats:
+    return np.minimum(1.0, np.divide(room, wanted, out=np.ones_like(room), where=wanted > 0))

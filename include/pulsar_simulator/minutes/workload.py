@@ -1,0 +1,144 @@
+"""What bundles carry from minute to minute: noise, daily cycles, trends, on/off topics, spikes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from pulsar_simulator.load import Floats, Ints, Rates
+
+MINUTES_PER_DAY = 1440
+BLOCK = 256
+"""Minutes whose random numbers are drawn at once; a stream per block makes a minute independent of those before it."""
+
+_SHAPE, _NOISE = 11, 12  # one random stream each, so that one never shifts another
+_LARGEST_DEVIATION = 3.0
+_LEAST_FACTOR = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class OnOff:
+    """Topics that are busy for some minutes and idle for some.
+
+    While a topic is on it carries `(on + off) / on` times its mean, so that the mean over time stays.
+
+    Attributes:
+        bundles: their indices.
+        on: minutes.
+        off: minutes.
+        consume_only: producers never pause, consumers do and catch up.
+    """
+
+    bundles: Ints
+    on: int
+    off: int
+    consume_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Spike:
+    """Traffic that is multiplied for a while.
+
+    Attributes:
+        bundles: their indices.
+        minute: the first.
+        minutes: how many.
+        factor: of the rate.
+    """
+
+    bundles: Ints
+    minute: int
+    minutes: int
+    factor: float
+
+
+@dataclass(frozen=True, slots=True)
+class BundleColumns:
+    """All bundles, one entry each.
+
+    Attributes:
+        names: `tenant/namespace/0x…_0x…`.
+        msg_rate_in: mean of what is published, msg/s.
+        msg_size: bytes per message.
+        fan_out: messages delivered per message published.
+        cost: CPU of a message in multiples of the mean cost.
+        clients: producers and consumers; without any a bundle that lost its broker is not looked up.
+        noise: relative standard deviation from minute to minute.
+        daily: relative amplitude of the daily cycle.
+        peak: hour of its peak.
+        trend: relative growth per day.
+    """
+
+    names: tuple[str, ...]
+    msg_rate_in: Floats
+    msg_size: Floats
+    fan_out: Floats
+    cost: Floats
+    clients: Ints
+    noise: Floats
+    daily: Floats
+    peak: Floats
+    trend: Floats
+
+
+@dataclass(slots=True)
+class Workload:
+    """The traffic of every bundle as a pure function of the minute.
+
+    Attributes:
+        bundles: their columns.
+        on_off: pauses.
+        spikes: one-off changes.
+        seed: of the noise.
+    """
+
+    bundles: BundleColumns
+    on_off: tuple[OnOff, ...] = ()
+    spikes: tuple[Spike, ...] = ()
+    seed: int = 1
+    _block: tuple[int, Floats, Floats] | None = field(default=None, repr=False)
+
+    def at(self, minute: int) -> Rates:
+        """Return what is offered in a minute, counted from 0: msg/s and bytes/s per bundle."""
+        number, row = divmod(minute, BLOCK)
+        if self._block is None or self._block[0] != number:
+            self._block = (number, *self._factors(number))
+        _, published, delivered = self._block
+        columns = self.bundles
+        rate_in = columns.msg_rate_in * published[row]
+        rate_out = columns.msg_rate_in * columns.fan_out * delivered[row]
+        return Rates(rate_in, rate_out, rate_in * columns.msg_size, rate_out * columns.msg_size)
+
+    def _factors(self, number: int) -> tuple[Floats, Floats]:
+        """Return the factors on publishing and on delivery, one row per minute of a block."""
+        columns, count = self.bundles, len(self.bundles.names)
+        minutes = np.arange(number * BLOCK, (number + 1) * BLOCK)
+        days = minutes[:, None] / MINUTES_PER_DAY
+        stream = np.random.default_rng((self.seed, _NOISE, number))
+        deviation = stream.standard_normal((BLOCK, count)).clip(-_LARGEST_DEVIATION, _LARGEST_DEVIATION)
+        daily = columns.daily * np.cos(2 * np.pi * (days - columns.peak / 24))
+        published = (1 + columns.noise * deviation) * (1 + daily) * (1 + columns.trend * days)
+        for spike in self.spikes:
+            rows = (minutes >= spike.minute) & (minutes < spike.minute + spike.minutes)
+            published[np.ix_(rows, spike.bundles)] *= spike.factor
+        published = published.clip(_LEAST_FACTOR)
+        delivered = published.copy()
+        for pauses in self.on_off:
+            period = pauses.on + pauses.off
+            factor = np.where(minutes % period < pauses.on, period / pauses.on, 0.0)[:, None]
+            delivered[:, pauses.bundles] *= factor
+            if not pauses.consume_only:
+                published[:, pauses.bundles] *= factor
+        return published, delivered
+
+
+def random_shape(seed: int) -> np.random.Generator:
+    """Return the stream that sizes, costs and owners at the start are drawn from."""
+    return np.random.default_rng((seed, _SHAPE))
+
+
+def indices(mask: npt.NDArray[np.bool_]) -> Ints:
+    """Return the indices at which a mask is true."""
+    return np.flatnonzero(mask).astype(np.int64)
