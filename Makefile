@@ -2,7 +2,7 @@
 PYTHON_BIN := .venv/bin/python
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: help run test test-pulsar lint audit setup lock wheel benchmark clean
+.PHONY: help run test test-pulsar lint audit setup lock wheel benchmark experiments clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -45,6 +45,9 @@ wheel: setup ## build the wheel into dist/
 
 benchmark: setup ## what a run costs beside its yardsticks, in some 15 minutes; PART=decide measures that part alone
 	@$(PYTHON_BIN) -m benchmarks $(PART)
+
+experiments: setup ## the published comparison of shedders in the simulated cluster; NAME="jitter cold_start" takes these alone, SEEDS=2 fewer seeds
+	@$(PYTHON_BIN) -m experiments $(NAME) $(if $(SEEDS),--seeds $(SEEDS))
 
 clean: ## remove what was made, the environment included
 	@rm -rf .venv .run .cache .benchmarks dist build .pytest_cache .mypy_cache .ruff_cache

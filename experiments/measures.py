@@ -10,14 +10,13 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from experiments.balancer import Move
     from experiments.columns import Flags, Floats
 
 HOT = 80.0
 """Percent above which a broker counts as hot in `minutes_above_80`."""
 
-ABOVE_MEAN = 5.0
-"""Points above the mean of the brokers from which a destination was hot already."""
+FROM_MEAN = 5.0
+"""Points above the mean of the brokers from which a destination was hot already; below it a source gave too much."""
 
 LAST_MINUTES = 10
 """How many minutes at the end of a run say how it ended; a run in which bundles still move then has not settled."""
@@ -51,7 +50,7 @@ class Measures:
         std_end: likewise over the last minutes.
         minutes_above_80: minutes in which a broker was above 80 percent.
         hot_placements: bundles that were given to a broker already above the mean by 5 points.
-        overshoots: bundles moved whose source was the coldest of all brokers within ten minutes.
+        overshoots: bundles moved whose source was 5 points below the mean within the ten minutes after.
         highest_share: share of all traffic that the busiest broker carries at the end, percent.
         largest_end: score of the hottest broker over the last minutes, percent.
     """
@@ -81,7 +80,7 @@ class Recorder:
 
     disturbed_at: int
     _scores: list[tuple[float, float, float, float]] = field(default_factory=list)
-    _coldest: list[int] = field(default_factory=list)
+    _below: list[Flags] = field(default_factory=list)
     _unloads: dict[int, list[int]] = field(default_factory=dict)
     _disturbed: float = 0.0
     _hot_placements: int = 0
@@ -91,19 +90,19 @@ class Recorder:
         """Take down the true scores of a minute, percent, and what each broker carries, bytes/s."""
         there = scores[alive]
         self._scores.append((float(there.min()), float(there.mean()), float(there.max()), float(there.std())))
-        self._coldest.append(int(np.where(alive, scores, np.inf).argmin()))
+        self._below.append(alive & (scores <= there.mean() - FROM_MEAN))
         total = float(throughput.sum())
         self._share = 100 * float(throughput.max()) / total if total else 0.0
 
-    def moves(self, minute: int, moves: Iterable[tuple[Move, int, float]]) -> None:
-        """Take down the bundles that are unloaded after a minute, each with its source and throughput, bytes/s."""
-        for _, source, throughput in moves:
+    def unloads(self, minute: int, bundles: Iterable[tuple[int, float]]) -> None:
+        """Take down the bundles that are unloaded after a minute: the source of each, and its throughput, bytes/s."""
+        for source, throughput in bundles:
             self._unloads.setdefault(minute, []).append(source)
             self._disturbed += throughput / (1 << 20)
 
     def placed(self, destination: int, scores: Floats, alive: Flags) -> None:
         """Take down that a bundle was given to a broker, with the scores of the minute before."""
-        if scores[destination] >= float(scores[alive].mean()) + ABOVE_MEAN:
+        if scores[destination] >= float(scores[alive].mean()) + FROM_MEAN:
             self._hot_placements += 1
 
     def measures(self) -> Measures:
@@ -146,7 +145,7 @@ class Recorder:
 
     def _overshoots(self) -> int:
         return sum(
-            source in self._coldest[minute + 1 : minute + 1 + LAST_MINUTES]
+            any(below[source] for below in self._below[minute + 1 : minute + 1 + LAST_MINUTES])
             for minute, sources in self._unloads.items()
             for source in sources
         )

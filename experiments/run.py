@@ -54,9 +54,8 @@ def run(scenario: Scenario, variant: Variant, seed: int) -> Run:
         moves = balancer.decide(minute)
         if moves:
             carried = minute.bundles[2] + minute.bundles[3]
-            recorder.moves(
-                report.minute, [(move, int(report.owner[move.bundle]), float(carried[move.bundle])) for move in moves]
-            )
+            moved = [move.bundle for move in moves]
+            recorder.unloads(report.minute, zip(report.owner[moved].tolist(), carried[moved].tolist(), strict=True))
             for move in moves:
                 recorder.placed(move.destination, scores, simulation.alive)
             simulation.unload(Unload(*move) for move in moves)
@@ -76,7 +75,7 @@ def _minute(report: Report, traffic: Floats, limits: Floats) -> Minute:
         registered=report.registered,
         reported=report.reported,
         age=report.age,
-        usage=np.stack([said.cpu, said.bandwidth_in, said.bandwidth_out]),
+        usage=np.array([said.cpu, said.bandwidth_in, said.bandwidth_out]),
         limits=limits,
         traffic=traffic,
         owner=report.owner,
@@ -85,4 +84,4 @@ def _minute(report: Report, traffic: Floats, limits: Floats) -> Minute:
 
 
 def _rows(rates: Rates) -> Floats:
-    return np.stack([rates.msg_rate_in, rates.msg_rate_out, rates.msg_throughput_in, rates.msg_throughput_out])
+    return np.array([rates.msg_rate_in, rates.msg_rate_out, rates.msg_throughput_in, rates.msg_throughput_out])

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, cast
 
 from pulsar_rebalancer.config.enums import Placement, Strategy
 from pulsar_rebalancer.config.settings import Settings, validate
+from pulsar_rebalancer.strategies.sample import SheddingResult
 
 if TYPE_CHECKING:
+    from pulsar_rebalancer.strategies.kept import ShedderState
+    from pulsar_rebalancer.strategies.sample import ClusterSample
     from pulsar_rebalancer.strategies.shedders.registry import Shedder
 
 AUTHORS_MINIMA = {"min_unload_message": 10_000, "min_unload_throughput": 10 << 20}
@@ -63,6 +66,11 @@ def from_outside(path: str) -> Variant:
     return variant
 
 
+def nothing(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+    """Shed nothing: what the others are compared with."""
+    return SheddingResult([], [], kept, "nothing is shed")
+
+
 def _settings(strategy: Strategy, **values: object) -> Settings:
     return validate({"strategy": strategy, **values}, where="experiments")
 
@@ -78,4 +86,9 @@ VARIANTS = (
     Variant("UniformLoadShedder, default minima", _settings(Strategy.UNIFORM)),
     Variant("OverloadShedder + LeastLongTermMessageRate", _settings(Strategy.OVERLOAD)),
     Variant("TransferShedder", _settings(Strategy.TRANSFER), direct=True),
+    Variant(
+        "no shedding",
+        _settings(Strategy.THRESHOLD, placement=Placement.LEAST_RATE),
+        path="experiments.variants:nothing",
+    ),
 )

@@ -30,6 +30,8 @@ from airflow.models.dagrun import DagRun
 from airflow.sdk import Connection
 from airflow.utils import db
 from airflow.utils.session import create_session
+from experiments.__main__ import _options
+from experiments.scenario import load_all
 from sqlalchemy import select
 from tests.airflow_home import HOME
 from tests.deployment import compose
@@ -109,6 +111,12 @@ def benchmark(words: list[str]) -> None:
     figures = dict(re.findall(r"^\| ([^|]+) \| ([\d.]+) \|$", said, flags=re.MULTILINE))
     for name in ("collect", "validate", "decide", "record", "gate", "report", "whole run", "Spark driver (JVM)"):
         assert float(figures[name]) > 0, said
+
+
+def experiment(words: list[str]) -> None:
+    """Its scenarios are there, and its arguments are taken."""
+    assert words[1:3] == ["-m", "experiments"]
+    assert set(_options(words[3:]).names) <= set(load_all())
 
 
 def script(words: list[str]) -> None:
@@ -295,6 +303,9 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     "make test-pulsar": make(by("tests/pulsar/test_rebalance.py")),
     "make lint": make(),
     "make benchmark": make(benchmark),
+    "make experiments": make(experiment),
+    'make experiments NAME="jitter cold_start" SEEDS=2': make(experiment),
+    "python -m experiments jitter --strategy my_package.my_module:shed": experiment,
     "make wheel": make(by("tests/project/test_wheel.py")),
     "make help": helped,
     "make setup": done("--dry-run"),

@@ -12,6 +12,9 @@ KBIT = 8 / 1000
 """Of a byte: NIC speeds are in Kbit/s, as Pulsar reports them."""
 
 
+_NOTHING = 1e-9  # instead of 0 below a fraction line
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerColumns:
     """All brokers, one entry each.
@@ -93,4 +96,4 @@ def scaled(rates: Rates, factor: Floats) -> Rates:
 
 
 def _share(room: Floats, wanted: Floats) -> Floats:
-    return np.minimum(1.0, np.divide(room, wanted, out=np.ones_like(room), where=wanted > 0))
+    return np.minimum(1.0, room / np.maximum(wanted, _NOTHING))

@@ -1,0 +1,91 @@
+"""The results as rows of text, for the report and for docs/experiments.md."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from experiments.problems import BASELINE, PROBLEMS, PUBLISHED, verdicts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from experiments.results import Results, Spread
+    from experiments.scenario import Scenario
+
+MEASURES = {
+    "unload_events": "unload events",
+    "bundles_moved": "bundles moved",
+    "disturbed": "disturbed, MiB/s",
+    "settled_after": "settled after, min",
+    "range_mean": "range, points",
+    "range_end": "range at the end",
+    "std_mean": "std, points",
+    "std_end": "std at the end",
+    "minutes_above_80": "minutes above 80 %",
+    "hot_placements": "placed on a hot broker",
+}
+"""Title of each measure that the tables show."""
+
+
+class Table(NamedTuple):
+    """A head and rows of text."""
+
+    head: list[str]
+    rows: list[list[str]]
+
+    def markdown(self) -> str:
+        """Return it as Markdown."""
+        lines = [self.head, ["---"] * len(self.head), *self.rows]
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def of_scenario(results: Results) -> Table:
+    """Return the measures of each variant: the median over the seeds, with the least and the largest."""
+    rows = [[variant, *(_text(results.spread(variant, name)) for name in MEASURES)] for variant in results.runs]
+    return Table(["", *MEASURES.values()], rows)
+
+
+def of_problems(results: Mapping[str, Results], variants: Sequence[str]) -> Table:
+    """Return the five problems: measured by the stated rules, and below it what was published."""
+    rows = []
+    for variant in variants:
+        if variant == BASELINE:
+            continue
+        rows.append([variant, *verdicts(results, variant)])
+        if variant in PUBLISHED:
+            rows.append(["PIP-364", *PUBLISHED[variant]])
+    return Table(["", *(problem.title for problem in PROBLEMS)], rows)
+
+
+def document(results: Mapping[str, Results], scenarios: Mapping[str, Scenario]) -> str:
+    """Return all tables as Markdown."""
+    variants = list(dict.fromkeys(name for each in results.values() for name in each.runs))
+    parts = ["### The five problems", of_problems(results, variants).markdown()]
+    parts.append("\n".join(f"* **{problem.title}**: {problem.rule}" for problem in PROBLEMS))
+    for name, each in results.items():
+        scenario = scenarios[name]
+        parts += [f"### {scenario.title}", f"`{name}`, seeds {seeds(each)}. {scenario.about}"]
+        parts.append(of_scenario(each).markdown())
+        if scenario.published:
+            parts.append("Published: " + "; ".join(f"{who}: {what}" for who, what in scenario.published.items()) + ".")
+    return "\n\n".join(parts)
+
+
+def seeds(results: Results) -> str:
+    """Return the seeds in few words."""
+    found = results.seeds
+    whole = found == tuple(range(found[0], found[-1] + 1))
+    return f"{found[0]} to {found[-1]}" if whole and len(found) > 1 else ", ".join(map(str, found))
+
+
+def _text(spread: Spread) -> str:
+    if spread.median is None or spread.least is None or spread.largest is None:
+        return "never"
+    text = _figure(spread.median)
+    if spread.least != spread.largest:
+        text += f" ({_figure(spread.least)} to {_figure(spread.largest)})"
+    return text + (f", {spread.missing} never" if spread.missing else "")
+
+
+def _figure(value: float) -> str:
+    return f"{value:.0f}" if value == int(value) or abs(value) >= 100 else f"{value:.1f}"

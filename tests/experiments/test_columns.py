@@ -1,0 +1,74 @@
+"""Columns give strategies the same as the tables of a run do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from experiments.columns import NOBODY, UNKNOWN_RATE, ColumnBundles, MeanColumns
+
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.tables import TRAFFIC
+from pulsar_rebalancer.strategies.bundles import COLUMNS, Bundles
+from pulsar_rebalancer.strategies.means import update
+
+NAMES = [f"t/{'ab'[i // 6]}/0x{i:08x}_0x{i + 1:08x}" for i in range(12)]
+BROKERS = ["b1:8080", "b2:8080", "b3:8080"]
+
+
+def test_means_are_those_of_the_package() -> None:
+    random = np.random.default_rng(1)
+    columns, rows = MeanColumns(len(NAMES)), list[dict[str, Any]]()
+    for step in range(1100):
+        sample = random.uniform(0, 1000, (4, len(NAMES)))
+        present = random.random(len(NAMES)) > (0.2 if step < 30 else 0)
+        columns.update(present, sample)
+        seen = [
+            {"cluster": "c", "bundle": name} | {figure: sample[row, i] for row, figure in enumerate(TRAFFIC)}
+            for i, name in enumerate(NAMES)
+            if present[i]
+        ]
+        rows = update(seen, rows)
+        if step in (0, 5, 29, 1099):
+            by_name = {row["bundle"]: row for row in rows}
+            assert {NAMES[i] for i in np.flatnonzero(present)} == set(by_name)
+            for i in np.flatnonzero(present):
+                row = by_name[NAMES[i]]
+                assert columns.short[:, i] == pytest.approx([row[figure] for figure in TRAFFIC])
+                assert columns.long_term_msg_rate[i] == pytest.approx(row["long_term_msg_rate"])
+            assert (columns.long_term_msg_rate[~present] == UNKNOWN_RATE).all()
+
+
+def test_bundles_are_those_of_the_tables() -> None:
+    random = np.random.default_rng(2)
+    owner = random.integers(-1, 3, len(NAMES))
+    present, means = random.uniform(0, 1000, (4, len(NAMES))), MeanColumns(len(NAMES))
+    means.update(owner != NOBODY, present)
+    means.update(owner != NOBODY, present / 2)
+    reasons = {3: Reason.RECENTLY_UNLOADED}
+    columns = ColumnBundles(NAMES, {name: i for i, name in enumerate(NAMES)}, BROKERS, owner, present, means, reasons)
+    rows = [
+        dict.fromkeys(COLUMNS.names)
+        | {"broker": BROKERS[owner[i]], "bundle": name, "topics": 1}
+        | {figure: present[row, i] for row, figure in enumerate(TRAFFIC)}
+        | {
+            "msg_rate": means.short[0, i] + means.short[1, i],
+            "msg_throughput": means.short[2, i] + means.short[3, i],
+            "long_term_msg_rate": means.long_term_msg_rate[i],
+            "reason": reasons.get(i),
+        }
+        for i, name in enumerate(NAMES)
+        if owner[i] != NOBODY
+    ]
+    tables = Bundles(pa.Table.from_pylist(rows, COLUMNS))
+    for broker in [*BROKERS, "elsewhere:8080"]:
+        assert columns.of(broker) == tables.of(broker)
+    for namespaces in (None, {"t/a"}, {"t/x"}):
+        assert columns.served(namespaces) == tables.served(namespaces)
+    assert columns.long_term_msg_rates() == pytest.approx(tables.long_term_msg_rates())
+    for row in rows:
+        assert columns.find(row["broker"], row["bundle"]) == tables.find(row["broker"], row["bundle"])
+        with pytest.raises(KeyError):
+            columns.find(next(name for name in BROKERS if name != row["broker"]), row["bundle"])

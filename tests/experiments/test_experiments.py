@@ -1,0 +1,128 @@
+"""Experiments from file to report, and the cases that were worked by hand when the strategies were compared."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from experiments.__main__ import main
+from experiments.balancer import Balancer
+from experiments.run import Run, run
+from experiments.scenario import Scenario, load_all
+from experiments.variants import VARIANTS, from_outside
+from tests.experiments.test_scenarios import SOUND, scenario
+
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.strategies.kept import ShedderState
+from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Measure, SheddingResult
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+SCENARIOS = load_all()
+AVG, AVG_DEFAULT, THRESHOLD, UNIFORM, _, OVERLOAD, TRANSFER, NOTHING = VARIANTS
+
+
+def one_run(name: str, variant: object) -> Run:
+    return run(SCENARIOS[name], variant, 1)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Turn(ShedderState):
+    """State of its own: how often it was asked."""
+
+    asked: int = 0
+
+
+def every_third(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+    """A shedder from outside: each third run the first broker gives one bundle to the second."""
+    asked = kept.asked + 1 if isinstance(kept, Turn) else 1
+    moves = []
+    source, destination = (broker.broker for broker in sample.taking_part[:2])
+    if asked % 3 == 0:
+        free = [bundle for bundle in sample.bundles.of(source) if bundle.reason is None][:1]
+        moves = [
+            CandidateMove.of(bundle, pair=0, rank=0, measure=Measure.RATE, reason=Reason.TAKEN, destination=destination)
+            for bundle in free
+        ]
+    return SheddingResult([], moves, Turn(asked=asked), "")
+
+
+def test_from_files_to_a_report(tmp_path: Path) -> None:
+    text = SOUND.replace('placed = "even"', 'placed = "load"\nload = [80, 10]').replace("count = 4", "count = 20")
+    scenario(tmp_path, text.replace('title = "t"', 'title = "<b>t"'))
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- results -->\nyesterday\n<!-- /results -->\nafter\n")
+    command = ["--seeds", "2", "--processes", "2", "--scenarios", str(tmp_path), "--page", str(page)]
+    command += ["--strategy", f"{__name__}:every_third"]
+    found = []
+    for folder in ("first", "again"):
+        assert main([*command, "--output", str(tmp_path / folder)]) == 0
+        found.append(json.loads((tmp_path / folder / "results" / "mine.json").read_text())["runs"])
+    assert found[0] == found[1]
+    assert len(found[0]) == 2 * (len(VARIANTS) + 1)
+    moved = {row["variant"]: row["measures"]["bundles_moved"] for row in found[0] if row["seed"] == 1}
+    assert moved["no shedding"] == 0
+    assert moved["AvgShedder"] > 0
+    assert moved[f"{__name__}:every_third"] == 20 // 3
+    report = (tmp_path / "first" / "report.html").read_text()
+    assert report.count("<svg") == 1
+    assert "&lt;b&gt;t" in report
+    assert "http" not in report
+    assert "<script" not in report
+    assert page.read_text().startswith("before\n<!-- results -->\n\n### The five problems")
+    assert page.read_text().endswith("<!-- /results -->\nafter\n")
+    assert "yesterday" not in page.read_text()
+
+
+def test_a_score_with_history_goes_on_unloading() -> None:
+    once, again = one_run("by_hand_history_score", AVG).measures, one_run("by_hand_history_score", THRESHOLD).measures
+    assert once.unload_events == 1
+    assert once.range_end < 5
+    assert again.unload_events > 3
+    assert again.overshoots > 0
+
+
+def test_where_threshold_shedder_is_stuck() -> None:
+    assert one_run("by_hand_one_idle", THRESHOLD).measures.bundles_moved == 0
+    assert one_run("by_hand_one_idle", AVG).measures.bundles_moved > 0
+
+
+def test_traffic_says_nothing_of_other_processes() -> None:
+    uniform, avg = (one_run("by_hand_other_processes", variant).measures for variant in (UNIFORM, AVG))
+    assert uniform.largest_end > avg.largest_end + 5
+
+
+def test_no_candidate_below_the_mean_is_a_draw_among_all() -> None:
+    assert one_run("by_hand_no_candidate", THRESHOLD).measures.hot_placements > 0
+    assert one_run("by_hand_no_candidate", AVG).measures.hot_placements == 0
+
+
+def test_bundles_that_lost_their_broker_are_placed_by_the_variant() -> None:
+    by_rate, drawn = one_run("one_broker_stopped", UNIFORM).measures, one_run("one_broker_stopped", AVG).measures
+    assert by_rate.bundles_moved == drawn.bundles_moved == 0
+    assert by_rate.range_end < 5 < drawn.range_end
+
+
+def test_a_bundle_that_moved_stays_for_the_grace_period(monkeypatch: pytest.MonkeyPatch) -> None:
+    moved: list[tuple[int, int]] = []
+    decide = Balancer.decide
+
+    def noted(self, minute):  # type: ignore[no-untyped-def]
+        found = decide(self, minute)
+        moved.extend((move.bundle, minute.number) for move in found)
+        return found
+
+    monkeypatch.setattr(Balancer, "decide", noted)
+    always = replace(from_outside(f"{__name__}:every_third"), settings=THRESHOLD.settings)
+    run(short("by_hand_history_score", 100), always, 1)
+    again = [at - dict(moved[:i])[bundle] for i, (bundle, at) in enumerate(moved) if bundle in dict(moved[:i])]
+    assert len(moved) > 10
+    assert all(minutes >= THRESHOLD.settings.grace_period_minutes for minutes in again)
+
+
+def short(name: str, minutes: int) -> Scenario:
+    return SCENARIOS[name].model_copy(update={"minutes": minutes})

@@ -1,0 +1,115 @@
+"""What is measured of a run, and how figures become verdicts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from experiments.measures import Curve, Measures, Recorder
+from experiments.problems import BASELINE, MOVING, NOT_RUN, verdicts
+from experiments.results import Results
+from experiments.run import Run
+from experiments.tables import of_scenario
+
+ALIVE = np.array([True, True, True, False])
+
+
+def record(scores: list[list[float]], unloads: dict[int, list[int]], disturbed_at: int = 0) -> Measures:
+    recorder = Recorder(disturbed_at)
+    for minute, row in enumerate(scores):
+        recorder.minute(np.array([*row, 0.0]), ALIVE, np.array([3.0, 1.0, 0.0, 0.0]))
+        sources = unloads.get(minute, [])
+        if sources:
+            recorder.unloads(minute, [(source, 2.0 * 2**20) for source in sources])
+    return recorder.measures()
+
+
+def test_a_run_that_settles() -> None:
+    scores = [[90.0, 60.0, 30.0]] * 5 + [[62.0, 60.0, 58.0]] * 15
+    found = record(scores, {2: [0], 4: [0, 0]}, disturbed_at=1)
+    assert (found.unload_events, found.bundles_moved, found.disturbed) == (2, 3, 6.0)
+    assert found.settled_after == 4
+    assert (found.minutes_above_80, found.overshoots, found.highest_share) == (5, 0, 75.0)
+    assert found.range_mean == pytest.approx((4 * 60 + 15 * 4) / 19)
+    assert (found.range_end, found.largest_end) == (4, 62)
+    assert found.std_end == pytest.approx(np.std([62, 60, 58]))
+
+
+def test_a_run_that_never_settles_and_one_without_a_move() -> None:
+    scores = [[50.0, 50.0, 50.0]] * 20
+    assert record(scores, {12: [0]}).settled_after is None
+    assert record(scores, {}).settled_after == 0
+
+
+@pytest.mark.parametrize(("after", "counted"), [(54.0, 0), (45.0, 1)])
+def test_a_source_that_gave_too_much(after: float, counted: int) -> None:
+    scores = [[90.0, 60.0, 60.0]] * 2 + [[after, 60.0, 60.0]] * 18
+    assert record(scores, {1: [0]}).overshoots == counted
+
+
+@pytest.mark.parametrize(("destination", "counted"), [(0, 1), (1, 0), (2, 0)])
+def test_a_destination_that_was_hot_already(destination: int, counted: int) -> None:
+    recorder = Recorder(0)
+    recorder.minute(np.array([65.0, 64.9, 50.1, 0.0]), ALIVE, np.ones(4))
+    recorder.placed(destination, np.array([65.0, 64.9, 50.1, 0.0]), ALIVE)
+    assert recorder.measures().hot_placements == counted
+
+
+NOTHING = record([[50.0, 50.0, 50.0]] * 20, {})
+
+
+def results(name: str, **measures: float | None) -> dict[str, Results]:
+    """A scenario in which nothing happens without shedding, and something with it."""
+    base = replace(NOTHING, range_end=50.0, largest_end=60.0)
+    runs = {
+        variant: [Run(name, variant, seed, found, Curve([], [], [], [], [])) for seed in (1, 2, 3)]
+        for variant, found in ((BASELINE, base), ("it", replace(base, **measures)))
+    }
+    return {name: Results(name, "", (1, 2, 3), runs)}
+
+
+def moving(moved: int, **measures: int) -> dict[str, Results]:
+    found: dict[str, Results] = {}
+    for name in MOVING:
+        found |= results(name, bundles_moved=moved, **measures)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("problem", "given", "verdict"),
+    [
+        (0, results("one_far_stronger", range_end=25.0) | results("by_hand_other_processes"), "good (50 %)"),
+        (0, results("one_far_stronger", range_end=45.0) | results("by_hand_other_processes"), "normal (90 %)"),
+        (0, results("one_far_stronger", range_end=46.0) | results("by_hand_other_processes"), "bad (92 %)"),
+        (
+            0,
+            results("one_far_stronger", range_end=5.0) | results("by_hand_other_processes", largest_end=65.0),
+            "bad (10 %, a hot broker became hotter)",
+        ),
+        (1, results("jitter", unload_events=1) | results("cpu_spike"), "good (1)"),
+        (1, results("jitter", unload_events=4) | results("cpu_spike", unload_events=1), "normal (5)"),
+        (1, results("jitter", unload_events=6) | results("cpu_spike"), "bad (6)"),
+        (2, moving(100, hot_placements=1), "good (1.0 %)"),
+        (2, moving(100, hot_placements=2), "normal (2.0 %)"),
+        (2, moving(100, hot_placements=10), "bad (10.0 %)"),
+        (2, moving(0), "moved nothing"),
+        (3, moving(100, overshoots=4), "good (4.0 %)"),
+        (3, moving(100, overshoots=5), "normal (5.0 %)"),
+        (3, moving(100, overshoots=25), "bad (25.0 %)"),
+        (4, results("hundred_hot_hundred_new", settled_after=10, range_end=14.0), "good (10 min, range 14)"),
+        (4, results("hundred_hot_hundred_new", settled_after=60, range_end=14.0), "normal (60 min, range 14)"),
+        (4, results("hundred_hot_hundred_new", settled_after=2, range_end=15.0), "bad (2 min, range 15)"),
+        (4, results("hundred_hot_hundred_new", settled_after=None, range_end=3.0), "bad (not settled, range 3)"),
+        (4, {}, NOT_RUN),
+    ],
+)
+def test_verdicts_follow_the_stated_rules(problem: int, given: dict[str, Results], verdict: str) -> None:
+    assert verdicts(given, "it")[problem] == verdict
+
+
+def test_a_table_shows_median_and_spread() -> None:
+    (found,) = results("jitter").values()
+    events = [found.runs["it"][i]._replace(measures=replace(NOTHING, unload_events=n)) for i, n in enumerate((7, 1, 3))]
+    row = of_scenario(found._replace(runs={"it": events})).rows[0]
+    assert row[:2] == ["it", "3 (1 to 7)"]

@@ -1,0 +1,104 @@
+"""Scenario files: the shipped ones are sound, and what is wrong with one is told with file and key."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from experiments.__main__ import main
+from experiments.building import build
+from experiments.scenario import ScenarioError, load, load_all
+
+from pulsar_simulator.minutes.simulation import Simulation
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SOUND = """
+title = "t"
+about = "a"
+minutes = 20
+placed = "even"
+
+[[brokers]]
+count = 2
+cores = 4
+
+[[bundles]]
+count = 4
+throughput_mib = 10
+"""
+
+
+def scenario(folder: Path, text: str = SOUND) -> Path:
+    file = folder / "mine.toml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize(
+    ("change", "to", "named"),
+    [
+        ("minutes = 20", "minutes = 20\nminuets = 3", "minuets"),
+        ("minutes = 20", 'minutes = "long"', "minutes"),
+        ("cores = 4", "cores = 0", "brokers.0.cores"),
+        ("throughput_mib = 10", "throughput_mib = nan", "bundles.0.throughput_mib"),
+        ("count = 4", "count = 4\non_off = {on = 1}", "bundles.0.on_off.off"),
+        ('placed = "even"', 'placed = "load"', "load: needed"),
+        ('placed = "even"', 'placed = "load"\nload = [10]', "load: 1 figures for 2 brokers"),
+        ("minutes = 20", "minutes = 20\n[[changes]]\nminute = 1\nstop = [7]\n", "broker 7 is named"),
+        ("cores = 4", "cores = 4\nstarted = false", "brokers.started"),
+        ("minutes = 20", "minutes = 20\ndisturbed_at = 20", "disturbed_at"),
+        ('title = "t"', "title = ", "line 2"),
+    ],
+)
+def test_what_is_wrong_is_told_with_file_and_key(
+    change: str, to: str, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = SOUND.replace(change, to, 1)
+    if to.endswith("\n"):  # a table of tables has to come after the plain keys
+        text = SOUND.replace(change, change, 1) + to.removeprefix(change)
+    file = scenario(tmp_path, text)
+    with pytest.raises(ScenarioError) as refused:
+        load(file)
+    assert "mine.toml: " in str(refused.value)
+    assert named in str(refused.value)
+    assert main(["--scenarios", str(tmp_path), "--output", str(tmp_path / "out")]) == 2
+    assert named in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments", [["nobody"], ["--strategy", "no.such:one"], ["--strategy", f"{sys.__name__}:path"]]
+)
+def test_what_does_not_exist_is_refused(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario(tmp_path)
+    assert main([*arguments, "--scenarios", str(tmp_path), "--output", str(tmp_path / "out")]) == 2
+    assert arguments[-1] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", load_all())
+def test_a_shipped_scenario_starts_as_it_says(name: str) -> None:
+    given = load_all()[name]
+    spec = build(given, 1, direct=False)
+    assert sorted(spec.brokers.names) == list(spec.brokers.names)
+    assert sorted(spec.workload.bundles.names) == list(spec.workload.bundles.names)
+    simulation = Simulation(spec)
+    for _ in range(10):
+        simulation.step()
+    assert simulation.truth is not None
+    scores = simulation.truth.score(spec.brokers)[spec.started]
+    if given.load:
+        assert scores == pytest.approx(np.array(given.load)[spec.started], abs=4)
+    assert scores.max() < 100
+
+
+def test_a_scenario_differs_by_its_seed_alone(tmp_path: Path) -> None:
+    given = load(scenario(tmp_path))
+    first, again, other = (build(given, seed, direct=False).workload.bundles.msg_rate_in for seed in (1, 1, 2))
+    assert list(first) == list(again)
+    assert list(first) != list(other)
