@@ -1,4 +1,4 @@
-"""Plans made by hand on real brokers: a bundle moved to and fro, a drain, and a broker that dies while it is drained."""
+"""Plans made by hand on real brokers: a bundle to and fro, a drain, and a broker that dies while it is drained."""
 
 from __future__ import annotations
 
