@@ -41,6 +41,7 @@ from tests.project.documentation import ROOT, commands, commands_in_blocks, pros
 from pulsar_rebalancer import check_age
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.config.resolution import RunParams, parse_params
+from pulsar_rebalancer.run.by_hand import parse_form
 from pulsar_rebalancer_airflow import spark_archive
 from pulsar_rebalancer_airflow.embedded.__main__ import _own_cluster, _parser
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook, _settings
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 EAST = "clusters: {east: {connection: pulsar_admin_east, alert_connection: pulsar_alerts}}"
 EMBEDDED = "tests/integration/test_embedded.py"
 SIMULATION = "tests/project/test_documented_simulation.py::test_the_example"
-ALL_DAGS = ("rebalance", "state", "maintenance", "handover", "watch")
+ALL_DAGS = ("rebalance", "by_hand", "state", "maintenance", "handover", "watch")
 
 
 # What a command is exercised by. Each takes the command's words.
@@ -202,9 +203,19 @@ def triggered(words: list[str]) -> None:
     values = params.validate()
     if dag_id.startswith("pulsar_rebalance__"):
         assert parse_params(values) != RunParams()
+    elif dag_id.startswith("pulsar_by_hand__"):
+        parse_form({name: "0" * 64 if value == "<hash>" else value for name, value in values.items()})
     else:
         assert values["action"] in ("take_over", "hand_back")
         assert values["reason"]
+
+
+def posted(words: list[str]) -> None:
+    """Airflow's REST API takes such a run; that it does is tested beside it."""
+    address, document = words[1], json.loads(words[-1])
+    assert address == "$AIRFLOW/api/v2/dags/pulsar_by_hand__east/dagRuns"
+    assert set(document["conf"]) <= set(dags()["pulsar_by_hand__east"].params)
+    by("tests/pulsar/test_by_hand.py::test_what_a_person_asks_for")(words)
 
 
 def unpaused(words: list[str]) -> None:
@@ -322,6 +333,13 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     '--conf \'{"force": "two brokers were added", "force_threshold": 10}\'': triggered,
     'airflow dags trigger pulsar_handover__east --conf \'{"action": "take_over", "reason": "..."}\'': triggered,
     'airflow dags trigger pulsar_handover__east --conf \'{"action": "hand_back", "reason": "..."}\'': triggered,
+    "airflow dags trigger pulsar_by_hand__east --conf '{ "
+    '"action": "unload", "bundles": ["acme/orders"], "destination": "broker-3:8080" }\'': triggered,
+    "airflow dags trigger pulsar_by_hand__east --conf '{ "
+    '"action": "release", "broker": "broker-3:8080", "reason": "the disks are in" }\'': triggered,
+    'airflow dags trigger pulsar_by_hand__east --conf \'{"plan": "<hash>"}\'': triggered,
+    'curl "$AIRFLOW/api/v2/dags/pulsar_by_hand__east/dagRuns" --oauth2-bearer "$TOKEN" --json '
+    '\'{ "logical_date": null, "conf": {"plan": "<hash>"} }\'': posted,
     "python -m pulsar_rebalancer.check_age": asked_from_outside,
     "python -m pulsar_rebalancer.check_age --root /var/lib/pulsar-rebalancer --cluster east "
     "--max-age-seconds 300": asked_from_outside,
@@ -386,6 +404,6 @@ def test_every_command_is_in_the_table_and_the_other_way_round() -> None:
 
 
 def test_dags_that_are_named_exist() -> None:
-    named = set(re.findall(r"pulsar_[a-z]+__(?:east|<cluster>)", "\n".join([prose(), *commands()])))
+    named = set(re.findall(r"pulsar_[a-z_]+?__(?:east|<cluster>)", "\n".join([prose(), *commands()])))
     assert {name.replace("<cluster>", "east") for name in named} <= set(dags())
-    assert {name.split("_")[1] for name in named} == set(ALL_DAGS)
+    assert {name.removeprefix("pulsar_").partition("__")[0] for name in named} == set(ALL_DAGS)
