@@ -84,11 +84,10 @@ class Drawing:
         given += f' textLength="{length:g}" lengthAdjust="spacingAndGlyphs"' if length else ""
         self._parts.append(f'<text {given} xml:space="preserve">{escape(words, quote=False)}</text>')
 
-    def arrow(self, *points: tuple[float, float], dashed: bool = False) -> None:
+    def arrow(self, *points: tuple[float, float]) -> None:
         """Draw a line through the points, with a tip at its end."""
         path = " L".join(f"{x:g},{y:g}" for x, y in points)
-        dashes = ' stroke-dasharray="4 3"' if dashed else ""
-        line = f'fill="none" stroke="{self.colours.dim}" stroke-width="1.4"{dashes}'
+        line = f'fill="none" stroke="{self.colours.dim}" stroke-width="1.4"'
         self._parts.append(f'<path d="M{path}" {line} marker-end="url(#tip)"/>')
 
 

@@ -24,8 +24,8 @@ class Clock(Protocol):
 class ManualClock:
     """Stands still until it is advanced."""
 
-    def __init__(self, start: float = EPOCH) -> None:
-        self._now = start
+    def __init__(self) -> None:
+        self._now = EPOCH
 
     def now(self) -> float:
         """Return the current time, seconds since 1970 UTC."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,7 +33,6 @@ def spec(
     seed: int = 1,
     noise: Noise | None = None,
     timing: Timing | None = None,
-    broker: BrokerSpec | None = None,
     hot_score: float = HOT_SCORE,
 ) -> ClusterSpec:
     """Make a cluster that AvgShedder (15/40, 8/2) brings below a range of 15 in a few firings.
@@ -45,7 +43,6 @@ def spec(
         seed: of everything random.
         noise: how restless the load is; `Noise()` if not given.
         timing: periods; `Timing()` if not given.
-        broker: size of every broker; its `broker_id` is replaced.
         hot_score: score of the hot broker before noise, percent.
 
     Raises:
@@ -57,8 +54,7 @@ def spec(
         raise ValueError(f"needs 2 brokers and a bundle for each, got {brokers} brokers and {bundles} bundles")
     timing = timing or Timing()
     noise = noise or Noise()
-    size = broker or BrokerSpec("")
-    specs = [replace(size, broker_id=f"127.0.0.1:{_FIRST_PORT + i}") for i in range(brokers)]
+    specs = [BrokerSpec(f"127.0.0.1:{_FIRST_PORT + i}") for i in range(brokers)]
     topology = Topology(_namespaces(bundles))
     random = np.random.default_rng((seed, 0))
     weights = np.exp(0.8 * random.standard_normal(bundles)).clip(0.2, 4.0)
@@ -70,7 +66,7 @@ def spec(
     def traffic(rates: Floats) -> Traffic:
         return Traffic(rates, msg_size, fan_out, noise=noise, seed=seed, step=timing.stats_period)
 
-    wanted = _wanted_cpu(random, brokers, size, hot_score)
+    wanted = _wanted_cpu(random, specs, hot_score)
     unit = traffic(weights)
     cost = unit.cpu_of_bundles(unit.nominal())
     owner = _spread(cost, wanted)
@@ -116,12 +112,12 @@ def _namespaces(bundles: int) -> list[Namespace]:
     ]
 
 
-def _wanted_cpu(random: np.random.Generator, brokers: int, size: BrokerSpec, hot_score: float) -> Floats:
+def _wanted_cpu(random: np.random.Generator, specs: list[BrokerSpec], hot_score: float) -> Floats:
     """Draw the CPU that bundles cost each broker, percent of a core: one hot, one empty."""
-    middle = random.uniform(*_MIDDLE_SCORES, brokers - 2)
+    middle = random.uniform(*_MIDDLE_SCORES, len(specs) - 2)
     scores = random.permutation(np.concatenate([[hot_score], middle]))
-    cpu = (scores / 100 * size.cpu_limit - size.base_cpu).clip(0)
-    return np.insert(cpu, random.integers(0, brokers), 0.0)
+    cpu = (scores / 100 * specs[0].cpu_limit - specs[0].base_cpu).clip(0)
+    return np.insert(cpu, random.integers(0, len(specs)), 0.0)
 
 
 def _spread(cost: Floats, wanted: Floats) -> Ints:

@@ -190,7 +190,6 @@ class Running:
 @contextlib.contextmanager
 def running(
     cluster: Cluster,
-    auth: Auth | None = None,
     *,
     ssl_certfile: Path | None = None,
     ssl_keyfile: Path | None = None,
@@ -199,14 +198,13 @@ def running(
 
     Args:
         cluster: its brokers get the ids of their ports.
-        auth: accepted tokens; new ones if not given.
         ssl_certfile: PEM file of the certificate; the cluster's `tls` has to be set.
         ssl_keyfile: PEM file of its key.
 
     Raises:
         RuntimeError: the server did not come up.
     """
-    auth = auth or Auth(new_token(), new_token())
+    auth = Auth(new_token(), new_token())
     ready = threading.Event()
     server = BrokerServer(cluster, auth, ssl_certfile=ssl_certfile, ssl_keyfile=ssl_keyfile, on_ready=ready.set)
     thread = threading.Thread(target=server.run, args=(server.sockets,), name="simulated brokers", daemon=True)

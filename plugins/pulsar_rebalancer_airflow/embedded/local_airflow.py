@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer_airflow.embedded.airflow_home import AirflowHome
     from pulsar_rebalancer_airflow.embedded.processes import Processes
 
-_START_SECONDS = 300
+_START_SECONDS, _RUN_SECONDS = 300, 600
 _PAUSE_SECONDS = 0.5
 _ENDED = {"success", "failed", "skipped", "upstream_failed", "removed"}
 # `airflow standalone` would open the doors of task logs to all addresses; here they are read from files.
@@ -184,19 +184,19 @@ class LocalAirflow:
         found: list[TaskInstance] = self.get(path, limit=200)["task_instances"]
         return found
 
-    def xcom(self, dag_id: str, run_id: str, task_id: str, key: str = "return_value") -> Any:
-        """Return an XCom value, or None."""
-        path = f"/dags/{dag_id}/dagRuns/{quote(run_id, safe='')}/taskInstances/{task_id}/xcomEntries/{key}"
+    def xcom(self, dag_id: str, run_id: str, task_id: str) -> Any:
+        """Return what a task returned, or None."""
+        path = f"/dags/{dag_id}/dagRuns/{quote(run_id, safe='')}/taskInstances/{task_id}/xcomEntries/return_value"
         found = self.get(path)
         return None if found is None else found["value"]
 
-    def wait(self, dag_id: str, run_id: str, *, seconds: float = 600) -> DagRun:
+    def wait(self, dag_id: str, run_id: str) -> DagRun:
         """Wait until a run has ended.
 
         Raises:
             EmbeddedError: when it does not end in time.
         """
-        limit = time.monotonic() + seconds
+        limit = time.monotonic() + _RUN_SECONDS
         while time.monotonic() < limit:
             self._processes.check()
             found = self.run(dag_id, run_id)
@@ -204,7 +204,7 @@ class LocalAirflow:
                 return found
             time.sleep(0.3)
         states = {task["task_id"]: task["state"] for task in self.tasks(dag_id, run_id)}
-        raise EmbeddedError(f"run {run_id} did not end within {seconds:g} s; its tasks: {states}")
+        raise EmbeddedError(f"run {run_id} did not end within {_RUN_SECONDS} s; its tasks: {states}")
 
     def ended_runs(self, dag_id: str) -> Iterator[DagRun]:
         """Yield every run of a DAG once, when it and all its tasks have ended; never stops by itself."""

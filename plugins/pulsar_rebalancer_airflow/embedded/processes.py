@@ -134,6 +134,6 @@ def _family(leaders: set[int]) -> list[psutil.Process]:
     return list(found.values())
 
 
-def tail(log: Path, lines: int = 15) -> str:
+def tail(log: Path) -> str:
     """Return the last lines of a log."""
-    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
