@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.storage.path import StoragePath
 
+_REPEATED = {"bundles": ["cluster", "broker", "policy"]}
+"""Columns of few different texts, by table: Great Expectations hashes and copies a frame with every text in it."""
+
 _AVERAGES = ("load_average", "throughput_average")
 """Figures that a broker may leave out."""
 
@@ -36,7 +39,7 @@ def judged_frames(run: StoragePath, settings: Settings) -> dict[str, pd.DataFram
       traffic figures: 0 when it is at most one unit, null when a figure is unsound, which is named for itself.
     """
     read = {name: tables.read(run, name) for name in tables.INPUT}
-    frames = {name: table.to_pandas() for name, table in read.items()}
+    frames = {name: table.to_pandas(categories=_REPEATED.get(name)) for name, table in read.items()}
     brokers, bundles = frames["brokers"], frames["bundles"]
     for frame in (brokers, bundles):
         figures = frame.select_dtypes("float").columns
@@ -80,7 +83,7 @@ def _deciding(broker: Mapping[Hashable, Any], weights: Mapping[str, float]) -> t
 def _unaccounted_percent(brokers: pd.DataFrame, bundles: pd.DataFrame) -> pd.Series[float]:
     traffic = list(TRAFFIC)
     own = brokers.set_index("broker")[traffic]
-    sums = bundles.groupby("broker")[traffic].sum().reindex(own.index, fill_value=0.0)
+    sums = bundles.groupby("broker", observed=True)[traffic].sum().reindex(own.index, fill_value=0.0)
     apart = (own - sums).abs()
     percent = (apart / own.where(own > sums, sums) * 100).where(apart > 1, 0.0).max(axis=1)
     unsound = bundles.loc[~(bundles[traffic] >= 0).all(axis=1), "broker"]
@@ -108,9 +111,9 @@ def shares_of(bundles: Collection[str], frames: Mapping[str, pd.DataFrame]) -> d
     for measure in ("msg_rate", "msg_throughput"):
         ways = [f"{measure}_in", f"{measure}_out"]
         figures = table[ways].abs().sum(axis=1, skipna=False)
-        carried = figures[named].groupby(table["broker"])
+        carried = figures[named].groupby(table["broker"], observed=True)
         left = carried.sum()
-        kept = figures[~named].groupby(table["broker"]).sum().reindex(left.index, fill_value=0.0)
+        kept = figures[~named].groupby(table["broker"], observed=True).sum().reindex(left.index, fill_value=0.0)
         rest = brokers[ways].sum(axis=1).reindex(left.index) - kept
         left = left.where(carried.count().eq(carried.size()) | ~(rest > left), rest)
         shares[measure] = (left / (left + kept)).fillna(0.0)
