@@ -82,13 +82,16 @@ def alternately(subjects: Mapping[str, Callable[[], Taken]], repetitions: int) -
     return found
 
 
-def process(command: Sequence[str], environment: Mapping[str, str] | None = None, *, says: bool = False) -> Taken:
+def process(
+    command: Sequence[str], environment: Mapping[str, str] | None = None, *, says: bool = False, given: str = ""
+) -> Taken:
     """Run a command to its end.
 
     Args:
         command: program and arguments.
         environment: of the process, that of this one if not given.
-        says: whether the last line of its output is the seconds that count; else the whole process counts.
+        says: whether the last word of its output is the seconds that count; else the whole process counts.
+        given: its standard input.
 
     Raises:
         BenchmarkError: it failed; with the end of its output.
@@ -96,11 +99,17 @@ def process(command: Sequence[str], environment: Mapping[str, str] | None = None
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     begun = time.monotonic()
     with subprocess.Popen(
-        command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command,
+        env=environment,
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     ) as running:
         memory = TreeMemory(running.pid)
         memory.start()
-        output, _ = running.communicate()
+        output, _ = running.communicate(given)
         seconds = time.monotonic() - begun
         memory.stop()
     if running.returncode:

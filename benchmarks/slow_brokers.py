@@ -1,0 +1,139 @@
+"""Simulated brokers that take their time: every answer is what the simulated cluster says, so many seconds later.
+
+    python -m benchmarks.slow_brokers BROKERS BUNDLES SECONDS FILE
+
+A process of its own, so that it shares no interpreter with who asks; it makes each answer once and repeats the bytes.
+Writes its ports and its token to the file once it listens, and ends when its standard input does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from pulsar_simulator.auth import Auth, new_token
+from pulsar_simulator.http import Brokers
+from pulsar_simulator.scenario import build
+
+Answer = bytes
+
+
+class Slow:
+    """Answers of the simulated cluster, made once and kept.
+
+    Args:
+        brokers: how many.
+        bundles: of all of them.
+        seconds: until an answer is sent.
+        ports: local ports of the brokers, in their order.
+    """
+
+    def __init__(self, brokers: int, bundles: int, seconds: float, ports: list[int]) -> None:
+        self.seconds = seconds
+        self.token = new_token()
+        cluster = build(brokers=brokers, bundles=bundles)
+        cluster.rename([f"127.0.0.1:{port}" for port in ports])
+        self._app = Brokers(cluster, Auth(self.token))
+        self._app.ports = {port: index for index, port in enumerate(ports)}
+        self._kept: dict[tuple[int, bytes], Answer] = {}
+
+    async def answer(self, port: int, head: bytes) -> Answer:
+        """Return what the broker of a port answers to the head of a request, as it goes over the wire."""
+        target = head.split(b" ", 2)[1]
+        if (port, target) not in self._kept:
+            self._kept[port, target] = await self._made(port, target)
+        return self._kept[port, target]
+
+    async def _made(self, port: int, target: bytes) -> Answer:
+        path, _, query = target.partition(b"?")
+        scope: dict[str, Any] = {
+            "type": "http",
+            "method": "GET",
+            "path": path.decode(),
+            "raw_path": path,
+            "query_string": query,
+            "headers": [(b"authorization", f"Bearer {self.token}".encode())],
+            "server": ("127.0.0.1", port),
+            "client": ("127.0.0.1", 1),
+            "scheme": "http",
+            "root_path": "",
+        }
+        sent: list[Any] = []
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await self._app(scope, receive, send)
+        body = b"".join(message.get("body", b"") for message in sent[1:])
+        kind = dict(sent[0]["headers"]).get(b"content-type", b"text/plain")
+        start = b"HTTP/1.1 %d X\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n" % (
+            sent[0]["status"],
+            kind,
+            len(body),
+        )
+        return start + body
+
+
+class Connection(asyncio.Protocol):
+    """One connection; requests without a body, one behind the other."""
+
+    def __init__(self, brokers: Slow) -> None:
+        self._brokers = brokers
+        self._received = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Remember whom to answer."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._port = transport.get_extra_info("sockname")[1]
+
+    def data_received(self, data: bytes) -> None:
+        """Answer every whole request, so many seconds from now."""
+        *heads, self._received = (self._received + data).split(b"\r\n\r\n")
+        for head in heads:
+            self._answering = asyncio.create_task(self._answer(head))
+
+    async def _answer(self, head: bytes) -> None:
+        due = asyncio.get_running_loop().time() + self._brokers.seconds
+        answer = await self._brokers.answer(self._port, head)
+        await asyncio.sleep(due - asyncio.get_running_loop().time())
+        if not self._transport.is_closing():
+            self._transport.write(answer)
+
+
+async def serve(brokers: int, bundles: int, seconds: float, file: Path) -> None:
+    """Serve until standard input ends."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    loop = asyncio.get_running_loop()
+    sockets = [socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) for _ in range(brokers)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    slow = Slow(brokers, bundles, seconds, ports)
+    for each in sockets:
+        await loop.create_server(lambda: Connection(slow), sock=each, backlog=1024)
+    ended = asyncio.Event()
+
+    def wait_for_the_end() -> None:
+        sys.stdin.read()
+        loop.call_soon_threadsafe(ended.set)
+
+    threading.Thread(target=wait_for_the_end, daemon=True).start()
+    draft = file.with_suffix(".draft")
+    draft.write_text(json.dumps({"ports": ports, "token": slow.token}), encoding="utf-8")
+    draft.replace(file)
+    await ended.wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), Path(sys.argv[4])))
