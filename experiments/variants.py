@@ -78,6 +78,7 @@ def _settings(strategy: Strategy, **values: object) -> Settings:
 VARIANTS = (
     Variant("AvgShedder", _settings(Strategy.AVG, **AUTHORS_MINIMA)),
     Variant("AvgShedder, default minima", _settings(Strategy.AVG)),
+    Variant("AvgShedder, bundles of 5 % and more", _settings(Strategy.AVG, min_bundle_share=0.05, **AUTHORS_MINIMA)),
     Variant(
         "ThresholdShedder + LeastResourceUsageWithWeight",
         _settings(Strategy.THRESHOLD, placement=Placement.LEAST_USAGE),

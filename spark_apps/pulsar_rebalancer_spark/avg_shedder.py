@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def decide(spark: SparkSession, run: RunInput, brokers: Sequence[BrokerSample], bundles: DataFrame) -> Decided:
     """Score, pair, count, select and cap (`strategy.Decide`)."""
     decisions = judged(brokers, run.settings, run.counting, run.decision.hits, run.request.force_threshold)
-    giving = firing(run.cluster, decisions)
+    giving = firing(run.cluster, decisions, run.settings.min_bundle_share)
     moves = run.folder / "plan" / "moves.parquet"
     if giving:
         forbidden = policies.forbidden(run.context, run.cluster, brokers, bundles, giving)
@@ -69,11 +69,14 @@ def judged(
     return shed(sample, ShedderState(hits=hits)).decisions
 
 
-def firing(cluster: str, decisions: Iterable[Decision]) -> list[dict[str, Cell]]:
+def firing(cluster: str, decisions: Iterable[Decision], min_bundle_share: float) -> list[dict[str, Cell]]:
     """Return the pairs that move something (`tables.FIRING`)."""
-    names = [name for name in tables.names(tables.FIRING) if name != "cluster"]
-    moving = (decision for decision in decisions if decision.measure is not None)
-    return [{"cluster": cluster, **{name: getattr(each, name) for name in names}} for each in moving]
+    names = [name for name in tables.names(tables.FIRING) if name not in ("cluster", "least")]
+    return [
+        {"cluster": cluster, "least": each.target * min_bundle_share, **{name: getattr(each, name) for name in names}}
+        for each in decisions
+        if each.target is not None
+    ]
 
 
 def _sentence(decisions: Sequence[Decision], run: RunInput) -> str:

@@ -13,7 +13,7 @@ from pulsar_rebalancer_spark.candidates import is_heartbeat
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_PAIR = ("cluster", "pair", "source", "destination", "measure", "target")
+_PAIR = ("cluster", "pair", "source", "destination", "measure", "target", "least")
 
 _CHUNK = 64
 """Answers that are appended to one array: each step copies what is there, so one array for all of a broker's bundles
@@ -58,7 +58,7 @@ def _candidate() -> Column:
 
 
 def _takes() -> Column:
-    """Return for each bundle of `walk` whether it is taken: it may go, carries something and fits into what remains."""
+    """Return for each bundle of `walk` whether it is taken: it may go, carries enough and fits into what remains."""
     starts = F.sequence(F.lit(1), F.size("walk"), F.lit(_CHUNK))
     nothing = F.expr("cast(array() as array<boolean>)")
 
@@ -67,7 +67,7 @@ def _takes() -> Column:
 
     def step(before: Column, bundle: Column) -> Column:
         load, remaining = bundle["traffic"], before["remaining"]
-        takes = bundle["reason"].isNull() & (load > 0) & (load <= remaining)
+        takes = bundle["reason"].isNull() & (load > 0) & (load <= remaining) & (load >= F.col("least"))
         return state(F.when(takes, remaining - load).otherwise(remaining), F.concat(before["taken"], F.array(takes)))
 
     def chunk(before: Column, start: Column) -> Column:
@@ -88,7 +88,10 @@ def _moves_columns() -> list[Column]:
         "taken": takes,
         "reason": F.coalesce(
             walked["reason"],
-            F.when(takes, Reason.TAKEN).when(walked["traffic"] > 0, Reason.OVER_REMAINING).otherwise(Reason.NO_TRAFFIC),
+            F.when(takes, Reason.TAKEN)
+            .when(walked["traffic"] <= 0, Reason.NO_TRAFFIC)
+            .when(walked["traffic"] < F.col("least"), Reason.BELOW_SHARE)
+            .otherwise(Reason.OVER_REMAINING),
         ),
         "wave": F.lit(None).cast("bigint"),
     }

@@ -33,8 +33,8 @@ PASSED_OVER = "cluster string, bundle string, reason string"
 FORBIDDEN = "cluster string, broker string, namespace string, reason string"
 """Namespaces whose bundles policies keep on a broker, and why."""
 
-FIRING = "cluster string, pair bigint, source string, destination string, measure string, target double"
-"""Pairs that move something: a few columns of the decisions table."""
+FIRING = "cluster string, pair bigint, source string, destination string, measure string, target double, least double"
+"""Pairs that move something: a few columns of the decisions table, and what a bundle must carry to be moved."""
 
 
 def spark_schema(schema: pa.Schema) -> T.StructType:

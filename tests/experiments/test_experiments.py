@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pytest
 
 SCENARIOS = load_all()
-AVG, AVG_DEFAULT, THRESHOLD, UNIFORM, _, OVERLOAD, TRANSFER, NOTHING = VARIANTS
+AVG, AVG_DEFAULT, _, THRESHOLD, UNIFORM, _, OVERLOAD, TRANSFER, NOTHING = VARIANTS
 
 
 def one_run(name: str, variant: object) -> Run:

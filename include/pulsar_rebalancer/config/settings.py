@@ -42,6 +42,12 @@ class Settings(PulsarSettings):
         "empty: AvgShedder for AvgShedder, LeastResourceUsageWithWeight for TransferShedder, "
         "else LeastLongTermMessageRate",
     )
+    min_bundle_share: float = Field(
+        0,
+        ge=0,
+        le=1,
+        description="AvgShedder: share of the amount to be moved that a bundle must carry to be moved, ratio; 0: any",
+    )
     mode: Mode = Field(Mode.OBSERVE, description="off, observe (decide and explain) or auto (act)")
     interval_seconds: float = Field(60, ge=5, le=86400, description="seconds between two runs")
     connection: str = Field("pulsar_admin_default", min_length=1, description="Airflow connection of type pulsar_admin")

@@ -295,6 +295,8 @@ class Reason(StrEnum):
         "The bundle is moved.")
     OVER_REMAINING = ("over_remaining", VERDICT, Trait.NONE,
         "The bundle carries more than what is left to move.")
+    BELOW_SHARE = ("below_share", VERDICT, Trait.NONE,
+        "The bundle carries less than `min_bundle_share` of the amount to be moved.")
     TARGET_REACHED = ("target_reached", VERDICT, Trait.NONE,
         "The bundles taken before carry what is to be moved.")
     NOT_REACHED = ("not_reached", VERDICT, Trait.NONE,

@@ -91,7 +91,7 @@ def shed_on_spark(
         decisions[c.name] = avg_shedder.judged(
             brokers, c.settings, c.counting, c.hits, force_threshold=c.force_threshold
         )
-        firing = avg_shedder.firing(c.name, decisions[c.name])
+        firing = avg_shedder.firing(c.name, decisions[c.name], c.settings.min_bundle_share)
         giving += firing
         if c.policies is not None and firing:
             of_cluster = bundles.where(bundles["cluster"] == c.name)

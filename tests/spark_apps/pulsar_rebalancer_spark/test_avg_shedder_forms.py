@@ -44,7 +44,7 @@ REASONS = (None, None, None, None, "recently_unloaded", "system_namespace", "bun
 LEFT_OUT = (None, None, None, None, None, "broker_quarantined", "broker_excluded")
 VERDICTS = {
     *("below_low", "hits_low", "hits_high", "fired", "below_minimum", "no_fitting_bundle", "middle", "too_soon"),
-    *("below_force", "broker_quarantined", "broker_excluded", "taken", "no_traffic", "over_remaining"),
+    *("below_force", "broker_quarantined", "broker_excluded", "taken", "no_traffic", "over_remaining", "below_share"),
     *("recently_unloaded", "system_namespace", "bundle_quarantined", "cap_broker", "cap_run"),
     *("policy_unknown", "policy_forbids", "anti_affinity", "too_many_topics", "no_allowed_bundle"),
 }
@@ -64,6 +64,7 @@ def rules(random: Random) -> Settings:
         max_bundles_per_broker=random.choice([None, 1, 3]),
         max_bundles_per_run=random.choice([None, 1, 3]),
         max_broker_topics=50,
+        min_bundle_share=random.choice([0.0, 0.0, 0.1, 0.5]),
     )
 
 

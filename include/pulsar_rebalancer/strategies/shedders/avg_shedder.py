@@ -135,7 +135,8 @@ def amount(pair: Pair, settings: Settings) -> Amount | None:
 def select(sample: ClusterSample, pair: Pair, wanted: Amount) -> list[CandidateMove]:
     """Walk over the source's bundles, the busiest first: each that fits into what remains is taken.
 
-    Bundles with a reason to stay, their own or of policies, are passed over and never count.
+    Bundles with a reason to stay, their own or of policies, are passed over and never count. `min_bundle_share` is not
+    Pulsar's: with it, bundles that carry little of what is to move stay as well, as each unload costs its clients.
 
     Args:
         sample: the cluster.
@@ -146,6 +147,7 @@ def select(sample: ClusterSample, pair: Pair, wanted: Amount) -> list[CandidateM
         Candidates by rank.
     """
     remaining, measure = wanted.target, wanted.measure
+    least = wanted.target * sample.settings.min_bundle_share
     destination = pair.destination.broker
     moves = []
     held = sample.bundles.of(pair.source.broker)
@@ -153,9 +155,7 @@ def select(sample: ClusterSample, pair: Pair, wanted: Amount) -> list[CandidateM
         carried = bundle.mean(measure)
         reason = _stays(sample, bundle, destination)
         if reason is None:
-            reason = (
-                Reason.NO_TRAFFIC if carried <= 0 else Reason.OVER_REMAINING if carried > remaining else Reason.TAKEN
-            )
+            reason = _fit(carried, remaining, least)
         if reason is Reason.TAKEN:
             remaining -= carried
         moves.append(
@@ -164,6 +164,14 @@ def select(sample: ClusterSample, pair: Pair, wanted: Amount) -> list[CandidateM
             )
         )
     return moves
+
+
+def _fit(carried: float, remaining: float, least: float) -> Reason:
+    if carried <= 0:
+        return Reason.NO_TRAFFIC
+    if carried < least:
+        return Reason.BELOW_SHARE
+    return Reason.OVER_REMAINING if carried > remaining else Reason.TAKEN
 
 
 def _stays(sample: ClusterSample, bundle: BundleSample, destination: str) -> Reason | None:

@@ -147,6 +147,17 @@ def test_a_fired_pair_whose_bundles_policies_keep_says_so():
     assert result.decisions[0].explanation.endswith("Taken: no bundle. Passed over: policy_unknown 3.")
 
 
+@pytest.mark.parametrize(("share", "taken"), [(0.0, [8000, 4000, 900, 100]), (0.1, [8000, 4000]), (0.7, [])])
+def test_bundles_below_the_share_stay(share, taken):
+    """Pulsar has no such rule: without a share every bundle that fits is taken."""
+    rows = [broker("b1", 90.0, rate=30000), broker("b2", 10.0, rate=2000)]
+    held = [bundle("b1", f"t/n/0x{n:08x}_0x{n + 1:08x}", rate=rate) for n, rate in enumerate((100, 8000, 900, 4000))]
+    found = SHEDDERS[Strategy.AVG](
+        sample(rows, held, Settings(hit_count_high=1, min_bundle_share=share)), ShedderState()
+    ).moves
+    assert [move.traffic for move in found if move.taken] == taken
+
+
 def test_throughput_decides_when_message_rates_are_close():
     brokers = [broker("b1", 80, 0, 9e6), broker("b2", 30, 0, 1e6)]
     held = [bundle("b1", "t/n/0x0_0x1", 5, 3e6), bundle("b1", "t/n/0x1_0x2", 9, 2e6)]
