@@ -6,6 +6,7 @@ import json
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from pulsar_rebalancer.config.enums import Action
 from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.strategies.wording import number_of
 
@@ -19,6 +20,13 @@ LISTED = 20
 """How many moves and brokers are named one by one."""
 
 
+def has_effect(summary: Summary) -> bool:
+    """Return whether there is something to carry out; an empty broker may be drained as well."""
+    return bool(summary.bundles_taken) or (
+        summary.by_hand is not None and summary.by_hand.request.action is Action.DRAIN
+    )
+
+
 def document(summary: Summary, run: StoragePath) -> dict[str, JsonValue]:
     """Return what a program wants to know of the plan, as JSON; the first moves and the most loaded brokers alone."""
     hand = summary.by_hand
@@ -27,7 +35,7 @@ def document(summary: Summary, run: StoragePath) -> dict[str, JsonValue]:
     ]
     scores = sorted(hand.scores.items(), key=lambda item: (-item[1][1], item[0]))[:LISTED] if hand else []
     return {
-        "plan": summary.hash if summary.bundles_taken else "",
+        "plan": summary.hash if has_effect(summary) else "",
         "until": _until(summary),
         "bundles": summary.bundles_taken,
         "moves": moves,
@@ -55,7 +63,7 @@ def text(summary: Summary, run: StoragePath, dag_id: str) -> str:
         f"  {number_of(count, 'bundle')} stay: {reason}. {reason.meaning}"
         for reason, count in summary.bundles_passed_over.items()
     ]
-    if hand is not None and summary.bundles_taken:
+    if hand is not None and has_effect(summary):
         lines += [f"  score of {name}: {before} -> {after}" for name, (before, after) in _scores(hand.scores)]
         lines.append(f"  disturbed: {hand.topics} topics, {hand.producers} producers, {hand.consumers} consumers")
         conf = json.dumps({"plan": summary.hash})

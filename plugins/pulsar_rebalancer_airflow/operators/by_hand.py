@@ -10,7 +10,7 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import BaseOperator
 
 from pulsar_rebalancer.by_hand.plan import show
-from pulsar_rebalancer.by_hand.text import document, text
+from pulsar_rebalancer.by_hand.text import document, has_effect, text
 from pulsar_rebalancer.config.enums import Action
 from pulsar_rebalancer.config.resolution import RunParams
 from pulsar_rebalancer.errors import PlanError
@@ -100,7 +100,7 @@ class PlanByHandOperator(BaseOperator):
             request, by = parse_form(context["params"]), context["dag_run"].triggering_user_name or ""
             summary = show(ClusterStorage(self.root, self.cluster), run, request, by)
             kept = timedelta(seconds=summary.resolved.settings.max_shown_plan_age_seconds)
-            if summary.bundles_taken:
+            if has_effect(summary):
                 store, now = StateStore.of(context, self.cluster), datetime.now(UTC)
                 entry = ShownPlan(plan_id=run.name, action=request.action, at=summary.collected_at, by=by)
                 store.put_shown(store.shown().added(summary.hash, entry, now, kept))

@@ -9,6 +9,7 @@ import pytest
 from tests.include.pulsar_rebalancer.by_hand.snapshots import NOW, Snapshots, name
 
 from pulsar_rebalancer.by_hand.drains import serve
+from pulsar_rebalancer.by_hand.text import has_effect
 from pulsar_rebalancer.config.enums import Overrule
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.policies.cluster_policies import Policies
@@ -46,6 +47,16 @@ def test_a_drain_shows_all_that_it_would_move_and_names_what_cannot(snapshots: S
     assert (found[SYSTEM], found[HEARTBEAT], found[EMPTY]) == ("system_namespace", "system_namespace", "no_topic")
     assert summary.by_hand is not None
     assert summary.by_hand.scores["a:1"] == (40.0, pytest.approx(0.0))
+
+
+def test_an_empty_broker_may_be_drained(tmp_path: Path) -> None:
+    snapshots = Snapshots(tmp_path, {"a": {name(1): 20.0}, "b": {name(4): 10.0}, "c": {}})
+
+    drained, _ = snapshots.show(action="drain", broker="c:1", reason="new disks")
+    filled, _ = snapshots.show(action="fill", broker="a:1")
+
+    assert has_effect(drained)
+    assert not has_effect(filled)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,123 @@
+"""What a plan made by hand needs to be carried out, and what is refused with its reason."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, DagRunTriggerException
+from tests.airflow_context import context
+from tests.airflow_runs import CLUSTER, make_run, move_row
+
+from pulsar_rebalancer.config.clusters_file import ClusterEntry
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.run.by_hand import ByHand, parse_form
+from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.state.by_hand import ShownPlan, ShownPlans
+from pulsar_rebalancer_airflow.operators import CarryOutOperator
+from pulsar_rebalancer_airflow.state_store import StateStore
+
+if TYPE_CHECKING:
+    from tests.airflow_context import MemoryState
+
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+
+UNLOAD = {"action": "unload", "bundles": ["t/n"]}
+DRAIN = {"action": "drain", "broker": "a:1", "reason": "new disks"}
+TOMORROW = datetime.now(UTC) + timedelta(days=1)
+
+
+def shown(storage: ClusterStorage, state: MemoryState, age: timedelta = timedelta(0), **form: Any) -> str:
+    """The hash of a plan that was shown."""
+    run = make_run(storage, [move_row(len(state.documents), "a:1", "b:1")], age=age)
+    request = parse_form(form)
+    summary = Summary.read(run).model_copy(update={"by_hand": ByHand(by="ada", request=request)})
+    summary.write(run)
+    assert request.action is not None
+    entry = ShownPlan(plan_id=run.name, action=request.action, at=summary.collected_at, by="ada")
+    store = StateStore(state)
+    store.put_shown(ShownPlans(plans=store.shown().plans | {summary.hash: entry}))
+    return summary.hash
+
+
+def act(
+    storage: ClusterStorage, state: MemoryState, runs: dict[str, str] | None = None, file: Any = None, **form: Any
+) -> tuple[str, Any]:
+    """The reason code, or `done` with what the other DAG is started with."""
+    settings = Settings.model_validate({"mode": "auto"} | (file or {}))
+    entry = ClusterEntry(name=CLUSTER, given={}, settings=settings)
+    given: Any = context(CLUSTER, state, params=form, user="bob")
+    given["ti"].runs = runs or {}
+    try:
+        CarryOutOperator(task_id="carry_out", entry=entry, root=storage.root).execute(given)
+    except DagRunTriggerException as handed_over:
+        return "done", (handed_over.dag_run_id, handed_over.conf)
+    except AirflowFailException:
+        return str(given["ti"].pushed["failure"]), None
+    return "done", None
+
+
+def test_a_plan_is_handed_over_with_its_hash_and_who_did_it(storage: ClusterStorage, state: MemoryState) -> None:
+    identity = shown(storage, state, **UNLOAD)
+
+    run_id = f"by_hand__{identity[:32]}"
+    assert act(storage, state, plan=identity) == ("done", (run_id, {"plan": identity}))
+    entry = StateStore(state).shown().plans[identity]
+    assert (entry.by, entry.run_id, entry.handed_over_by) == ("ada", run_id, "bob")
+
+
+@pytest.mark.parametrize(
+    ("given", "file", "reason"),
+    [
+        ({}, {"mode": "observe"}, "observe"),
+        ({}, {"pause": {"until": TOMORROW, "reason": "holiday"}}, "paused"),
+        ({"age": timedelta(minutes=16)}, {}, "shown_too_long_ago"),
+    ],
+)
+@pytest.mark.parametrize("form", [UNLOAD, DRAIN])
+def test_what_is_refused(
+    storage: ClusterStorage,
+    state: MemoryState,
+    given: dict[str, Any],
+    file: dict[str, Any],
+    reason: str,
+    form: dict[str, Any],
+) -> None:
+    identity = shown(storage, state, **given, **form)
+    before = dict(state.documents)
+
+    assert act(storage, state, file=file, plan=identity) == (reason, None)
+    assert state.documents == before
+
+
+def test_one_plan_is_carried_out_at_a_time_and_once(storage: ClusterStorage, state: MemoryState) -> None:
+    first, second = shown(storage, state, **UNLOAD), shown(storage, state, **UNLOAD)
+    _, (run_id, _) = act(storage, state, plan=first)
+
+    for going_on in ("queued", "running"):
+        assert act(storage, state, {run_id: going_on}, plan=second)[0] == "plan_under_way"
+    assert act(storage, state, {run_id: "success"}, plan=first)[0] == "plan_used"
+    assert act(storage, state, {run_id: "failed"}, plan=second)[0] == "done"
+
+
+def test_a_drain_is_marked_and_released(storage: ClusterStorage, state: MemoryState) -> None:
+    identity = shown(storage, state, **DRAIN)
+    store = StateStore(state)
+
+    assert act(storage, state, plan=identity) == ("done", None)
+    drain = store.drains(storage).brokers["a:1"]
+    assert (drain.by, drain.reason) == ("bob", "new disks")
+
+    assert act(storage, state, action="release", broker="b:1", reason="x")[0] == "not_drained"
+    assert act(storage, state, action="release", broker="a:1", reason="the disks are in")[0] == "done"
+    assert store.drains(storage).brokers == {}
+
+
+def test_a_stop_needs_no_plan(storage: ClusterStorage, state: MemoryState) -> None:
+    before = datetime.now(UTC)
+
+    assert act(storage, state, action="stop", reason="wait") == ("done", None)
+
+    assert StateStore(state).stopped_since(before)
+    assert not StateStore(state).stopped_since(datetime.now(UTC))
