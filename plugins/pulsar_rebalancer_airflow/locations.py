@@ -26,6 +26,9 @@ STORAGE_VARIABLE = "PULSAR_REBALANCER_STORAGE"
 REBALANCE_DAG = "pulsar_rebalance__"
 """Prefix of the id of the DAG that rebalances a cluster; the cluster's name follows."""
 
+BY_HAND_DAG = "pulsar_by_hand__"
+"""Likewise of the DAG that makes plans by hand."""
+
 
 def clusters_file() -> Path:
     """Return the clusters file: from the environment, else `config/pulsar_clusters.yaml` in AIRFLOW_HOME."""

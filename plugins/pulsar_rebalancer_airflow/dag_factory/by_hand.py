@@ -10,6 +10,7 @@ from airflow.sdk import DAG
 from pulsar_rebalancer_airflow.dag_factory.defaults import COMMON
 from pulsar_rebalancer_airflow.dag_factory.docs import by_hand_page
 from pulsar_rebalancer_airflow.dag_factory.params import by_hand_params
+from pulsar_rebalancer_airflow.locations import BY_HAND_DAG
 from pulsar_rebalancer_airflow.operators import (
     CarryOutOperator,
     CollectForPlanOperator,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 def by_hand_dag(entry: ClusterEntry, root: str) -> DAG:
     """Return the DAG `pulsar_by_hand__<cluster>`."""
     with DAG(
-        f"pulsar_by_hand__{entry.name}",
+        f"{BY_HAND_DAG}{entry.name}",
         description=f"Moves bundles of cluster {entry.name} as a person asks for; shows the plan first",
         doc_md=by_hand_page(entry),
         schedule=None,
@@ -41,7 +42,9 @@ def by_hand_dag(entry: ClusterEntry, root: str) -> DAG:
         )
         run: Any = collect.output
         validate = ValidateOperator(task_id="validate", cluster=entry.name, run=run)
-        plan = PlanByHandOperator(task_id="plan", cluster=entry.name, root=root, run=run)
+        plan = PlanByHandOperator(
+            task_id="plan", cluster=entry.name, root=root, run=run, execution_timeout=timedelta(minutes=5)
+        )
         form >> collect >> validate >> plan
         form >> CarryOutOperator(task_id="carry_out", entry=entry, root=root)
     return dag

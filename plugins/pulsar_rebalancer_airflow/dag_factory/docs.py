@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
-from pulsar_rebalancer_airflow.locations import REBALANCE_DAG
+from pulsar_rebalancer_airflow.locations import BY_HAND_DAG, REBALANCE_DAG
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
@@ -79,7 +79,7 @@ Reset and restore need a reason. A plan that is under way at that moment becomes
 
 def by_hand_page(entry: ClusterEntry) -> str:
     """Return Markdown: how to ask for moves, and how a plan is carried out."""
-    dag_id, minutes = f"pulsar_by_hand__{entry.name}", entry.settings.max_shown_plan_age_seconds / 60
+    dag_id, minutes = f"{BY_HAND_DAG}{entry.name}", entry.settings.max_shown_plan_age_seconds / 60
     return f"""### Moves of cluster `{entry.name}` by hand
 
 Trigger the DAG and fill in *Action* and its fields. The run makes a plan and shows it (log and XCom of the task

@@ -18,7 +18,7 @@ from pulsar_rebalancer.names import CLUSTER_NAME
 from pulsar_rebalancer.run.run_folder import belongs, lies_below
 from pulsar_rebalancer.storage.layout import ClusterStorage, time_of
 from pulsar_rebalancer.storage.path import StoragePath, parse_json
-from pulsar_rebalancer_airflow.locations import REBALANCE_DAG, storage_root
+from pulsar_rebalancer_airflow.locations import BY_HAND_DAG, REBALANCE_DAG, storage_root
 from pulsar_rebalancer_airflow.validation.page import POLICY, page_of
 
 if TYPE_CHECKING:
@@ -62,8 +62,10 @@ def stored_page(root: str, dag_id: str, run_id: str, name: str) -> bytes | None:
         run_id: the DAG run.
         name: of the run's folder, as it came with the request.
     """
-    cluster = dag_id.removeprefix(REBALANCE_DAG)
-    if cluster == dag_id or CLUSTER_NAME.fullmatch(cluster) is None:
+    # Whoever may read one of the two DAGs of a cluster may read what both found in its snapshots.
+    prefixes = (REBALANCE_DAG, BY_HAND_DAG)
+    cluster = next((dag_id.removeprefix(prefix) for prefix in prefixes if dag_id.startswith(prefix)), "")
+    if CLUSTER_NAME.fullmatch(cluster) is None:
         return None
     storage = ClusterStorage(root, cluster)
     run = storage.run(name)

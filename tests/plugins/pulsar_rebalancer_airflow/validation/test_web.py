@@ -103,6 +103,10 @@ def test_nobody_gets_the_page_of_a_dag_that_is_not_theirs(server: TestClient, ro
     assert asked(server, west.name).status_code == 404
 
 
+def test_plans_made_by_hand_have_their_page(root: Path) -> None:
+    assert web.stored_page(str(root), "pulsar_by_hand__east", RUN, stored_run(root).name) == b"<h1>east</h1>"
+
+
 @pytest.mark.parametrize("path", ["", "/docs", "/redoc", "/openapi.json", "/dags"])
 def test_there_is_nothing_else(server: TestClient, path: str) -> None:
     assert server.get(f"/pulsar_rebalancer{path}").status_code == 404
