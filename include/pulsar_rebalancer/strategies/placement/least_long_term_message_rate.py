@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.strategies.kept import PlacementState
@@ -26,12 +27,14 @@ class LeastLongTermMessageRate:
         self._rates = dict(rates)
         self._overloaded = overloaded
         self._preallocated: dict[str, dict[str, float]] = defaultdict(dict)
+        self._queue: _Queue | None = None
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> list[str]:
         """Return the candidates with the smallest rate; all of them when all are overloaded."""
-        rates = {broker: self._rates.get(broker, 0.0) for broker in candidates if broker not in self._overloaded}
-        least = min(rates.values(), default=None)
-        return [broker for broker in candidates if rates.get(broker) == least]
+        # One list after the other is the same as before: to look at each broker for each bundle would be quadratic.
+        if self._queue is None or self._queue.candidates is not candidates:
+            self._queue = _Queue(candidates, self._rates, self._overloaded)
+        return self._queue.least()
 
     def placed(self, bundle: BundleSample, broker: str) -> None:
         """Count the bundle's rate on its broker (BrokerData.preallocatedBundleData)."""
@@ -39,7 +42,50 @@ class LeastLongTermMessageRate:
         rate = bundle.long_term_msg_rate
         given[bundle.bundle] = bundle.msg_rate if rate is None else rate
         self._rates[broker] = self._reported.get(broker, 0.0) + sum(given.values())
+        if self._queue is not None:
+            self._queue.changed(broker)
 
     def kept(self) -> PlacementState:
         """Return nothing: by the next run the bundles are in the reports."""
         return PlacementState()
+
+
+class _Queue:
+    """Candidates by their rate, as long as the list of candidates is the same.
+
+    Args:
+        candidates: brokerIds.
+        rates: rate by broker, 0 for others; what changes in it is told to `changed`.
+        overloaded: brokers that come last.
+    """
+
+    def __init__(self, candidates: Sequence[str], rates: Mapping[str, float], overloaded: Collection[str]) -> None:
+        self.candidates = candidates
+        self._rates = rates
+        self._waiting = {broker for broker in candidates if broker not in overloaded}
+        self._heap = [(rates.get(broker, 0.0), broker) for broker in self._waiting]
+        heapify(self._heap)
+        self._least: list[tuple[float, str]] = []
+
+    def least(self) -> list[str]:
+        """Return the brokers with the smallest rate; all candidates when none waits."""
+        if not self._waiting:
+            return list(self.candidates)
+        # A bundle that was placed only adds to a rate: those that were the least come first while one of them is left.
+        found = [entry for entry in self._least if self._is_present(entry)]
+        while self._heap and (not found or self._heap[0][0] <= found[0][0]):
+            entry = heappop(self._heap)
+            if self._is_present(entry) and entry not in found[-1:]:
+                found.append(entry)
+        self._least = found
+        return [broker for _, broker in found]
+
+    def _is_present(self, entry: tuple[float, str]) -> bool:
+        """Return whether a broker has that rate: what its rate was before is still there."""
+        return entry[0] == self._rates.get(entry[1], 0.0)
+
+    def changed(self, broker: str) -> None:
+        """Take note of a broker's new rate."""
+        entry = (self._rates.get(broker, 0.0), broker)
+        if broker in self._waiting and entry not in self._least:
+            heappush(self._heap, entry)

@@ -168,6 +168,7 @@ class PolicyFilter:
         self._taking_part = {broker.broker for broker in by_name if broker.left_out is None}
         self._versions = {broker.broker: broker.version for broker in by_name}
         self._topics = Counter({broker.broker: broker.topics for broker in by_name})
+        self._most_topics = max(self._topics.values(), default=0)
         self._serving: dict[str, Counter[str]] = {}
         self._spread: dict[str, Counter[str]] = {group: Counter() for group in policies.groups.values()}
         self._sets: dict[str | None, list[str]] = {}
@@ -198,7 +199,9 @@ class PolicyFilter:
     def candidates(self, bundle: str) -> list[str]:
         """Return the brokers that placement chooses among, by name, its own among them (selectBroker's filters)."""
         namespace, allowed = namespace_of(bundle), self.policy_set(bundle)
-        found = below_ceiling(allowed, self._topics, self._settings.max_broker_topics)
+        found = allowed
+        if self._most_topics > self._settings.max_broker_topics:
+            found = below_ceiling(allowed, self._topics, self._settings.max_broker_topics)
         if namespace in self._policies.groups:
             found = least_of_group(found, self._spread_of(namespace), self._policies.domains)
         if self._settings.even_distribution or namespace == SYSTEM_NAMESPACE:
@@ -260,6 +263,7 @@ class PolicyFilter:
         namespace = namespace_of(bundle.bundle)
         # The source's topics are what it reported: Pulsar takes nothing off before its next report.
         self._topics[destination] += bundle.topics
+        self._most_topics = max(self._most_topics, self._topics[destination])
         self._count(namespace, bundle.broker, -1)
         self._count(namespace, destination, 1)
 

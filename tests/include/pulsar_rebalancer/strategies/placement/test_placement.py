@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from random import Random
 
 import pytest
 from tests.vectors.rows import sample
@@ -20,6 +21,7 @@ from pulsar_rebalancer.strategies.placement.least_resource_usage_with_weight imp
 from pulsar_rebalancer.strategies.placement.registry import selector
 from pulsar_rebalancer.strategies.placement.round_robin import MAX_COUNT, RoundRobin
 from pulsar_rebalancer.strategies.placement.selector import choose
+from pulsar_rebalancer.strategies.sample import BundleSample
 
 
 def broker(name, *, cpu=0.0, rate=1.0, **columns):
@@ -120,3 +122,23 @@ def test_averages_of_brokers_that_are_gone_are_dropped():
     chooser = LeastResourceUsageWithWeight(sample(rows, [], Settings(history_percentage=0.5)), kept)
     chooser.eligible("t/n/0x0_0x1", ["a"])
     assert chooser.kept().averages == pytest.approx({"a": 0.5, "out": 0.2})
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_the_least_rate_is_that_of_all_candidates_whatever_was_placed_and_asked_before(seed):
+    random = Random(seed)
+    names = [f"b{n}" for n in range(random.randint(1, 9))]
+    reported = {name: float(random.choice((0, 0, 1, 2, 5))) for name in names if random.random() < 0.9}
+    overloaded = {name for name in names if random.random() < 0.2}
+    chooser = LeastLongTermMessageRate(reported, overloaded)
+    lists = names, [name for name in names if random.random() < 0.6] or names
+    rates = dict(reported)
+    for number in range(40):
+        candidates = random.choice(lists)
+        waiting = {name: rates.get(name, 0.0) for name in candidates if name not in overloaded}
+        least = [name for name in waiting if waiting[name] == min(waiting.values())]
+        eligible = chooser.eligible("t/n/0x0_0x1", candidates)
+        assert sorted(eligible) == (least or candidates)
+        chosen, rate = random.choice(random.choice((eligible, names))), float(random.choice((0, 0, 1, 3)))
+        chooser.placed(BundleSample("source", f"t/n/0x{number}_0x{number + 1}", long_term_msg_rate=rate), chosen)
+        rates[chosen] = rates.get(chosen, 0.0) + rate
