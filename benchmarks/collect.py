@@ -33,7 +33,7 @@ def measure(repetitions: int, only: str) -> Iterator[Comparison]:
         name = f"{brokers:,} x {each}"
         if only not in name:
             continue
-        with _brokers(brokers, brokers * each) as (ports, token), tempfile.TemporaryDirectory() as folder:
+        with slow_brokers(brokers, brokers * each, LATE) as (ports, token), tempfile.TemporaryDirectory() as folder:
             sample = _sample(ports[0], token, folder)
             sample()
             subjects = {"collect": sample, "slowest answer": lambda: _slowest(ports, token)}
@@ -43,11 +43,11 @@ def measure(repetitions: int, only: str) -> Iterator[Comparison]:
 
 
 @contextmanager
-def _brokers(brokers: int, bundles: int) -> Iterator[tuple[list[int], str]]:
-    """Start slow brokers; yields their ports and the token."""
+def slow_brokers(brokers: int, bundles: int, late: float) -> Iterator[tuple[list[int], str]]:
+    """Start brokers whose answers are so many seconds late; yields their ports and the token."""
     with tempfile.TemporaryDirectory() as folder:
         ready = Path(folder) / "ready.json"
-        command = [sys.executable, "-m", "benchmarks.slow_brokers", str(brokers), str(bundles), str(LATE), str(ready)]
+        command = [sys.executable, "-m", "benchmarks.slow_brokers", str(brokers), str(bundles), str(late), str(ready)]
         with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE) as running:
             limit = time.monotonic() + _START_SECONDS
             while not ready.exists():
