@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from tests.airflow_context import context
-from tests.airflow_runs import CLUSTER, make_run
-from tests.plugins.pulsar_rebalancer_airflow.operators.test_unload import loaded_moves, recorded
+from tests.airflow_runs import CLUSTER
 
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude
@@ -19,62 +18,36 @@ from pulsar_rebalancer_airflow.operators import unload as module
 from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
 
-    from tests.airflow_context import MemoryState
-
-    from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
-    from pulsar_simulator.serve import Running
 
 NOW = datetime.now(UTC)
 
 
-def unload(run: StoragePath, state: MemoryState, started: datetime) -> dict[str, Any]:
+def unload(scene: UnloadScene, run: StoragePath, started: datetime) -> dict[str, Any]:
     """Carry wave 0 out in a run that started then; what the task pushed."""
-    given: Any = context(CLUSTER, state, started=started)
+    given: Any = context(CLUSTER, scene.state, started=started)
     settings = {"mode": "auto", "connection": "pulsar_test", "unload_concurrency": 1}
-    operator = UnloadWaveOperator(task_id="unload", cluster=CLUSTER, settings=settings, run=run.uri, wave=0)
-    try:
-        operator.execute(given)
-    finally:
-        pushed: dict[str, Any] = given["ti"].pushed
+    UnloadWaveOperator(task_id="unload", cluster=CLUSTER, settings=settings, run=run.uri, wave=0).execute(given)
+    pushed: dict[str, Any] = given["ti"].pushed
     return pushed
 
 
-def stopping(state: MemoryState, real: Callable[..., Any]) -> Callable[..., Any]:
-    def unload_at(*args: Any, **kwargs: Any) -> Any:
-        StateStore(state).put_stop(Stop(at=NOW, by="ada", reason="wait"))
-        return real(*args, **kwargs)
-
-    return unload_at
-
-
-def test_a_stop_ends_a_wave_between_two_bundles_and_a_cleared_run_goes_on(
-    served: Running, storage: ClusterStorage, state: MemoryState, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    moves = loaded_moves(served.cluster, 4)
-    run = make_run(storage, moves)
-    recorded(state, run)
-    monkeypatch.setattr(module, "_SECONDS_BETWEEN_LOOKS", 0.0)
-    monkeypatch.setattr(served.cluster, "unload_at", stopping(state, served.cluster.unload_at))
+def test_a_stop_ends_a_wave_between_two_bundles_and_a_cleared_run_goes_on(scene: UnloadScene) -> None:
+    moves = scene.moves(4)
+    run = scene.run(moves)
+    scene.monkeypatch.setattr(module, "_SECONDS_BETWEEN_LOOKS", 0.0)
+    scene.before_unloads(lambda _: StateStore(scene.state).put_stop(Stop(at=NOW, by="ada", reason="wait")))
 
     with pytest.raises(AirflowFailException, match="stopped"):
-        unload(run, state, NOW - timedelta(minutes=1))
+        unload(scene, run, NOW - timedelta(minutes=1))
 
     assert conclude(run, Reason.OPEN, (), NOW).counts == {"stopped": 3, "moved": 1}
-    assert sum(served.cluster.owner(move["bundle"]) == move["destination"] for move in moves) == 1
+    assert sum(scene.cluster.owner(move["bundle"]) == move["destination"] for move in moves) == 1
 
-    monkeypatch.undo()
-    monkeypatch.setenv("PULSAR_REBALANCER_STORAGE", storage.root)
-    monkeypatch.setenv("AIRFLOW_CONN_PULSAR_TEST", _connection(served))
-    pushed = unload(run, state, NOW + timedelta(seconds=1))
+    pushed = unload(scene, run, NOW + timedelta(seconds=1))
 
     assert conclude(run, Reason.OPEN, (), NOW).counts == {"moved": 4}
+    assert scene.all_on(moves, "destination")
     assert pushed["progress"] == {"done": 4, "of": 4, "failed": 0}
-
-
-def _connection(served: Running) -> str:
-    from tests.plugins.pulsar_rebalancer_airflow.conftest import connection_document
-
-    return connection_document(served)
