@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from pulsar_rebalancer.strategies.kept import WHOLE_CLUSTER, KeptState
 from pulsar_rebalancer.strategies.sample import ClusterSample
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pulsar_rebalancer.state.model import HitCount
     from pulsar_rebalancer.strategies.sample import BrokerSample, CandidateMove, Decision, SheddingResult
@@ -111,3 +112,11 @@ def check(given: ClusterSample, result: SheddingResult) -> None:
     assert {move.pair: move.measure for move in result.moves}.items() <= fired.items()
     giving = {move.pair for move in result.moves if move.taken}
     assert giving == {decision.pair for decision in judged if decision.reason is Reason.FIRED}
+
+
+def whatever_the_order(shed: Callable[..., SheddingResult], *tables: Sequence[Any]) -> SheddingResult:
+    """The answer to these rows, which is the same in any order of them."""
+    mixed = [[random.Random(seed).sample(rows, len(rows)) for rows in tables] for seed in range(5)]
+    results = [shed(*rows) for rows in mixed]
+    assert all(result == results[0] for result in results)
+    return results[0]

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.maintenance.history import (
     DOCUMENTS,
+    KINDS,
     RUNS,
     RUNS_SCHEMA,
     TABLES,
@@ -110,23 +111,21 @@ def _write(storage: ClusterStorage, day: date, runs: Sequence[RunFolder]) -> Non
     rows: dict[str, dict[str, int | None]] = {run.name: {} for run in runs}
     with ExitStack() as stack:
         drafts = []
-        for kind, (_, today) in TABLES.items():
+        for kind in KINDS:
             target = table_file(storage, kind, day)
-            draft = stack.enter_context(Draft(target, _columns(_stored_columns(target, today), kind, runs)))
+            columns = _stored_columns(target, RUNS_SCHEMA if kind == RUNS else TABLES[kind][1])
+            draft = stack.enter_context(Draft(target, columns if kind == RUNS else _columns(columns, kind, runs)))
             drafts.append(draft)
-            kept = _keep_others(draft, target, names)
+            expected = _keep_others(draft, target, names)
             for run in runs:
-                rows[run.name][kind] = _add(draft, kind, run)
+                if kind == RUNS:
+                    draft.add(_run_row(run, rows[run.name]))
+                    expected[run.name] = 1
+                else:
+                    rows[run.name][kind] = count = _add(draft, kind, run)
+                    expected[run.name] = count or 0
             draft.finish()
-            _compare(draft, kept | {run: counts[kind] or 0 for run, counts in rows.items()})
-        target = table_file(storage, RUNS, day)
-        draft = stack.enter_context(Draft(target, _stored_columns(target, RUNS_SCHEMA)))
-        drafts.append(draft)
-        kept = _keep_others(draft, target, names)
-        for run in runs:
-            draft.add(_run_row(run, rows[run.name]))
-        draft.finish()
-        _compare(draft, kept | dict.fromkeys(rows, 1))
+            _compare(draft, expected)
         for draft in drafts:
             draft.publish()
 

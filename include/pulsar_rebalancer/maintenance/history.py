@@ -97,7 +97,6 @@ class Draft:
             self._sink = _open_private(self.file)
         self._writer = pq.ParquetWriter(self._sink, schema, compression="zstd")
         self._waiting: list[pa.Table] = []
-        self._written = False
         self._published = False
 
     def __enter__(self) -> Self:
@@ -158,17 +157,13 @@ class Draft:
                 self._sink.flush()
                 os.fsync(self._sink.fileno())
             self._sink.close()
-        self._written = True
 
     def publish(self) -> None:
         """Put the finished draft in its place.
 
         Raises:
-            ValueError: it is not finished.
             SnapshotError: `storage_failed`.
         """
-        if not self._written:
-            raise ValueError(f"{self.file.uri} is not finished")
         file_system, path = self.file.open()
         with failures_of(self._target.uri, "written"):
             file_system.move(path, self._target.open()[1])

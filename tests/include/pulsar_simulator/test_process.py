@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import json
 import os
 import signal
@@ -17,10 +15,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from tests.certificates import Authority
 
 from pulsar_simulator import __main__ as command
 from pulsar_simulator.cluster import Cluster
@@ -130,11 +125,12 @@ def test_a_token_is_taken_from_the_file_else_from_the_environment(
 
 
 def test_https(tmp_path: Path) -> None:
-    certificate, key = _certificate(tmp_path)
+    authority = Authority(tmp_path, "private")
+    certificate, key = authority.issue("127.0.0.1")
     shape = spec(brokers=2, bundles=8)
     shape.tls = True
     with running(Cluster(shape), ssl_certfile=certificate, ssl_keyfile=key) as served:
-        trust = ssl.create_default_context(cafile=str(certificate))
+        trust = ssl.create_default_context(cafile=str(authority.file))
         with httpx.Client(headers=served.headers, verify=trust, timeout=30) as client:
             report = client.get(f"{served.urls[0]}/admin/v2/broker-stats/load-report").json()
             assert report["webServiceUrlTls"] == served.urls[0]
@@ -144,31 +140,3 @@ def test_https(tmp_path: Path) -> None:
             assert owned.headers["location"].startswith(served.urls[1])
         with pytest.raises(httpx.ConnectError):
             httpx.get(f"{served.urls[0]}/admin/v2/brokers", headers=served.headers)
-
-
-def _certificate(folder: Path) -> tuple[Path, Path]:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "simulated brokers")])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    certificate_file, key_file = folder / "certificate.pem", folder / "key.pem"
-    certificate_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    key_file.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    return certificate_file, key_file

@@ -13,6 +13,7 @@ from urllib.parse import quote, unquote
 import pytest
 from pydantic import SecretStr
 from starlette.responses import JSONResponse, Response
+from tests.certificates import Authority
 from tests.include.pulsar_rebalancer.admin.scripted_broker import (
     BUNDLE,
     JETTY_401,
@@ -21,7 +22,6 @@ from tests.include.pulsar_rebalancer.admin.scripted_broker import (
     TOKEN,
     TOPIC,
     UNLOAD,
-    Authority,
     brokers,
     closed_port,
     connect,
