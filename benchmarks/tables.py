@@ -21,6 +21,11 @@ def figure(taken: Sequence[Taken]) -> str:
     return f"{median(taken):.{digits}f} ({min(seconds):.{digits}f}-{max(seconds):.{digits}f})"
 
 
+def memory(taken: Sequence[Taken]) -> str:
+    """Return the peak memory in MiB; empty where none was measured."""
+    return f"{peak(taken):,.0f}" if peak(taken) else ""
+
+
 def verdict(comparison: Comparison) -> str:
     """Return the goal beside the figures, and whether they reach it; empty without a goal."""
     first = next(iter(comparison.taken.values()), [])
@@ -37,7 +42,9 @@ def verdict(comparison: Comparison) -> str:
 
 def line(comparison: Comparison) -> str:
     """Return a comparison in one line of the terminal."""
-    parts = [f"{name} {figure(taken)} s, {peak(taken):,.0f} MiB" for name, taken in comparison.taken.items()]
+    parts = []
+    for name, taken in comparison.taken.items():
+        parts.append(f"{name} {figure(taken)} s" + (f", {memory(taken)} MiB" if memory(taken) else ""))
     parts += [f"{name} {value}" for name, value in comparison.notes.items()]
     goal = verdict(comparison)
     return f"{comparison.name}: {'; '.join(parts)}" + (f"; goal {goal}" if goal else "")

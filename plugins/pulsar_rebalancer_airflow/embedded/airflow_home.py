@@ -38,6 +38,7 @@ class AirflowHome:
         connections: Airflow connections by id, as JSON documents; they reach Airflow through the environment alone.
         port: where the UI listens on loopback.
         spark_archive: class-data archive that halves Spark's start, if there is one.
+        dags: folder of the DAG files.
     """
 
     folder: Path
@@ -45,6 +46,7 @@ class AirflowHome:
     connections: dict[str, dict[str, JsonValue]]
     port: int = field(default_factory=lambda: free_port())
     spark_archive: Path | None = None
+    dags: Path = SOURCE / "dags"
 
     @property
     def storage(self) -> Path:
@@ -105,7 +107,7 @@ class AirflowHome:
         """
         tuned = {
             "AIRFLOW_HOME": str(self.folder),
-            "AIRFLOW__CORE__DAGS_FOLDER": str(SOURCE / "dags"),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(self.dags),
             "AIRFLOW__CORE__PLUGINS_FOLDER": str(self.folder / "plugins"),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",

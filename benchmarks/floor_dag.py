@@ -1,0 +1,28 @@
+"""The tasks of a run with nothing in them, and the least that Spark does in the place of `decide`; not scheduled."""
+
+import os
+from pathlib import Path
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import DAG, task
+
+from pulsar_rebalancer_airflow.operators.decide import ARCHIVE_VARIABLE, CONF, JAVA_OPTIONS, LOCAL_CONF
+
+ROOT, FOLDER = Path(os.environ["BENCHMARK_ROOT"]), Path(os.environ["BENCHMARK_FOLDER"])
+OPTIONS = f"{JAVA_OPTIONS} -XX:SharedArchiveFile={os.environ[ARCHIVE_VARIABLE]} -Xshare:auto"
+
+
+@task
+def nothing() -> None:
+    """Do nothing."""
+
+
+with DAG("benchmark_floor", schedule=None):
+    tasks = {name: nothing.override(task_id=name)() for name in ("collect", "validate", "record", "gate", "report")}
+    decide = SparkSubmitOperator(
+        task_id="decide",
+        application=str(ROOT / "benchmarks" / "spark_floor.py"),
+        application_args=[str(FOLDER / "row.parquet"), str(FOLDER / "row-written.parquet")],
+        conf=CONF | LOCAL_CONF | {"spark.driver.extraJavaOptions": OPTIONS},
+    )
+    tasks["collect"] >> tasks["validate"] >> decide >> tasks["record"] >> tasks["gate"] >> tasks["report"]
