@@ -7,7 +7,6 @@ import json
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from pulsar_rebalancer.admin.answers import failure, first_line
 from pulsar_rebalancer.admin.connection import address_in, is_service_url
@@ -18,7 +17,7 @@ from pulsar_rebalancer.names import is_in_bundle
 from pulsar_rebalancer.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from pulsar_rebalancer.admin.transport import Transport
 
@@ -69,23 +68,19 @@ class BundleAdmin:
         persistent = (await self._transport.get(url_path, {"mode": "PERSISTENT"}, size=TOPIC_NAMES)).strings()
         return sorted(topic for topic in persistent if is_in_bundle(topic, bundle))
 
-    async def topic_hash_positions(self, bundle: str, topics: Iterable[str] = ()) -> dict[str, int]:
+    async def topic_hash_positions(self, bundle: str, topic: str = "", broker: str = "") -> dict[str, int]:
         """Return topics with their hash (0 … 2**32 - 1), asked of the bundle's owner.
 
         Args:
             bundle: `tenant/namespace/0x…_0x…`.
-            topics: full names to ask for; all of the bundle when empty. Those not in the bundle are left out.
+            topic: full name of the one to ask for; all of the bundle when empty.
+            broker: who is asked and must be the owner itself; when empty, the one that any broker redirects to.
 
         Raises:
             AdminError: `bad_range` when the range is stale, and while nobody owns the bundle.
         """
-        return await self._hash_positions(bundle, topics)
-
-    async def _hash_positions(self, bundle: str, topics: Iterable[str], broker: str = "") -> dict[str, int]:
-        """Ask one broker, who must be the owner itself, or the one that any broker redirects to."""
         url_path = path("admin", "v2", "namespaces", *split_bundle(bundle), "topicHashPositions")
-        # Brokers decode these names once more than other parameters (NamespacesBase, Codec.decode).
-        query = [("topics", quote(topic, safe="/:") if set("%+") & set(topic) else topic) for topic in topics]
+        query = {"topics": topic} if topic else {}
         answer = await self._transport.get(
             url_path, query, broker=broker, follow=not broker, on_412=Reason.BAD_RANGE, size=TOPIC_NAMES
         )
@@ -161,10 +156,10 @@ class BundleAdmin:
             AdminError: `unreachable`, `timeout`: the broker cannot be asked. `bad_range`: the range is stale.
         """
         tenant, local, hash_range = split_bundle(bundle)
-        of_no_topic = [f"persistent://{tenant}/{local}/{hash_range}"]  # a name to ask for keeps the answer short
+        no_topic = f"persistent://{tenant}/{local}/{hash_range}"  # a name to ask for keeps the answer short
         for pause in (*_RACE_PAUSES_S, None):
             try:
-                await self._hash_positions(bundle, of_no_topic, broker)
+                await self.topic_hash_positions(bundle, no_topic, broker)
                 break
             except AdminError as error:
                 if error.status == HTTPStatus.TEMPORARY_REDIRECT or _says_unowned(error):
