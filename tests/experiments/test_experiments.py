@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from experiments.__main__ import main
-from experiments.balancer import Balancer
 from experiments.run import Run, run
 from experiments.scenario import Scenario, load_all
 from experiments.variants import VARIANTS, from_outside
@@ -20,7 +19,6 @@ from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Me
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
 
 SCENARIOS = load_all()
 AVG, AVG_DEFAULT, _, THRESHOLD, UNIFORM, _, OVERLOAD, TRANSFER, NOTHING = VARIANTS
@@ -107,21 +105,19 @@ def test_bundles_that_lost_their_broker_are_placed_by_the_variant() -> None:
     assert by_rate.range_end < 5 < drawn.range_end
 
 
-def test_a_bundle_that_moved_stays_for_the_grace_period(monkeypatch: pytest.MonkeyPatch) -> None:
-    moved: list[tuple[int, int]] = []
-    decide = Balancer.decide
+def to_and_fro(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+    """A shedder that moves the first bundle of the cluster from broker to broker whenever it may."""
+    names = [broker.broker for broker in sample.taking_part]
+    first = min((bundle for name in names for bundle in sample.bundles.of(name)), key=lambda bundle: bundle.bundle)
+    destination = next(name for name in names if name != first.broker)
+    move = CandidateMove.of(first, pair=0, rank=0, measure=Measure.RATE, reason=Reason.TAKEN, destination=destination)
+    return SheddingResult([], [] if first.reason else [move], kept, "")
 
-    def noted(self, minute):  # type: ignore[no-untyped-def]
-        found = decide(self, minute)
-        moved.extend((move.bundle, minute.number) for move in found)
-        return found
 
-    monkeypatch.setattr(Balancer, "decide", noted)
-    always = replace(from_outside(f"{__name__}:every_third"), settings=THRESHOLD.settings)
-    run(short("by_hand_history_score", 100), always, 1)
-    again = [at - dict(moved[:i])[bundle] for i, (bundle, at) in enumerate(moved) if bundle in dict(moved[:i])]
-    assert len(moved) > 10
-    assert all(minutes >= THRESHOLD.settings.grace_period_minutes for minutes in again)
+def test_a_bundle_that_moved_stays_for_the_grace_period() -> None:
+    moved = run(short("by_hand_history_score", 100), from_outside(f"{__name__}:to_and_fro"), 1).curve.unloads
+    assert THRESHOLD.settings.grace_period_minutes == 30
+    assert moved == [0, 30, 60, 90]
 
 
 def short(name: str, minutes: int) -> Scenario:

@@ -93,6 +93,8 @@ def moving(moved: int, **measures: int) -> dict[str, Results]:
         (2, moving(100, hot_placements=1), "good (1.0 %)"),
         (2, moving(100, hot_placements=2), "normal (2.0 %)"),
         (2, moving(100, hot_placements=10), "bad (10.0 %)"),
+        (2, moving(100, hot_placements=1) | results(MOVING[0], bundles_moved=1, hot_placements=1), "bad (15.1 %)"),
+        (2, moving(100, hot_placements=1) | results(MOVING[0], bundles_moved=0), "good (1.0 %)"),
         (2, moving(0), "moved nothing"),
         (3, moving(100, overshoots=4), "good (4.0 %)"),
         (3, moving(100, overshoots=5), "normal (5.0 %)"),
