@@ -81,9 +81,9 @@ def seeds(results: Results) -> str:
 def _text(spread: Spread) -> str:
     if spread.median is None or spread.least is None or spread.largest is None:
         return "never"
-    text = _figure(spread.median)
-    if spread.least != spread.largest:
-        text += f" ({_figure(spread.least)} to {_figure(spread.largest)})"
+    text, least, largest = (_figure(value) for value in (spread.median, spread.least, spread.largest))
+    if least != largest:
+        text += f" ({least} to {largest})"
     return text + (f", {spread.missing} never" if spread.missing else "")
 
 
