@@ -45,8 +45,8 @@ def test_balanced_when_no_broker_sheds(
     storage: ClusterStorage, strategy: str, found: dict[str, Any], verdict: str, balanced: bool
 ) -> None:
     run = make_run(storage, strategy=strategy)
-    summary = Summary.read(run).model_copy(update={"score_min": 10.0, "sentence": "all is said"} | found)
-    summary.write(run)
+    changed = {"score_min": 10.0, "sentence": "all is said"} | found
+    Summary.model_validate(Summary.read(run).model_dump() | changed).write(run)
     conclude(run, "observe", (), datetime.now(UTC)).write(run)
 
     line = describe(mock.Mock(xcom=mock.Mock(return_value=run.uri)), "dag", ENDED, 7)

@@ -23,7 +23,7 @@ from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.unload.history import WaveHistory
 from pulsar_rebalancer_airflow.failures import FAILURE, final_unless_passing
 from pulsar_rebalancer_airflow.operators import ReportOperator
-from pulsar_rebalancer_airflow.state_store import ALERTS, StateStore
+from pulsar_rebalancer_airflow.state_store import ALERTS, WATCH, StateStore
 
 if TYPE_CHECKING:
     from tests.airflow_context import MemoryState
@@ -241,8 +241,11 @@ def test_nothing_is_told_and_nothing_kept_without_a_connection(
 def test_what_was_open_when_alerts_were_switched_off_is_told_when_they_are_back(
     storage: ClusterStorage, state: MemoryState, hook: Webhook
 ) -> None:
-    for settings in (SETTINGS, WITHOUT_ALERTS, SETTINGS):
-        report(blocked(storage), state, states=VALIDATE_FAILED, settings=settings)
+    report(blocked(storage), state, states=VALIDATE_FAILED)
+    state.documents[WATCH] = state.documents[ALERTS]
+    report(blocked(storage), state, states=VALIDATE_FAILED, settings=WITHOUT_ALERTS)
+    assert StateStore(state).alerts(WATCH).incidents == {}
+    report(blocked(storage), state, states=VALIDATE_FAILED)
 
     assert hook.titles == ["Pulsar east: validation failed"] * 2
 

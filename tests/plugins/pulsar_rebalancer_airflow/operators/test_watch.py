@@ -85,3 +85,13 @@ def test_an_end_of_a_run_from_the_future_does_not_silence_the_watch(state: Memor
     watch(state)
 
     assert hook.titles == ["Pulsar east: no run"]
+
+
+def test_a_first_look_from_the_future_counts_from_now(state: MemoryState, hook: Webhook) -> None:
+    StateStore(state).put_alerts(AlertsState(began_at=datetime.now(UTC) + timedelta(days=365)), WATCH)
+
+    assert watch(state) == 0
+
+    began = StateStore(state).alerts(WATCH).began_at
+    assert began is not None
+    assert began <= datetime.now(UTC)
