@@ -69,8 +69,14 @@ class World:
         """A whole run, begun now."""
         return Outcome(self, self.dag(f"pulsar_{dag}__{self.name}").test(run_conf=conf or None))
 
-    def run_again(self, outcome: Outcome, first: str) -> Outcome:
-        """Clear a task of a run with all that follow it, and let the run go on, as a person or a restart does."""
+    def run_again(self, outcome: Outcome, first: str, last: str = "") -> Outcome:
+        """Clear a task of a run with all that follow it, and let the run go on, as a person or a restart does.
+
+        Args:
+            outcome: the run.
+            first: the task.
+            last: with its end the machine stands still: nothing more is run.
+        """
         dag = self.dag(outcome.run.dag_id)
         scheduled = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
         names = {first} | dag.task_dict[first].get_flat_relative_ids(upstream=False)
@@ -80,7 +86,7 @@ class World:
             cleared = [ti for ti in run.get_task_instances(session=session) if ti.task_id in names]
             clear_task_instances(cleared, session)
             run.set_state(DagRunState.RUNNING)
-        while _step(outcome.run.id, dag, scheduled):
+        while _step(outcome.run.id, dag, scheduled, last):
             pass
         with create_session() as session:
             return Outcome(self, _run(outcome.run.id, session))
@@ -213,8 +219,8 @@ def _run(number: int, session: Any) -> DagRun:
     return run  # type: ignore[no-any-return]
 
 
-def _step(number: int, dag: Any, scheduled: Any) -> bool:
-    """What the scheduler does again and again: see what can run, and run it; False when the run has ended."""
+def _step(number: int, dag: Any, scheduled: Any, last: str) -> bool:
+    """What the scheduler does again and again: see what can run, and run it; False when the run or `last` has ended."""
     with create_session() as session:
         run = _run(number, session)
         run.dag = scheduled
@@ -228,7 +234,7 @@ def _step(number: int, dag: Any, scheduled: Any) -> bool:
         ready = [ti for ti in tis if ti.state == TaskInstanceState.SCHEDULED]
     for ti in sorted(ready, key=lambda ti: ti.map_index):
         _run_task(ti=ti, task=dag.task_dict[ti.task_id])
-    return going_on
+    return going_on and last not in {ti.task_id for ti in ready}
 
 
 @contextmanager

@@ -4,7 +4,13 @@ import tests.airflow_home  # noqa: F401 - before anything of Airflow
 
 # isort: split
 
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -12,3 +18,30 @@ def _database() -> None:
     from airflow.utils import db
 
     db.initdb()
+
+
+@pytest.fixture(scope="module")
+def one_session() -> Iterator[None]:
+    """Decide in one Spark session, with the application that the DAG submits: only Spark's start is spared."""
+    from pyspark.sql import SparkSession
+
+    from pulsar_rebalancer_airflow.operators import DecideOperator
+    from pulsar_rebalancer_airflow.operators.decide import CONF, JAVA_OPTIONS
+    from pulsar_rebalancer_spark import rebalance
+    from pulsar_rebalancer_spark.run_input import RunInput
+
+    running = SparkSession.getActiveSession()
+    builder = SparkSession.builder.master("local[2]").config(map=CONF)
+    builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.sql.shuffle.partitions", "1")
+    builder.config("spark.driver.extraJavaOptions", JAVA_OPTIONS).getOrCreate()
+    session = rebalance.session()
+    session.sparkContext.setLogLevel("ERROR")
+
+    def decide(operator: Any, context: Any) -> None:
+        _, root, _, run = operator.application_args
+        rebalance.decide(session, RunInput.read(root, run))
+
+    with mock.patch.object(DecideOperator, "execute", decide):
+        yield
+    if running is None:
+        session.stop()

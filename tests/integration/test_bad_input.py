@@ -1,7 +1,4 @@
-"""Bad input of every kind, served over HTTP and taken through the DAG's real tasks.
-
-One Spark session decides for all rows, with the application that the DAG submits: only its start is spared.
-"""
+"""Bad input of every kind, served over HTTP and taken through the DAG's real tasks."""
 
 from __future__ import annotations
 
@@ -12,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pytest
-from pyspark.sql import SparkSession
 from tests.bad_input import ALL, BLOCKED, COLDEST, COLLECT, GOES_ON, HELD, ONE, OTHERS, RESTART, ROWS, UNLOAD, Row
 from tests.integration.airflow_world import Outcome, World, world
 
@@ -21,9 +17,6 @@ from pulsar_rebalancer.run.outcome import Outcome as Written
 from pulsar_rebalancer.run.plan import Summary, read_moves
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer_airflow.dag_factory import rebalance as rebalance_dag
-from pulsar_rebalancer_airflow.operators import DecideOperator
-from pulsar_rebalancer_spark import rebalance
-from pulsar_rebalancer_spark.run_input import RunInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,25 +54,8 @@ VERDICTS = {BLOCKED: "blocked", HELD: "on_hold", GOES_ON: "observe", UNLOAD: "op
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    running = SparkSession.getActiveSession()
-    started = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    started.config("spark.sql.shuffle.partitions", "1").config("spark.driver.host", "127.0.0.1").getOrCreate()
-    session = rebalance.session()
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    if running is None:
-        session.stop()
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[World]:
-    def decide(operator: Any, context: Any) -> None:
-        _, root, _, run = operator.application_args
-        rebalance.decide(spark, RunInput.read(root, run))
-
+def cluster(tmp_path_factory: pytest.TempPathFactory, one_session: None) -> Iterator[World]:
     with (
-        mock.patch.object(DecideOperator, "execute", decide),
         mock.patch.object(rebalance_dag, "_RETRY_DELAY", timedelta(0)),
         world("bad", tmp_path_factory.mktemp("bad"), **SETTINGS) as made,
     ):

@@ -1,4 +1,7 @@
-"""A real scheduler: processes of a scheduled run are killed and tried again, while a manual run waits for its end."""
+"""A real scheduler: processes of a scheduled run are killed and tried again, while a manual run waits for its end.
+
+Those of *record* and *gate* when they are about to begin, that of *record* behind its write, that of a wave in between.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,33 @@ SETTINGS = {
 }
 
 
+DAGS = """
+import os, signal
+from datetime import timedelta
+
+from pulsar_rebalancer_airflow.dag_factory import build_dags, rebalance
+from pulsar_rebalancer_airflow.operators import GateOperator, RecordOperator
+
+def killed_at_first(operator, context):
+    if context["dag_run"].run_type == "scheduled" and context["ti"].try_number == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+GateOperator.pre_execute = RecordOperator.pre_execute = killed_at_first
+rebalance._RETRY_DELAY = timedelta(0)
+globals().update(build_dags())
+"""
+
 WRONG: dict[str, Any] = {"hit_count_low": 0, "force_threshold": -1, "mode": "full", "max_bundles_per_run": -1}
+
+
+class Home(AirflowHome):
+    """An Airflow with these DAGs."""
+
+    def environment(self) -> dict[str, str]:
+        dags = self.folder / "dags"
+        dags.mkdir(exist_ok=True)
+        (dags / "dags.py").write_text(DAGS)
+        return super().environment() | {"AIRFLOW__CORE__DAGS_FOLDER": str(dags)}
 
 
 def refusal(airflow: LocalAirflow, field: str, value: Any) -> str:
@@ -143,7 +172,7 @@ def kill(victim: psutil.Process) -> None:
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    """Record is killed after its write; later two bundles are unloaded, brokers fall silent and unload is killed."""
+    """What `DAGS` kills; record after its write; after two unloads brokers fall silent, and unload is killed."""
     cluster = build(
         brokers=4,
         bundles=60,
@@ -152,7 +181,6 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         clock=RealClock(),
     )
     folder: Path = tmp_path_factory.mktemp("killed")
-    archive = cached_archive(SOURCE / ".cache")
     unloads: Counter[str] = Counter()
     silent = threading.Event()
     hop, report = cluster.unload_at, cluster.load_report_json
@@ -179,14 +207,14 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         patch.setattr(cluster, "unload_at", unload_at)
         patch.setattr(cluster, "load_report_json", load_report_json)
         host = ",".join(url.removeprefix("http://") for url in served.urls)
-        home = AirflowHome(
+        home = Home(
             folder=folder / "airflow",
             clusters={"east": SETTINGS},
             connections={
                 "pulsar_admin_default": {"conn_type": "pulsar_admin", "host": host, "password": served.token},
                 "spark_default": {"conn_type": "spark", "host": "local[2]"},
             },
-            spark_archive=archive,
+            spark_archive=cached_archive(SOURCE / ".cache"),
         )
         home.prepare(keep=False)
         airflow = LocalAirflow(home, processes)
@@ -211,21 +239,22 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         yield Story(cluster, unloads, (recorded, after), *ended, refusals)
 
 
-def test_record_that_is_killed_after_its_write_counts_once(story: Story) -> None:
+def test_record_that_is_killed_before_and_after_its_write_counts_once(story: Story) -> None:
     recorded = story.stored[0]
 
     assert story.scheduled.run["state"] == "success"
-    assert story.scheduled.tries["record"] == 2
+    assert story.scheduled.tries["record"] == 3
     assert recorded.model_copy(update={"plan_hash": ""}) == read_state(story.scheduled.folder)
     assert (recorded.seq, set(recorded.hits.values())) == (1, {(0, 1)})
     seen = (story.manual.folder / "input" / "state.json").read_json()["decision"]
     assert parse_decision(seen) == recorded
 
 
-def test_a_wave_whose_process_is_killed_is_carried_on(story: Story) -> None:
+def test_a_gate_and_a_wave_whose_processes_are_killed_are_carried_on(story: Story) -> None:
     moves = read_moves(story.scheduled.folder)
 
-    assert {task for task, tries in story.scheduled.tries.items() if tries > 1} == {"record", "unload"}
+    again = {task: tries for task, tries in story.scheduled.tries.items() if tries > 1}
+    assert again == {"record": 3, "gate": 2, "unload": 2}
     assert len(moves) > 2
     assert {move.bundle: story.cluster.owner(move.bundle) for move in moves} == {m.bundle: m.destination for m in moves}
     assert Outcome.read(story.scheduled.folder).counts == {"moved": len(moves)}

@@ -1,4 +1,4 @@
-"""Whole runs: real Airflow tasks, real HTTP, real Spark. The runs are shared, because Spark takes seconds."""
+"""Whole runs: real Airflow tasks, real HTTP, real Spark. The runs are shared, because each takes seconds."""
 
 from __future__ import annotations
 
@@ -11,18 +11,15 @@ import pytest
 from airflow.exceptions import DagRunTypeNotAllowed
 from airflow.models.backfill import ReprocessBehavior, _create_backfill
 from airflow.sdk import timezone
-from airflow.sdk.exceptions import AirflowFailException
 from tests.integration.airflow_world import Outcome, World, world
 
 from pulsar_rebalancer.run.outcome import Outcome as Written
 from pulsar_rebalancer.run.plan import Summary, read_moves
 from pulsar_rebalancer.run.request import RunRequest
-from pulsar_rebalancer_airflow.operators import CollectOperator, GateOperator, RecordOperator
-from pulsar_rebalancer_airflow.operators import unload as unload_module
+from pulsar_rebalancer_airflow.operators import CollectOperator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from contextlib import AbstractContextManager
 
 pytestmark = pytest.mark.integration
 
@@ -30,7 +27,7 @@ FORCE: dict[str, Any] = {"force": "a broker was added", "force_threshold": 5}
 
 
 @pytest.fixture(scope="module")
-def east(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def east(tmp_path_factory: pytest.TempPathFactory, one_session: None) -> Iterator[World]:
     # A busy machine may take minutes: neither hits nor plans shall grow too old for that.
     patient = {"interval_seconds": 5, "state_max_gap": 1000, "max_plan_age_seconds": 3600}
     given = {"mode": "auto", "hit_count_low": 2, "hit_count_high": 2} | patient
@@ -46,11 +43,6 @@ def first(east: World) -> Outcome:
 @pytest.fixture(scope="module")
 def second(east: World, first: Outcome) -> Outcome:
     return east.run()
-
-
-def failing(operator: type) -> AbstractContextManager[Any]:
-    """The task fails before it does anything, and is not tried again by itself. Real kills are in test_killed_task."""
-    return mock.patch.object(operator, "execute", side_effect=AirflowFailException("fails here"))
 
 
 def disturb(east: World) -> None:
@@ -172,65 +164,18 @@ def test_an_old_run_that_is_cleared_from_the_start_counts_nothing_twice(
     assert read_moves(again.folder) == []
 
 
-def test_a_plan_that_another_run_overtook_is_not_carried_out(east: World, second: Outcome) -> None:
-    """A run ends before record, another one is recorded, then the first is carried on."""
-    disturb(east)
-    before = east.decision()
-    with failing(RecordOperator):
-        parked = east.run(**FORCE)
-    assert parked.state == "failed"
-    assert east.decision() == before  # what was not recorded did not count
-    owners = east.served.cluster.state()["owners"]
-
-    other = east.run(mode="observe", **FORCE)
-
-    assert other.state == "success"
-    assert other.xcom("gate", "reason") == "observe"
-    assert Summary.read(other.folder).bundles_taken > 0
-    assert east.decision().plan_id == other.folder.name
-    carried_on = east.run_again(parked, "record")
-    assert carried_on.states["record"] == "failed"
-    assert east.decision().plan_id == other.folder.name
-    assert east.served.cluster.state()["owners"] == owners
-
-
 @pytest.fixture(scope="module")
 def forced(east: World, second: Outcome) -> Outcome:
-    """A forced run that ends before record, before the gate, and within a wave, and is carried on each time."""
     disturb(east)
-    before = east.decision()
-    with failing(RecordOperator):
-        run = east.run(**FORCE)
-    with failing(GateOperator):
-        run = east.run_again(run, "record")
-    assert east.decision().seq == before.seq + 1
-    real = unload_module.carry_out
-
-    async def fail_after_one(admin: Any, moves: Any, **kwargs: Any) -> Any:
-        await real(admin, moves[:1], **kwargs)
-        raise AirflowFailException("fails here")
-
-    with mock.patch.object(unload_module, "carry_out", fail_after_one):
-        run = east.run_again(run, "gate")
-    assert run.states["unload"] == "failed", run.xcom("gate", "reason")
-    return east.run_again(run, "unload")
+    return east.run(**FORCE)
 
 
-def test_a_run_that_broke_off_is_carried_on_and_counts_once(east: World, forced: Outcome) -> None:
-    moves = read_moves(forced.folder)
+def test_a_forced_run_says_who_and_why_and_counts_no_hit(east: World, forced: Outcome) -> None:
+    summary, moves = Summary.read(forced.folder), read_moves(forced.folder)
 
     assert forced.state == "success"
     assert moves
     assert all(east.served.cluster.owner(move.bundle) == move.destination for move in moves)
-    outcome = Written.read(forced.folder)
-    assert outcome.counts == {"moved": len(moves)}
-    assert {move.attempts for move in outcome.moves} == {1}
-    assert east.decision().plan_id == forced.folder.name
-
-
-def test_a_forced_run_says_who_and_why_and_counts_no_hit(east: World, forced: Outcome) -> None:
-    summary = Summary.read(forced.folder)
-
     assert summary.counting == "forced"
     assert summary.forced is not None
     assert (summary.forced.by, summary.forced.reason) == ("dag_test", FORCE["force"])
@@ -255,6 +200,26 @@ def test_a_run_that_is_cleared_from_the_start_leaves_what_it_moved(east: World, 
     assert {bundle: east.served.cluster.owner(bundle) for bundle in moved} == moved
     assert Summary.read(again.folder).bundles_passed_over["recently_unloaded"] > 0
     assert (east.decision().seq, east.decision().counted_at) == (before.seq + 1, before.counted_at)
+
+
+def test_a_plan_that_another_run_overtook_is_not_carried_out(east: World, forced: Outcome) -> None:
+    """A run ends before record, another one is recorded, then the first is carried on."""
+    disturb(east)
+    before, owners = east.decision(), east.served.cluster.state()["owners"]
+    parked = east.run_again(forced, "collect", last="decide")
+    assert Summary.read(parked.folder).bundles_taken > 0
+    assert east.decision() == before  # what was not recorded did not count
+
+    other = east.run(mode="observe", **FORCE)
+
+    assert other.state == "success"
+    assert other.xcom("gate", "reason") == "observe"
+    assert Summary.read(other.folder).bundles_taken > 0
+    assert east.decision().plan_id == other.folder.name
+    carried_on = east.run_again(parked, "record")
+    assert carried_on.states["record"] == "failed"
+    assert east.decision().plan_id == other.folder.name
+    assert east.served.cluster.state()["owners"] == owners
 
 
 def test_after_a_reset_the_last_plan_is_stale(east: World, forced: Outcome) -> None:
