@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import secrets
 import shutil
 import sys
 import tempfile
@@ -27,6 +28,7 @@ for name in [name for name in os.environ if name.startswith(("AIRFLOW", "PULSAR_
     del os.environ[name]
 os.environ.update(
     AIRFLOW_HOME=str(HOME),
+    AIRFLOW__API_AUTH__JWT_SECRET=secrets.token_hex(64),
     AIRFLOW__CORE__LOAD_EXAMPLES="False",
     AIRFLOW__CORE__UNIT_TEST_MODE="True",
     AIRFLOW__CORE__DAGS_FOLDER=str(HOME / "dags"),

@@ -154,7 +154,7 @@ def test_a_destination_that_the_leader_keeps_is_recorded_until_another_unload_ta
     cluster, bundle, leader = scene.cluster, move["bundle"], scene.third(move)
     cluster.change_leader(leader)
     cluster.faults.add("error_500", move["source"], path="/unload")
-    run = scene.run([move], unload_retries=0)
+    run = scene.run([move], unload_retries=0, unload_timeout_seconds=1)
 
     with pytest.raises(UnfinishedWaveError, match="server_error"):
         scene.unload(run)
