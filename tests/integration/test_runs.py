@@ -165,6 +165,27 @@ def test_an_old_run_that_is_cleared_from_the_start_counts_nothing_twice(
     assert read_moves(again.folder) == []
 
 
+def test_a_plan_that_another_run_overtook_is_not_carried_out(east: World, second: Outcome) -> None:
+    """A run ends before record, another one is recorded, then the first is carried on."""
+    disturb(east)
+    first_try = east.run(mode="observe", **FORCE)
+    before, owners = east.decision(), east.served.cluster.state()["owners"]
+    parked = east.run_again(first_try, "collect", last="decide")
+    assert Summary.read(parked.folder).bundles_taken > 0
+    assert east.decision() == before  # what was not recorded did not count
+
+    other = east.run(mode="observe", **FORCE)
+
+    assert other.state == "success"
+    assert other.xcom("gate", "reason") == "observe"
+    assert Summary.read(other.folder).bundles_taken > 0
+    assert east.decision().plan_id == other.folder.name
+    carried_on = east.run_again(parked, "record")
+    assert (carried_on.states["record"], carried_on.states["unload"]) == ("failed", "upstream_failed")
+    assert east.decision().plan_id == other.folder.name
+    assert east.served.cluster.state()["owners"] == owners
+
+
 @pytest.fixture(scope="module")
 def forced(east: World, second: Outcome) -> Outcome:
     disturb(east)
@@ -201,26 +222,6 @@ def test_a_run_that_is_cleared_from_the_start_leaves_what_it_moved(east: World, 
     assert {bundle: east.served.cluster.owner(bundle) for bundle in moved} == moved
     assert Summary.read(again.folder).bundles_passed_over["recently_unloaded"] > 0
     assert (east.decision().seq, east.decision().counted_at) == (before.seq + 1, before.counted_at)
-
-
-def test_a_plan_that_another_run_overtook_is_not_carried_out(east: World, forced: Outcome) -> None:
-    """A run ends before record, another one is recorded, then the first is carried on."""
-    disturb(east)
-    before, owners = east.decision(), east.served.cluster.state()["owners"]
-    parked = east.run_again(forced, "collect", last="decide")
-    assert Summary.read(parked.folder).bundles_taken > 0, Summary.read(parked.folder)
-    assert east.decision() == before  # what was not recorded did not count
-
-    other = east.run(mode="observe", **FORCE)
-
-    assert other.state == "success"
-    assert other.xcom("gate", "reason") == "observe"
-    assert Summary.read(other.folder).bundles_taken > 0
-    assert east.decision().plan_id == other.folder.name
-    carried_on = east.run_again(parked, "record")
-    assert carried_on.states["record"] == "failed"
-    assert east.decision().plan_id == other.folder.name
-    assert east.served.cluster.state()["owners"] == owners
 
 
 def test_after_a_reset_the_last_plan_is_stale(east: World, forced: Outcome) -> None:
