@@ -1,0 +1,43 @@
+"""The plan of a run that serves a drain: the strategy leaves the broker out, and its bundles leave first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.include.pulsar_rebalancer.by_hand.snapshots import NOW, Snapshots, fates, name
+
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.plan import verify
+from pulsar_rebalancer.run.tables import MOVES, table
+from pulsar_rebalancer.state.by_hand import Drain, Drains
+from pulsar_rebalancer.strategies.kept import KeptState
+from pulsar_rebalancer.strategies.sample import Decision
+from pulsar_rebalancer_spark import plan_output
+from pulsar_rebalancer_spark.run_input import RunInput
+from pulsar_rebalancer_spark.strategy import Decided
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_plan_with_a_drain_is_one_plan_with_one_hash(tmp_path: Path) -> None:
+    snapshots = Snapshots(tmp_path, {"a": {name(1): 20.0, name(2): 20.0}, "b": {name(4): 10.0}, "c": {}})
+    drains = Drains(brokers={"a:1": Drain(at=NOW, by="ada", reason="new disks")})
+    folder = snapshots.take(drains=drains.model_dump(mode="json"))
+    run = RunInput.read(snapshots.storage.root, folder.uri)
+    assert run.left_out == {"a:1": Reason.DRAINING}
+    (folder / "plan" / "moves.parquet").write_table(table([], MOVES))
+    left_out = Decision("a:1", Reason.DRAINING, source_high=3, source_low=5)
+    decided = Decided([left_out], {}, KeptState(), "nothing fired", {})
+
+    summary = plan_output.write(run, plan_output.with_drains(run, decided))
+
+    moves = verify(folder, summary)[0]
+    assert {move.bundle: move.destination for move in moves} == fates(folder)
+    assert {move.bundle for move in moves} == {name(1), name(2)}
+    assert {move.destination for move in moves} == {"b:1", "c:1"}
+    assert summary.drains["a:1"].moving == 2
+    assert summary.predicted_min is not None
+    assert "Drained: a:1, 2 bundles to move" in summary.sentence
+    hits = (folder / "plan" / "state.json").read_json()["hits"]
+    assert hits == {"a:1": [3, 5]}  # frozen, as those of every broker that is left out
