@@ -25,9 +25,7 @@ class PulsarSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
 
     low_threshold: Percent = Field(
-        15,
-        alias="loadBalancerAvgShedderLowThreshold",
-        description="gap of a pair that counts a hit, points of score",
+        15, alias="loadBalancerAvgShedderLowThreshold", description="gap of a pair that counts a hit, points of score"
     )
     high_threshold: Percent = Field(
         40,
@@ -50,33 +48,20 @@ class PulsarSettings(BaseModel):
         1000, ge=0, alias="minUnloadMessage", description="smallest message rate worth moving, msg/s"
     )
     min_unload_throughput: float = Field(
-        1048576,
-        ge=0,
-        alias="minUnloadMessageThroughput",
-        description="smallest throughput worth moving, bytes/s",
+        1048576, ge=0, alias="minUnloadMessageThroughput", description="smallest throughput worth moving, bytes/s"
     )
     max_unload_percentage: float = Field(
-        0.5,
-        gt=0,
-        le=1,
-        alias="maxUnloadPercentage",
-        description="share of a pair's difference that is moved, ratio",
+        0.5, gt=0, le=1, alias="maxUnloadPercentage", description="share of a pair's difference that is moved, ratio"
     )
     cpu_weight: Weight = Field(1.0, alias="loadBalancerCPUResourceWeight", description="weight of CPU in the score")
     direct_memory_weight: Weight = Field(
-        0.0,
-        alias="loadBalancerDirectMemoryResourceWeight",
-        description="weight of direct memory in the score",
+        0.0, alias="loadBalancerDirectMemoryResourceWeight", description="weight of direct memory in the score"
     )
     bandwidth_in_weight: Weight = Field(
-        1.0,
-        alias="loadBalancerBandwidthInResourceWeight",
-        description="weight of inbound bandwidth in the score",
+        1.0, alias="loadBalancerBandwidthInResourceWeight", description="weight of inbound bandwidth in the score"
     )
     bandwidth_out_weight: Weight = Field(
-        1.0,
-        alias="loadBalancerBandwidthOutResourceWeight",
-        description="weight of outbound bandwidth in the score",
+        1.0, alias="loadBalancerBandwidthOutResourceWeight", description="weight of outbound bandwidth in the score"
     )
     memory_weight: Weight = Field(
         0.0,
@@ -184,10 +169,7 @@ class PulsarSettings(BaseModel):
         description="LeastResourceUsageWithWeight: points below the average that make a broker a destination",
     )
     max_broker_topics: int = Field(
-        50000,
-        ge=0,
-        alias="loadBalancerBrokerMaxTopics",
-        description="topics from which a broker is no destination",
+        50000, ge=0, alias="loadBalancerBrokerMaxTopics", description="topics from which a broker is no destination"
     )
     even_distribution: bool = Field(
         False,
@@ -195,19 +177,13 @@ class PulsarSettings(BaseModel):
         description="placement prefers the brokers with the fewest bundles of the namespace",
     )
     failure_domains: bool = Field(
-        False,
-        alias="failureDomainsEnabled",
-        description="anti-affinity groups are spread over failure domains first",
+        False, alias="failureDomainsEnabled", description="anti-affinity groups are spread over failure domains first"
     )
     prefer_later_versions: bool = Field(
-        False,
-        alias="preferLaterVersions",
-        description="placement takes brokers of the latest version alone",
+        False, alias="preferLaterVersions", description="placement takes brokers of the latest version alone"
     )
     excluded_namespaces: Namespaces = Field(
-        (),
-        alias="loadBalancerSheddingExcludedNamespaces",
-        description="namespaces (tenant/namespace) never moved",
+        (), alias="loadBalancerSheddingExcludedNamespaces", description="namespaces (tenant/namespace) never moved"
     )
     grace_period_minutes: float = Field(
         30,

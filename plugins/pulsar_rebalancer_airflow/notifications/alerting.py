@@ -14,6 +14,7 @@ from pulsar_rebalancer.alerts.incidents import AlertsState, advance, delivered, 
 from pulsar_rebalancer.alerts.messages import compose, figures_of
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.failures import FAILURE
+from pulsar_rebalancer_airflow.notifications.notifier import Delivery, send
 from pulsar_rebalancer_airflow.state_store import ALERTS, WATCH, StateStore
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.alerts.conditions import Condition, Observation
     from pulsar_rebalancer.alerts.messages import Message
     from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer_airflow.notifications.notifier import Delivery
 
 _log = logging.getLogger(__name__)
 
@@ -119,9 +119,6 @@ def tell(
 
 
 def _send(connection: str, messages: Sequence[tuple[Message, frozenset[int]]]) -> Delivery:
-    # Apprise is optional, and only whoever has something to tell pays for loading it.
-    from pulsar_rebalancer_airflow.notifications.notifier import Delivery, send
-
     try:
         sent = send(connection, messages)
     except ImportError:
