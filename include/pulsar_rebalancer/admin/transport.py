@@ -7,6 +7,7 @@ import logging
 import ssl
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Self
 from urllib.parse import unquote, urlencode, urljoin, urlsplit
 
@@ -38,8 +39,11 @@ _SHORT_BYTES = 1024 * 1024
 """Up to here all answers under way are read side by side: Pulsar's metadata store holds no longer report by itself."""
 _LONG_AT_ONCE = 8
 """Of longer answers so many are read on at once: brokers that send too much must not fill the memory together."""
-MOST_KEPT = 256
-"""Brokers whose connections are kept for the next request: a process often may open no more than 1,024 files."""
+MOST_KEPT = 384
+"""Connections that are kept for the next request, beside those to seeds, which are asked most: a process often may open
+no more than 1,024 files."""
+_LIMITS = httpx.Limits(max_connections=1, keepalive_expiry=15)
+"""A connection is kept from one round of questions to the next; brokers close one that is idle for 30 s."""
 _REDIRECTS = (301, 302, 307, 308)
 
 
@@ -125,7 +129,8 @@ class Transport:
         self._headers = headers
         self.mask = TokenMask(connection.token)
         self._ssl = connection.ssl_context()
-        self._clients: dict[str, httpx.AsyncClient] = {}
+        self._idle: dict[str, list[httpx.AsyncClient]] = {}
+        self._kept = 0
         self._slots = asyncio.Semaphore(connection.concurrency)
         self._long_slots = asyncio.Semaphore(_LONG_AT_ONCE)
         self._seeds = list(connection.seeds)
@@ -135,7 +140,7 @@ class Transport:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for client in self._clients.values():
+        for client in chain.from_iterable(self._idle.values()):
             await client.aclose()
 
     async def get(
@@ -324,14 +329,22 @@ class Transport:
 
     @asynccontextmanager
     async def _client(self, base: str) -> AsyncIterator[httpx.AsyncClient]:
-        """Yield the client of one broker: a pool shared by hundreds would look through all idle connections."""
-        if base not in self._clients and len(self._clients) >= MOST_KEPT:
-            async with self._new_client() as client:
-                yield client
-            return
-        if base not in self._clients:
-            self._clients[base] = self._new_client()
-        yield self._clients[base]
+        """Yield a client of one broker for one request at a time, with one connection.
+
+        A pool that requests share would look through all of its connections for each of them.
+        """
+        idle = self._idle.setdefault(base, [])
+        if idle:
+            self._kept -= 1
+        client = idle.pop() if idle else self._new_client()
+        try:
+            yield client
+        finally:
+            if self._kept < MOST_KEPT or base in self.connection.seeds:
+                self._kept += 1
+                idle.append(client)
+            else:
+                await client.aclose()
 
     def _new_client(self) -> httpx.AsyncClient:
         return httpx.AsyncClient(
@@ -340,6 +353,7 @@ class Transport:
             follow_redirects=False,
             trust_env=False,  # a proxy or a .netrc of the environment must not see or add credentials
             timeout=httpx.Timeout(None, connect=self.connection.connect_timeout_s),
+            limits=_LIMITS,
         )
 
     async def _stream(self, request: Request, place: _Place, deadline: asyncio.Timeout) -> tuple[int, str, bytes, bool]:

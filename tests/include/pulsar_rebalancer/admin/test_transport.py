@@ -319,6 +319,25 @@ async def test_few_connections_are_kept_open(monkeypatch: pytest.MonkeyPatch) ->
     assert opened == 2 * 40 - 3, "those kept are used again"
 
 
+async def test_connections_to_seeds_are_kept_whatever_others_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "MOST_KEPT", 0)
+    opened = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal opened
+        opened += 1
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]")
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        async with connect(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as admin:
+            for _ in range(3):
+                assert await admin.brokers() == []
+    assert opened == 1
+
+
 async def test_a_template_that_makes_no_address_is_a_bad_answer() -> None:
     with brokers(1) as (broker,):
         broker.on("GET", "/admin/v2/brokers", ["b:65000"])
