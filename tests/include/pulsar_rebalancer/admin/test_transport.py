@@ -331,10 +331,10 @@ async def test_connections_to_seeds_are_kept_whatever_others_are(monkeypatch: py
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]")
         writer.close()
 
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        async with connect(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as admin:
-            for _ in range(3):
-                assert await admin.brokers() == []
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server, connect(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as admin:
+        for _ in range(3):
+            assert await admin.brokers() == []
     assert opened == 1
 
 
