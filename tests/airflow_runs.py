@@ -9,6 +9,7 @@ from pulsar_rebalancer.config.resolution import Resolved
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.run.plan import Summary, plan_hash
 from pulsar_rebalancer.run.request import RunRequest, Validation
+from pulsar_rebalancer.run.splits import write_splits
 from pulsar_rebalancer.run.tables import DECISIONS, MOVES, table
 from pulsar_rebalancer.state.model import DecisionState, HitCount
 
@@ -54,6 +55,7 @@ def make_run(
     validation: Validation | None = None,
     cluster: str = CLUSTER,
     airflow_run_id: str = "manual__1",
+    splits: Sequence[Mapping[str, Any]] = (),
     **settings: Any,
 ) -> StoragePath:
     """A run with its request, its validation and its plan, without a snapshot."""
@@ -80,7 +82,7 @@ def make_run(
         cluster=cluster,
         airflow_run_id=airflow_run_id,
         base_seq=base_seq,
-        hash=plan_hash([], table(moves, MOVES).to_pylist(), document),
+        hash=plan_hash([], table(moves, MOVES).to_pylist(), document, write_splits(run, list(map(dict, splits)))),
         collected_at=now,
         counting="counted",
         score_min=10.0,

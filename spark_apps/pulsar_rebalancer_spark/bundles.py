@@ -25,6 +25,8 @@ def of_run(spark: SparkSession, run: RunInput) -> DataFrame:
     """
     bundles = tables.read(spark, [run.folder / "input" / "bundles.parquet"], BUNDLES)
     known = tables.read(spark, [run.known_means], MEANS) if run.known_means else tables.empty(spark, MEANS)
+    if run.known_means and run.parts_of_split_bundles:
+        known = means.with_parts(known, tables.literal(spark, run.parts_of_split_bundles, tables.PARTS))
     if run.decision.means and not run.known_means:
         print(f"means: {run.decision.means} is gone, bundles start anew with this sample")
     if tables.partitions(spark) == 1:

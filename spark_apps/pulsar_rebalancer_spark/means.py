@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from pulsar_rebalancer.run.tables import MEANS, TRAFFIC
+from pulsar_rebalancer.run.tables import LONG_TERM, MEANS, TRAFFIC
 from pulsar_rebalancer.strategies.means import LONG_TERM_SAMPLES, MAX_SAMPLES
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ def update(bundles: DataFrame, previous: DataFrame, *, shared: bool) -> DataFram
         shared: whether a bundle may have two owners (column `owners`). Of their reports the larger figure counts.
 
     Returns:
-        Further columns `samples`, `mean_` and each of the traffic columns, and `long_term_msg_rate`: null for a bundle
+        Further columns `samples`, `mean_` and each of the traffic columns, and the long-term means: null for a bundle
         that was refused and is not known. `keeps` is true in one row of each bundle.
     """
     known = previous.select(
         *_KEY,
         F.col("samples").alias("samples_before"),
         *(F.col(name).alias(f"{name}_before") for name in TRAFFIC),
-        F.col("long_term_msg_rate").alias("long_term_before"),
+        *(F.col(name).alias(f"{name}_before") for name in LONG_TERM),
     )
     reported = _largest(bundles) if shared else bundles.withColumn("keeps", F.lit(True))
     now = {name: F.coalesce(*([f"{name}_largest"] if shared else []), name, F.lit(0.0)) for name in TRAFFIC}
@@ -42,9 +42,10 @@ def update(bundles: DataFrame, previous: DataFrame, *, shared: bool) -> DataFram
     short = F.least(long, F.lit(MAX_SAMPLES))
     updated = {f"mean_{name}": _mean(f"{name}_before", now[name], short) for name in TRAFFIC}
     updated |= {
-        "samples": F.when(F.col("refused"), F.col("samples_before")).otherwise(long),
-        "long_term_msg_rate": _mean("long_term_before", now["msg_rate_in"] + now["msg_rate_out"], long),
+        f"long_term_{name}": _mean(f"long_term_{name}_before", now[f"{name}_in"] + now[f"{name}_out"], long)
+        for name in ("msg_rate", "msg_throughput")
     }
+    updated["samples"] = F.when(F.col("refused"), F.col("samples_before")).otherwise(long)
     # Both tables may be large, and a hash table of what was known needs neither a sort nor a second pass.
     joined = reported.join(known.hint("shuffle_hash"), on=_KEY, how="left")
     return joined.select(*bundles.columns, "keeps", *(column.alias(name) for name, column in updated.items()))
@@ -58,6 +59,18 @@ def table(updated: DataFrame) -> DataFrame:
     """
     means = {name: F.col(f"mean_{name}" if name in TRAFFIC else name).alias(name) for name in MEANS.names}
     return updated.where(F.col("keeps") & F.col("samples").isNotNull()).select(*means.values())
+
+
+def with_parts(previous: DataFrame, parts: DataFrame) -> DataFrame:
+    """Return means with those that parts of split bundles carry on with (see `strategies.means.with_parts`).
+
+    Args:
+        previous: the means table of the last counted sample.
+        parts: of split bundles, few (`tables.PARTS`).
+    """
+    shared = {name: F.col(name) * F.col("share") for name in (*TRAFFIC, *LONG_TERM)}
+    found = previous.join(F.broadcast(parts), on=_KEY, how="inner")
+    return previous.union(found.withColumns({"bundle": F.col("part"), **shared}).select(*MEANS.names))
 
 
 def _largest(bundles: DataFrame) -> DataFrame:

@@ -11,6 +11,7 @@ from pulsar_rebalancer.by_hand.drains import serve
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Forced, Summary, plan_hash
+from pulsar_rebalancer.run.splits import write_splits
 from pulsar_rebalancer.run.tables import DECISIONS, MOVES, table
 from pulsar_rebalancer.state.counting import samples_after
 from pulsar_rebalancer.state.model import DecisionState
@@ -18,6 +19,7 @@ from pulsar_rebalancer.strategies import rows
 from pulsar_rebalancer.strategies.explain import complete, predict
 from pulsar_rebalancer.strategies.hits import hits_after, start_anew, used_samples
 from pulsar_rebalancer.strategies.wording import number_of
+from pulsar_rebalancer_spark import split_planning
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +49,8 @@ def write(run: RunInput, decided: Decided) -> Summary:
     state = _state(run, decisions, decided).model_dump(mode="json")
     (plan / "state.json").write_json(state)
     # The hash is taken over what a reader of the files will see.
-    identity = plan_hash(written.to_pylist(), taken, json.loads(json.dumps(state)))
+    splits = write_splits(run.folder, run.splits.rows)
+    identity = plan_hash(written.to_pylist(), taken, json.loads(json.dumps(state)), splits)
     passed_over = sum(reasons.values(), Counter())
     del passed_over[Reason.TAKEN]
     summary = _summary(run, decisions, moves, decided, identity, dict(sorted(passed_over.items())))
@@ -93,6 +96,7 @@ def _state(run: RunInput, decisions: Sequence[Decision], decided: Decided) -> De
         kept=decided.kept.document(),
         samples=samples_after(run.decision, run.counting, decided.samples | used_samples(decisions, run.counting), now),
         means=run.new_means.name if counts else run.decision.means,
+        split_hits=run.splits.hits if counts else run.decision.split_hits,
     )
 
 
@@ -143,5 +147,8 @@ def _summary(
         waves=max((move.wave + 1 for move in taken if move.wave is not None), default=0),
         predicted_min=predicted.smallest,
         predicted_max=predicted.largest,
+        bundles_split=len(run.splits.taken),
+        splits_passed_over=run.splits.passed_over,
+        splits_told=(*run.splits.told, *split_planning.helpful(run, decisions, decided.source_traffic)),
         resolved=request.resolved,
     )

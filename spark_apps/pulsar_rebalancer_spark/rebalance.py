@@ -61,6 +61,7 @@ def decide(spark: SparkSession, run: RunInput) -> Summary:
     """
     plan = run.folder / "plan"
     plan.delete()
+    run = run.with_splits()
     brokers = run.brokers
     if not brokers:
         raise SnapshotError(Reason.FILE_DAMAGED, f"{run.folder.uri}: the brokers table has no broker of {run.cluster}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
@@ -18,6 +18,8 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES
+from pulsar_rebalancer.splitting.history import parts_by_bundle
+from pulsar_rebalancer.splitting.planner import NO_SPLITS, SplitPlan
 from pulsar_rebalancer.state.by_hand import Drains, parse_drains
 from pulsar_rebalancer.state.counting import Counting, decide_counting
 from pulsar_rebalancer.state.model import DecisionState, MovesState, parse_decision, parse_moves
@@ -27,9 +29,11 @@ from pulsar_rebalancer.strategies.kept import KeptState
 from pulsar_rebalancer.strategies.pipeline import RunContext
 from pulsar_rebalancer.strategies.rows import broker_samples
 from pulsar_rebalancer.unload.gate import may_act
+from pulsar_rebalancer_spark import split_planning
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.run.tables import Cell
     from pulsar_rebalancer.strategies.sample import BrokerSample
 
 
@@ -47,6 +51,7 @@ class RunInput:
         drains: brokers whose bundles are to leave.
         bundle_count: rows of the bundles table.
         shares_bundles: whether a bundle may have two owners.
+        splits: the bundles to be split, and why others are not.
     """
 
     folder: StoragePath
@@ -60,6 +65,7 @@ class RunInput:
     drains: Drains
     bundle_count: int
     shares_bundles: bool
+    splits: SplitPlan = NO_SPLITS
 
     @classmethod
     def read(cls, root: str, run: str) -> Self:
@@ -177,17 +183,35 @@ class RunInput:
         """Return why bundles stay (`tables.PASSED_OVER`); a planned move without an outcome counts as unloaded."""
         recent = self.moves.recent(self.request.collected_at, self.settings.grace_period_minutes)
         quarantined = self.validation.quarantined
-        reasons = {
+        reasons: dict[str, Reason] = {
             name: Reason.DESTINATION_KEPT if name in self.moves.kept else Reason.RECENTLY_UNLOADED
             for name in recent
             if name not in quarantined
         }
+        reasons |= dict.fromkeys(self.splits.taken, Reason.TO_BE_SPLIT)
         return [self._stays(name, reason) for name, reason in reasons.items()] + self.bundles_quarantined
 
     @property
     def bundles_quarantined(self) -> list[dict[str, str]]:
         """Return the bundles that validation left out (`tables.PASSED_OVER`)."""
         return [self._stays(name, Reason.BUNDLE_QUARANTINED) for name in self.validation.quarantined]
+
+    @property
+    def parts_of_split_bundles(self) -> list[dict[str, Cell]]:
+        """Return what bundles that were split lately became (`tables.PARTS`)."""
+        return [
+            {"cluster": self.cluster, "bundle": bundle, "part": part, "share": share}
+            for bundle, parts in parts_by_bundle(self.moves.splits).items()
+            for part, share in parts.items()
+        ]
+
+    def with_splits(self) -> Self:
+        """Return the run with what is to be split; the bundles are few, and read by themselves.
+
+        Raises:
+            SnapshotError: a file of the run or of the state cannot be read.
+        """
+        return replace(self, splits=split_planning.plan(self))
 
     def _stays(self, bundle: str, reason: str) -> dict[str, str]:
         return {"cluster": self.cluster, "bundle": bundle, "reason": reason}

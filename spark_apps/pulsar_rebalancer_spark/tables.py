@@ -30,6 +30,9 @@ _TYPES: dict[pa.DataType, T.DataType] = {
 PASSED_OVER = "cluster string, bundle string, reason string"
 """Bundles that stay, and why."""
 
+PARTS = "cluster string, bundle string, part string, share double"
+"""What bundles that were split lately became, with the shares of their traffic."""
+
 FORBIDDEN = "cluster string, broker string, namespace string, reason string"
 """Namespaces whose bundles policies keep on a broker, and why."""
 

@@ -76,7 +76,7 @@ def test_the_dag_folder_has_the_dags_of_every_cluster(clusters: Path) -> None:
 def test_the_tasks_of_a_run_follow_one_another(dags: dict[str, DAG]) -> None:
     dag = dags["pulsar_rebalance__east"]
 
-    order = ["collect", "validate", "decide", "record", "gate", "unload", "report"]
+    order = ["collect", "validate", "decide", "record", "gate", "split", "unload", "report"]
     assert [task.task_id for task in dag.topological_sort()] == order
     for before, after in pairwise(order):
         assert after in dag.task_dict[before].downstream_task_ids
@@ -100,7 +100,7 @@ def test_state_is_an_inlet_and_never_an_outlet(dags: dict[str, DAG]) -> None:
     tasks = {**dags["pulsar_rebalance__east"].task_dict, **dags["pulsar_state__east"].task_dict}
     touching = {task_id for task_id, task in tasks.items() if state_asset("east") in task.inlets}
 
-    assert touching == {"collect", "record", "gate", "unload", "report", "state"}
+    assert touching == {"collect", "record", "gate", "split", "unload", "report", "state"}
     assert {task_id: task.outlets for task_id, task in tasks.items() if task.outlets} == {
         "report": [moves_alias("east")]
     }
@@ -116,7 +116,7 @@ def test_serialized_dags_know_the_inlets(dags: dict[str, DAG]) -> None:
         if asset.name == state_asset("east").name
     }
 
-    assert referring == {"collect", "record", "gate", "unload", "report"}
+    assert referring == {"collect", "record", "gate", "split", "unload", "report"}
 
 
 def test_the_schedule_is_the_interval(dags: dict[str, DAG]) -> None:

@@ -69,8 +69,8 @@ class Condition(StrEnum):
     UNLOAD = (
         "unload_failed",
         "unloading failed",
-        "Bundles were not moved, or are on another broker than planned.",
-        "See the moves in the log of the run's report task.",
+        "Bundles were not moved or split, or are on another broker than planned.",
+        "See the moves and splits in the log of the run's report task.",
     )
     UNFINISHED = (
         "run_failed",
@@ -206,13 +206,16 @@ def _unload(run: EndedRun) -> Observation | None:
     kept = {Reason.DESTINATION_KEPT: len(run.outcome.destinations_kept)} if run.outcome.destinations_kept else {}
     if run.outcome.verdict != Reason.OPEN:
         return _observed(kept) if kept else None
-    reasons = {code: count for code, count in run.outcome.counts.items() if not code.has(Trait.SETTLED)} | kept
+    ended = Counter(run.outcome.counts) + Counter(run.outcome.split_counts)
+    reasons = {code: count for code, count in ended.items() if not code.has(Trait.SETTLED)} | kept
     # A mapped task is listed once for each wave, its number behind its name.
-    failed = any(task.partition("_")[0] == "unload" and state == "failed" for task, state in run.states.items())
+    failed = any(
+        task.partition("_")[0] in ("split", "unload") and state == "failed" for task, state in run.states.items()
+    )
     if failed and not reasons:
         reasons = {Reason.TASK_FAILED: 1}
     # Bundles that were left alone say nothing about unloading.
-    if not reasons and Reason.MOVED not in run.outcome.counts:
+    if not reasons and not ended.keys() & {Reason.MOVED, Reason.SPLIT}:
         return None
     verified = sum(move.ok for move in run.outcome.moves)
     return _observed(reasons, f"{verified} of {len(run.outcome.moves)} moves verified")

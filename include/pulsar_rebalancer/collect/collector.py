@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from pulsar_rebalancer.admin.builtin_shedding import shedding_is_on
 from pulsar_rebalancer.collect.extensible import load_reports
+from pulsar_rebalancer.collect.split_candidates import read_candidates
+from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.config.resolution import RunParams, disagreements, from_brokers, resolve
-from pulsar_rebalancer.errors import AdminError, SettingsError
+from pulsar_rebalancer.errors import AdminError, SettingsError, SnapshotError
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.policies.cluster_policies import Policies, read_policies
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.request import RunRequest
+from pulsar_rebalancer.splitting.candidates import Candidates
 from pulsar_rebalancer.texts import one_line
 
 if TYPE_CHECKING:
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.admin import PulsarAdmin
     from pulsar_rebalancer.collect.load_report import BrokerReport
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
+    from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.storage.path import StoragePath
 
 _log = logging.getLogger(__name__)
@@ -43,11 +47,13 @@ class Collected:
         request: who asked for what, and the effective settings.
         tables: `cluster`, `brokers` and `bundles`, as `tables.INPUT` describes them.
         policies: what policies say about its namespaces and brokers.
+        candidates: what was read of bundles that may have to be split.
     """
 
     request: RunRequest
     tables: Mapping[str, pa.Table]
     policies: Policies
+    candidates: Candidates = field(default_factory=Candidates)
 
 
 async def collect(
@@ -59,6 +65,7 @@ async def collect(
     airflow_run_id: str,
     requested_by: str = "",
     state_folder: StoragePath | None = None,
+    means: str = "",
 ) -> Collected:
     """Take one sample of a cluster.
 
@@ -71,7 +78,8 @@ async def collect(
         now: time of the sample.
         airflow_run_id: the DAG run.
         requested_by: who started a manual run.
-        state_folder: where is kept what brokers under the extensible load manager published.
+        state_folder: where the means of bundles lie, and what brokers under the extensible load manager published.
+        means: name of the file there with the means of the last counted sample; empty when there is none.
 
     Raises:
         SettingsError: `wrong_setting` or `contradiction`.
@@ -127,14 +135,33 @@ async def collect(
         "brokers": _brokers(listings, reports, errors, policies, request),
         "bundles": _bundles(bundles, owners, policies, entry.name),
     }
-    return Collected(request, by_name, policies)
+    candidates = await read_candidates(
+        admin, by_name["bundles"], _long_term_means(state_folder, means, resolved.settings), resolved.settings
+    )
+    return Collected(request, by_name, policies, candidates)
 
 
 def save(collected: Collected, run: StoragePath) -> None:
     """Write a sample to `<run>/input/*.parquet`, `<run>/input/policies.json` and `<run>/input/settings.json`."""
     tables.write(run, collected.tables)
     collected.policies.write(run)
+    collected.candidates.write(run)
     collected.request.write(run)
+
+
+def _long_term_means(folder: StoragePath | None, name: str, settings: Settings) -> pa.Table | None:
+    """Return the long-term means by bundle, if they decide what is split: the modular load manager's conditions."""
+    if settings.split_mode is Mode.OFF or folder is None or not name:
+        return None
+    try:
+        found = (folder / name).read_table()
+    except SnapshotError as error:  # gone: bundles start anew with this sample
+        _log.warning("%s", error)
+        return None
+    for name in tables.LONG_TERM:  # files of earlier releases lack them
+        if name not in found.column_names:
+            found = found.append_column(name, pa.nulls(found.num_rows, pa.float64()))
+    return found.select(["bundle", *tables.LONG_TERM])
 
 
 async def _runtimes(admin: PulsarAdmin, brokers: Sequence[str]) -> tuple[dict[str, dict[str, str]], dict[str, Reason]]:

@@ -36,6 +36,7 @@ TABLES: dict[str, tuple[str, pa.Schema]] = {
     "bundles": ("input/bundles.parquet", tables.BUNDLES),
     "decisions": ("plan/decisions.parquet", tables.DECISIONS),
     "moves": ("plan/moves.parquet", tables.MOVES),
+    "splits": ("plan/splits.parquet", tables.SPLITS),
 }
 """Path below a run's folder and columns, by kind."""
 

@@ -10,6 +10,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 from pulsar_rebalancer.reasons import Effect, Reason, Trait
 from pulsar_rebalancer.run.plan import Summary, read_moves
 from pulsar_rebalancer.run.request import RunRequest, Validation
+from pulsar_rebalancer.run.splits import SplitOutcome, read_outcomes, read_splits
 from pulsar_rebalancer.storage import documents
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ class Outcome(BaseModel):
         verdict: the gate's reason code; `blocked` when validation stopped the run, `unfinished` when another task did.
         moves: every move of a plan whose gate was open; empty otherwise.
         destinations_kept: destination by bundle, of this run or an earlier one, that the leader may still remember.
+        splits: every split of a plan whose gate was open.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -108,11 +110,22 @@ class Outcome(BaseModel):
     verdict: Reason
     moves: tuple[MoveOutcome, ...] = ()
     destinations_kept: dict[str, str] = {}
+    splits: tuple[SplitOutcome, ...] = ()
 
     @property
     def counts(self) -> dict[Reason, int]:
         """Return how many moves ended with each reason, most frequent first."""
         return dict(Counter(move.reason for move in self.moves).most_common())
+
+    @property
+    def split_counts(self) -> dict[Reason, int]:
+        """Return how many splits ended with each reason, most frequent first."""
+        return dict(Counter(split.reason for split in self.splits).most_common())
+
+    @property
+    def split(self) -> int:
+        """Bundles that the run has split."""
+        return sum(split.reason is Reason.SPLIT for split in self.splits)
 
     @property
     def landed(self) -> int:
@@ -144,7 +157,7 @@ def conclude(
     Args:
         run: the run's folder.
         gate: the gate's verdict; None when it was not asked.
-        begun: bundles whose wave was begun, as the unload history has it.
+        begun: bundles whose wave or split was begun, as the histories have it.
         now: the present.
         kept: destination by bundle that the leader may still remember.
 
@@ -163,6 +176,7 @@ def conclude(
         verdict=verdict,
         moves=_moves(run, begun, earlier) if opened else (),
         destinations_kept=dict(kept or {}),
+        splits=_splits(run, begun, earlier) if opened else (),
     )
 
 
@@ -189,12 +203,32 @@ def _moves(run: StoragePath, begun: Container[str], earlier: Outcome | None) -> 
     return tuple((planned | known).values())
 
 
+def _splits(run: StoragePath, begun: Container[str], earlier: Outcome | None) -> tuple[SplitOutcome, ...]:
+    known = (
+        {split.bundle: split for split in earlier.splits if not split.reason.has(Trait.NOT_BEGUN)} if earlier else {}
+    )
+    known |= read_outcomes(run)
+    planned = {
+        split.bundle: SplitOutcome(
+            bundle=split.bundle,
+            positions=split.positions,
+            reason=Reason.INTERRUPTED if split.bundle in begun else Reason.NOT_ATTEMPTED,
+        )
+        for split in read_splits(run)
+    }
+    return tuple((planned | known).values())
+
+
 def describe(outcome: Outcome, run: StoragePath) -> str:
     """Return the run in a few lines: scores, pairs, hits, verdict, what was moved and where it is now."""
     lines = [f"Cluster {outcome.cluster}, run {run.uri}"]
     if (run / "plan" / "summary.json").exists():
         lines += _decided(Summary.read(run))
     lines.append(f"  verdict: {outcome.verdict}")
+    if outcome.splits:
+        counts = ", ".join(f"{count} {reason}" for reason, count in outcome.split_counts.items())
+        lines.append(f"  splits:  {sum(split.ok for split in outcome.splits)} of {len(outcome.splits)} done ({counts})")
+    lines += [f"    {split.bundle}: {split.reason} {split.error}".rstrip() for split in outcome.splits[:LISTED]]
     if outcome.moves:
         verified = sum(move.ok for move in outcome.moves)
         counts = ", ".join(f"{count} {reason}" for reason, count in outcome.counts.items())
@@ -229,4 +263,5 @@ def _decided(summary: Summary) -> list[str]:
         f"  hits:    most low {low} of {settings.hit_count_low}, most high {high} of {settings.hit_count_high} "
         f"({summary.counting})",
         *drains,
+        *(f"  split:   {sentence}" for sentence in summary.splits_told),
     ]

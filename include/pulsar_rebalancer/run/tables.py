@@ -44,6 +44,7 @@ _UNITS = {
     "msg_throughput": "bytes/s, in and out, short-term mean",
     "throughput_average": "bytes/s, in and out",
     "long_term_msg_rate": "msg/s, in and out, long-term mean",
+    "long_term_msg_throughput": "bytes/s, in and out, long-term mean",
     "cache_size": "bytes",
     "report_age_seconds": "s",
     "host_samples": "host samples since the broker's start",
@@ -139,7 +140,9 @@ BUNDLES = _schema(
 )
 """A row per bundle and reporting broker: bundles with at least one loaded topic."""
 
-MEANS = _schema(("cluster", _S), ("bundle", _S), ("samples", _I), *_TRAFFIC, ("long_term_msg_rate", _F))
+LONG_TERM = ("long_term_msg_rate", "long_term_msg_throughput")
+
+MEANS = _schema(("cluster", _S), ("bundle", _S), ("samples", _I), *_TRAFFIC, *((name, _F) for name in LONG_TERM))
 """Means of bundles over at most ten samples, the long-term one over a thousand (Pulsar's TimeAverageMessageData)."""
 
 DECISIONS = _schema(

@@ -15,9 +15,9 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 from pulsar_rebalancer.errors import StateError
 from pulsar_rebalancer.reasons import Reason
 
-VERSION = 3
-READABLE = frozenset({1, 2, VERSION})
-"""Version 1 knew AvgShedder alone: it has no `kept`. Version 2 has no `samples`."""
+VERSION = 4
+READABLE = frozenset({1, 2, 3, VERSION})
+"""Version 1 knew AvgShedder alone: it has no `kept`. Version 2 has no `samples`, version 3 no splits."""
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -54,6 +54,7 @@ class DecisionState(BaseModel):
         kept: what another strategy and its placement keep, as they wrote it.
         samples: the samples that gave a hit within the last host interval, by broker.
         means: name of the file with the bundles' means below the cluster's state folder; empty when there is none.
+        split_hits: samples in a row in which a bundle met a condition of splitting; extensible load manager alone.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -68,6 +69,7 @@ class DecisionState(BaseModel):
     kept: dict[str, Any] = {}
     samples: dict[str, CountedSample] = {}
     means: str = ""
+    split_hits: dict[str, int] = {}
 
 
 class Unload(BaseModel):
@@ -108,12 +110,32 @@ class KeptDestination(BaseModel):
     owner: str
 
 
+class BundleSplit(BaseModel):
+    """One bundle that was split, or was to be.
+
+    Attributes:
+        at: when the split was planned to start, or ended.
+        positions: where it was cut.
+        shares: share of its traffic that each part took, ratio.
+        outcome: a reason code once known; empty: planned.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    at: AwareDatetime
+    plan_id: str
+    positions: tuple[int, ...]
+    shares: tuple[float, ...]
+    outcome: Reason | Literal[""] = ""
+
+
 class MovesState(BaseModel):
     """The `moves` document.
 
     Attributes:
         unloads: bundles unloaded within the grace period, by name.
         kept: destinations that the leader may still remember, by bundle.
+        splits: bundles that were split lately, by the name that they had.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -121,6 +143,7 @@ class MovesState(BaseModel):
     version: int = VERSION
     unloads: dict[str, Unload] = {}
     kept: dict[str, KeptDestination] = {}
+    splits: dict[str, BundleSplit] = {}
 
     def recent(self, now: datetime, grace_minutes: float) -> dict[str, Unload]:
         """Return unloads of the grace period; ModularLoadManagerImpl forgets one at `ts < now - grace`.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pulsar_rebalancer.run.tables import TRAFFIC
+from pulsar_rebalancer.run.tables import LONG_TERM, TRAFFIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -39,17 +39,39 @@ def update(bundles: Iterable[Mapping[str, Any]], previous: Iterable[Mapping[str,
     return [_mean(seen[name], known.get(name)) for name in sorted(seen)]
 
 
+def with_parts(previous: Iterable[Mapping[str, Any]], parts: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
+    """Return means with those that parts of split bundles carry on with: their share of the bundle's.
+
+    The bundle's own stay: `update` forgets what is not in the sample, be it the bundle or its parts.
+
+    Args:
+        previous: rows of the means table.
+        parts: share by name of the part, by name of the bundle.
+    """
+    rows = [dict(row) for row in previous]
+    for row in list(rows):
+        for part, share in parts.get(row["bundle"], {}).items():
+            carried = {name: None if row[name] is None else row[name] * share for name in (*TRAFFIC, *LONG_TERM)}
+            rows.append(row | carried | {"bundle": part})
+    return rows
+
+
 def _mean(sample: dict[str, Any], old: Mapping[str, Any] | None) -> dict[str, Any]:
-    rate = sample["msg_rate_in"] + sample["msg_rate_out"]
+    now = {
+        "long_term_msg_rate": sample["msg_rate_in"] + sample["msg_rate_out"],
+        "long_term_msg_throughput": sample["msg_throughput_in"] + sample["msg_throughput_out"],
+    }
     if old is None:
-        return {**sample, "samples": 1, "long_term_msg_rate": rate}
+        return {**sample, "samples": 1, **now}
     samples = min(old["samples"] + 1, LONG_TERM_SAMPLES)
     short = min(samples, MAX_SAMPLES)
-    known = old["long_term_msg_rate"]
     return {
         **sample,
         "samples": samples,
         **{name: ((short - 1) * old[name] + sample[name]) / short for name in TRAFFIC},
-        # Files of the first version hold no long-term mean.
-        "long_term_msg_rate": rate if known is None else ((samples - 1) * known + rate) / samples,
+        # Files of earlier versions lack long-term means.
+        **{
+            name: figure if old.get(name) is None else ((samples - 1) * old[name] + figure) / samples
+            for name, figure in now.items()
+        },
     }

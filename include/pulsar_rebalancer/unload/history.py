@@ -108,7 +108,8 @@ class WaveHistory:
             # An unload names its own destination in the place of one that was kept.
             replaced = {bundle for bundle, outcome in self.outcomes.items() if outcome.attempts}
             kept = {bundle: found for bundle, found in stored.kept.items() if bundle not in replaced}
-            return MovesState(unloads=stored.unloads | self._unloads, kept=kept | self._kept())
+            changed = {"unloads": stored.unloads | self._unloads, "kept": kept | self._kept()}
+            return stored.model_copy(update=changed)
 
         self._store(change)
 
@@ -152,7 +153,7 @@ def tidied(history: MovesState, outcome: Outcome, now: datetime, grace_minutes: 
             unloads[bundle] = unload
         elif bundle not in untouched:
             unloads[bundle] = unload if unload.outcome else unload.model_copy(update={"outcome": Reason.INTERRUPTED})
-    return MovesState(unloads=unloads, kept=history.kept)
+    return history.model_copy(update={"unloads": unloads})
 
 
 def still_kept(

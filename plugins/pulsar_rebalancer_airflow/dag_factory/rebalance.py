@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import DAG, CronTriggerTimetable, DeltaTriggerTimetable
+from airflow.sdk import DAG, CronTriggerTimetable, DeltaTriggerTimetable, TriggerRule
 
 from pulsar_rebalancer.run.plan import LONGEST_RUN
 from pulsar_rebalancer_airflow.dag_factory.defaults import COMMON
@@ -18,6 +18,7 @@ from pulsar_rebalancer_airflow.operators import (
     GateOperator,
     RecordOperator,
     ReportOperator,
+    SplitOperator,
     UnloadWaveOperator,
     ValidateOperator,
 )
@@ -57,17 +58,28 @@ def rebalance_dag(entry: ClusterEntry, root: str) -> DAG:
         )
         record = RecordOperator(task_id="record", cluster=entry.name, root=root, run=run, retries=3)
         gate = GateOperator(task_id="gate", cluster=entry.name, settings=settings, run=run)
+        # A mapped task's arguments are serialized: JSON only.
+        present = settings.model_dump(mode="json", exclude_defaults=True)
+        # Mapped over nothing, the task is skipped without a process: most plans split nothing.
+        split = SplitOperator.partial(
+            task_id="split",
+            cluster=entry.name,
+            settings=present,
+            run=run,
+            gate=gate.task_id,
+            inlets=[state_asset(entry.name)],
+        ).expand(batch=record.output)
         unload = UnloadWaveOperator.partial(
             task_id="unload",
             cluster=entry.name,
-            # A mapped task's arguments are serialized: JSON only.
-            settings=settings.model_dump(mode="json", exclude_defaults=True),
+            settings=present,
             run=run,
             inlets=[state_asset(entry.name)],
             max_active_tis_per_dagrun=1,
+            trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
         ).expand(wave=gate.output)
         report = ReportOperator(task_id="report", cluster=entry.name, run=run, gate=gate.task_id, settings=settings)
-        collect >> validate >> decide >> record >> gate >> unload >> report
+        collect >> validate >> decide >> record >> gate >> split >> unload >> report
         report.as_teardown(on_failure_fail_dagrun=False)
     return dag
 

@@ -16,6 +16,7 @@ from pulsar_rebalancer_airflow.operators.maintain import MaintainOperator
 from pulsar_rebalancer_airflow.operators.record import RecordOperator
 from pulsar_rebalancer_airflow.operators.refuse import RefuseOperator
 from pulsar_rebalancer_airflow.operators.report import ReportOperator
+from pulsar_rebalancer_airflow.operators.split import SplitOperator
 from pulsar_rebalancer_airflow.operators.state import StateOperator
 from pulsar_rebalancer_airflow.operators.unload import UnloadWaveOperator
 from pulsar_rebalancer_airflow.operators.validate import ValidateOperator
@@ -34,6 +35,7 @@ __all__ = [
     "RecordOperator",
     "RefuseOperator",
     "ReportOperator",
+    "SplitOperator",
     "StateOperator",
     "UnloadWaveOperator",
     "ValidateOperator",

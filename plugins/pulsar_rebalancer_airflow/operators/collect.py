@@ -72,7 +72,7 @@ class CollectOperator(BaseOperator):
             drains = store.drains(storage)
             shown = _handed_over(store, params.plan, context["dag_run"].run_id) if params.plan else None
             now = datetime.now(UTC)
-            collected = asyncio.run(self._collect(context, params, now, storage))
+            collected = asyncio.run(self._collect(context, params, now, storage, decision.means))
             run = storage.new_run(now)
             save(collected, run)
             state = {"decision": decision.model_dump(mode="json"), "moves": moves.model_dump(mode="json")}
@@ -86,7 +86,9 @@ class CollectOperator(BaseOperator):
     def _params(self, context: Context) -> RunParams:
         return parse_params(context["params"])
 
-    async def _collect(self, context: Context, params: RunParams, now: datetime, storage: ClusterStorage) -> Collected:
+    async def _collect(
+        self, context: Context, params: RunParams, now: datetime, storage: ClusterStorage, means: str
+    ) -> Collected:
         settings = self.entry.settings
         connection = PulsarAdminHook(settings.connection).get_connection_settings(settings.pulsar_cluster)
         dag_run = context["dag_run"]
@@ -99,6 +101,7 @@ class CollectOperator(BaseOperator):
                 airflow_run_id=dag_run.run_id,
                 requested_by=(dag_run.triggering_user_name or "") if dag_run.run_type != "scheduled" else "",
                 state_folder=storage.state,
+                means=means,
             )
 
 

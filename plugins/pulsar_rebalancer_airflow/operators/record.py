@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class RecordOperator(BaseOperator):
-    """Store the state that a plan derived; its sequence number is the XCom of the task.
+    """Store the state that a plan derived; what is to be split is the XCom of the task.
 
     A retry stores nothing twice: a plan whose id is in the store is left as it is. A plan that was made for an earlier
     state is refused, without a retry. The copy beside the runs is written after the store, and again by a retry.
@@ -43,11 +43,11 @@ class RecordOperator(BaseOperator):
         self.root = root
         self.run = run
 
-    def execute(self, context: Context) -> int:
+    def execute(self, context: Context) -> list[int]:
         """Commit.
 
         Returns:
-            The sequence number that the store now has.
+            One batch, number 0, when the plan splits bundles; none otherwise, so that no task has to find that out.
 
         Raises:
             AirflowFailException: `stale_plan`, `plan_changed`, `foreign_run`, `blocked` (somebody marked a failed
@@ -57,7 +57,7 @@ class RecordOperator(BaseOperator):
         with final_unless_passing(context):
             run = run_folder(context, self.cluster, self.run)
             summary = Summary.read(run)
-            verify(run, summary)
+            actions = verify(run, summary)
             blocking = Validation.read(run).reasons(Effect.BLOCK)
             if blocking:
                 raise PlanError(Reason.BLOCKED, f"validation stopped this run: {', '.join(blocking)}")
@@ -71,4 +71,4 @@ class RecordOperator(BaseOperator):
                 store.put_decision(document)
                 self.log.info("Recorded plan %s as number %d (%s)", document.plan_id, document.seq, summary.counting)
             keep_copy(storage, document)
-        return document.seq
+        return [0] if actions.splits else []

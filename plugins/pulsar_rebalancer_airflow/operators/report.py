@@ -11,6 +11,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude, describe, read_earlier
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.tables import owners
+from pulsar_rebalancer.splitting import history as splitting
 from pulsar_rebalancer.unload.history import still_kept, tidied
 from pulsar_rebalancer_airflow.locations import run_folder
 from pulsar_rebalancer_airflow.notifications.alerting import tell_of_run
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.run.outcome import Outcome
     from pulsar_rebalancer.storage.path import StoragePath
 
 
@@ -75,24 +77,30 @@ class ReportOperator(BaseOperator):
         now, store = datetime.now(UTC), StateStore.of(context, self.cluster)
         request, earlier, stored = RunRequest.read(run), read_earlier(run), store.moves()
         history = still_kept(stored, owners(run, stored.kept), request.collected_at, now)
-        begun = {bundle for bundle, unload in history.unloads.items() if unload.plan_id == run.name}
+        begun = {bundle for bundle, known in (history.unloads | history.splits).items() if known.plan_id == run.name}
         gate = Reason.get(str(context["ti"].xcom_pull(task_ids=self.gate, key="reason") or ""))
         kept = {bundle: found.destination for bundle, found in history.kept.items()}
         outcome = conclude(run, gate, begun, now, kept)
         settings = request.resolved.settings
         grace = max(settings.grace_period_minutes, settings.shedding_delay_seconds / 60)
-        history = tidied(history, outcome, now, grace)
+        splits = splitting.tidied(history.splits, outcome, now, settings.split_grace_minutes)
+        history = tidied(history.model_copy(update={"splits": splits}), outcome, now, grace)
         if history != stored:
             store.put_moves(history)
         self.log.info("%s", describe(outcome, run))
         # One event for each plan: an earlier report that saw bundles land has sent it.
-        if outcome.landed and not (earlier and earlier.landed):
+        if _changed(outcome) and not (earlier and _changed(earlier)):
             extra: dict[str, JsonValue] = {
                 "cluster": self.cluster,
                 "plan_id": run.name,
                 "run": run.uri,
                 "moved": outcome.landed,
+                "split": outcome.split,
             }
             context["outlet_events"][moves_alias(self.cluster)].add(moves_asset(self.cluster), extra=extra)
         outcome.write(run)
         return {str(reason): count for reason, count in outcome.counts.items()}
+
+
+def _changed(outcome: Outcome) -> bool:
+    return bool(outcome.landed or outcome.split)

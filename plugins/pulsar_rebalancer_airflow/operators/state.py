@@ -159,7 +159,11 @@ def _history(stored: Any, restored: MovesState, *, reset: bool) -> MovesState:
         present = parse_moves(stored)
     except StateError:
         return restored
-    return MovesState(unloads=restored.unloads | present.unloads, kept={} if reset else restored.kept | present.kept)
+    return MovesState(
+        unloads=restored.unloads | present.unloads,
+        kept={} if reset else restored.kept | present.kept,
+        splits=restored.splits | present.splits,
+    )
 
 
 def _summary(decision: DecisionState, moves: MovesState) -> StateSummary:

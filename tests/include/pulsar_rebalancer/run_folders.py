@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.run import tables
+from pulsar_rebalancer.run.splits import write_splits
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.storage.layout import ClusterStorage
@@ -59,6 +60,7 @@ def stored_run(
         )
     (run / "plan" / "moves.parquet" / "_SUCCESS").write_bytes(b"")
     (run / "plan" / "moves.parquet" / "._SUCCESS.crc").write_bytes(b"crc")
+    write_splits(run, [{"cluster": storage.cluster, "bundle": "t/n/0x00000000_0x00000001", "rank": 0, "taken": False}])
     (run / "plan" / "state.json").write_json({"seq": number})
     (run / "plan" / "summary.json").write_json({"plan_id": run.name})
     (run / "unload" / "wave-00.json").write_json([{"bundle": "t/n/0x00000000_0x00000001", "reason": "moved"}])

@@ -109,7 +109,7 @@ def test_its_runs_are_compacted_and_removed(storage: ClusterStorage) -> None:
     assert [step[:3] for step in report.steps] == [("compact", str(previous.DAY), 1)]
     assert complete_runs(storage, previous.DAY) == {previous.RUN}
     counts = {kind: rows_by_run(table_file(storage, kind, previous.DAY))[previous.RUN] for kind in (*TABLES, RUNS)}
-    assert counts == {"cluster": 1, "brokers": 3, "bundles": 15, "decisions": 2, "moves": 8, "runs": 1}
+    assert counts == {"cluster": 1, "brokers": 3, "bundles": 15, "decisions": 2, "moves": 8, "splits": 0, "runs": 1}
     decisions = table_file(storage, "decisions", previous.DAY).read_table()
     assert tables.version_of(decisions.schema) == "2"
     assert decisions["explanation"].null_count == decisions.num_rows
@@ -159,7 +159,7 @@ def test_policies_of_another_release_are_refused(run: StoragePath) -> None:
 @pytest.mark.parametrize("name", ["decision", "moves"])
 def test_a_newer_state_is_refused(name: str) -> None:
     document = previous.stored("moved")[name] | {"version": VERSION + 1}
-    with pytest.raises(StateError, match=rf"version {VERSION + 1}, this release reads 1 to 3 \[state_version\]"):
+    with pytest.raises(StateError, match=rf"version {VERSION + 1}, this release reads 1 to 4 \[state_version\]"):
         (parse_decision if name == "decision" else parse_moves)(document)
     assert Reason("state_version").action == "Upgrade, or reset the state."
 

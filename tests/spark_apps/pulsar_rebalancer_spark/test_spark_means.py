@@ -8,7 +8,7 @@ from random import Random
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from pulsar_rebalancer.run.tables import BUNDLES, MEANS, TRAFFIC
+from pulsar_rebalancer.run.tables import BUNDLES, LONG_TERM, MEANS, TRAFFIC
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies import means as specification
 from pulsar_rebalancer_spark import means, tables
@@ -26,7 +26,7 @@ def test_three_samples_with_bundles_that_come_go_and_have_two_owners(spark, tmp_
                 "cluster": cluster,
                 "bundle": bundle,
                 "samples": samples,
-                **{name: random.uniform(0, 1e6) for name in (*TRAFFIC, "long_term_msg_rate")},
+                **{name: random.uniform(0, 1e6) for name in (*TRAFFIC, *LONG_TERM)},
             }
             for bundle, samples in zip(NAMES[::2], cycle(KNOWN_SAMPLES), strict=False)
         ]
@@ -46,12 +46,23 @@ def test_three_samples_with_bundles_that_come_go_and_have_two_owners(spark, tmp_
         bundles.write_table(pa.Table.from_pylist(rows, schema=BUNDLES))
         previous.write_table(pa.Table.from_pylist([row for each in known.values() for row in each], schema=MEANS))
         sample = tables.read(spark, [bundles], BUNDLES).withColumn("refused", F.lit(False)).repartition(3)
-        updated = means.update(sample, tables.read(spark, [previous], MEANS), shared=True)
+        # one of the bundles was split since: its two parts carry on with their shares, as far as they are reported
+        parts = {"c1": {NAMES[0]: {NAMES[1]: 0.25, NAMES[3]: 0.75}}, "c2": {}}
+        of_split = [
+            {"cluster": cluster, "bundle": bundle, "part": part, "share": share}
+            for cluster in parts
+            for bundle, of_bundle in parts[cluster].items()
+            for part, share in of_bundle.items()
+            if not {NAMES[1], NAMES[3]} & {row["bundle"] for row in known[cluster]}
+        ]
+        before = means.with_parts(tables.read(spark, [previous], MEANS), tables.literal(spark, of_split, tables.PARTS))
+        updated = means.update(sample, before, shared=True)
         answer = sorted(
             (row.asDict() for row in means.table(updated).collect()), key=lambda row: (row["cluster"], row["bundle"])
         )
         for cluster in known:
-            known[cluster] = specification.update([row for row in rows if row["cluster"] == cluster], known[cluster])
+            carried = specification.with_parts(known[cluster], parts[cluster] if of_split else {})
+            known[cluster] = specification.update([row for row in rows if row["cluster"] == cluster], carried)
         assert answer == [row for cluster in sorted(known) for row in known[cluster]]
         seen |= {row["samples"] for row in answer}
     assert seen == {1, 2, 3, 9, 10, 11, 12, 13, 999, 1000}

@@ -74,7 +74,7 @@ def test_says_what_became_of_every_move(storage: ClusterStorage, state: MemorySt
         "not_attempted",
     ]
     assert events == [
-        (moves_asset(CLUSTER).name, {"cluster": CLUSTER, "plan_id": run.name, "run": run.uri, "moved": 3})
+        (moves_asset(CLUSTER).name, {"cluster": CLUSTER, "plan_id": run.name, "run": run.uri, "moved": 3, "split": 0})
     ]
     text = describe(outcome, run)
     assert "10.0 to 70.0 % (range 60.0) over 3 brokers" in text

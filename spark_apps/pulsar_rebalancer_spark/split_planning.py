@@ -1,0 +1,130 @@
+"""What a run splits: the few bundles that collect named, read by themselves, and judged by `splitting.planner`."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.tables import LONG_TERM, MEANS, TRAFFIC
+from pulsar_rebalancer.splitting import planner
+from pulsar_rebalancer.splitting.candidates import Candidates
+from pulsar_rebalancer.splitting.conditions import FEWEST_TOPICS, LoadedBundle
+from pulsar_rebalancer.splitting.history import parts_by_bundle
+from pulsar_rebalancer.storage.path import damage_of, failures_of
+from pulsar_rebalancer.strategies import means
+from pulsar_rebalancer.strategies.candidates import preset_reason
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pulsar_rebalancer.splitting.planner import SplitPlan
+    from pulsar_rebalancer.storage.path import StoragePath
+    from pulsar_rebalancer.strategies.sample import Decision
+    from pulsar_rebalancer_spark.run_input import RunInput
+
+_MOST_TOLD = 5
+"""Sentences about bundles that a split would help."""
+
+
+def plan(run: RunInput) -> SplitPlan:
+    """Return what a run splits; nothing while `split_mode` is off, and by samples that do not count.
+
+    Raises:
+        SnapshotError: a file of the run or of the state cannot be read.
+    """
+    candidates = {each.bundle: each for each in Candidates.read(run.folder).bundles}
+    if run.settings.split_mode is Mode.OFF or not candidates or not run.counting.counts:
+        return planner.NO_SPLITS
+    manager = (run.folder / "input" / "cluster.parquet").read_table(["load_manager"])["load_manager"][0].as_py()
+    context = planner.SplitContext(
+        settings=run.settings,
+        extensible="Extensible" in manager,
+        now=run.request.collected_at,
+        hits=run.decision.split_hits,
+        splits=run.moves.splits,
+    )
+    found = planner.plan(context, _loaded(run, sorted(candidates), extensible=context.extensible), candidates)
+    return found._replace(rows=[{"cluster": run.cluster, **row} for row in found.rows])
+
+
+def _loaded(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[LoadedBundle]:
+    """Return the bundles with the figures that the load manager's conditions look at, each on its busiest reporter."""
+    sample = _rows(run.folder / "input" / "bundles.parquet", names)
+    parts = parts_by_bundle(run.moves.splits)
+    parents = {bundle for bundle, of_bundle in parts.items() if of_bundle.keys() & set(names)}
+    known = _rows(run.known_means, [*names, *parents]) if run.known_means else []
+    after = {row["bundle"]: row for row in means.update(sample, means.with_parts(known, parts))}
+    left_out, quarantined = run.left_out, run.validation.quarantined
+    found: dict[str, LoadedBundle] = {}
+    for row in sorted(sample, key=lambda row: sum(row[name] or 0.0 for name in TRAFFIC)):
+        name, broker = row["bundle"], row["broker"]
+        passed_over = {name: Reason.BUNDLE_QUARANTINED} if name in quarantined else {}
+        long_term = [after[name][column] for column in LONG_TERM]
+        present = [sum(row[f"{kind}_{way}"] or 0.0 for way in ("in", "out")) for kind in ("msg_rate", "msg_throughput")]
+        rate, throughput = present if extensible else long_term
+        found[name] = LoadedBundle(
+            bundle=name,
+            broker=broker,
+            topics=row["topics"] or 0,
+            sessions=(row["producers"] or 0) + (row["consumers"] or 0),
+            msg_rate=rate,
+            msg_throughput=throughput,
+            policy=row["policy"],
+            stays=preset_reason(name, run.settings.excluded_namespaces, passed_over) or left_out.get(broker),
+        )
+    return list(found.values())
+
+
+def _rows(file: StoragePath, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the rows of some bundles of a table; a column that the file does not have is null."""
+    file_system, path = file.open()
+    with failures_of(file.uri, "read"), damage_of(file.uri):
+        found = pq.read_table(path, filesystem=file_system, filters=pc.field("bundle").isin(pa.array(names)))
+    missing: dict[str, Any] = dict.fromkeys(name for name in MEANS.names if name.startswith("long_term"))
+    return [missing | row for row in found.to_pylist()]
+
+
+def helpful(run: RunInput, decisions: Sequence[Decision], source_traffic: Mapping[str, float]) -> tuple[str, ...]:
+    """Return where a split would help: a fired broker of which no bundle fits into what is to be moved.
+
+    Args:
+        run: the run; its moves are written.
+        decisions: what was decided.
+        source_traffic: current traffic of the sources, in the measure of their moves.
+    """
+    stuck = {each.pair: each for each in decisions if each.fired and each.reason is Reason.NO_FITTING_BUNDLE}
+    if not stuck:
+        return ()
+    file = run.folder / "plan" / "moves.parquet"
+    file_system, path = file.open()
+    too_large = pc.field("pair").isin(list(stuck)) & (pc.field("reason") == Reason.OVER_REMAINING)
+    moves = pq.read_table(path, filesystem=file_system, filters=too_large)
+    first = moves.group_by("pair").aggregate([("rank", "min")]).rename_columns(["pair", "rank"])
+    heaviest = moves.select(["pair", "rank", "source", "bundle", "traffic"]).join(
+        first, ["pair", "rank"], join_type="inner"
+    )
+    busiest = {row["pair"]: row for row in heaviest.sort_by("pair").to_pylist()}
+    topics = {row["bundle"]: row["topics"] or 0 for row in _topics_of(run, [row["bundle"] for row in busiest.values()])}
+    return tuple(
+        _sentence(row, stuck[pair], source_traffic.get(row["source"], 0.0))
+        for pair, row in list(busiest.items())[:_MOST_TOLD]
+        if topics.get(row["bundle"], 0) >= FEWEST_TOPICS
+    )
+
+
+def _topics_of(run: RunInput, names: Sequence[str]) -> list[dict[str, Any]]:
+    return _rows(run.folder / "input" / "bundles.parquet", names) if names else []
+
+
+def _sentence(row: Mapping[str, Any], decision: Decision, of_source: float) -> str:
+    whole = max(of_source, row["traffic"])
+    parts = max(2, math.ceil(row["traffic"] / decision.target)) if decision.target else 2
+    split = "in two it" if parts == 2 else f"in {parts} a part of it"
+    carries = f"{row['bundle']} carries {100 * row['traffic'] / whole:.0f} % of {row['source']}'s traffic"
+    return f"{Reason.NO_FITTING_BUNDLE}: {carries}; split {split} could be moved"

@@ -1,0 +1,147 @@
+"""The splits of a plan carried out before its moves, or left alone."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from tests.airflow_context import context
+from tests.airflow_runs import CLUSTER
+
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.outcome import conclude
+from pulsar_rebalancer.run.splits import read_outcomes
+from pulsar_rebalancer_airflow.operators import SplitOperator
+from pulsar_rebalancer_airflow.operators.split import UnfinishedSplitsError
+from pulsar_rebalancer_airflow.state_store import MOVES
+
+if TYPE_CHECKING:
+    from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
+
+    from pulsar_rebalancer.storage.path import StoragePath
+
+ACTS = {"split_mode": "auto"}
+
+
+def row(scene: UnloadScene, rank: int = 0, condition: str | None = "msg_rate") -> dict[str, Any]:
+    """A split of a bundle with traffic in the middle of its range."""
+    bundle = scene.moves(rank + 1)[rank]["bundle"]
+    lower, upper = (int(bound, 16) for bound in bundle.rpartition("/")[2].split("_"))
+    found = {"cluster": CLUSTER, "broker": "b:1", "bundle": bundle, "rank": rank, "condition": condition}
+    found |= {"algorithm": "topic_count_equally_divide", "positions": [lower + (upper - lower) // 2]}
+    return found | {"shares": [0.5, 0.5], "unload": False, "taken": True, "reason": "to_be_split"}
+
+
+def split(scene: UnloadScene, run: StoragePath, gate: str = "open", **present: Any) -> dict[str, int]:
+    settings = {"mode": "auto", "connection": "pulsar_test"} | ACTS | present
+    operator = SplitOperator(task_id="split", cluster=CLUSTER, settings=settings, run=run.uri, gate="gate")
+    return operator.execute(context(CLUSTER, scene.state, xcoms={("gate", "reason"): gate}))
+
+
+def is_split(scene: UnloadScene, planned: dict[str, Any]) -> bool:
+    return set(planned["positions"]) <= set(scene.cluster.topology.boundaries(planned["bundle"].rpartition("/")[0]))
+
+
+def test_splits_and_says_so_in_the_store_before_and_after(scene: UnloadScene) -> None:
+    planned, seen = row(scene), []
+    real = scene.cluster.split_at
+    scene.monkeypatch.setattr(
+        scene.cluster,
+        "split_at",
+        lambda *args, **more: seen.append(known(scene, planned)["outcome"]) or real(*args, **more),
+    )
+    run = scene.run([], splits=[planned], **ACTS)
+
+    assert split(scene, run) == {"split": 1}
+
+    assert is_split(scene, planned)
+    assert set(seen) == {""}
+    assert known(scene, planned)["outcome"] == "split"
+    assert known(scene, planned)["shares"] == [0.5, 0.5]
+    assert [each.reason for each in conclude(run, Reason.OPEN, (), run_time(run)).splits] == ["split"]
+    # a retry finds what an earlier attempt left
+    seen.clear()
+    assert split(scene, run) == {"split": 1}
+    assert seen == []
+
+
+def test_a_retry_after_a_kill_finds_the_bounds_and_asks_for_nothing(scene: UnloadScene) -> None:
+    planned = row(scene)
+    run = scene.run([], splits=[planned], **ACTS)
+    split(scene, run)
+    (run / "unload" / "splits.json").delete()
+    scene.monkeypatch.setattr(scene.cluster, "split_at", lambda *args, **more: pytest.fail("asked again"))
+
+    assert split(scene, run) == {"split": 1}
+
+
+def known(scene: UnloadScene, planned: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = scene.state.documents[MOVES]["splits"][planned["bundle"]]
+    return found
+
+
+def run_time(run: StoragePath) -> Any:
+    from pulsar_rebalancer.run.request import RunRequest
+
+    return RunRequest.read(run).collected_at
+
+
+@pytest.mark.parametrize(
+    ("gate", "present", "condition"),
+    [
+        ("observe", {}, "msg_rate"),
+        ("None", {}, "msg_rate"),
+        ("open", {"mode": "observe"}, "msg_rate"),
+        ("open", {"pause": {"until": "2999-01-01T00:00:00Z", "reason": "stop"}}, None),
+        ("open", {"split_mode": "off"}, "msg_rate"),
+        ("open", {"split_mode": "observe"}, "msg_rate"),
+    ],
+)
+def test_behind_a_closed_gate_nothing_is_split(
+    scene: UnloadScene, gate: str, present: dict[str, Any], condition: str | None
+) -> None:
+    planned = row(scene, condition=condition)
+    run = scene.run([], splits=[planned], **ACTS)
+
+    with pytest.raises(AirflowSkipException):
+        split(scene, run, gate, **present)
+
+    assert not is_split(scene, planned)
+    assert scene.state.writes == []
+
+
+def test_a_split_made_by_hand_asks_for_no_split_mode(scene: UnloadScene) -> None:
+    planned = row(scene, condition=None)
+    assert split(scene, scene.run([], splits=[planned], **ACTS), split_mode="off") == {"split": 1}
+
+
+def test_more_splits_than_the_cap_allows_by_now_are_not_carried_out(scene: UnloadScene) -> None:
+    run = scene.run([], splits=[row(scene), row(scene, 1)], max_splits_per_run=2, **ACTS)
+    with pytest.raises(AirflowSkipException, match="2 splits, at most 1 per run"):
+        split(scene, run)
+
+
+def test_brokers_that_do_not_answer_are_asked_again_and_those_that_refuse_are_not(scene: UnloadScene) -> None:
+    planned = row(scene)
+    run = scene.run([], splits=[planned], **ACTS)
+    scene.cluster.faults.add("error_500", path="/split", times=1)
+    with pytest.raises(UnfinishedSplitsError, match="server_error"):
+        split(scene, run)
+    scene.cluster.faults.add("unauthorized", path="/split", times=1)
+    with pytest.raises(AirflowFailException, match="unauthorized"):
+        split(scene, run)
+    assert read_outcomes(run)[planned["bundle"]].reason == "unauthorized"
+    assert not is_split(scene, planned)
+
+
+def test_a_read_only_connection_splits_nothing(scene: UnloadScene) -> None:
+    document = json.loads(os.environ["AIRFLOW_CONN_PULSAR_TEST"])
+    scene.monkeypatch.setenv("AIRFLOW_CONN_PULSAR_TEST", json.dumps(document | {"extra": {"read_only": True}}))
+    planned = row(scene)
+    run = scene.run([], splits=[planned], **ACTS)
+    with pytest.raises(AirflowFailException, match="read_only"):
+        split(scene, run)
+    assert not is_split(scene, planned)
