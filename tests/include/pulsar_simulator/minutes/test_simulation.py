@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -11,6 +12,9 @@ from pulsar_simulator.load import NOBODY, Cost
 from pulsar_simulator.minutes.machines import BrokerColumns
 from pulsar_simulator.minutes.simulation import CpuSpike, Event, Happening, Report, Rules, Simulation, Spec, Unload
 from pulsar_simulator.minutes.workload import BundleColumns, OnOff, Spike, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 STILL = Rules(cpu_noise=0.0, reconnect_cpu_seconds=0.0, cost=Cost(per_message=1e-4, per_byte=0.0))
 RATE = 1000.0  # of each bundle, msg/s in and the same out: 20 percent of a core
@@ -58,23 +62,24 @@ def run(simulation: Simulation, minutes: int) -> list[Report]:
     return [simulation.step() for _ in range(minutes)]
 
 
-RESTLESS = replace(STILL, cpu_noise=0.1, late=0.2, missing=0.1, reconnect_seconds=30.0)
-DRAWN = {
-    "traffic": lambda report: report.rates.msg_rate_in[3],
-    "cpu": lambda report: report.brokers.cpu[1],
-    "missing": lambda report: report.reported[1],
-    "late": lambda report: report.age[1],
-    "look-up": lambda report: report.owner[0],
+DRAWN: dict[str, tuple[float, dict[str, float], Callable[[Report], float]]] = {
+    "traffic": (0.2, {}, lambda report: report.rates.msg_rate_in[3]),
+    "cpu": (0.0, {"cpu_noise": 0.1}, lambda report: report.brokers.cpu[1]),
+    "missing": (0.0, {"missing": 0.1}, lambda report: report.reported[1]),
+    "late": (0.0, {"late": 0.2}, lambda report: report.age[1]),
+    "look-up": (0.0, {"reconnect_seconds": 30.0}, lambda report: report.owner[0]),
 }
+"""What is random: noise of the traffic, rules, and where it shows. Nothing else is random beside it."""
 
 
 def history(what: str, seed: int) -> list[float]:
-    noise = 0.2 if what == "traffic" else 0.0
-    simulation = scene(Workload(bundles(noise=noise), seed=seed), rules=RESTLESS, seed=seed)
+    noise, rules, figure = DRAWN[what]
+    simulation = scene(Workload(bundles(noise=noise), seed=seed), rules=replace(STILL, **rules), seed=seed)
     found = []
     for _ in range(300):
-        simulation.unload([Unload(0)])
-        found.append(float(DRAWN[what](simulation.step())))
+        if what == "look-up":
+            simulation.unload([Unload(0)])
+        found.append(float(figure(simulation.step())))
     return found
 
 
