@@ -38,7 +38,8 @@ def html(results: Mapping[str, Results], scenarios: Mapping[str, Scenario]) -> s
     parts = [
         "<h1>Shedders in the simulated cluster</h1>",
         "<p>Each figure is the median over the seeds, with the least and the largest. docs/experiments.md says how the "
-        "scenarios are set up and what a measure means.</p>",
+        "scenarios are set up and what a measure means. A plot shows the first seed: the band from the coldest to the "
+        "hottest broker, their mean, and below it, in red, the minutes with unloads.</p>",
         f"<h2>The five problems</h2>{_table(of_problems(results, variants))}<ul>{rules}</ul>",
     ]
     for name, each in results.items():
@@ -65,10 +66,10 @@ def plot(results: Results) -> str:
     settings = {"svg.fonttype": "none", "svg.hashsalt": results.scenario, "font.size": 8}
     with mpl.rc_context(settings):
         figure = Figure(figsize=(13, 2.3 * rows), layout="constrained")
-        fields = figure.subplots(rows, _COLUMNS, sharex=True, sharey=True, squeeze=False).flat
+        fields = figure.subplots(rows, _COLUMNS, sharex=True, sharey=True, squeeze=False).ravel().tolist()
         for field, run in zip(fields, firsts, strict=False):
             _draw(field, run)
-        for unused in list(fields)[len(firsts) :]:
+        for unused in fields[len(firsts) :]:
             unused.set_visible(False)
         figure.supxlabel("minutes")
         figure.supylabel("score, percent")
