@@ -5,18 +5,22 @@ from __future__ import annotations
 import math
 from fnmatch import fnmatchcase
 from statistics import fmean
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pulsar_rebalancer.config.enums import SplitAlgorithm
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.splitting.planner import where_to_cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pulsar_rebalancer.by_hand.scene import Scene
+    from pulsar_rebalancer.run.by_hand import HandRequest
     from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
     from pulsar_rebalancer.run.plan import Move
+    from pulsar_rebalancer.splitting.candidates import Candidates
     from pulsar_rebalancer.strategies.sample import BundleSample
 
 
@@ -60,6 +64,71 @@ def _named(bundles: Mapping[str, str], name: str) -> list[str]:
     if name.count("/") == 1:
         return [bundle for bundle in bundles if namespace_of(bundle) == name]
     return [name]
+
+
+LARGEST, HOT = "LARGEST", "HOT"
+"""Stand for the bundle of a namespace with the most topics, and with the most traffic (BundleType of pulsar-admin)."""
+
+
+def target_of_split(scene: Scene, named: str) -> BundleSample:
+    """Return the bundle that is to be split.
+
+    Args:
+        scene: the snapshot.
+        named: the bundle, or `tenant/namespace/LARGEST` or `/HOT`.
+
+    Raises:
+        PlanError: `no_such_bundle`, or why the bundle is left alone.
+    """
+    namespace, _, which = named.rpartition("/")
+    held = [name for name in scene.owners if namespace_of(name) == namespace] if which in (LARGEST, HOT) else [named]
+    found = [scene.sample.bundles.find(scene.owners[name], name) for name in held if name in scene.owners]
+    if not found:
+        raise PlanError(Reason.NO_SUCH_BUNDLE, f"{named[:200]}: no broker reports such a bundle")
+    chosen = max(found, key=lambda bundle: _size(bundle, which))
+    reason = scene.stays(chosen)
+    if reason not in (None, Reason.RECENTLY_UNLOADED):  # it is cut where it is
+        raise PlanError(reason, f"{chosen.bundle} is left alone: {reason.meaning}")
+    return chosen
+
+
+def _size(bundle: BundleSample, which: str) -> tuple[float, str]:
+    return (bundle.topics if which == LARGEST else bundle.present_msg_throughput, bundle.bundle)
+
+
+def split(scene: Scene, request: HandRequest, candidates: Candidates) -> dict[str, Any]:
+    """Return the row of the splits table for the bundle that a person wants to split.
+
+    Args:
+        scene: the snapshot.
+        request: the form.
+        candidates: what was read of the bundle: its topics, and the bounds of its namespace.
+
+    Raises:
+        PlanError: why it cannot be cut there (`splitting.planner.where_to_cut`), or is left alone.
+    """
+    bundle = target_of_split(scene, request.bundles[0])
+    algorithm = request.algorithm or SplitAlgorithm.RANGE
+    candidate = next((each for each in candidates.bundles if each.bundle == bundle.bundle), None)
+    if candidate is None:
+        raise PlanError(Reason.TOPICS_UNKNOWN, f"{bundle.bundle}: its topics were not read")
+    extensible = any(each.load_average is not None for each in scene.sample.brokers)
+    cut = where_to_cut(candidate, algorithm, scene.settings, specified=request.positions, single=extensible)
+    if isinstance(cut, Reason):
+        raise PlanError(cut, f"{bundle.bundle} cannot be split by {algorithm}: {cut.meaning}")
+    return {
+        "cluster": scene.request.cluster,
+        "broker": bundle.broker,
+        "bundle": bundle.bundle,
+        "rank": 0,
+        "algorithm": algorithm,
+        "positions": list(cut.positions),
+        "shares": list(cut.shares),
+        "unload": request.unload,
+        "taken": True,
+        "reason": Reason.TO_BE_SPLIT,
+        "explanation": f"{bundle.bundle} is cut at {', '.join(f'0x{position:08x}' for position in cut.positions)}",
+    }
 
 
 def drain(scene: Scene, broker: str) -> list[Wish]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.by_hand import makers
 from pulsar_rebalancer.by_hand.scene import Scene
@@ -16,7 +16,9 @@ from pulsar_rebalancer.run.by_hand import ByHand, HandRequest
 from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary, plan_hash, verify
 from pulsar_rebalancer.run.request import RunRequest
+from pulsar_rebalancer.run.splits import taken_rows, write_splits
 from pulsar_rebalancer.run.tables import DECISIONS, MOVES, table
+from pulsar_rebalancer.splitting.candidates import Candidates
 from pulsar_rebalancer.state.by_hand import ShownPlan
 from pulsar_rebalancer.storage import documents
 from pulsar_rebalancer.strategies import caps, rows
@@ -52,7 +54,10 @@ def show(storage: ClusterStorage, run: StoragePath, request: HandRequest, by: st
     """
     draining = request.broker if request.action is Action.DRAIN else ""
     scene = Scene.read(run, storage.state, request.overruled, draining)
-    return _write(scene, _wishes(scene, storage, request), ByHand(by=by, request=request))
+    record = ByHand(by=by, request=request)
+    if request.action is Action.SPLIT:
+        return _write(scene, (), record, [makers.split(scene, request, Candidates.read(run))])
+    return _write(scene, _wishes(scene, storage, request), record)
 
 
 def _wishes(scene: Scene, storage: ClusterStorage, request: HandRequest) -> list[Wish]:
@@ -87,10 +92,12 @@ def carry_out(storage: ClusterStorage, run: StoragePath) -> Summary:
     wanted = summary.by_hand.request
     scene = Scene.read(run, storage.state, wanted.overruled)
     record = ByHand(by=entry.handed_over_by, request=wanted, carries_out=summary.hash)
-    return _write(scene, makers.again(scene, verify(folder, summary)[0]), record)
+    moves, _ = verify(folder, summary)
+    # A split that no longer fits is seen by its bounds, before anything is asked for.
+    return _write(scene, makers.again(scene, moves), record, taken_rows(folder))
 
 
-def _write(scene: Scene, wishes: Iterable[Wish], record: ByHand) -> Summary:
+def _write(scene: Scene, wishes: Iterable[Wish], record: ByHand, splits: list[dict[str, Any]] | None = None) -> Summary:
     moves = caps.apply(placed(scene, candidates_of(scene, wishes)), scene.settings, scene.policies.groups)
     taken = [move for move in moves if move.taken]
     after = scores_after(scene.scores, taken, scene.traffic)
@@ -104,12 +111,12 @@ def _write(scene: Scene, wishes: Iterable[Wish], record: ByHand) -> Summary:
     (plan / "decisions.parquet").write_table(tables)
     (plan / "moves.parquet").write_table(candidates)
     (plan / "state.json").write_json(document)
-    identity = plan_hash(
-        tables.to_pylist(), [row for row in candidates.to_pylist() if row["taken"]], json.loads(json.dumps(document))
-    )
+    going = [row for row in candidates.to_pylist() if row["taken"]]
+    cuts = write_splits(scene.folder, splits or [])
+    identity = plan_hash(tables.to_pylist(), going, json.loads(json.dumps(document)), cuts)
     passed_over = sum(by_pair.values(), Counter())
     del passed_over[Reason.TAKEN]
-    summary = _summary(scene, taken, decisions, passed_over, record, after, identity)
+    summary = _summary(scene, taken, decisions, passed_over, record, after, identity, cuts)
     summary.write(scene.folder)
     return summary
 
@@ -184,6 +191,7 @@ def _summary(
     record: ByHand,
     after: Mapping[str, float],
     identity: str,
+    splits: Sequence[Mapping[str, Any]],
 ) -> Summary:
     request, scores = scene.request, scene.scores
     ends = {end for move in taken for end in (move.source, move.destination) if end is not None}
@@ -215,11 +223,14 @@ def _summary(
         pairs_fired=0,
         hits=(0, 0),
         reasons=dict(sorted(Counter(decision.reason for decision in decisions).items())),
-        sentence=f"{action} by hand: {number_of(len(taken), 'bundle')} to move",
+        sentence=f"{action} by hand: "
+        + ("; ".join(row["explanation"] for row in splits) or f"{number_of(len(taken), 'bundle')} to move"),
         bundles_taken=len(taken),
         bundles_passed_over=dict(sorted(passed_over.items())),
         waves=max((move.wave + 1 for move in taken if move.wave is not None), default=0),
         predicted_min=min(after.values(), default=None),
         predicted_max=max(after.values(), default=None),
+        bundles_split=len(splits),
+        splits_told=tuple(row["explanation"] for row in splits),
         resolved=request.resolved,
     )

@@ -22,7 +22,7 @@ LISTED = 20
 
 def has_effect(summary: Summary) -> bool:
     """Return whether there is something to carry out; an empty broker may be drained as well."""
-    return bool(summary.bundles_taken) or (
+    return bool(summary.bundles_taken or summary.bundles_split) or (
         summary.by_hand is not None and summary.by_hand.request.action is Action.DRAIN
     )
 
@@ -39,6 +39,7 @@ def document(summary: Summary, run: StoragePath) -> dict[str, JsonValue]:
         "until": _until(summary),
         "bundles": summary.bundles_taken,
         "moves": moves,
+        "splits": list(summary.splits_told),
         "stay": {str(reason): count for reason, count in summary.bundles_passed_over.items()},
         "scores": {name: [round(before, 2), round(after, 2)] for name, (before, after) in scores},
         "disturbed": {"topics": hand.topics, "producers": hand.producers, "consumers": hand.consumers} if hand else {},

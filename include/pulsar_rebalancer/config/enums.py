@@ -53,6 +53,7 @@ class Action(StrEnum):
     DRAIN = "drain"
     RELEASE = "release"
     FILL = "fill"
+    SPLIT = "split"
     UNDO = "undo"
     STOP = "stop"
 

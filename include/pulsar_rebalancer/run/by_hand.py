@@ -5,9 +5,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
-from pulsar_rebalancer.config.enums import Action, Overrule
+from pulsar_rebalancer.config.enums import Action, Overrule, SplitAlgorithm
 from pulsar_rebalancer.config.resolution import PLAN_HASH
 from pulsar_rebalancer.config.settings import settings_error
 from pulsar_rebalancer.names import is_broker_id
@@ -32,6 +41,10 @@ def _bundles(text: str) -> str:
     return text
 
 
+def _position(value: object) -> object:
+    return int(value, 16) if isinstance(value, str) and value.lower().startswith("0x") else value
+
+
 _Broker = Annotated[str, AfterValidator(_broker)]
 
 _NEEDED = {
@@ -40,9 +53,10 @@ _NEEDED = {
     Action.RELEASE: ("broker", "reason"),
     Action.FILL: ("broker",),
     Action.UNDO: ("run",),
+    Action.SPLIT: ("bundles",),
     Action.STOP: ("reason",),
 }
-_ALLOWED = {Action.UNLOAD: ("destination",)}
+_ALLOWED = {Action.UNLOAD: ("destination",), Action.SPLIT: ("algorithm", "positions", "unload")}
 _ALWAYS = ("action", "reason", "plan")
 
 _OVERRULING = (Action.UNLOAD, Action.DRAIN, Action.FILL, Action.UNDO)
@@ -61,6 +75,13 @@ class HandRequest(BaseModel):
         "", description="unload: the broker (host:port) that takes them; empty: placement says for each"
     )
     broker: _Broker = Field("", description="drain, release, fill: the broker (host:port)")
+    algorithm: SplitAlgorithm | None = Field(
+        None, description="split: where the bundle is cut, by Pulsar's name; empty: range_equally_divide"
+    )
+    positions: tuple[Annotated[int, BeforeValidator(_position)], ...] = Field(
+        (), max_length=_LISTED, description="split: hashes for specified_positions_divide, such as 0x15000000"
+    )
+    unload: bool = Field(False, description="split: unload the parts afterwards, so that placement spreads them")
     run: str = Field("", max_length=80, description="undo: plan_id of the run, the name of its folder")
     overrule: tuple[Overrule, ...] = Field((), description="what does not hold for this plan; needs a reason")
     reason: str = Field("", max_length=500, description="why; recorded with the plan")
@@ -85,9 +106,17 @@ class HandRequest(BaseModel):
             raise ValueError(f"{', '.join(foreign)}: {self.action} does not know them")
         if self.action is Action.DRAIN and Overrule.CAPS in self.overrule:
             raise ValueError("overrule: a drain is served within the caps")
+        if self.action is Action.SPLIT:
+            self._check_split()
         if self.overrule and not self.reason:
             raise ValueError("overrule needs reason: say why")
         return self
+
+    def _check_split(self) -> None:
+        if len(self.bundles) != 1:
+            raise ValueError("bundles: one bundle is split at a time")
+        if bool(self.positions) != (self.algorithm is SplitAlgorithm.POSITIONS):
+            raise ValueError(f"positions belong to {SplitAlgorithm.POSITIONS}, which needs them")
 
     @property
     def shows(self) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Param
 
-from pulsar_rebalancer.config.enums import Action, Mode, Overrule
+from pulsar_rebalancer.config.enums import Action, Mode, Overrule, SplitAlgorithm
 from pulsar_rebalancer.config.resolution import RunParams
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.run.by_hand import HandRequest
@@ -76,7 +76,11 @@ def _by_hand_param(name: str, field: FieldInfo) -> Param:
         return Param(None, type=["null", "string"], enum=[None, *Action], **given)
     if name == "overrule":
         return Param([], type=["null", "array"], items={"type": "string", "enum": list(Overrule)}, **given)
-    if name == "bundles":
+    if name == "algorithm":
+        return Param(None, type=["null", "string"], enum=[None, *SplitAlgorithm], **given)
+    if name == "unload":
+        return Param(False, type=["null", "boolean"], **given)
+    if name in ("bundles", "positions"):
         return Param([], type=["null", "array"], items={"type": "string"}, **given)
     return Param("", type=["null", "string"], maxLength=500, **given)
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.branch import BaseBranchOperator
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import BaseOperator
+from pulsar_rebalancer.collect.split_candidates import read_candidate
+from pulsar_rebalancer.splitting.candidates import Candidates
 
+from pulsar_rebalancer.admin import PulsarAdmin
+from pulsar_rebalancer.by_hand.makers import target_of_split
 from pulsar_rebalancer.by_hand.plan import show
+from pulsar_rebalancer.by_hand.scene import Scene
 from pulsar_rebalancer.by_hand.text import document, has_effect, text
 from pulsar_rebalancer.config.enums import Action
 from pulsar_rebalancer.config.resolution import RunParams
@@ -21,6 +27,7 @@ from pulsar_rebalancer.state.by_hand import Drain, Drains, ShownPlan, ShownPlans
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.unload.gate import not_acting
 from pulsar_rebalancer_airflow.failures import final_unless_passing
+from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
 from pulsar_rebalancer_airflow.locations import REBALANCE_DAG, run_folder
 from pulsar_rebalancer_airflow.operators.collect import CollectOperator
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
@@ -32,6 +39,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
     from pulsar_rebalancer.run.by_hand import HandRequest
+    from pulsar_rebalancer.storage.path import StoragePath
 
 
 class FormOperator(BaseBranchOperator):
@@ -98,6 +106,8 @@ class PlanByHandOperator(BaseOperator):
         with final_unless_passing(context):
             run = run_folder(context, self.cluster, self.run)
             request, by = parse_form(context["params"]), context["dag_run"].triggering_user_name or ""
+            if request.action is Action.SPLIT:
+                asyncio.run(self._read_topics(run, request.bundles[0])).write(run)
             summary = show(ClusterStorage(self.root, self.cluster), run, request, by)
             kept = timedelta(seconds=summary.resolved.settings.max_shown_plan_age_seconds)
             if has_effect(summary):
@@ -106,6 +116,15 @@ class PlanByHandOperator(BaseOperator):
                 store.put_shown(store.shown().added(summary.hash, entry, now, kept))
             self.log.info("%s", text(summary, run, context["dag_run"].dag_id))
         return document(summary, run)
+
+    async def _read_topics(self, run: StoragePath, named: str) -> Candidates:
+        """Ask about the bundle that is to be split."""
+        scene = Scene.read(run, ClusterStorage(self.root, self.cluster).state)
+        bundle = target_of_split(scene, named)
+        settings = scene.request.resolved.settings
+        connection = PulsarAdminHook(settings.connection).get_connection_settings(settings.pulsar_cluster)
+        async with PulsarAdmin(connection) as admin:
+            return Candidates(bundles=(await read_candidate(admin, bundle.bundle, bundle.broker),))
 
 
 class CarryOutOperator(TriggerDagRunOperator):
