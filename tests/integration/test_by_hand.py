@@ -103,6 +103,16 @@ def test_a_run_is_undone(hand: World, ends: tuple[str, str], unloaded: Outcome) 
     assert hand.served.cluster.owner(move.bundle) == ends[0]
 
 
+def test_a_bundle_is_split(hand: World, ends: tuple[str, str], unloaded: Outcome) -> None:
+    shown = hand.run("by_hand", action="split", bundles=["acme/orders/LARGEST"])
+    hand.run("by_hand", plan=shown.xcom("plan")["plan"])
+    (waiting,) = hand.queued()
+    run = hand.begin(waiting)
+
+    (split,) = Written.read(run.folder).splits
+    assert (split.reason, split.ok, run.state) == ("split", True, "success")
+
+
 def test_a_drain_is_served_interval_by_interval_until_the_broker_is_released(
     hand: World, ends: tuple[str, str], unloaded: Outcome
 ) -> None:

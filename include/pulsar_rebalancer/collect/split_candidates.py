@@ -59,6 +59,18 @@ async def read_candidates(
     return Candidates(bundles=tuple(found))
 
 
+async def read_candidate(admin: PulsarAdmin, bundle: str, broker: str) -> Candidate:
+    """Ask about one bundle that a person wants to split, whatever it carries.
+
+    Args:
+        admin: client of the cluster.
+        bundle: `tenant/namespace/0x…_0x…`.
+        broker: brokerId of its owner.
+    """
+    bounds, stats = await _bounds(admin, namespace_of(bundle)), await _topic_stats(admin, broker)
+    return Candidate(bundle=bundle, bounds=bounds, topics=await _topics(admin, bundle, stats, MOST_TOPICS))
+
+
 def choose(bundles: pa.Table, means: pa.Table | None, settings: Settings) -> list[dict[str, Any]]:
     """Return bundle and broker of those that may meet a condition of splitting, the largest first.
 

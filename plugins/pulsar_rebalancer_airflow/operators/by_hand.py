@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.standard.operators.branch import BaseBranchOperator
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import BaseOperator
-from pulsar_rebalancer.collect.split_candidates import read_candidate
-from pulsar_rebalancer.splitting.candidates import Candidates
 
 from pulsar_rebalancer.admin import PulsarAdmin
 from pulsar_rebalancer.by_hand.makers import target_of_split
 from pulsar_rebalancer.by_hand.plan import show
 from pulsar_rebalancer.by_hand.scene import Scene
 from pulsar_rebalancer.by_hand.text import document, has_effect, text
+from pulsar_rebalancer.collect.split_candidates import read_candidate
 from pulsar_rebalancer.config.enums import Action
 from pulsar_rebalancer.config.resolution import RunParams
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.by_hand import parse_form
 from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.splitting.candidates import Candidates
 from pulsar_rebalancer.state.by_hand import Drain, Drains, ShownPlan, ShownPlans, Stop
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.unload.gate import not_acting
