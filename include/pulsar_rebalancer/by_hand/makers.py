@@ -203,8 +203,12 @@ def _fitting(
 
 
 def undo(scene: Scene, outcome: Outcome) -> list[Wish]:
-    """Return the bundles that a run moved, back to where they were, as far as nothing moved them since."""
-    return [_back(scene, move) for move in outcome.moves if move.reason.has(Trait.NEW_OWNER)]
+    """Return the bundles that a run moved, back to where they were, as far as nothing moved them since.
+
+    What the run split is named: it stays so.
+    """
+    moved = [_back(scene, move) for move in outcome.moves if move.reason.has(Trait.NEW_OWNER)]
+    return moved + [Wish(split.bundle, None, Reason.SPLIT_STAYS) for split in outcome.splits if split.ok]
 
 
 def _back(scene: Scene, move: MoveOutcome) -> Wish:

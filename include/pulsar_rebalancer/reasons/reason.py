@@ -451,6 +451,8 @@ class Reason(StrEnum):
     PLAN_UNDER_WAY = ("plan_under_way", VERDICT, Trait.TYPED,
         "Another plan made by hand waits for its run or is being carried out.",
         "Wait for the end of that run.")
+    SPLIT_STAYS = ("split_stays", VERDICT, Trait.NONE,
+        "The run split the bundle: that cannot be undone, Pulsar has no merge.")
     LAST_BROKER = ("last_broker", VERDICT, Trait.TYPED,
         "No other broker that takes part could take the bundles of the broker to be drained.",
         "See why the others were left out.")
