@@ -15,6 +15,7 @@ from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
+from pulsar_rebalancer.run.splits import SplitOutcome
 from pulsar_rebalancer.state.by_hand import Drain
 from pulsar_rebalancer.strategies.sample import BundleSample, CandidateMove, Decision, Measure
 
@@ -170,9 +171,15 @@ def test_a_new_broker_is_filled_to_the_mean_from_the_hottest_with_few_bundles(tm
 
 def undone(snapshots: Snapshots, *moves: MoveOutcome) -> str:
     run = snapshots.take()
-    Outcome(plan_id=run.name, cluster="east", airflow_run_id="r", ended_at=NOW, verdict=Reason.OPEN, moves=moves).write(
-        run
-    )
+    Outcome(
+        plan_id=run.name,
+        cluster="east",
+        airflow_run_id="r",
+        ended_at=NOW,
+        verdict=Reason.OPEN,
+        moves=moves,
+        splits=(SplitOutcome(bundle=name(40), positions=(40,), reason=Reason.SPLIT),),
+    ).write(run)
     return run.name
 
 
@@ -200,4 +207,5 @@ def test_a_run_is_undone_as_far_as_nothing_moved_since(snapshots: Snapshots) -> 
         name(4): "owner_changed",
         name(5): "b:1",
         name(6): "no_such_bundle",
+        name(40): "split_stays",
     }
