@@ -30,6 +30,8 @@ from airflow.models.dagrun import DagRun
 from airflow.sdk import Connection
 from airflow.utils import db
 from airflow.utils.session import create_session
+from benchmarks import page
+from benchmarks.__main__ import PARTS
 from experiments.__main__ import _options
 from experiments.scenario import load_all
 from sqlalchemy import select
@@ -107,9 +109,20 @@ def strategy(words: list[str]) -> None:
 
 def benchmark(words: list[str]) -> None:
     """It measures, here the smallest cluster of one part, and says what beside what."""
-    words = [sys.executable, *words[1:], "collect", "--only", "10 x", "--repetitions", "1"]
+    assert words[1:3] == ["-m", "benchmarks"]
+    assert set(words[3:]) <= set(PARTS)
+    words = [sys.executable, *words[1:3], "collect", "--only", "10 x", "--repetitions", "1"]
     said = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert re.search(r"10 x 100: collect [\d.]+ s, \d+ MiB; slowest answer [\d.]+ s", said), said
+
+
+def benchmark_page(words: list[str]) -> None:
+    """It puts figures between markers that the page has, for every part."""
+    assert words[1:] == ["-m", page.__name__]
+    text = page.PAGE.read_text(encoding="utf-8")
+    for part in PARTS:
+        assert "measured like this" in page.renewed(text, part, "measured like this")
+        assert page.renewed(text, part, "").count("<!-- ") == text.count("<!-- ")
 
 
 def experiment(words: list[str]) -> None:
@@ -292,6 +305,8 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     "make test-pulsar": make(by("tests/pulsar/test_rebalance.py")),
     "make lint": make(),
     "make benchmark": make(benchmark),
+    "make benchmark PART=decide": make(benchmark),
+    ".venv/bin/python -m benchmarks.page": benchmark_page,
     "make experiments": make(experiment),
     'make experiments NAME="jitter cold_start" SEEDS=2': make(experiment),
     "python -m experiments jitter --strategy my_package.my_module:shed": experiment,
