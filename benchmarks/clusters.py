@@ -189,7 +189,8 @@ def _means(random: np.random.Generator, held: pa.Table) -> pa.Table:
     columns: dict[str, Any] = {name: known[name] for name in ("cluster", "bundle")}
     columns |= {name: known[name].to_numpy() * change for name in TRAFFIC}
     columns["samples"] = random.integers(1, 30, known.num_rows)
-    columns["long_term_msg_rate"] = columns["msg_rate_in"] + columns["msg_rate_out"]
+    for measure in ("msg_rate", "msg_throughput"):
+        columns[f"long_term_{measure}"] = columns[f"{measure}_in"] + columns[f"{measure}_out"]
     return pa.table([columns[name] for name in MEANS.names], schema=MEANS)
 
 

@@ -70,7 +70,9 @@ def updated_means(bundles: Table, previous: Table) -> Table:
 
     now = {name: bundles[name].to_numpy() for name in TRAFFIC}
     columns: dict[str, Any] = {name: mean(name, now[name], short) for name in TRAFFIC}
-    columns["long_term_msg_rate"] = mean("long_term_msg_rate", now["msg_rate_in"] + now["msg_rate_out"], samples)
+    for measure in ("msg_rate", "msg_throughput"):
+        both = now[f"{measure}_in"] + now[f"{measure}_out"]
+        columns[f"long_term_{measure}"] = mean(f"long_term_{measure}", both, samples)
     columns |= {"samples": samples, "cluster": bundles["cluster"], "bundle": bundles["bundle"]}
     return pa_table([columns[name] for name in MEANS.names], schema=MEANS)
 
