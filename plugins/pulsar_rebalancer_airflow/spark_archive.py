@@ -29,8 +29,10 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import Validation
+from pulsar_rebalancer.run.tables import MEANS, table
 from pulsar_rebalancer.state.model import DecisionState, MovesState
 from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.strategies import means
 from pulsar_rebalancer_airflow.java import java_command, java_version
 from pulsar_rebalancer_airflow.operators.decide import CONF, JAVA_OPTIONS, LOCAL_CONF, application, driver_environment
 from pulsar_simulator.scenario import build
@@ -124,7 +126,11 @@ async def _sample_run(root: str) -> StoragePath:
         async with PulsarAdmin(connection) as admin:
             collected = await collect(admin, entry, RunParams(), now=now, airflow_run_id="sample", requested_by="")
     save(collected, run)
-    state = {"decision": DecisionState().model_dump(mode="json"), "moves": MovesState().model_dump(mode="json")}
+    # Means of a run before: they are joined with the bundles from the second run on.
+    known = means.update((run / "input" / "bundles.parquet").read_table().to_pylist(), [])
+    (storage.state / "means-0.parquet").write_table(table(known, MEANS))
+    decision = DecisionState(means="means-0.parquet")
+    state = {"decision": decision.model_dump(mode="json"), "moves": MovesState().model_dump(mode="json")}
     (run / "input" / "state.json").write_json(state)
     Validation().write(run)
     return run

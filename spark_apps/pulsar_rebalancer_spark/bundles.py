@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.tables import BUNDLES, MEANS
+from pulsar_rebalancer.run.tables import BUNDLES, MEANS, TRAFFIC
 from pulsar_rebalancer_spark import candidates, means, tables
 
 if TYPE_CHECKING:
@@ -20,10 +21,12 @@ def of_run(spark: SparkSession, run: RunInput) -> DataFrame:
     """Return the bundles with their means, this sample in them.
 
     Returns:
-        The bundles table with what `means.update` and `candidates.with_traffic` add, and `stays`: why the run keeps a
-        bundle where it is, or null.
+        The bundles table, of AvgShedder what it looks at, with what `means.update` and `candidates.with_traffic` add,
+        and `stays`: why the run keeps a bundle where it is, or null. A large one is cached: to be unpersisted.
     """
     bundles = tables.read(spark, [run.folder / "input" / "bundles.parquet"], BUNDLES)
+    if run.settings.strategy is Strategy.AVG:
+        bundles = bundles.select("cluster", "broker", "bundle", "policy", "owners", *TRAFFIC)
     known = tables.read(spark, [run.known_means], MEANS) if run.known_means else tables.empty(spark, MEANS)
     if run.known_means and run.parts_of_split_bundles:
         known = means.with_parts(known, tables.literal(spark, run.parts_of_split_bundles, tables.PARTS))
@@ -35,7 +38,9 @@ def of_run(spark: SparkSession, run: RunInput) -> DataFrame:
     joined = bundles.join(F.broadcast(stays), on=["cluster", "bundle"], how="left")
     refused = F.coalesce(F.col("stays") == Reason.BUNDLE_QUARANTINED, F.lit(False))
     updated = means.update(joined.withColumn("refused", refused), known, shared=run.shares_bundles)
-    return candidates.with_traffic(updated)
+    found = candidates.with_traffic(updated).drop("owners", "refused")
+    # The join is read twice, by the means and by the strategy. Of a small one that costs less than keeping it.
+    return found.cache() if tables.partitions(spark) > 1 else found
 
 
 def keep_means(run: RunInput, bundles: DataFrame) -> None:

@@ -44,9 +44,6 @@ def session() -> SparkSession:
         builder.config("spark.sql.session.timeZone", "UTC")
         # Spark would look up the Python call site of every column expression: seconds in all.
         .config("spark.python.sql.dataFrameDebugging.enabled", "false")
-        # Parquet packs names about ten times; Spark would take a million bundles for few and broadcast them.
-        .config("spark.sql.sources.fileCompressionFactor", "10")
-        .config("spark.sql.join.preferSortMergeJoin", "false")
         # What executors write is for its owner alone, as everything below the storage root.
         .config("spark.hadoop.fs.permissions.umask-mode", "077")
         .getOrCreate()
@@ -68,11 +65,14 @@ def decide(spark: SparkSession, run: RunInput) -> Summary:
     own = _session_of_run(spark, run)
     held = bundles.of_run(own, run)
     strategy: Decide = avg_shedder.decide if run.settings.strategy is Strategy.AVG else specification.decide
-    with ThreadPoolExecutor(max_workers=1) as beside:
-        # The means do not depend on the decisions: two small jobs share the cores.
-        kept = beside.submit(bundles.keep_means, run, held)
-        decided = strategy(own, run, brokers, held)
-        kept.result()
+    try:
+        with ThreadPoolExecutor(max_workers=1) as beside:
+            # The means do not depend on the decisions: two small jobs share the cores.
+            kept = beside.submit(bundles.keep_means, run, held)
+            decided = strategy(own, run, brokers, held)
+            kept.result()
+    finally:
+        held.unpersist()
     return plan_output.write(run, plan_output.with_drains(run, decided) if run.drains.brokers else decided)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from pulsar_rebalancer.run.tables import Cell
     from pulsar_rebalancer.strategies.pipeline import RunContext
     from pulsar_rebalancer.strategies.sample import BrokerSample, Decision
     from pulsar_rebalancer_spark.run_input import RunInput
@@ -85,12 +84,19 @@ def _answer(cluster: str, context: RunContext, brokers: Sequence[BrokerSample], 
         "samples": decided.samples,
         "source_traffic": traffic,
     }
-    found: list[Mapping[str, Cell | Mapping[str, Cell]]] = [
-        *({"decision": rows.decision_row(cluster, decision)} for decision in decided.decisions),
-        *({"move": rows.move_row(cluster, move)} for move in decided.moves),
-        {"rest": json.dumps(rest)},
-    ]
-    return table([{"cluster": cluster, **row} for row in found], _ANSWER)
+    decisions = table([rows.decision_row(cluster, decision) for decision in decided.decisions], DECISIONS)
+    return pa.concat_tables(
+        [
+            _part(cluster, "decision", decisions.to_struct_array()),
+            _part(cluster, "move", rows.move_table(cluster, decided.moves).to_struct_array()),
+            _part(cluster, "rest", pa.chunked_array([[json.dumps(rest)]])),
+        ]
+    )
+
+
+def _part(cluster: str, name: str, found: pa.ChunkedArray[Any]) -> pa.Table:
+    columns: dict[str, Any] = {field.name: pa.nulls(len(found), field.type) for field in _ANSWER}
+    return pa.table(columns | {"cluster": pa.repeat(cluster, len(found)), name: found}).cast(_ANSWER)
 
 
 def moves(answers: DataFrame) -> DataFrame:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import DECISIONS, MOVES, RESOURCES, TRAFFIC
 from pulsar_rebalancer.strategies.sample import BrokerSample, CandidateMove, Decision, Measure, ResourceUsage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pulsar_rebalancer.run.tables import Cell
 
@@ -50,6 +52,12 @@ def decision(row: Mapping[str, Any]) -> Decision:
 def move_row(cluster: str, move: CandidateMove) -> dict[str, Cell]:
     """Return the row of the moves table."""
     return {"cluster": cluster} | {name: getattr(move, name) for name in MOVES.names if name != "cluster"}
+
+
+def move_table(cluster: str, moves: Sequence[CandidateMove]) -> pa.Table:
+    """Return the moves table, column by column: there may be hundreds of thousands."""
+    columns = {name: [getattr(move, name) for move in moves] for name in MOVES.names if name != "cluster"}
+    return pa.table(columns | {"cluster": [cluster] * len(moves)}, schema=MOVES)
 
 
 def move(row: Mapping[str, Any]) -> CandidateMove:

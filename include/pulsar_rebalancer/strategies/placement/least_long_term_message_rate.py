@@ -27,14 +27,19 @@ class LeastLongTermMessageRate:
         self._rates = dict(rates)
         self._overloaded = overloaded
         self._preallocated: dict[str, dict[str, float]] = defaultdict(dict)
-        self._queue: _Queue | None = None
+        self._queues: list[_Queue] = []
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> list[str]:
         """Return the candidates with the smallest rate; all of them when all are overloaded."""
-        # One list after the other is the same as before: to look at each broker for each bundle would be quadratic.
-        if self._queue is None or self._queue.candidates is not candidates:
-            self._queue = _Queue(candidates, self._rates, self._overloaded)
-        return self._queue.least()
+        # Nearly all bundles have the same candidates, and to look at each broker for each of them would be quadratic.
+        # A list that is asked for once does not take their place.
+        queue = next((each for each in self._queues if each.candidates is candidates), None)
+        if queue is None:
+            queue = _Queue(candidates, self._rates, self._overloaded)
+            self._queues = [*self._queues[:1], queue]
+        elif queue is not self._queues[0]:
+            self._queues.reverse()
+        return queue.least()
 
     def placed(self, bundle: BundleSample, broker: str) -> None:
         """Count the bundle's rate on its broker (BrokerData.preallocatedBundleData)."""
@@ -42,8 +47,8 @@ class LeastLongTermMessageRate:
         rate = bundle.long_term_msg_rate
         given[bundle.bundle] = bundle.msg_rate if rate is None else rate
         self._rates[broker] = self._reported.get(broker, 0.0) + sum(given.values())
-        if self._queue is not None:
-            self._queue.changed(broker)
+        for queue in self._queues:
+            queue.changed(broker)
 
     def kept(self) -> PlacementState:
         """Return nothing: by the next run the bundles are in the reports."""
