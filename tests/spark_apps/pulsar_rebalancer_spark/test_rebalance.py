@@ -6,10 +6,12 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pytest
 from tests.spark_apps.pulsar_rebalancer_spark import clusters, runs
@@ -268,41 +270,60 @@ class TestDamagedInput:
 
 
 def submit(root, *folders):
-    """The application through spark-submit on one core, as the DAG calls it; there is no Python on its executors."""
+    """The application through spark-submit, as the DAG calls it, on a standalone cluster of two workers.
+
+    Each has an executor in a process of its own, without any Python.
+    """
     paths = os.pathsep.join(str(ROOT / name) for name in ("include", "spark_apps"))
     binaries = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    options = ["--master", "local[1]", "--driver-memory", "1g", "--conf", "spark.ui.enabled=false"]
-    options += ["--conf", "spark.sql.shuffle.partitions=7"]
-    options += ["--conf", "spark.driver.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1"]
-    options += ["--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1"]
-    pythons = {"spark.pyspark.driver.python": sys.executable, "spark.pyspark.python": "/no/python/on/executors"}
-    options += [part for name, path in pythons.items() for part in ("--conf", f"{name}={path}")]
+    options = ["--master", "local-cluster[2,1,1024]", "--driver-memory", "1g", "--executor-memory", "1g"]
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.pyspark.driver.python": sys.executable,
+        "spark.pyspark.python": "/no/python/on/executors",
+    }
+    options += [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
     asked = [part for folder in folders for part in ("--run", folder.uri)]
-    return subprocess.run(
+    return subprocess.Popen(
         ["spark-submit", *options, rebalance.__file__, "--root", str(root), *asked],
         env={**os.environ, "PATH": binaries, "PYTHONPATH": paths},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
     )
 
 
-@pytest.mark.integration
-class TestThroughSparkSubmit:
-    def test_decides_several_runs_with_the_same_hash_as_any_other_master(self, spark, tmp_path, eventful):
-        calm = runs.make(tmp_path, runs.tables("west", 2, 3), cluster="west", low_threshold=200, high_threshold=300)
-        here = [decided(spark, tmp_path, run) for run in (eventful, calm)]
-        answer = submit(tmp_path, eventful, calm)
-        assert answer.returncode == 0, answer.stderr[-2000:]
-        assert [plan.Summary.read(run) for run in (eventful, calm)] == here
-        assert f"{here[0].bundles_taken} bundles to move" in answer.stdout
-        assert f"plan {eventful.name} {here[0].hash[:16]}" in answer.stdout
+def kill_executors(application, run):
+    """Kills both of the application's executors while bundles of the run are walked over."""
+    while application.poll() is None:
+        with suppress(psutil.Error):
+            processes = psutil.Process(application.pid).children(recursive=True)
+            executors = [each for each in processes if "CoarseGrainedExecutorBackend" in " ".join(each.cmdline())]
+            if len(executors) == 2 and (run / "plan" / "walked.parquet").exists():
+                for each in executors:
+                    each.kill()
+                return
+    raise AssertionError(application.communicate())
 
-    def test_says_why_it_could_not_decide(self, tmp_path):
-        run = runs.make(tmp_path, runs.tables("east", 3, 3))
-        (run / "validation.json").delete()
-        answer = submit(tmp_path, run)
-        assert answer.returncode == 1
-        # spark-submit hands the application's error output on as output.
-        assert "[file_missing]" in answer.stdout + answer.stderr
-        assert not (run / "plan" / "summary.json").exists()
+
+@pytest.mark.integration
+def test_two_workers_whose_executors_are_killed_and_a_run_that_cannot_be_decided(spark, tmp_path, eventful):
+    calm = runs.make(tmp_path, runs.tables("west", 2, 3), cluster="west", low_threshold=200, high_threshold=300)
+    broken = runs.make(tmp_path, runs.tables("south", 3, 3), cluster="south")
+    (broken / "validation.json").delete()
+    here = [decided(spark, tmp_path, run) for run in (eventful, calm)]
+    application = submit(tmp_path, broken, eventful, calm)
+    kill_executors(application, eventful)
+    output, errors = application.communicate()
+    assert application.returncode == 1
+    assert [plan.Summary.read(run) for run in (eventful, calm)] == here, errors[-2000:]
+    assert f"{here[0].bundles_taken} bundles to move" in output
+    assert f"plan {eventful.name} {here[0].hash[:16]}" in output
+    # spark-submit hands the application's error output on as output.
+    said = output + errors
+    assert re.findall(r"not decided: (\S+): .*\[([a-z_]+)\]", said) == [(broken.uri, "file_missing")]
+    assert not (broken / "plan" / "summary.json").exists()
