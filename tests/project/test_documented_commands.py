@@ -221,7 +221,7 @@ def posted(words: list[str]) -> None:
     address, document = words[1], json.loads(words[-1])
     assert address == "$AIRFLOW/api/v2/dags/pulsar_by_hand__east/dagRuns"
     assert set(document["conf"]) <= set(dags()["pulsar_by_hand__east"].params)
-    by("tests/pulsar/test_by_hand.py::test_what_a_person_asks_for")(words)
+    by("tests/integration/test_by_hand.py::test_what_was_shown_is_carried_out")(words)
 
 
 def unpaused(words: list[str]) -> None:
