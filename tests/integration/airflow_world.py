@@ -219,7 +219,7 @@ def _run(number: int, session: Any) -> DagRun:
     return run  # type: ignore[no-any-return]
 
 
-def _step(number: int, dag: Any, scheduled: Any, last: str) -> bool:
+def _step(number: int, dag: Any, scheduled: Any, last: str = "") -> bool:
     """What the scheduler does again and again: see what can run, and run it; False when the run or `last` has ended."""
     with create_session() as session:
         run = _run(number, session)
