@@ -70,7 +70,10 @@ def with_parts(previous: DataFrame, parts: DataFrame) -> DataFrame:
     """
     shared = {name: F.col(name) * F.col("share") for name in (*TRAFFIC, *LONG_TERM)}
     found = previous.join(F.broadcast(parts), on=_KEY, how="inner")
-    return previous.union(found.withColumns({"bundle": F.col("part"), **shared}).select(*MEANS.names))
+    carried = found.withColumns({"bundle": F.col("part"), **shared}).select(*MEANS.names)
+    # Few, so the larger table is looked through: which of the parts have means already?
+    known = previous.select(*_KEY).join(F.broadcast(carried.select(*_KEY)), on=_KEY, how="left_semi")
+    return previous.union(carried.join(F.broadcast(known), on=_KEY, how="left_anti"))
 
 
 def _largest(bundles: DataFrame) -> DataFrame:

@@ -124,7 +124,9 @@ def main(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     with ThreadPoolExecutor(max_workers=1) as beside, ThreadPoolExecutor(max_workers=RUNS_AT_ONCE) as runs:
         spark = beside.submit(session)
-        decided = list(runs.map(lambda run: _decided(spark, given.root, run), given.run))
+        # One that is named twice is decided once: two threads would write the same files.
+        folders = dict.fromkeys(folder.rstrip("/") for folder in given.run)
+        decided = list(runs.map(lambda folder: _decided(spark, given.root, folder), folders))
         if spark.exception() is None:
             spark.result().stop()
     return 0 if all(decided) else 1

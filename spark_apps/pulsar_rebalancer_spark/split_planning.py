@@ -46,7 +46,7 @@ def plan(run: RunInput) -> SplitPlan:
         settings=run.settings,
         extensible="Extensible" in manager,
         now=run.request.collected_at,
-        hits=run.decision.split_hits,
+        hits={} if run.counting.clear else run.decision.split_hits,
         splits=run.moves.splits,
     )
     found = planner.plan(context, _loaded(run, sorted(candidates), extensible=context.extensible), candidates)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections import defaultdict
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -39,6 +40,8 @@ _SHORT_BYTES = 1024 * 1024
 """Up to here all answers under way are read side by side: Pulsar's metadata store holds no longer report by itself."""
 _LONG_AT_ONCE = 8
 """Of longer answers so many are read on at once: brokers that send too much must not fill the memory together."""
+OF_ONE_BROKER = 32
+"""Of all requests under way so many may be at one address: a cluster's thousand namespaces are asked of one broker."""
 MOST_KEPT = 384
 """Connections that are kept for the next request, beside those to seeds, which are asked most: a process often may open
 no more than 1,024 files."""
@@ -132,6 +135,7 @@ class Transport:
         self._idle: dict[str, list[httpx.AsyncClient]] = {}
         self._kept = 0
         self._slots = asyncio.Semaphore(connection.concurrency)
+        self._slots_of: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(OF_ONE_BROKER))
         self._long_slots = asyncio.Semaphore(_LONG_AT_ONCE)
         self._seeds = list(connection.seeds)
         self.addresses = KnownAddresses(connection)
@@ -312,7 +316,7 @@ class Transport:
         limit = self.connection.connect_timeout_s + request.timeout_s
         try:
             # The slot is awaited before the clock starts.
-            async with self._slots, asyncio.timeout(limit) as deadline:
+            async with self._slots_of[place.base], self._slots, asyncio.timeout(limit) as deadline:
                 return await self._stream(request, place, deadline)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise _NotSentError(error) from error

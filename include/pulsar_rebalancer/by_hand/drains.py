@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from pulsar_rebalancer.by_hand.makers import Wish
+from pulsar_rebalancer.by_hand import makers
 from pulsar_rebalancer.by_hand.plan import candidates_of, placed
 from pulsar_rebalancer.by_hand.scene import Scene
 from pulsar_rebalancer.config.enums import Overrule
@@ -63,21 +63,29 @@ def serve(
     Raises:
         SnapshotError: a file of the run cannot be read.
     """
-    overruled = {rule for drain in drains.values() for rule in drain.overrule} - {Overrule.CAPS}
-    scene = Scene.read(run, state_folder, overruled)
-    wishes = [Wish(bundle.bundle) for broker in sorted(drains) for bundle in scene.sample.bundles.of(broker)]
-    # Below zero: caps take the pairs in their order.
-    leaving = placed(scene, candidates_of(scene, wishes, -len(drains)))
+    # What is overruled for one broker holds for the others.
+    groups: dict[frozenset[Overrule], list[str]] = {}
+    for broker in sorted(drains):
+        groups.setdefault(frozenset(drains[broker].overrule) - {Overrule.CAPS}, []).append(broker)
+    scenes: dict[str, Scene] = {}
+    leaving: list[CandidateMove] = []
+    first_pair = -len(drains)  # below zero: caps take the pairs in their order
+    for overruled, brokers in groups.items():
+        scene = Scene.read(run, state_folder, overruled)
+        wishes = [wish for broker in brokers for wish in makers.leaving(scene, broker)]
+        leaving += placed(scene, candidates_of(scene, wishes, first_pair))
+        first_pair += len(brokers)
+        scenes |= dict.fromkeys(brokers, scene)
     # One bundle of each anti-affinity group goes at a time, whatever is overruled.
     capped = caps.apply([*leaving, *moves], scene.settings, Policies.read(run).groups)
     of_drain = [move for move in capped if move.pair < 0]
     pairs = {move.source: move.pair for move in of_drain}
-    found = [_decision(scene, broker, pairs[broker], drains[broker]) for broker in sorted(pairs)]
+    found = [_decision(scenes[broker], broker, pairs[broker], drains[broker]) for broker in sorted(pairs)]
     givers = {move.source for move in of_drain if move.taken}
     return Served(
         [*found, *decisions],
         capped,
-        {broker: scene.traffic[broker] for broker in givers},
+        {broker: scenes[broker].traffic[broker] for broker in givers},
         {broker: _progress(broker, drains[broker], of_drain) for broker in sorted(drains)},
     )
 
@@ -102,6 +110,7 @@ def _progress(broker: str, drain: Drain, moves: Iterable[CandidateMove]) -> Drai
         since=drain.at,
         by=drain.by,
         reason=drain.reason,
+        overrule=drain.overrule,
         bundles=len(mine),
         moving=len(mine) - stay.total(),
         stay=dict(sorted(stay.items())),

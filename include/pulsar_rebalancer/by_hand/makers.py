@@ -30,11 +30,13 @@ class Wish(NamedTuple):
     Attributes:
         destination: where to; None where placement is to say.
         reason: why it stays all the same, as far as that is known here.
+        source: whose report it is from; None: whoever is its owner. For a while two brokers may report a bundle.
     """
 
     bundle: str
     destination: str | None = None
     reason: Reason | None = None
+    source: str | None = None
 
 
 def unload(scene: Scene, named: Iterable[str], destination: str) -> list[Wish]:
@@ -141,7 +143,12 @@ def drain(scene: Scene, broker: str) -> list[Wish]:
         check_broker(scene, broker)
     if not scene.sample.taking_part:
         raise PlanError(Reason.LAST_BROKER, f"{broker} is the last broker that could take bundles")
-    return [Wish(bundle.bundle) for bundle in scene.sample.bundles.of(broker)]
+    return leaving(scene, broker)
+
+
+def leaving(scene: Scene, broker: str) -> list[Wish]:
+    """Return every bundle that a drained broker reports."""
+    return [Wish(bundle.bundle, source=broker) for bundle in scene.sample.bundles.of(broker)]
 
 
 def fill(scene: Scene, broker: str) -> list[Wish]:

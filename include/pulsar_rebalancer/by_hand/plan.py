@@ -125,7 +125,8 @@ def candidates_of(scene: Scene, wishes: Iterable[Wish], first_pair: int = 0) -> 
     """Return the wishes as candidates: those of one broker are one pair, those with the most traffic first."""
     of_source: dict[str, list[Wish]] = {}
     for wish in wishes:
-        of_source.setdefault(scene.owners.get(wish.bundle, ""), []).append(wish)
+        source = scene.owners.get(wish.bundle, "") if wish.source is None else wish.source
+        of_source.setdefault(source, []).append(wish)
     found = []
     # Bundles that nobody reports come last.
     for pair, source in enumerate(sorted(of_source, key=lambda name: (not name, name)), first_pair):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
+from pulsar_rebalancer.collect.load_report import figure
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.names import namespace_of, range_of
@@ -31,6 +33,9 @@ MOST_BUNDLES = 20
 MOST_TOPICS = 100_000
 """Topics of all of them together; a bundle with more is not split by its topics."""
 
+MOST_SECONDS = 30
+"""For reading the topics of all of them: a plan must not grow old by bundles that might be split."""
+
 
 async def read_candidates(
     admin: PulsarAdmin, bundles: pa.Table, means: pa.Table | None, settings: Settings
@@ -47,16 +52,23 @@ async def read_candidates(
     if not chosen:
         return Candidates()
     namespaces = sorted({namespace_of(row["bundle"]) for row in chosen})
-    brokers = sorted({row["broker"] for row in chosen})
     bounds = dict(zip(namespaces, await asyncio.gather(*(_bounds(admin, n) for n in namespaces)), strict=True))
-    # Statistics of single topics are answered for all topics of a broker at once, which may be long: one by one.
-    stats = {broker: await _topic_stats(admin, broker) for broker in brokers}
-    found, left = [], MOST_TOPICS
-    for row in chosen:
-        topics = await _topics(admin, row["bundle"], stats[row["broker"]], left)
-        left -= len(topics or ())
-        found.append(Candidate(bundle=row["bundle"], bounds=bounds[namespace_of(row["bundle"])], topics=topics))
-    return Candidates(bundles=tuple(found))
+    topics: dict[str, tuple[TopicLoad, ...] | None] = {}
+    try:
+        async with asyncio.timeout(MOST_SECONDS):
+            for broker in sorted({row["broker"] for row in chosen}):
+                # Answered for all topics of a broker at once, which may be long: one answer is held at a time.
+                stats = await _topic_stats(admin, broker)
+                for name in (row["bundle"] for row in chosen if row["broker"] == broker):
+                    left = MOST_TOPICS - sum(len(found or ()) for found in topics.values())
+                    topics[name] = await _topics(admin, name, stats, left)
+                del stats
+    except TimeoutError:
+        _log.warning("topics of %d bundles were not read within %d s", len(chosen) - len(topics), MOST_SECONDS)
+    names = [row["bundle"] for row in chosen]
+    return Candidates(
+        bundles=tuple(Candidate(bundle=n, bounds=bounds[namespace_of(n)], topics=topics.get(n)) for n in names)
+    )
 
 
 async def read_candidate(admin: PulsarAdmin, bundle: str, broker: str) -> Candidate:
@@ -72,7 +84,7 @@ async def read_candidate(admin: PulsarAdmin, bundle: str, broker: str) -> Candid
 
 
 def choose(bundles: pa.Table, means: pa.Table | None, settings: Settings) -> list[dict[str, Any]]:
-    """Return bundle and broker of those that may meet a condition of splitting, the largest first.
+    """Return bundle and broker of those that may meet a condition of splitting, those furthest above a bound first.
 
     A mean exceeds a bound only if the mean before or the present figure does, so both are looked at.
 
@@ -89,11 +101,29 @@ def choose(bundles: pa.Table, means: pa.Table | None, settings: Settings) -> lis
     )
     if settings.max_bundle_sessions > 0:
         large |= _figure("producers") + _figure("consumers") > settings.max_bundle_sessions
+    of_means: dict[str, float] = {}
     if means is not None:
         busy = (_figure("long_term_msg_rate") > rate) | (_figure("long_term_msg_throughput") > bandwidth)
-        large |= pc.field("bundle").isin(means.filter(busy)["bundle"].combine_chunks())
+        known = means.filter(busy)
+        large |= pc.field("bundle").isin(known["bundle"].combine_chunks())
+        of_means = {
+            row["bundle"]: max(
+                _times(row["long_term_msg_rate"], rate), _times(row["long_term_msg_throughput"], bandwidth)
+            )
+            for row in known.to_pylist()
+        }
     rows = bundles.filter(large & (_figure("topics") >= FEWEST_TOPICS)).to_pylist()
-    rows.sort(key=lambda row: (-(row["msg_rate_in"] or 0) - (row["msg_rate_out"] or 0), row["bundle"]))
+
+    def excess(row: Mapping[str, Any]) -> float:
+        figures = (
+            _times(row["topics"], settings.max_bundle_topics),
+            _times(_sum(row, "producers", "consumers"), settings.max_bundle_sessions),
+            _times(_sum(row, "msg_rate_in", "msg_rate_out"), rate),
+            _times(_sum(row, "msg_throughput_in", "msg_throughput_out"), bandwidth),
+        )
+        return max(*figures, of_means.get(row["bundle"], 0.0))
+
+    rows.sort(key=lambda row: (-excess(row), row["bundle"]))
     once: dict[str, dict[str, Any]] = {}
     for row in rows:
         if namespace_of(row["bundle"]) not in settings.excluded_namespaces:
@@ -101,6 +131,15 @@ def choose(bundles: pa.Table, means: pa.Table | None, settings: Settings) -> lis
     if len(once) > MOST_BUNDLES:
         _log.warning("%d bundles may have to be split; %d of them are looked at", len(once), MOST_BUNDLES)
     return list(once.values())[:MOST_BUNDLES]
+
+
+def _times(figure: float | None, bound: float) -> float:
+    """Return how many times its bound a figure is; a bound of 0 or less is none."""
+    return (figure or 0.0) / bound if bound > 0 else 0.0
+
+
+def _sum(row: Mapping[str, Any], *names: str) -> float:
+    return sum(row[name] or 0.0 for name in names)
 
 
 def _figure(name: str) -> pc.Expression:
@@ -150,5 +189,5 @@ def _loads(stats: Mapping[str, Any], bundle: str) -> dict[str, Any]:
 
 def _carried(load: Any, kind: str) -> float:
     """Return in plus out of one topic; what is no sound figure counts as none."""
-    figures = [load.get(f"{kind}{way}") for way in ("In", "Out")] if isinstance(load, dict) else []
-    return sum(float(f) for f in figures if isinstance(f, int | float) and 0 <= f < float("inf"))
+    figures = [figure(load.get(f"{kind}{way}")) for way in ("In", "Out")] if isinstance(load, dict) else []
+    return sum(found for found in figures if found is not None and 0 <= found < math.inf)

@@ -243,7 +243,8 @@ def complete_runs(storage: ClusterStorage, day: date) -> set[str]:
     columns = ["run", *(f"{kind}_rows" for kind in TABLES)]
     expected = {row["run"]: row for table in batches(listed, columns) for row in table.to_pylist()}
     held = {kind: rows_by_run(table_file(storage, kind, day)) for kind in TABLES}
-    return {run for run, row in expected.items() if all(held[k][run] == (row[f"{k}_rows"] or 0) for k in TABLES)}
+    # Earlier releases knew fewer tables, and their lists of runs have no column for the others.
+    return {run for run, row in expected.items() if all(held[k][run] == (row.get(f"{k}_rows") or 0) for k in TABLES)}
 
 
 def compacted_documents(listed: StoragePath, run: str, columns: Sequence[str]) -> dict[str, str | None]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from pulsar_rebalancer.state import backup
 from pulsar_rebalancer.state.model import parse_decision
-from pulsar_rebalancer.storage.layout import LOAD_DATA
+from pulsar_rebalancer.storage.layout import DRAINS, LOAD_DATA
 from pulsar_rebalancer.storage.listing import Entry, Kind, below, entries, walk
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def unneeded_files(
 ) -> tuple[dict[str, list[Entry]], list[str]]:
     """Return what can go from a state folder.
 
-    Records of changes stay for ever: they say who changed what, and why. So does the one file of published load data.
+    Records of changes, which say who changed what and why, stay for ever. So do published load data and drains.
 
     Args:
         folder: the state folder.
@@ -95,7 +95,7 @@ def unneeded_files(
                 old[kind].append(entry)
         elif kind in ("copies", "means") and (needed is None or entry.path in needed):
             continue
-        elif kind not in ("changes", "load data"):
+        elif kind not in ("changes", "kept"):
             content = _content(folder, entry)
             times = [found.changed_at for found in content if found.changed_at]
             if times and max(times) < now - _GRACE:
@@ -112,8 +112,8 @@ def _kind(entry: Entry) -> str | None:
         return None
     if is_draft(entry):
         return "drafts"
-    if entry.path == LOAD_DATA:
-        return "load data"
+    if entry.path in (LOAD_DATA, DRAINS):
+        return "kept"
     named = {"copies": backup.NAME, "exports": _EXPORT, "changes": _CHANGE}
     return next((kind for kind, pattern in named.items() if pattern.fullmatch(entry.path)), None)
 

@@ -165,7 +165,7 @@ class DrainProgress(BaseModel):
     """What a run found on a broker that is drained, and does about it.
 
     Attributes:
-        since: when it was marked; likewise `by` whom and for what `reason`.
+        since: when it was marked; likewise `by` whom, for what `reason`, and what is overruled.
         bundles: how many it reports, those that cannot move among them.
         moving: how many of them this plan moves.
         stay: why how many others stay.
@@ -177,6 +177,7 @@ class DrainProgress(BaseModel):
     since: AwareDatetime
     by: str
     reason: str
+    overrule: tuple[Overrule, ...] = ()
     bundles: int
     moving: int
     stay: dict[Reason, int] = {}

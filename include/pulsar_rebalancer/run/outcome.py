@@ -252,7 +252,8 @@ def _decided(summary: Summary) -> list[str]:
     settings = summary.resolved.settings
     low, high = summary.hits
     drains = [
-        f"  drain:   {broker}: {drain.moving} of {drain.bundles} bundles to be moved; stay: {stay}"
+        f"  drain:   {broker}: {drain.moving} of {drain.bundles} bundles to be moved, {drain.left} left for later; "
+        f"stay: {stay}; never move: {', '.join(drain.named) or 'none'}"
         for broker, drain in summary.drains.items()
         for stay in [", ".join(f"{count} {reason}" for reason, count in drain.stay.items()) or "none"]
     ]

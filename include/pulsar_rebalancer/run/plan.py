@@ -168,7 +168,8 @@ def read_moves(run: StoragePath) -> list[Move]:
 
 
 def _taken(run: StoragePath) -> list[dict[str, Any]]:
-    return [row for row in (run / "plan" / "moves.parquet").read_table().to_pylist() if row["taken"]]
+    found = (run / "plan" / "moves.parquet").read_table()
+    return found.filter(found["taken"]).to_pylist()
 
 
 def _moves(taken: list[dict[str, Any]]) -> list[Move]:

@@ -38,6 +38,7 @@ async def carry_out(
     timeout_seconds: float,
     on_outcome: Callable[[SplitOutcome], None],
     begun: Container[str] = (),
+    stopped: Callable[[], bool] = lambda: False,
 ) -> list[SplitOutcome]:
     """Carry out splits one after the other; what a broker does to one bundle never stops the others.
 
@@ -50,12 +51,16 @@ async def carry_out(
         timeout_seconds: until the bounds must be seen after a split.
         on_outcome: called for each bundle as soon as its outcome is known.
         begun: bundles that an earlier attempt may have split: those that are found split as planned were split by it.
+        stopped: asked before each split; from then on none is begun (`stopped`).
     """
     outcomes = []
     for split in splits:
         started = time.monotonic()
-        work = _BundleSplit(bundles, split, most_bundles, timeout_seconds, begun=split.bundle in begun)
-        outcome = (await work.outcome()).model_copy(update={"seconds": time.monotonic() - started})
+        if stopped():
+            outcome = SplitOutcome(bundle=split.bundle, positions=split.positions, reason=Reason.STOPPED)
+        else:
+            work = _BundleSplit(bundles, split, most_bundles, timeout_seconds, begun=split.bundle in begun)
+            outcome = (await work.outcome()).model_copy(update={"seconds": time.monotonic() - started})
         outcomes.append(outcome)
         on_outcome(outcome)
     return outcomes

@@ -45,7 +45,9 @@ class SplitHistory:
     ) -> None:
         self._store = store
         self._run = run
-        self.begun = frozenset(name for name, split in stored.splits.items() if split.plan_id == run.name)
+        own = {name: split for name, split in stored.splits.items() if split.plan_id == run.name}
+        self.begun = frozenset(own)
+        self._unended = frozenset(name for name, split in own.items() if split.outcome in ("", Reason.INTERRUPTED))
         self.outcomes = read_outcomes(run)
 
     def remaining(self, splits: Sequence[Split]) -> list[Split]:
@@ -67,6 +69,8 @@ class SplitHistory:
         """Note an outcome, in the file and in the store."""
         earlier = self.outcomes.get(outcome.bundle)
         attempts = outcome.attempts + (earlier.attempts if earlier else 0)
+        if outcome.bundle in self._unended and outcome.reason.has(RETRIED | Trait.NEEDS_PERSON):
+            attempts = max(attempts, 1)  # an attempt that was killed may have split it
         self.outcomes[outcome.bundle] = outcome.model_copy(update={"attempts": attempts})
         outcomes_file(self._run).write_json([self.outcomes[name].model_dump(mode="json") for name in self.outcomes])
 

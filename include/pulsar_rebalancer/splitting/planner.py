@@ -164,7 +164,9 @@ class _Walk:
         self.hits: dict[str, int] = {}
 
     def judge(self, rank: int, bundle: LoadedBundle, condition: Condition) -> None:
-        """Add the row of a bundle."""
+        """Add the row of a bundle; validation has named those that it left out."""
+        if bundle.stays is Reason.BUNDLE_QUARANTINED:
+            return
         found = self._refused(bundle) or self._cut(bundle)
         cut = found if isinstance(found, Cut) else None
         reason = found if isinstance(found, Reason) else self._held_back(bundle)

@@ -46,10 +46,26 @@ class ShownPlans(BaseModel):
     version: int = VERSION
     plans: dict[str, ShownPlan] = {}
 
-    def added(self, identity: str, plan: ShownPlan, now: datetime, kept: timedelta) -> ShownPlans:
-        """Return it with one more plan, without those that were shown too long ago to be carried out."""
-        young = {known: shown for known, shown in self.plans.items() if now - shown.at <= kept}
-        return ShownPlans(plans=young | {identity: plan})
+    def added(
+        self, identity: str, plan: ShownPlan, now: datetime, kept: timedelta, longest_run: timedelta
+    ) -> ShownPlans:
+        """Return it with one more plan, without those that were shown too long ago to be carried out.
+
+        What was handed over stays so, and is known for as long as its run may last.
+
+        Args:
+            identity: hash of the plan.
+            plan: what was shown.
+            now: the present.
+            kept: age up to which a plan may be handed over.
+            longest_run: how long a run that carries one out may last.
+        """
+        young = {
+            known: shown
+            for known, shown in self.plans.items()
+            if now - shown.at <= (kept + longest_run if shown.run_id else kept)
+        }
+        return ShownPlans(plans={identity: plan} | young)
 
 
 class Drain(BaseModel):
@@ -57,7 +73,8 @@ class Drain(BaseModel):
 
     Attributes:
         at: since when.
-        by: Airflow's user who asked for it, and why.
+        by: Airflow's user who asked for it.
+        reason: why.
         overrule: what does not hold for the bundles that leave.
     """
 

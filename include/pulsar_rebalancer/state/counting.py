@@ -83,7 +83,7 @@ def decide_counting(
     longest = settings.state_max_gap * settings.interval_seconds
     # A sample from the future was taken by a clock that ran ahead: waiting for it to pass would freeze the counters.
     apart = since is not None and not 0 <= since <= longest
-    gap = apart and bool(state.hits or state.kept.get("shedder", {}).get("hits"))
+    gap = apart and bool(state.hits or state.split_hits or state.kept.get("shedder", {}).get("hits"))
     if forced:
         reason = Reason.FORCED
     elif since is not None and 0 <= since < settings.interval_seconds / 2:

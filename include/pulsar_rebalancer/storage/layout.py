@@ -10,6 +10,7 @@ from datetime import UTC, date, datetime
 from pulsar_rebalancer.storage.path import StoragePath
 
 LOAD_DATA = "load-data.json"
+DRAINS = "drains.json"
 """Name of the file in a cluster's state folder that holds what brokers of the extensible load manager published."""
 
 _DAY = re.compile(r"date=(\d{4}-\d{2}-\d{2})")
@@ -59,7 +60,7 @@ class ClusterStorage:
     @property
     def drains(self) -> StoragePath:
         """Return the copy of the marks of brokers that are drained."""
-        return self.state / "drains.json"
+        return self.state / DRAINS
 
     def new_run(self, now: datetime) -> StoragePath:
         """Return a folder for one attempt: its name holds the time and random hex digits, nothing a user typed."""

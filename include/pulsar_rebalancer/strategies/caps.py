@@ -74,10 +74,10 @@ class _Caps:
         """Return a unit with its waves, or with the reason why it has to wait."""
         reason = self._bite(unit)
         if reason is not None:
-            return [replace(move, reason=reason) for move in unit]
+            return [replace(move, reason=reason, wave=None) for move in unit]
         waves = [self._next_wave(move) for move in unit]
         if any(wave >= MAX_WAVES for wave in waves):
-            return [replace(move, reason=Reason.CAP_WAVES) for move in unit]
+            return [replace(move, reason=Reason.CAP_WAVES, wave=None) for move in unit]
         return [replace(move, wave=wave) for move, wave in zip(unit, waves, strict=True)]
 
     def _bite(self, unit: list[CandidateMove]) -> Reason | None:

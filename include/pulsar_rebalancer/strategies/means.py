@@ -42,15 +42,19 @@ def update(bundles: Iterable[Mapping[str, Any]], previous: Iterable[Mapping[str,
 def with_parts(previous: Iterable[Mapping[str, Any]], parts: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
     """Return means with those that parts of split bundles carry on with: their share of the bundle's.
 
-    The bundle's own stay: `update` forgets what is not in the sample, be it the bundle or its parts.
+    The bundle's own stay: `update` forgets what is not in the sample, be it the bundle or its parts. So does what a
+    part has already: for a while two brokers may report the bundle and a part of it.
 
     Args:
         previous: rows of the means table.
         parts: share by name of the part, by name of the bundle.
     """
     rows = [dict(row) for row in previous]
+    known = {row["bundle"] for row in rows}
     for row in list(rows):
         for part, share in parts.get(row["bundle"], {}).items():
+            if part in known:
+                continue
             carried = {name: None if row[name] is None else row[name] * share for name in (*TRAFFIC, *LONG_TERM)}
             rows.append(row | carried | {"bundle": part})
     return rows

@@ -21,9 +21,9 @@ from pulsar_rebalancer.config.resolution import RunParams
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.by_hand import parse_form
-from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.run.plan import LONGEST_RUN, Summary
 from pulsar_rebalancer.splitting.candidates import Candidates
-from pulsar_rebalancer.state.by_hand import Drain, Drains, ShownPlan, ShownPlans, Stop
+from pulsar_rebalancer.state.by_hand import Drain, Drains, ShownPlan, ShownPlans, Stop, parse_drains
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.unload.gate import not_acting
 from pulsar_rebalancer_airflow.failures import final_unless_passing
@@ -113,7 +113,7 @@ class PlanByHandOperator(BaseOperator):
             if has_effect(summary):
                 store, now = StateStore.of(context, self.cluster), datetime.now(UTC)
                 entry = ShownPlan(plan_id=run.name, action=request.action, at=summary.collected_at, by=by)
-                store.put_shown(store.shown().added(summary.hash, entry, now, kept))
+                store.put_shown(store.shown().added(summary.hash, entry, now, kept, LONGEST_RUN))
             self.log.info("%s", text(summary, run, context["dag_run"].dag_id))
         return document(summary, run)
 
@@ -145,6 +145,8 @@ class CarryOutOperator(TriggerDagRunOperator):
             # Of a paused DAG the run would wait, and the plan with it.
             fail_when_dag_is_paused=True,
             skip_when_already_exists=True,
+            # A run's parameters are ours alone: a key that is added to them would be refused.
+            openlineage_inject_parent_info=False,
             logical_date=None,
             **kwargs,
             inlets=[state_asset(entry.name)],
@@ -187,19 +189,33 @@ class CarryOutOperator(TriggerDagRunOperator):
         """Mark a broker as drained, or set the run up that carries the plan out; return whether there is one."""
         shown = store.shown()
         entry, request = self._shown(shown, form, now)
-        if request.action is Action.DRAIN:
-            drain = Drain(at=now, by=by, reason=request.reason, overrule=request.overrule)
-            drains = store.drains(self.storage).brokers
-            store.put_drains(self.storage, Drains(brokers=drains | {request.broker: drain}))
-            self.log.warning("%s has %s drained: %s", by or "unknown", request.broker, request.reason)
-            return False
-        run_id = f"by_hand__{form.plan[:32]}"
-        self._check_others(context, [other.run_id for other in shown.plans.values() if other.run_id], run_id)
+        drains = request.action is Action.DRAIN
+        run_id = context["dag_run"].run_id if drains else f"by_hand__{form.plan[:32]}"
+        if drains:
+            self._mark(
+                store, entry, request.broker, Drain(at=now, by=by, reason=request.reason, overrule=request.overrule)
+            )
+        else:
+            self._check_others(context, [other.run_id for other in shown.plans.values() if other.run_id], run_id)
         handed_over = entry.model_copy(update={"run_id": run_id, "handed_over_by": by})
         store.put_shown(ShownPlans(plans=shown.plans | {form.plan: handed_over}))
+        if drains:
+            return False
         self.trigger_run_id, self.conf = run_id, {"plan": form.plan}
         self.log.info("Plan %s is carried out by run %s of %s", entry.plan_id, run_id, self.trigger_dag_id)
         return True
+
+    def _mark(self, store: StateStore, entry: ShownPlan, broker: str, drain: Drain) -> None:
+        """Mark a broker as drained, once: who released it meanwhile has the last word."""
+        if entry.run_id:
+            raise PlanError(Reason.PLAN_USED, f"see run {entry.run_id}")
+        run, marked = self.storage.run(entry.plan_id), store.drains(self.storage).brokers
+        snapshot = (run / "input" / "state.json").read_json() if run else {}
+        shown_with = parse_drains(snapshot.get("drains"))
+        if marked.keys() != shown_with.brokers.keys():
+            raise PlanError(Reason.OTHER_PLAN, f"since it was shown, what is drained is another: {', '.join(marked)}")
+        store.put_drains(self.storage, Drains(brokers=marked | {broker: drain}))
+        self.log.warning("%s has %s drained: %s", drain.by or "unknown", broker, drain.reason)
 
     def _shown(self, shown: ShownPlans, form: HandRequest, now: datetime) -> tuple[ShownPlan, HandRequest]:
         """Return the plan of the form's hash, if it may be carried out."""

@@ -23,7 +23,7 @@ from pulsar_rebalancer_airflow.locations import run_folder
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from airflow.sdk import Context
 
@@ -40,7 +40,8 @@ class SplitOperator(BaseOperator):
 
     A retry resumes: bounds that are there already are a success, and nothing is asked for twice. Bundles whose range is
     gone or that somebody cut elsewhere are outcomes and no failures; the task fails when brokers did not answer (tried
-    again) or refused (not tried again), and then nothing is moved in this run. It is skipped when the gate is closed.
+    again), refused or a person stopped the run (not tried again), and then nothing is moved in this run. It is skipped
+    when the gate is closed.
 
     Args:
         cluster: name in the clusters file.
@@ -81,7 +82,8 @@ class SplitOperator(BaseOperator):
             history = SplitHistory(store.moves(), store.change_moves, run)
             opened = context["ti"].xcom_pull(task_ids=self.gate, key="reason")
             splits = self._open(run, store, present, history, str(opened))
-            self._carry_out(run, present, history, splits)
+            started = context["dag_run"].start_date
+            self._carry_out(run, present, history, splits, stopped=lambda: store.stopped_since(started))
         return self._conclude(history, splits)
 
     def _open(
@@ -97,7 +99,14 @@ class SplitOperator(BaseOperator):
             raise AirflowSkipException(f"Closed by now: {verdict.reason} {verdict.detail}")
         return verdict.splits
 
-    def _carry_out(self, run: StoragePath, present: Settings, history: SplitHistory, splits: Sequence[Split]) -> None:
+    def _carry_out(
+        self,
+        run: StoragePath,
+        present: Settings,
+        history: SplitHistory,
+        splits: Sequence[Split],
+        stopped: Callable[[], bool],
+    ) -> None:
         connection = PulsarAdminHook(present.connection).get_connection_settings(present.pulsar_cluster)
         settings = Summary.read(run).resolved.settings
         remaining = history.remaining(splits)
@@ -113,6 +122,7 @@ class SplitOperator(BaseOperator):
                     timeout_seconds=settings.unload_timeout_seconds,
                     on_outcome=lambda outcome: history.add(outcome, datetime.now(UTC)),
                     begun=history.begun,
+                    stopped=stopped,
                 )
 
         asyncio.run(go())

@@ -78,7 +78,8 @@ class _Watch:
     def tell(self, history: WaveHistory) -> None:
         """Write how many moves have ended, and how many of them not on their planned broker."""
         outcomes = history.outcomes.values()
-        progress = {"done": len(outcomes), "of": self._total, "failed": sum(not outcome.ok for outcome in outcomes)}
+        done = [outcome for outcome in outcomes if not outcome.reason.has(Trait.NOT_BEGUN)]
+        progress = {"done": len(done), "of": self._total, "failed": sum(not outcome.ok for outcome in done)}
         self._context["ti"].xcom_push(key="progress", value=progress)
         _log.info("%(done)d of %(of)d, %(failed)d not on their planned broker", progress)
         self._told_at = time.monotonic()

@@ -46,14 +46,13 @@ def test_three_samples_with_bundles_that_come_go_and_have_two_owners(spark, tmp_
         bundles.write_table(pa.Table.from_pylist(rows, schema=BUNDLES))
         previous.write_table(pa.Table.from_pylist([row for each in known.values() for row in each], schema=MEANS))
         sample = tables.read(spark, [bundles], BUNDLES).withColumn("refused", F.lit(False)).repartition(3)
-        # one of the bundles was split since: its two parts carry on with their shares, as far as they are reported
+        # one of the bundles was split since: its two parts carry on with their shares until they have means
         parts = {"c1": {NAMES[0]: {NAMES[1]: 0.25, NAMES[3]: 0.75}}, "c2": {}}
         of_split = [
             {"cluster": cluster, "bundle": bundle, "part": part, "share": share}
             for cluster in parts
             for bundle, of_bundle in parts[cluster].items()
             for part, share in of_bundle.items()
-            if not {NAMES[1], NAMES[3]} & {row["bundle"] for row in known[cluster]}
         ]
         before = means.with_parts(tables.read(spark, [previous], MEANS), tables.literal(spark, of_split, tables.PARTS))
         updated = means.update(sample, before, shared=True)
@@ -61,7 +60,7 @@ def test_three_samples_with_bundles_that_come_go_and_have_two_owners(spark, tmp_
             (row.asDict() for row in means.table(updated).collect()), key=lambda row: (row["cluster"], row["bundle"])
         )
         for cluster in known:
-            carried = specification.with_parts(known[cluster], parts[cluster] if of_split else {})
+            carried = specification.with_parts(known[cluster], parts[cluster])
             known[cluster] = specification.update([row for row in rows if row["cluster"] == cluster], carried)
         assert answer == [row for cluster in sorted(known) for row in known[cluster]]
         seen |= {row["samples"] for row in answer}

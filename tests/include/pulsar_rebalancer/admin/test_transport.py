@@ -275,7 +275,9 @@ async def test_reset_unload_is_not_repeated() -> None:
     assert len(broker.requests) == 1
 
 
-async def test_concurrency_is_bounded() -> None:
+@pytest.mark.parametrize(("in_all", "at_one"), [(4, 32), (192, 4)])
+async def test_concurrency_is_bounded(monkeypatch: pytest.MonkeyPatch, in_all: int, at_one: int) -> None:
+    monkeypatch.setattr(transport, "OF_ONE_BROKER", at_one)
     most = under_way = 0
 
     async def report(_: Request) -> Response:
@@ -289,7 +291,7 @@ async def test_concurrency_is_bounded() -> None:
     with brokers(1) as (broker,):
         broker.on("GET", REPORT, report)
         names = [f"b{i}.pulsar:8080" for i in range(40)]
-        async with connect(broker, concurrency=4, address_map=dict.fromkeys(names, broker.url)) as admin:
+        async with connect(broker, concurrency=in_all, address_map=dict.fromkeys(names, broker.url)) as admin:
             reports = await admin.load_reports(names, whole)
     assert reports == {name: {} for name in names}
     assert 1 < most <= 4

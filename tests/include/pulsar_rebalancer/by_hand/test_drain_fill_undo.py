@@ -144,6 +144,25 @@ def test_a_drain_waits_for_the_grace_period_unless_that_is_overruled(snapshots: 
     assert leaving.progress["a:1"].moving == 2
 
 
+def test_what_one_drain_overrules_holds_for_the_others(snapshots: Snapshots) -> None:
+    snapshots.unloaded = {name(1): timedelta(minutes=1), name(4): timedelta(minutes=1)}
+    at_once = DRAIN.model_copy(update={"overrule": (Overrule.GRACE_PERIOD,)})
+
+    found = served(snapshots, a=at_once, b=DRAIN).progress
+
+    assert (found["a:1"].moving, found["a:1"].overrule) == (2, ("grace_period",))
+    assert (found["b:1"].moving, found["b:1"].stay, found["b:1"].overrule) == (0, {"recently_unloaded": 1}, ())
+
+
+def test_a_bundle_that_another_broker_reports_too_leaves_the_drained_one(tmp_path: Path) -> None:
+    snapshots = Snapshots(tmp_path, {"a": {name(1): 20.0}, "b": {name(1): 20.0, name(4): 10.0}, "c": {}})
+
+    found = served(snapshots, a=DRAIN)
+
+    assert (found.progress["a:1"].bundles, found.progress["a:1"].moving) == (1, 1)
+    assert {(move.source, move.pair) for move in found.moves} == {("a:1", -1)}
+
+
 def test_a_drain_moves_one_bundle_of_a_group_at_a_time(snapshots: Snapshots) -> None:
     snapshots.policies = Policies(groups={"t/n": "g"})
     overruling = DRAIN.model_copy(update={"overrule": (Overrule.ANTI_AFFINITY,)})

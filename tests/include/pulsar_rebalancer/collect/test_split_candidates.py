@@ -1,6 +1,8 @@
 """Which bundles are asked about before a split, and what their owners say."""
 
 import asyncio
+import gc
+import weakref
 
 import numpy as np
 import pytest
@@ -50,8 +52,8 @@ def test_a_bundle_is_looked_at_if_its_figure_or_its_mean_exceeds_a_bound(figures
     assert [each["bundle"] for each in found] == ["a/b/1"] * chosen
 
 
-def test_the_busiest_are_looked_at_each_once_and_none_of_an_excluded_namespace(caplog):
-    many = [row(f"a/b/{n:02}", topics=2000, msg_rate_in=float(n)) for n in range(25)]
+def test_those_furthest_above_a_bound_are_looked_at_each_once_and_none_of_an_excluded_namespace(caplog):
+    many = [row(f"a/b/{n:02}", topics=2000 + n, msg_rate_in=30000.0 - n) for n in range(25)]
     twice = row("a/b/24", topics=2000, broker="b:2")
     excluded = row("a/kept/1", topics=2000, msg_rate_in=99.0)
     settings = Settings(excluded_namespaces="a/kept")
@@ -59,6 +61,53 @@ def test_the_busiest_are_looked_at_each_once_and_none_of_an_excluded_namespace(c
     assert [each["bundle"] for each in found] == [f"a/b/{n:02}" for n in range(24, 4, -1)]
     assert found[0]["broker"] == "b:1"
     assert "25 bundles may have to be split; 20 of them are looked at" in caplog.text
+
+
+def test_how_far_above_its_bound_a_mean_is_counts_as_well():
+    figures = {"topics": 1500}, {"msg_rate_in": 60000.0}, {"producers": 2500}, {"msg_throughput_out": 400.0 * MIB}, {}
+    rows = [row(f"a/b/{n}", **each) for n, each in enumerate(figures)]
+    means = table([{"cluster": "c", "bundle": "a/b/4", "long_term_msg_rate": 90000.0}], MEANS)
+    found = choose(table(rows, BUNDLES), means, Settings())
+    assert [each["bundle"][-1] for each in found] == ["3", "4", "2", "1", "0"]
+
+
+@pytest.mark.parametrize("figure", [10**400, float("nan"), float("inf"), -1, "7", None, True])
+def test_what_is_no_sound_figure_of_a_topic_counts_as_none(figure):
+    assert split_candidates._carried({"msgRateIn": figure, "msgRateOut": 2}, "msgRate") == 2.0
+
+
+def test_reading_topics_ends_and_holds_one_broker_s_statistics_at_a_time(monkeypatch):
+    class Statistics(dict):
+        """A dictionary that can be watched."""
+
+        __hash__ = object.__hash__
+
+    alive, most = weakref.WeakSet(), []
+
+    class Admin:
+        class bundles:
+            @staticmethod
+            async def bounds(_):
+                return [0, 1]
+
+            @staticmethod
+            async def topic_hash_positions(bundle):
+                await asyncio.Event().wait() if bundle == "a/b/9" else None
+                return {"t": 1}
+
+        @staticmethod
+        async def topic_stats(_):
+            gc.collect()
+            most.append(len(alive))
+            found = Statistics()
+            alive.add(found)
+            return found
+
+    monkeypatch.setattr(split_candidates, "MOST_SECONDS", 0.2)
+    rows = [row(f"a/b/{n}", broker=f"b:{n}", topics=2000) for n in range(10)]
+    found = asyncio.run(read_candidates(Admin, table(rows, BUNDLES), None, Settings(split_mode="observe")))
+    assert [len(each.topics or ()) for each in found.bundles] == [1] * 9 + [0]
+    assert max(most) <= 1
 
 
 @pytest.fixture(scope="module")

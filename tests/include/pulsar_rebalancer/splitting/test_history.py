@@ -42,6 +42,23 @@ def run(tmp_path):
     return StoragePath(str(tmp_path / "p1"))
 
 
+def test_an_attempt_that_was_killed_may_have_split_what_the_next_one_cannot_read(run):
+    store = Store()
+    SplitHistory(store.state, store.change, run).plan([split()], NOW)
+    again = SplitHistory(store.state, store.change, run)
+    again.plan([split()], NOW)
+    again.add(ended("timeout", attempts=0), NOW)
+    outcome = Outcome(
+        plan_id="p1",
+        cluster="c",
+        airflow_run_id="r",
+        ended_at=NOW,
+        verdict="open",
+        splits=tuple(again.outcomes.values()),
+    )
+    assert list(tidied(store.state.splits, outcome, NOW, 30)) == [ONE]
+
+
 def test_a_killed_attempt_is_known_by_what_it_noted_before_and_a_retry_goes_on(run):
     store, both = Store(), [split(), split(OTHER, 0xC0000000)]
     history = SplitHistory(store.state, store.change, run)

@@ -103,6 +103,10 @@ def test_what_is_left_whole_and_why(bundle, known, settings, reason):
     assert Reason(reason).meaning in found.told[0]
 
 
+def test_a_bundle_that_validation_left_out_is_not_named_again():
+    assert planned([loaded(stays=Reason.BUNDLE_QUARANTINED)]).rows == []
+
+
 def test_the_range_is_halved_without_any_topic_known():
     assert planned([loaded()], candidates=[candidate(topics=None)]).rows[0]["shares"] == (0.5, 0.5)
 

@@ -56,6 +56,11 @@ def test_a_gap_without_counters_is_no_news() -> None:
     assert decide_counting(state(counted_at=ago(86400), hits={}), SETTINGS, NOW).reason is Reason.COUNTED
 
 
+def test_a_gap_ends_hits_of_splits_too() -> None:
+    found = decide_counting(state(counted_at=ago(86400), hits={}, split_hits={"t/n/0x00_0x10": 3}), SETTINGS, NOW)
+    assert (found.reason, found.clear) == (Reason.GAP, True)
+
+
 def test_another_strategy_starts_anew() -> None:
     before = state(counted_at=ago(60), strategy="UniformLoadShedder", samples={"b": CountedSample(30.0, ago(10))})
     found = decide_counting(before, SETTINGS, NOW)

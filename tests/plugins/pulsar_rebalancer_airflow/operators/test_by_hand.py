@@ -11,6 +11,7 @@ from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER, make_run, move_row
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
+from pulsar_rebalancer.config.enums import Action
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.run.by_hand import ByHand, parse_form
 from pulsar_rebalancer.run.plan import Summary
@@ -34,6 +35,7 @@ def shown(storage: ClusterStorage, state: MemoryState, age: timedelta = timedelt
     request = parse_form(form)
     summary = Summary.read(run).model_copy(update={"by_hand": ByHand(by="ada", request=request)})
     summary.write(run)
+    (run / "input" / "state.json").write_json({"drains": None})
     assert request.action is not None
     entry = ShownPlan(plan_id=run.name, action=request.action, at=summary.collected_at, by="ada")
     store = StateStore(state)
@@ -112,6 +114,32 @@ def test_a_drain_is_marked_and_released(storage: ClusterStorage, state: MemorySt
     assert act(storage, state, action="release", broker="b:1", reason="x")[0] == "not_drained"
     assert act(storage, state, action="release", broker="a:1", reason="the disks are in")[0] == "done"
     assert store.drains(storage).brokers == {}
+    assert act(storage, state, plan=identity)[0] == "plan_used"
+    assert store.drains(storage).brokers == {}
+
+
+def test_a_drain_that_was_shown_before_another_was_marked_is_shown_anew(
+    storage: ClusterStorage, state: MemoryState
+) -> None:
+    first, second = shown(storage, state, **DRAIN), shown(storage, state, **DRAIN | {"broker": "b:1"})
+
+    assert act(storage, state, plan=first)[0] == "done"
+    assert act(storage, state, plan=second)[0] == "other_plan"
+    assert list(StateStore(state).drains(storage).brokers) == ["a:1"]
+
+
+def test_a_plan_that_was_handed_over_is_known_while_its_run_lasts() -> None:
+    now, minute = datetime.now(UTC), timedelta(minutes=1)
+    plan = ShownPlan(plan_id="p", action=Action.UNLOAD, at=now - 20 * minute, by="ada")
+    going_on = plan.model_copy(update={"run_id": "by_hand__a"})
+    plans = ShownPlans(plans={"a": going_on, "b": plan})
+
+    found = plans.added("a", plan, now, 15 * minute, 30 * minute)
+
+    assert found.plans == {"a": going_on}
+    assert ShownPlans(plans={"a": going_on}).added("c", plan, now + 26 * minute, 15 * minute, 30 * minute).plans == {
+        "c": plan
+    }
 
 
 def test_a_stop_needs_no_plan(storage: ClusterStorage, state: MemoryState) -> None:

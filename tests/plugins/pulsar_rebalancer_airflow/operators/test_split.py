@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,9 +15,10 @@ from tests.airflow_runs import CLUSTER
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude
 from pulsar_rebalancer.run.splits import read_outcomes
+from pulsar_rebalancer.state.by_hand import Stop
 from pulsar_rebalancer_airflow.operators import SplitOperator
 from pulsar_rebalancer_airflow.operators.split import UnfinishedSplitsError
-from pulsar_rebalancer_airflow.state_store import MOVES
+from pulsar_rebalancer_airflow.state_store import MOVES, StateStore
 
 if TYPE_CHECKING:
     from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 ACTS = {"split_mode": "auto"}
+NOW = datetime.now(UTC)
 
 
 def row(scene: UnloadScene, rank: int = 0, condition: str | None = "msg_rate") -> dict[str, Any]:
@@ -35,10 +38,13 @@ def row(scene: UnloadScene, rank: int = 0, condition: str | None = "msg_rate") -
     return found | {"shares": [0.5, 0.5], "unload": False, "taken": True, "reason": "to_be_split"}
 
 
-def split(scene: UnloadScene, run: StoragePath, gate: str = "open", **present: Any) -> dict[str, int]:
+def split(
+    scene: UnloadScene, run: StoragePath, gate: str = "open", started: datetime | None = None, **present: Any
+) -> dict[str, int]:
     settings = {"mode": "auto", "connection": "pulsar_test"} | ACTS | present
     operator = SplitOperator(task_id="split", cluster=CLUSTER, settings=settings, run=run.uri, gate="gate")
-    return operator.execute(context(CLUSTER, scene.state, xcoms={("gate", "reason"): gate}))
+    given: Any = context(CLUSTER, scene.state, xcoms={("gate", "reason"): gate}, started=started or NOW)
+    return operator.execute(given)
 
 
 def is_split(scene: UnloadScene, planned: dict[str, Any]) -> bool:
@@ -66,6 +72,26 @@ def test_splits_and_says_so_in_the_store_before_and_after(scene: UnloadScene) ->
     seen.clear()
     assert split(scene, run) == {"split": 1}
     assert seen == []
+
+
+def test_a_stop_begins_no_further_split_and_a_cleared_run_goes_on(scene: UnloadScene) -> None:
+    planned = [row(scene, rank) for rank in range(2)]
+    caps = {"max_splits_per_run": 2, "max_splits_per_namespace": 2}
+    run = scene.run([], splits=planned, **ACTS | caps)
+    real, store = scene.cluster.split_at, StateStore(scene.state)
+
+    def stopping(*args: Any, **more: Any) -> Any:
+        store.put_stop(Stop(at=NOW, by="ada", reason="wait"))
+        return real(*args, **more)
+
+    scene.monkeypatch.setattr(scene.cluster, "split_at", stopping)
+    with pytest.raises(AirflowFailException, match="stopped"):
+        split(scene, run, started=NOW - timedelta(minutes=1), **caps)
+    assert [is_split(scene, each) for each in planned] == [True, False]
+    assert {outcome.reason for outcome in read_outcomes(run).values()} == {"split", "stopped"}
+
+    assert split(scene, run, started=NOW + timedelta(seconds=1), **caps) == {"split": 2}
+    assert all(is_split(scene, each) for each in planned)
 
 
 def test_a_retry_after_a_kill_finds_the_bounds_and_asks_for_nothing(scene: UnloadScene) -> None:
