@@ -465,7 +465,7 @@ class Reason(StrEnum):
         "The broker that is to be released is not being drained.")
     STOPPED = ("stopped", VERDICT, Trait.NOT_BEGUN | Trait.RETRIED | Trait.NEEDS_PERSON,
         "A person stopped what was under way before the bundle was begun.",
-        "To go on, clear the run's failed waves, or make a new plan.")
+        "To go on, make a plan for the rest; the waves can be cleared until another run has recorded its plan.")
     # moves
     MOVED = ("moved", VERDICT, Trait.ON_PLANNED_BROKER | Trait.NEW_OWNER | Trait.SETTLED,
         "The bundle is owned by its planned broker.")

@@ -64,13 +64,13 @@ def state_page(entry: ClusterEntry, root: str) -> str:
     folder = f"{root}/{entry.name}/state"
     return f"""### What is kept between the runs of cluster `{entry.name}`
 
-Hit counters, the last recorded plan, and the bundles moved within the grace period.
+Hit counters, the last recorded plan, and the bundles moved or split lately.
 
 | action | what it does |
 |---|---|
 | show | logs a summary |
-| export | writes everything to `{folder}/export-<time>.json` |
-| reset | counters and means start anew; bundles moved lately stay in their grace period |
+| export | writes these to `{folder}/export-<time>.json` |
+| reset | counters and means start anew; bundles moved or split lately stay protected, drains stay |
 | restore | takes the newest `{folder}/decision-<number>.json`, or the file that is named |
 
 Reset and restore need a reason. A plan that is under way at that moment becomes stale and is not carried out.
@@ -80,7 +80,7 @@ Reset and restore need a reason. A plan that is under way at that moment becomes
 def by_hand_page(entry: ClusterEntry) -> str:
     """Return Markdown: how to ask for moves, and how a plan is carried out."""
     dag_id, minutes = f"{BY_HAND_DAG}{entry.name}", entry.settings.max_shown_plan_age_seconds / 60
-    return f"""### Moves of cluster `{entry.name}` by hand
+    return f"""### Moves, splits and drains of cluster `{entry.name}` by hand
 
 Trigger the DAG and fill in *Action* and its fields. The run makes a plan and shows it (log and XCom of the task
 *plan*): what moves, whom it disturbs, the score of each broker before and after. It moves nothing.
@@ -93,6 +93,8 @@ airflow dags trigger {dag_id} --conf '{{"plan": "<hash>"}}'
 
 A run of `{REBALANCE_DAG}{entry.name}` then asks the brokers anew, leaves out what no longer holds, and goes through the
 same gate as every run. A pause, a hold and Pulsar's own shedding cannot be overruled. Who asked is Airflow's user.
+
+`release` and `stop` act without a plan. The plan of a drain marks the broker; the runs that follow move its bundles.
 """
 
 
@@ -118,8 +120,9 @@ Every day at a fixed minute (UTC). A manual run only says what would go, unless 
 | `history_days` | {history} | how long the tables stay |
 
 The tables are `{folder}/history/<kind>/date=YYYY-MM-DD.parquet`; a run's folder goes once its rows were counted there.
-The kinds are `cluster`, `brokers`, `bundles`, `decisions`, `moves`, and `runs` with every document of a run (settings,
-state, validation, summary, outcome) as JSON, and the page of its validation result. The column `run` joins them.
+The kinds are `cluster`, `brokers`, `bundles`, `decisions`, `moves`, `splits`, and `runs` with every document of a run
+(settings, state, validation, summary, outcome) as JSON, and the page of its validation result. The column `run` joins
+them.
 
 Never touched: runs of today, a run without an outcome that is younger than a day, the run whose plan the state holds,
 files that the state points to, links, and whatever the rebalancer did not write.
