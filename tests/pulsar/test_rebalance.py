@@ -24,7 +24,7 @@ INTERVAL_SECONDS = 60
 """The brokers' host interval: each run sees a new sample."""
 LOW_THRESHOLD = 8
 """Half of the smallest gap that was seen, and far above the noise between idle brokers."""
-HITS = 3
+HITS = 2
 CALM_RUNS = HITS
 """So many runs in a row without a move: hits would have been enough for another one. Others may come before."""
 MOST_RUNS = 40
