@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 HOT = 80.0
 """Percent above which a broker counts as hot in `minutes_above_80`."""
 
+_ROUNDING = 1e-6
+"""Points by which arithmetic may be off: a broker that was set up to stand at 80 is not above it."""
+
 FROM_MEAN = 5.0
 """Points above the mean of the brokers from which a destination was hot already; below it a source gave too much."""
 
@@ -120,7 +123,7 @@ class Recorder:
             range_end=float((end[:, 2] - end[:, 0]).mean()),
             std_mean=float(after[:, 3].mean()),
             std_end=float(end[:, 3].mean()),
-            minutes_above_80=int((scores[:, 2] > HOT).sum()),
+            minutes_above_80=int((scores[:, 2] > HOT + _ROUNDING).sum()),
             hot_placements=self._hot_placements,
             overshoots=self._overshoots(),
             highest_share=self._share,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
+
+from experiments.scenario import load_all
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from experiments.results import Results
+    from experiments.scenario import Scenario
 
 BASELINE = "no shedding"
 NOT_RUN = "not run"
@@ -18,9 +22,6 @@ PUBLISHED = {
     "AvgShedder": ("normal", "good", "good", "good", "good"),
 }
 """The table of the PIP, in the order of `PROBLEMS`."""
-
-BY_HAND = ("by_hand_history_score", "by_hand_no_candidate", "by_hand_outer_pair", "by_hand_shared_pool")
-MOVING = (*BY_HAND, "max_min_ratio", "hundred_hot_hundred_new", "one_broker_added")
 
 
 class Problem(NamedTuple):
@@ -50,7 +51,8 @@ PROBLEMS = (
     Problem(
         "over-placement",
         "Of the bundles moved in a scenario, the share that went to a broker already 5 points above the mean; the mean "
-        "over the scenarios in which brokers differ and none stops: below 2 % good, below 10 % normal, else bad.",
+        "over the scenarios in which brokers differ, by their load at the start or because one joins, and none stops: "
+        "below 2 % good, below 10 % normal, else bad.",
     ),
     Problem(
         "over-unloading",
@@ -77,6 +79,18 @@ def verdicts(results: Mapping[str, Results], variant: str) -> list[str]:
     return found
 
 
+@cache
+def moving_scenarios() -> tuple[str, ...]:
+    """Return the shipped scenarios that say something of the bundles moved: brokers differ in them, and none stops."""
+    return tuple(name for name, scenario in load_all().items() if brokers_differ(scenario))
+
+
+def brokers_differ(scenario: Scenario) -> bool:
+    """Return whether brokers differ, by their load at the start or because one joins, and none stops."""
+    joins = any(change.start for change in scenario.changes)
+    return (len(set(scenario.load)) > 1 or joins) and not any(change.stop for change in scenario.changes)
+
+
 def _heterogeneous(results: Mapping[str, Results], variant: str) -> str:
     stronger, others = results["one_far_stronger"], results["by_hand_other_processes"]
     with_it, without = (stronger.spread(name, "range_end").median or 0.0 for name in (variant, BASELINE))
@@ -101,7 +115,7 @@ def _over_unloading(results: Mapping[str, Results], variant: str) -> str:
 
 
 def _share_of_moved(results: Mapping[str, Results], variant: str, measure: str, good: float, normal: float) -> str:
-    moved = {name: results[name].total(variant, "bundles_moved") for name in MOVING}
+    moved = {name: results[name].total(variant, "bundles_moved") for name in moving_scenarios()}
     # Every scenario counts alike: the one with two hundred brokers moves more bundles than all others together.
     shares = [100 * results[name].total(variant, measure) / count for name, count in moved.items() if count]
     if not shares:

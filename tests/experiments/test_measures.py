@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from experiments.measures import Curve, Measures, Recorder
-from experiments.problems import BASELINE, MOVING, NOT_RUN, verdicts
+from experiments.problems import BASELINE, NOT_RUN, brokers_differ, moving_scenarios, verdicts
 from experiments.results import Results
 from experiments.run import Run
+from experiments.scenario import Change, load_all
 from experiments.tables import of_scenario
 
 ALIVE = np.array([True, True, True, False])
@@ -34,6 +35,11 @@ def test_a_run_that_settles() -> None:
     assert found.range_mean == pytest.approx((4 * 60 + 15 * 4) / 19)
     assert (found.range_end, found.largest_end) == (4, 62)
     assert found.std_end == pytest.approx(np.std([62, 60, 58]))
+
+
+def test_a_broker_at_eighty_is_not_above_it_whatever_rounding_makes_of_it() -> None:
+    assert record([[80.0 + 1e-12, 80.0, 80.0 - 1e-12]] * 20, {}).minutes_above_80 == 0
+    assert record([[80.01, 80.0, 80.0]] * 20, {}).minutes_above_80 == 20
 
 
 def test_a_run_that_never_settles_and_one_without_a_move() -> None:
@@ -71,7 +77,7 @@ def results(name: str, **measures: float | None) -> dict[str, Results]:
 
 def moving(moved: int, **measures: int) -> dict[str, Results]:
     found: dict[str, Results] = {}
-    for name in MOVING:
+    for name in moving_scenarios():
         found |= results(name, bundles_moved=moved, **measures)
     return found
 
@@ -93,8 +99,12 @@ def moving(moved: int, **measures: int) -> dict[str, Results]:
         (2, moving(100, hot_placements=1), "good (1.0 %)"),
         (2, moving(100, hot_placements=2), "normal (2.0 %)"),
         (2, moving(100, hot_placements=10), "bad (10.0 %)"),
-        (2, moving(100, hot_placements=1) | results(MOVING[0], bundles_moved=1, hot_placements=1), "bad (15.1 %)"),
-        (2, moving(100, hot_placements=1) | results(MOVING[0], bundles_moved=0), "good (1.0 %)"),
+        (
+            2,
+            moving(100, hot_placements=1) | results("by_hand_one_idle", bundles_moved=1, hot_placements=1),
+            "bad (10.0 %)",
+        ),
+        (2, moving(100, hot_placements=1) | results("by_hand_one_idle", bundles_moved=0), "good (1.0 %)"),
         (2, moving(0), "moved nothing"),
         (3, moving(100, overshoots=4), "good (4.0 %)"),
         (3, moving(100, overshoots=5), "normal (5.0 %)"),
@@ -108,6 +118,27 @@ def moving(moved: int, **measures: int) -> dict[str, Results]:
 )
 def test_verdicts_follow_the_stated_rules(problem: int, given: dict[str, Results], verdict: str) -> None:
     assert verdicts(given, "it")[problem] == verdict
+
+
+def test_shares_of_moved_bundles_are_of_all_scenarios_in_which_brokers_differ_and_none_stops() -> None:
+    equal = {"cold_start", "cpu_spike", "jitter", "month"}
+    stopped = {"one_broker_stopped", "two_brokers_stopped"}
+    assert set(moving_scenarios()) == set(load_all()) - equal - stopped
+
+
+@pytest.mark.parametrize(
+    ("change", "moves"),
+    [
+        ({}, True),
+        ({"load": (50.0, 50.0)}, False),
+        ({"load": (), "placed": "even"}, False),
+        ({"changes": (Change(minute=1, stop=(1,)),)}, False),
+        ({"load": (), "placed": "even", "changes": (Change(minute=1, start=(2,)),)}, True),
+    ],
+)
+def test_brokers_differ_by_their_load_or_because_one_joins(change: dict[str, object], moves: bool) -> None:
+    given = load_all()["by_hand_history_score"].model_copy(update=change)
+    assert brokers_differ(given) == moves
 
 
 def test_a_table_shows_median_and_spread() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from experiments.__main__ import main
 from experiments.building import build
-from experiments.scenario import ScenarioError, load, load_all
+from experiments.scenario import Scenario, ScenarioError, load, load_all
 
 from pulsar_simulator.minutes.simulation import Simulation
 
@@ -81,9 +81,16 @@ def test_what_does_not_exist_is_refused(
     assert arguments[-1] in capsys.readouterr().err
 
 
+def without_pauses(name: str) -> Scenario:
+    given = load_all()[name]
+    return given.model_copy(
+        update={"bundles": tuple(group.model_copy(update={"on_off": None}) for group in given.bundles)}
+    )
+
+
 @pytest.mark.parametrize("name", load_all())
 def test_a_shipped_scenario_starts_as_it_says(name: str) -> None:
-    given = load_all()[name]
+    given = without_pauses(name)
     spec = build(given, 1, direct=False)
     assert sorted(spec.brokers.names) == list(spec.brokers.names)
     assert sorted(spec.workload.bundles.names) == list(spec.workload.bundles.names)
@@ -95,6 +102,23 @@ def test_a_shipped_scenario_starts_as_it_says(name: str) -> None:
     if given.load:
         assert scores == pytest.approx(np.array(given.load)[spec.started], abs=4)
     assert scores.max() < 100
+
+
+BALANCED = [name for name, given in load_all().items() if "balanced" in given.about]
+
+
+@pytest.mark.parametrize("name", BALANCED)
+def test_brokers_are_balanced_where_a_scenario_says_so(name: str) -> None:
+    for seed in range(1, 11):
+        spec = build(without_pauses(name), seed, direct=False)
+        simulation = Simulation(spec)
+        simulation.step()
+        assert simulation.truth is not None
+        assert np.ptp(simulation.truth.score(spec.brokers)[spec.started]) < 5
+
+
+def test_some_scenarios_say_balanced() -> None:
+    assert "jitter" in BALANCED
 
 
 def test_a_scenario_differs_by_its_seed_alone(tmp_path: Path) -> None:

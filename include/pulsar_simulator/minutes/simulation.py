@@ -184,7 +184,6 @@ class Simulation:
         self.minute += 1
         self._down[:] = 0.0
         self._landed.clear()
-        self._before = (report.brokers, report.rates)
         return report
 
     # ownership
@@ -263,10 +262,12 @@ class Simulation:
         rules = self.spec.rules
         cpu = np.minimum(truth.cpu * noise, self.spec.brokers.cpu_limit)
         said = Demand(truth.traffic, cpu, truth.bandwidth_in, truth.bandwidth_out, truth.served)
+        fresh = (said, rates)
         missing = draw < rules.missing
         late = ~missing & (draw < rules.missing + rules.late) & (self._before is not None)
         if self._before is not None and late.any():
-            said, rates = _of_before(self._before, (said, rates), late, self.owner)
+            said, rates = _of_before(self._before, fresh, late, self.owner)
+        self._before = fresh
         return Report(
             minute=self.minute,
             registered=self.registered.copy(),

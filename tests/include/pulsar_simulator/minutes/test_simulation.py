@@ -237,6 +237,17 @@ def test_a_late_report_is_that_of_the_minute_before() -> None:
     assert [list(first.age), list(second.age)] == [[0, 0], [60, 60]]
 
 
+def test_a_late_report_after_a_late_report_is_a_minute_old_as_well() -> None:
+    workload = Workload(bundles(), spikes=(Spike(ALL, 1, 1, 1.2), Spike(ALL, 2, 1, 1.4), Spike(ALL, 3, 1, 1.6)))
+    fresh = run(scene(workload), 5)
+    late = run(scene(workload, rules=replace(STILL, late=1.0)), 5)
+    for before, report in zip(fresh, late[1:], strict=False):
+        assert list(report.age) == [60, 60]
+        assert list(report.brokers.cpu) == list(before.brokers.cpu)
+        assert list(report.brokers.traffic.msg_rate_in) == list(before.brokers.traffic.msg_rate_in)
+        assert list(report.rates.msg_rate_in) == list(before.rates.msg_rate_in)
+
+
 def test_a_missing_report_does_not_come() -> None:
     reports = run(scene(rules=replace(STILL, missing=0.25)), 400)
     assert np.mean([report.reported for report in reports]) == pytest.approx(0.75, abs=0.05)
