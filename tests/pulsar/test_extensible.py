@@ -145,17 +145,23 @@ def test_without_listening_ranks_are_missing_and_nothing_else(
     assert {row["top_rank"] for row in bundles} == {None}
 
 
+def in_all(admin: Admin, loaded: dict[str, str]) -> float:
+    """What the topics say that they receive, msg/s."""
+    return sum(admin.get(f"{topic.replace('://', '/')}/stats")["msgRateIn"] for topic in loaded.values())
+
+
 def test_brokers_that_give_no_report_are_balanced_by_a_run_of_the_dag(
     cluster: PulsarCluster, admin: Admin, loaded: dict[str, str], tmp_path: Path
 ) -> None:
     with pytest.raises(httpx.HTTPStatusError, match="UnsupportedOperationException"):
         admin.load_report(0)
     await_that(lambda: uptime_minutes(admin, 2) > 2)  # a broker without two host samples takes no part
-    sent = sum(admin.get(f"{topic.replace('://', '/')}/stats")["msgRateIn"] for topic in loaded.values())
+    sent = [in_all(admin, loaded)]
     settings = SETTINGS | {"strategy": str(Strategy.TRANSFER), "interval_seconds": 86400}
     with rebalancer(cluster, tmp_path / "airflow", settings) as airflow:
         run = Run(airflow, next(airflow.ended_runs(DAG_ID)))
         owners = {move.bundle: admin.owner(move.bundle) for move in run.moves}
+        sent.append(in_all(admin, loaded))
 
     assert run.state == "success", run.tasks
     (facts,) = run.table("cluster")
@@ -172,9 +178,9 @@ def test_brokers_that_give_no_report_are_balanced_by_a_run_of_the_dag(
     bundles = run.table("bundles")
     held = {row["bundle"]: row for row in bundles if row["broker"] == cluster.broker_ids[0]}
     assert loaded.keys() <= held.keys()
-    # A busy machine may send less than was asked for: what the topics say themselves counts.
+    # A busy machine sends less than was asked for, and catches up: what the topics say before and after counts.
     rates = [held[name]["msg_rate_in"] for name in loaded]
-    assert sum(rates) == pytest.approx(sent, rel=0.5)
+    assert min(sent) / 2 < sum(rates) < 2 * max(sent)
     assert rates == [pytest.approx(sum(rates) / len(rates), rel=0.5)] * len(rates)
     assert sorted(r for name in loaded if (r := held[name]["top_rank"]) is not None) == list(range(TOP))
     assert {row["owners"] for row in bundles} == {1}
