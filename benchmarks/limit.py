@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.run.plan import MAX_WAVES
 from pulsar_rebalancer.run.tables import MEANS, MOVES, TRAFFIC
+from pulsar_rebalancer.strategies import waves
 from pulsar_rebalancer.strategies.bundles import COLUMNS, Bundles
 from pulsar_rebalancer.strategies.candidates import HEARTBEAT_NAMESPACE, SYSTEM_NAMESPACE
 from pulsar_rebalancer.strategies.means import LONG_TERM_SAMPLES, MAX_SAMPLES
@@ -30,6 +31,8 @@ from pulsar_rebalancer_spark.run_input import RunInput
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from pulsar_rebalancer.strategies.sample import BrokerSample
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -163,7 +166,9 @@ def moves(run: RunInput, brokers: Table, pairs: Table, bundles: Table, means: Ta
     _cap(run, found, pair, reason)
     taken = reason == "taken"
     wave: list[Any] = np.full(len(reason), None).tolist()
-    if taken.any():
+    if taken.any() and not waves.needed(_listed(run, brokers)):
+        wave = [0 if each else None for each in taken.tolist()]
+    elif taken.any():
         ranges = pc.list_element(pc.split_pattern(found["bundle"].filter(pa.array(taken)), "/"), 2)
         nth = _place(pc.dictionary_encode(ranges).combine_chunks().indices.to_numpy())
         for index, number in zip(np.flatnonzero(taken), nth.tolist(), strict=True):
@@ -221,9 +226,13 @@ def _ruled(run: RunInput, brokers: Table) -> PolicyFilter:
     """Return the rules over the cluster; of all bundles those of anti-affinity groups count."""
     held = pq.read_table(f"{run.folder.uri}/input/bundles.parquet", columns=["broker", "bundle", "policy"])
     grouped = held.filter(pc.is_valid(held["policy"])).select(["broker", "bundle"]).to_pylist()
-    listed = brokers.select(["broker", "error", "version", "topics"]).to_pylist()
     counted = Bundles(pa.Table.from_pylist(grouped, schema=COLUMNS))
-    return PolicyFilter(run.policies, broker_samples(listed, run.left_out), counted, run.settings)
+    return PolicyFilter(run.policies, _listed(run, brokers), counted, run.settings)
+
+
+def _listed(run: RunInput, brokers: Table) -> list[BrokerSample]:
+    """Return what rules and waves ask of brokers."""
+    return broker_samples(brokers.select(["broker", "error", "version", "topics"]).to_pylist(), run.left_out)
 
 
 def _walk(found: Table, pair: Array, rank: Array) -> Array:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.run.tables import MOVES, table
+from pulsar_rebalancer.strategies import waves
 from pulsar_rebalancer.strategies.bundles import COLUMNS, Bundles
 from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
 from pulsar_rebalancer.strategies.sample import ClusterSample
@@ -40,7 +41,7 @@ def decide(spark: SparkSession, run: RunInput, brokers: Sequence[BrokerSample], 
             bundles = policies.with_policy(bundles, tables.literal(spark, forbidden, tables.FORBIDDEN))
         held = candidates.with_reason(bundles, {run.cluster: run.settings.excluded_namespaces})
         walked = selection.select(tables.literal(spark, giving, tables.FIRING), held)
-        capped_moves.write(walked, moves, run.settings, run.policies.groups)
+        capped_moves.write(walked, moves, run.settings, run.policies.groups, by_range=waves.needed(brokers))
     else:
         moves.write_table(table([], MOVES))
     by_name = {broker.broker: broker for broker in brokers}

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.strategies.sample import CandidateMove
 
 
-def write(walked: DataFrame, moves: StoragePath, settings: Settings, groups: Mapping[str, str]) -> None:
+def write(
+    walked: DataFrame, moves: StoragePath, settings: Settings, groups: Mapping[str, str], *, by_range: bool
+) -> None:
     """Write the moves table after the caps, each taken bundle with its wave (see `strategies.caps`).
 
     Args:
@@ -29,19 +31,27 @@ def write(walked: DataFrame, moves: StoragePath, settings: Settings, groups: Map
         moves: where it is to lie, as a folder of files.
         settings: the caps.
         groups: anti-affinity group by namespace.
+        by_range: whether moves of the same hash range need waves.
     """
     draft = moves.beside("walked.parquet")
     tables.write(walked, draft)
+    cap(draft, moves, settings, groups, by_range=by_range)
+    draft.delete()
+
+
+def cap(
+    draft: StoragePath, moves: StoragePath, settings: Settings, groups: Mapping[str, str], *, by_range: bool
+) -> None:
+    """Write the moves table from the one before the caps, a folder of files as well; see `write`."""
     parts = [draft / name for name in draft.names() if name.endswith(".parquet") and not name.startswith(".")]
     taken: list[CandidateMove] = []
     for part in parts:
         found = part.read_table()
         taken += map(rows.move, found.filter(found["taken"]).to_pylist())
-    after = {(move.pair, move.rank): move for move in caps.apply(taken, settings, groups)}
+    after = {(move.pair, move.rank): move for move in caps.apply(taken, settings, groups, by_range=by_range)}
     for part in parts:
         # One part after the other: the driver never holds all candidates.
         (moves / part.name).write_table(_capped(part.read_table(), after))
-    draft.delete()
 
 
 def _capped(walked: pa.Table, after: Mapping[tuple[int, int], CandidateMove]) -> pa.Table:

@@ -12,7 +12,7 @@ from pulsar_rebalancer.config.enums import Overrule
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.by_hand import DrainProgress
-from pulsar_rebalancer.strategies import caps
+from pulsar_rebalancer.strategies import caps, waves
 from pulsar_rebalancer.strategies.sample import Decision, Measure
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ def serve(
         first_pair += len(brokers)
         scenes |= dict.fromkeys(brokers, scene)
     # One bundle of each anti-affinity group goes at a time, whatever is overruled.
-    capped = caps.apply([*leaving, *moves], scene.settings, Policies.read(run).groups)
+    by_range = waves.needed(scene.sample.brokers)
+    capped = caps.apply([*leaving, *moves], scene.settings, Policies.read(run).groups, by_range=by_range)
     of_drain = [move for move in capped if move.pair < 0]
     pairs = {move.source: move.pair for move in of_drain}
     found = [_decision(scenes[broker], broker, pairs[broker], drains[broker]) for broker in sorted(pairs)]

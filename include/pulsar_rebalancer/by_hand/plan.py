@@ -21,7 +21,7 @@ from pulsar_rebalancer.run.tables import DECISIONS, MOVES, table
 from pulsar_rebalancer.splitting.candidates import Candidates
 from pulsar_rebalancer.state.by_hand import ShownPlan
 from pulsar_rebalancer.storage import documents
-from pulsar_rebalancer.strategies import caps, rows
+from pulsar_rebalancer.strategies import caps, rows, waves
 from pulsar_rebalancer.strategies.explain import complete, reasons_by_pair, scores_after
 from pulsar_rebalancer.strategies.kept import PlacementState
 from pulsar_rebalancer.strategies.placement import assignment
@@ -98,7 +98,9 @@ def carry_out(storage: ClusterStorage, run: StoragePath) -> Summary:
 
 
 def _write(scene: Scene, wishes: Iterable[Wish], record: ByHand, splits: list[dict[str, Any]] | None = None) -> Summary:
-    moves = caps.apply(placed(scene, candidates_of(scene, wishes)), scene.settings, scene.policies.groups)
+    by_range = waves.needed(scene.sample.brokers)
+    wanted = placed(scene, candidates_of(scene, wishes))
+    moves = caps.apply(wanted, scene.settings, scene.policies.groups, by_range=by_range)
     taken = [move for move in moves if move.taken]
     after = scores_after(scene.scores, taken, scene.traffic)
     _check_load(scene, after, record.request.overruled)

@@ -28,11 +28,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 MAX_WAVES = 16
-"""Waves of one plan.
-
-Until April 2026 Pulsar kept a planned destination by hash range alone (apache/pulsar #25518), so the same range of two
-namespaces must not move in one wave.
-"""
+"""Waves of one plan, where the same hash range of two namespaces must not move at once (`strategies.waves`)."""
 
 
 LONGEST_RUN = timedelta(minutes=30)

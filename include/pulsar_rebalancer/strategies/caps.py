@@ -17,20 +17,23 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.strategies.sample import CandidateMove
 
 
-def apply(moves: Iterable[CandidateMove], settings: Settings, groups: Mapping[str, str]) -> list[CandidateMove]:
+def apply(
+    moves: Iterable[CandidateMove], settings: Settings, groups: Mapping[str, str], *, by_range: bool = True
+) -> list[CandidateMove]:
     """Return the moves after the caps by pair and rank, each taken one with its wave.
 
     Caps bite in this order: one bundle of each anti-affinity group, because destinations are right only while the
     group's others are where they were counted, and a move may be capped or fail; bundles off or onto one broker;
-    bundles per run, outer pairs first; waves. The n-th move of the same hash range goes to wave n. Counters never feel
-    a cap.
+    bundles per run, outer pairs first; waves. The n-th move of the same hash range goes to wave n, where waves are
+    needed. Counters never feel a cap.
 
     Args:
         moves: as selection and placement made them, in any order.
         settings: `max_bundles_per_broker` and `max_bundles_per_run`.
         groups: anti-affinity group by namespace.
+        by_range: whether moves of the same hash range need waves (`waves.needed`); else all go in one.
     """
-    caps = _Caps(settings, groups)
+    caps = _Caps(settings, groups, by_range=by_range)
     result: list[CandidateMove] = []
     for unit in units(moves):
         result += caps.capped(unit) if unit[0].taken else unit
@@ -62,9 +65,10 @@ def units(moves: Iterable[CandidateMove]) -> list[list[CandidateMove]]:
 class _Caps:
     """What the units of one plan have used up so far."""
 
-    def __init__(self, settings: Settings, groups: Mapping[str, str]) -> None:
+    def __init__(self, settings: Settings, groups: Mapping[str, str], *, by_range: bool) -> None:
         self._settings = settings
         self._groups = groups
+        self._by_range = by_range
         self._moving: set[str] = set()
         self._of_broker: Counter[str | None] = Counter()
         self._of_range: Counter[str] = Counter()
@@ -95,6 +99,8 @@ class _Caps:
         return Reason.CAP_RUN if _over(self._of_run, self._settings.max_bundles_per_run) else None
 
     def _next_wave(self, move: CandidateMove) -> int:
+        if not self._by_range:
+            return 0
         hash_range = range_of(move.bundle)
         self._of_range[hash_range] += 1
         return self._of_range[hash_range] - 1

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.strategies import caps
+from pulsar_rebalancer.strategies import caps, waves
 from pulsar_rebalancer.strategies.explain import HELD_BACK, taken_and_passed_over
 from pulsar_rebalancer.strategies.kept import KeptState
 from pulsar_rebalancer.strategies.placement import assignment
@@ -110,7 +110,7 @@ def decide(context: RunContext, brokers: Sequence[BrokerSample], bundles: Bundle
         )
     moves, placement = assignment.place(sample, shed.moves, policies, before.placement, context.seed)
     after = KeptState(shed.kept, placement)
-    moves = caps.apply(moves, settings, context.policies.groups)
+    moves = caps.apply(moves, settings, context.policies.groups, by_range=waves.needed(brokers))
     if counting.counts:
         used = any(move.taken for move in shed.moves) or after.shedder.cluster_hits > before.shedder.cluster_hits
     else:

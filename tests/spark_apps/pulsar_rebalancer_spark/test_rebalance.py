@@ -159,6 +159,21 @@ def test_the_plan_does_not_depend_on_order_partitions_or_retries(spark, tmp_path
     assert decided(spark, tmp_path, eventful) == first
 
 
+def test_one_old_broker_is_enough_for_waves(spark, tmp_path):
+    found = {}
+    for oldest in ("4.2.1", "4.2.0"):
+        content = runs.tables("east", 4, 40)
+        versions = pa.array(["4.2.4", "4.2.4", oldest, "5.0.1"])
+        at = content["brokers"].schema.get_field_index("version")
+        content["brokers"] = content["brokers"].set_column(at, "version", versions)
+        run = runs.make(tmp_path, content, **EAGER, max_unload_percentage=0.5, min_unload_message=0)
+        found[oldest] = decided(spark, tmp_path, run)
+        ranges = [move.bundle.rpartition("/")[2] for move in plan.verify(run, found[oldest]).moves]
+        assert max(ranges.count(each) for each in ranges) > 1
+    assert (found["4.2.1"].waves, found["4.2.0"].waves > 1) == (1, True)
+    assert found["4.2.1"].bundles_taken == found["4.2.0"].bundles_taken
+
+
 def test_means_pass_from_one_counted_sample_to_the_next(spark, tmp_path):
     first = runs.make(tmp_path, runs.tables("east", 6, 20, seed=1), **EAGER)
     decided(spark, tmp_path, first)

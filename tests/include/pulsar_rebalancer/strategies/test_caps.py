@@ -6,6 +6,7 @@ import pytest
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.plan import MAX_WAVES
 from pulsar_rebalancer.strategies import caps
 from pulsar_rebalancer.strategies.sample import BundleSample, CandidateMove, Measure
 
@@ -46,6 +47,13 @@ def test_a_cap_never_splits_a_swap(settings, taken, reason):
     assert [each.rank for each in moves if each.taken] == taken
     assert {each.reason for each in moves[1:4]} == {reason or "taken"}
     assert all((each.wave is not None) == each.taken for each in moves)
+
+
+def test_without_need_for_waves_all_go_in_one_and_none_waits():
+    moves = [move(rank, f"t/n{rank}/0x0") for rank in range(MAX_WAVES + 1)]
+    by_need = {need: caps.apply(moves, Settings(), {}, by_range=need) for need in (True, False)}
+    assert [each.wave for each in by_need[True]] == [*range(MAX_WAVES), None]
+    assert {each.wave for each in by_need[False]} == {0}
 
 
 @pytest.mark.parametrize(
