@@ -29,6 +29,9 @@ REBALANCE_DAG = "pulsar_rebalance__"
 BY_HAND_DAG = "pulsar_by_hand__"
 """Likewise of the DAG that makes plans by hand."""
 
+CONTROL_DAG = "pulsar_control__"
+"""Likewise of the DAG with which people hold it back, and look after its state."""
+
 
 def clusters_file() -> Path:
     """Return the clusters file: from the environment, else `config/pulsar_clusters.yaml` in AIRFLOW_HOME."""
@@ -50,6 +53,15 @@ def storage_root() -> str:
     return root
 
 
+def storage_of(cluster: str) -> ClusterStorage:
+    """Return the folders of a cluster below the storage root.
+
+    Raises:
+        SettingsError: as `storage_root`.
+    """
+    return ClusterStorage(storage_root(), cluster)
+
+
 def run_folder(context: Context, cluster: str, address: object) -> StoragePath:
     """Return the folder of the run of a context: an XCom names it, which others than the tasks may write.
 
@@ -57,7 +69,7 @@ def run_folder(context: Context, cluster: str, address: object) -> StoragePath:
         PlanError: `foreign_run`; it is none of this cluster and DAG run.
         SnapshotError: the run's request cannot be read.
     """
-    return find_run(ClusterStorage(storage_root(), cluster), str(address), context["dag_run"].run_id)
+    return find_run(storage_of(cluster), str(address), context["dag_run"].run_id)
 
 
 def _airflow_home() -> Path:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from airflow.sdk import Asset, AssetAlias
 
 from pulsar_rebalancer.alerts.incidents import AlertsState, parse_alerts
-from pulsar_rebalancer.errors import StateError
+from pulsar_rebalancer.control.documents import Control, parse_control
+from pulsar_rebalancer.errors import SnapshotError, StateError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.backup import committed_sequences
-from pulsar_rebalancer.state.by_hand import Drains, ShownPlans, Stop, parse_drains, parse_shown, parse_stop
+from pulsar_rebalancer.state.by_hand import Drains, ShownPlans, parse_drains, parse_shown
 from pulsar_rebalancer.state.model import DecisionState, MovesState, parse_decision, parse_moves
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 DECISION, MOVES = "decision", "moves"
 """Keys of the documents that decisions are made from.
 
-One rebalancing run is active at a time: record alone writes the first, unload and report the second; the state DAG
-writes both, when somebody resets or restores them.
+One rebalancing run is active at a time: record alone writes the first, unload and report the second; the control
+DAG writes both, when somebody resets or restores them.
 """
 
 ALERTS, WATCH = "alerts", "watch"
@@ -38,10 +39,16 @@ ALERTS, WATCH = "alerts", "watch"
 Each has one writer; while a cluster has no alerts, and so no watch, report empties both.
 """
 
-SHOWN, DRAINS, STOP = "shown", "drains", "stop"
-"""Keys of what people do by hand: plans that were shown, brokers that are drained, the last stop.
+SHOWN, DRAINS = "shown", "drains"
+"""Keys of what people do by hand: plans that were shown, brokers that are drained.
 
 The by-hand DAG alone writes them. No reset or restore touches them.
+"""
+
+CONTROL = "control"
+"""Key of what people order: a pause, a run to be skipped, the last stop. The control DAG alone writes it.
+
+No reset or restore touches it.
 """
 
 
@@ -111,9 +118,14 @@ class StateStore:
             raise StateError(
                 Reason.STATE_LOST,
                 f"the state store has no state of {storage.cluster}, but {storage.state.uri} holds copies up to "
-                f"sequence number {copies[-1]}: run pulsar_state__{storage.cluster} with the action restore or reset",
+                f"sequence number {copies[-1]}: run pulsar_control__{storage.cluster} with the action restore or reset",
             )
         return parse_decision(document)
+
+    def last_plan(self) -> str:
+        """Return the id of the plan that was recorded last; empty when there is none, or it cannot be read."""
+        document = self.raw(DECISION)
+        return str(document.get("plan_id") or "") if isinstance(document, dict) else ""
 
     def put_decision(self, state: DecisionState) -> None:
         """Store the `decision` document, in one write."""
@@ -163,18 +175,30 @@ class StateStore:
         self._accessor.set(DRAINS, document)
         storage.drains.write_json(document)
 
+    def control(self, storage: ClusterStorage) -> Control:
+        """Return what people ordered, by the `control` document and its copy; of both the stricter holds.
+
+        What cannot be read holds as well: it says so (`Control.unreadable`).
+        """
+        try:
+            copy = parse_control(storage.control.read_json()) if storage.control.exists() else Control()
+            return copy.stricter(parse_control(self.raw(CONTROL)))
+        except (StateError, SnapshotError) as error:
+            return Control(unreadable=error.message)
+
+    def put_control(self, storage: ClusterStorage, state: Control) -> None:
+        """Store the `control` document and its copy."""
+        document = state.model_dump(mode="json")
+        self._accessor.set(CONTROL, document)
+        storage.control.write_json(document)
+
     def stopped_since(self, started: datetime | None) -> bool:
         """Return whether somebody stopped what was under way then.
 
         Raises:
             StateError: `state_version`.
         """
-        stop = parse_stop(self.raw(STOP))
-        return stop is not None and (started is None or stop.at >= started)
-
-    def put_stop(self, state: Stop) -> None:
-        """Store the `stop` document, in one write."""
-        self._accessor.set(STOP, state.model_dump(mode="json"))
+        return parse_control(self.raw(CONTROL)).stopped_since(started)
 
     def alerts(self, key: str = ALERTS) -> AlertsState:
         """Return the document of open conditions under one of its two keys; an empty one when none can be read."""

@@ -150,5 +150,6 @@ def _summary(
         bundles_split=len(run.splits.taken),
         splits_passed_over=run.splits.passed_over,
         splits_told=(*run.splits.told, *split_planning.helpful(run, decisions, decided.source_traffic)),
+        in_force=request.in_force,
         resolved=request.resolved,
     )

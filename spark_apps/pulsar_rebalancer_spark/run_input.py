@@ -105,7 +105,7 @@ class RunInput:
                 request.collected_at,
                 forced=request.forced,
                 thresholds=request.params.changes_thresholds,
-                acts=may_act(request.resolved.settings, validation, request.collected_at),
+                acts=may_act(request, validation),
             ),
         )
 

@@ -59,14 +59,12 @@ def test_the_dag_folder_has_the_dags_of_every_cluster(clusters: Path) -> None:
     assert set(bag.dags) == {
         "pulsar_rebalance__east",
         "pulsar_by_hand__east",
-        "pulsar_state__east",
+        "pulsar_control__east",
         "pulsar_maintenance__east",
-        "pulsar_handover__east",
         "pulsar_rebalance__west",
         "pulsar_by_hand__west",
-        "pulsar_state__west",
+        "pulsar_control__west",
         "pulsar_maintenance__west",
-        "pulsar_handover__west",
         "pulsar_rebalance__north",
         "pulsar_rebalance__we_st",
         "pulsar_rebalance__we_st__broken_1",
@@ -97,10 +95,10 @@ def test_waves_go_one_after_the_other(dags: dict[str, DAG]) -> None:
 
 
 def test_state_is_an_inlet_and_never_an_outlet(dags: dict[str, DAG]) -> None:
-    tasks = {**dags["pulsar_rebalance__east"].task_dict, **dags["pulsar_state__east"].task_dict}
+    tasks = {**dags["pulsar_rebalance__east"].task_dict, **dags["pulsar_control__east"].task_dict}
     touching = {task_id for task_id, task in tasks.items() if state_asset("east") in task.inlets}
 
-    assert touching == {"collect", "record", "gate", "split", "unload", "report", "state"}
+    assert touching == {"collect", "record", "gate", "split", "unload", "report", "control"}
     assert {task_id: task.outlets for task_id, task in tasks.items() if task.outlets} == {
         "report": [moves_alias("east")]
     }
@@ -126,7 +124,7 @@ def test_the_schedule_is_the_interval(dags: dict[str, DAG]) -> None:
     assert east.expression == "* * * * *"
     assert isinstance(west, DeltaTriggerTimetable)
     assert west.delta == timedelta(seconds=90)
-    assert all(dags[f"pulsar_state__{name}"].schedule is None for name in ("east", "west"))
+    assert all(dags[f"pulsar_control__{name}"].schedule is None for name in ("east", "west"))
 
 
 def test_one_run_at_a_time_and_no_past(dags: dict[str, DAG]) -> None:

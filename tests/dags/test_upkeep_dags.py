@@ -45,13 +45,13 @@ def test_the_minute_is_fixed_by_the_name_and_spread_over_four_hours() -> None:
 
 def test_the_form_is_careful_unless_told_otherwise(dags: dict[str, DAG]) -> None:
     assert dags["pulsar_maintenance__east"].params["dry_run"] is True
-    assert dags["pulsar_handover__east"].params["action"] == "show"
-    assert dags["pulsar_handover__east"].schedule is None
+    assert dags["pulsar_control__east"].params["action"] == "show"
+    assert dags["pulsar_control__east"].schedule is None
 
 
 def test_both_are_there_when_new_dags_are_paused(dags: dict[str, DAG]) -> None:
     assert dags["pulsar_maintenance__east"].is_paused_upon_creation is False
-    assert dags["pulsar_handover__east"].is_paused_upon_creation is False
+    assert dags["pulsar_control__east"].is_paused_upon_creation is False
 
 
 def test_upkeep_reads_the_state_as_an_inlet(dags: dict[str, DAG]) -> None:
@@ -63,10 +63,10 @@ def test_upkeep_reads_the_state_as_an_inlet(dags: dict[str, DAG]) -> None:
 
 
 def test_pages_tell_days_and_commands(dags: dict[str, DAG]) -> None:
-    upkeep, handover = dags["pulsar_maintenance__east"].doc_md, dags["pulsar_handover__west"].doc_md
+    upkeep, control = dags["pulsar_maintenance__east"].doc_md, dags["pulsar_control__west"].doc_md
 
     assert upkeep is not None
     assert "| `retention_days` | 14 d |" in upkeep
     assert "| `history_days` | for ever |" in upkeep
-    assert handover is not None
-    assert 'airflow dags trigger pulsar_handover__west --conf \'{"action": "hand_back", "reason": "..."}\'' in handover
+    assert control is not None
+    assert 'airflow dags trigger pulsar_control__west --conf \'{"action": "hand_back", "reason": "..."}\'' in control

@@ -125,7 +125,7 @@ def test_a_drain_is_served_interval_by_interval_until_the_broker_is_released(
     assert CAP < movable <= 2 * CAP
     assert hand.run("by_hand", plan=shown.xcom("plan")["plan"]).state == "success"
     assert hand.queued() == []
-    reset = hand.run("state", action="reset", reason="whoever resets the state ends no drain")
+    reset = hand.run("control", action="reset", reason="whoever resets the state ends no drain")
     assert reset.state == "success"
     first, second = hand.run(), hand.run()
 

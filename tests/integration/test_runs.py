@@ -228,7 +228,7 @@ def test_a_run_that_is_cleared_from_the_start_leaves_what_it_moved(east: World, 
 def test_after_a_reset_the_last_plan_is_stale(east: World, forced: Outcome) -> None:
     before = east.decision()
 
-    done = east.run("state", action="reset", reason="other hardware")
+    done = east.run("control", action="reset", reason="other hardware")
 
     assert done.state == "success"
     assert (east.decision().seq, east.decision().plan_id) == (before.seq + 1, "")
@@ -238,14 +238,28 @@ def test_after_a_reset_the_last_plan_is_stale(east: World, forced: Outcome) -> N
 
 def test_a_lost_state_blocks_until_it_is_restored(east: World, forced: Outcome) -> None:
     before = east.decision()
+    pause = {"until": "2999-01-01T00:00:00Z", "reason": "disks are changed"}
+    assert east.run("control", action="pause", **pause).state == "success"
     east.lose_state()
 
     assert east.run().states["collect"] == "failed"
-    assert east.run("state", action="restore", reason=" ").state == "failed"
-    assert east.run("state", action="restore", reason="database was lost").state == "success"
+    assert east.run("control", action="restore", reason=" ").state == "failed"
+    assert east.run("control", action="restore", reason="database was lost").state == "success"
 
     assert east.decision() == before.model_copy(update={"seq": before.seq + 1})
-    assert east.run("state", action="show").xcom("state")["seq"] == before.seq + 1
+    assert east.run("control", action="show").xcom("control")["state"]["seq"] == before.seq + 1
+
+    # The pause is known all the same.
+    disturb(east)
+    paused = east.run(**FORCE)
+    assert (paused.state, paused.states["unload"], paused.xcom("gate", "reason")) == ("success", "skipped", "paused")
+    summary = Summary.read(paused.folder)
+    assert summary.bundles_taken > 0
+    assert summary.in_force == (
+        "Nothing is moved: mode auto; paused until 2999-01-01 00:00 UTC by dag_test: disks are changed"
+    )
+    resumed = east.run("control", action="resume", reason="disks are in")
+    assert resumed.xcom("control")["in_force"] == "Moves are carried out: mode auto"
 
 
 def test_off_skips_and_is_no_failure(east: World) -> None:

@@ -96,8 +96,8 @@ def test_no_secret_is_left_anywhere(
             vault.served.cluster.faults.add("odd_bundle", broker, target=bundle)
         good = vault.run(force="".join(NAMES))
         vault.served.cluster.faults.clear()
-        ended = [vault.run("watch"), vault.run("maintenance", dry_run=False), vault.run("state", action="export")]
-        ended.append(vault.run("handover", action="take_over", reason="a trial"))
+        ended = [vault.run("watch"), vault.run("maintenance", dry_run=False), vault.run("control", action="export")]
+        ended.append(vault.run("control", action="take_over", reason="a trial"))
         failed = []
         for changes in (
             {"password": WRONG_TOKEN},

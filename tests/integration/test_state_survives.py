@@ -52,7 +52,7 @@ def test_state_survives_the_removal_of_the_dag_file(tmp_path: Path) -> None:
     control.write_text(OUTLET_ALONE)
     try:
         with world("west", tmp_path) as west:
-            assert west.run("state", action="reset", reason="a first state").state == "success"
+            assert west.run("control", action="reset", reason="a first state").state == "success"
             assert west.dag("outlet_alone").test().state == "success"
             assert stored() >= {"pulsar_rebalancer/west/state", "outlet_alone"}
             before = west.decision()

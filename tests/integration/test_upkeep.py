@@ -45,11 +45,11 @@ def test_a_day_that_is_over_is_compacted(north: World) -> None:
 def test_the_balancing_goes_back_and_comes_again(north: World) -> None:
     brokers = north.served.cluster.active_brokers()
 
-    back = north.run("handover", action="hand_back", reason="new release")
-    assert back.xcom("handover") == dict.fromkeys(brokers, "true")
+    back = north.run("control", action="hand_back", reason="new release")
+    assert back.xcom("control")["shedding"] == dict.fromkeys(brokers, "true")
     assert north.served.cluster.configuration.values() == {SHEDDING: "true"}
-    over = north.run("handover", action="take_over", reason="release is fine")
-    assert over.xcom("handover") == dict.fromkeys(brokers, "false")
+    over = north.run("control", action="take_over", reason="release is fine")
+    assert over.xcom("control")["shedding"] == dict.fromkeys(brokers, "false")
 
     records = [(north.storage.state / name).read_json() for name in north.storage.state.names()]
     assert [(r["action"], r["reason"], r["outcome"]) for r in records] == [
@@ -59,5 +59,5 @@ def test_the_balancing_goes_back_and_comes_again(north: World) -> None:
 
 
 def test_a_hand_over_without_a_reason_fails(north: World) -> None:
-    assert north.run("handover", action="take_over").state == "failed"
-    assert north.run("handover").state == "success"
+    assert north.run("control", action="take_over").state == "failed"
+    assert north.run("control").state == "success"

@@ -43,6 +43,7 @@ from tests.project.documentation import ROOT, commands, commands_in_blocks, pros
 from pulsar_rebalancer import check_age
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.config.resolution import RunParams, parse_params
+from pulsar_rebalancer.control.form import parse_control_form
 from pulsar_rebalancer.run.by_hand import parse_form
 from pulsar_rebalancer_airflow import spark_archive
 from pulsar_rebalancer_airflow.embedded.__main__ import _own_cluster, _parser
@@ -56,7 +57,7 @@ EAST = "clusters: {east: {connection: pulsar_admin_east, alert_connection: pulsa
 BALANCED = "tests/integration/test_embedded.py::test_once_ends_when_the_cluster_is_balanced"
 OWN_CLUSTER = "tests/integration/test_embedded.py::test_an_own_cluster_is_left_alone_and_ctrl_c_ends_every_process"
 SIMULATION = "tests/project/test_documented_simulation.py::test_the_example"
-ALL_DAGS = ("rebalance", "by_hand", "state", "maintenance", "handover", "watch")
+ALL_DAGS = ("rebalance", "by_hand", "control", "maintenance", "watch")
 
 
 # What a command is exercised by. Each takes the command's words.
@@ -212,8 +213,7 @@ def triggered(words: list[str]) -> None:
     elif dag_id.startswith("pulsar_by_hand__"):
         parse_form({name: "0" * 64 if value == "<hash>" else value for name, value in values.items()})
     else:
-        assert values["action"] in ("take_over", "hand_back")
-        assert values["reason"]
+        assert parse_control_form(values).changes
 
 
 def posted(words: list[str]) -> None:
@@ -324,8 +324,10 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     '"extra": {"ca_file": "/etc/pulsar/ca.pem", "read_only": true} }\'': connection,
     "airflow dags trigger pulsar_rebalance__east "
     '--conf \'{"force": "two brokers were added", "force_threshold": 10}\'': triggered,
-    'airflow dags trigger pulsar_handover__east --conf \'{"action": "take_over", "reason": "..."}\'': triggered,
-    'airflow dags trigger pulsar_handover__east --conf \'{"action": "hand_back", "reason": "..."}\'': triggered,
+    'airflow dags trigger pulsar_control__east --conf \'{"action": "take_over", "reason": "..."}\'': triggered,
+    'airflow dags trigger pulsar_control__east --conf \'{"action": "hand_back", "reason": "..."}\'': triggered,
+    "airflow dags trigger pulsar_control__east --conf '{ "
+    '"action": "pause", "until": "2027-01-02T06:00:00Z", "reason": "holiday freeze" }\'': triggered,
     "airflow dags trigger pulsar_by_hand__east --conf '{ "
     '"action": "unload", "bundles": ["acme/orders"], "destination": "broker-3:8080" }\'': triggered,
     "airflow dags trigger pulsar_by_hand__east --conf '{ "

@@ -193,8 +193,8 @@ def _unsafe(run: EndedRun) -> Observation | None:
     if not run.acts:
         return Observation(False, unwatched=Reason.OBSERVE)
     reasons = run.validation.reasons(Effect.HOLD)
-    if run.outcome is not None and run.outcome.verdict == Reason.PLAN_CHANGED:
-        reasons = reasons | {Reason.PLAN_CHANGED: 1}
+    if run.outcome is not None and run.outcome.verdict in (Reason.PLAN_CHANGED, Reason.CONTROL_UNREADABLE):
+        reasons = reasons | {run.outcome.verdict: 1}
     return _observed(reasons)
 
 

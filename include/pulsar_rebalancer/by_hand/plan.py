@@ -235,5 +235,6 @@ def _summary(
         predicted_max=max(after.values(), default=None),
         bundles_split=len(splits),
         splits_told=tuple(row["explanation"] for row in splits),
+        in_force=request.in_force,
         resolved=request.resolved,
     )

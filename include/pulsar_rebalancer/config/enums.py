@@ -55,7 +55,6 @@ class Action(StrEnum):
     FILL = "fill"
     SPLIT = "split"
     UNDO = "undo"
-    STOP = "stop"
 
 
 class Overrule(StrEnum):

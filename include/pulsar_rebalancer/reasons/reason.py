@@ -190,7 +190,7 @@ class Reason(StrEnum):
         "Mend the brokers named, or raise the limit.")
     BUILTIN_SHEDDING_ON = ("builtin_shedding_on", HOLD, Trait.NONE,
         "Pulsar's own shedding is on: two balancers would fight.",
-        "Run pulsar_handover__<cluster> with the action take_over, or set loadBalancerSheddingEnabled to false.")
+        "Run pulsar_control__<cluster> with the action take_over, or set loadBalancerSheddingEnabled to false.")
     EVEN_DISTRIBUTION_ON = ("even_distribution_on", WARN, Trait.NONE,
         "loadBalancerDistributeBundlesEvenlyEnabled is on; a planned destination is honoured all the same.")
     LEADER_UNREAD = ("leader_unread", HOLD, Trait.NONE,
@@ -410,7 +410,13 @@ class Reason(StrEnum):
         "Mode observe: decided and explained, nothing is moved.")
     PAUSED = ("paused", VERDICT, Trait.NONE,
         "The cluster is paused.",
-        "Wait for the end of the pause, or remove it from the clusters file.")
+        "Wait for its end, or lift it: with pulsar_control__<cluster> and the action resume, or in the clusters file.")
+    SKIPPED = ("skipped", VERDICT, Trait.NONE,
+        "A person had this run skipped.",
+        "Nothing: the next run may act.")
+    CONTROL_UNREADABLE = ("control_unreadable", VERDICT, Trait.NONE,
+        "It cannot be read what people ordered, so nothing is moved.",
+        "Mend the storage root, or run pulsar_control__<cluster> with resume or pause, which writes it anew.")
     ON_HOLD = ("on_hold", VERDICT, Trait.NONE,
         "Validation holds: acting would be unsafe.",
         "See the hold reasons of the run.")

@@ -54,7 +54,6 @@ _NEEDED = {
     Action.FILL: ("broker",),
     Action.UNDO: ("run",),
     Action.SPLIT: ("bundles",),
-    Action.STOP: ("reason",),
 }
 _ALLOWED = {Action.UNLOAD: ("destination",), Action.SPLIT: ("algorithm", "positions", "unload")}
 _ALWAYS = ("action", "reason", "plan")
@@ -121,7 +120,7 @@ class HandRequest(BaseModel):
     @property
     def shows(self) -> bool:
         """Return whether a plan is to be made and shown; everything else changes something at once."""
-        return not self.plan and self.action not in (Action.RELEASE, Action.STOP)
+        return not self.plan and self.action is not Action.RELEASE
 
     @property
     def overruled(self) -> frozenset[Overrule]:

@@ -258,6 +258,7 @@ def _decided(summary: Summary) -> list[str]:
         for stay in [", ".join(f"{count} {reason}" for reason, count in drain.stay.items()) or "none"]
     ]
     return [
+        f"  state:   {summary.in_force}",
         f"  scores:  {scores}",
         f"  pairs:   {summary.pairs}, {summary.pairs_over} at or above {settings.low_threshold:g}, "
         f"{summary.pairs_fired} fired; {summary.bundles_taken} bundles to be moved",

@@ -62,6 +62,7 @@ class Summary(BaseModel):
         hits: the most hits a pair has collected, `[low, high]`, before any reset.
         reasons: how many pairs or brokers were judged so, by reason code.
         sentence: what was decided and why, in the strategy's own terms.
+        in_force: what was in force when the sample was taken, and by whom.
         bundles_taken: bundles to be moved; `waves` in how many waves.
         predicted_min, predicted_max: scores after the moves if score follows traffic, percent.
         bundles_split: bundles to be split.
@@ -92,6 +93,7 @@ class Summary(BaseModel):
     hits: tuple[int, int]
     reasons: dict[Reason, int] = {}
     sentence: str = ""
+    in_force: str = ""
     bundles_taken: int
     bundles_passed_over: dict[Reason, int]
     waves: int

@@ -24,6 +24,8 @@ class RunRequest(BaseModel):
         airflow_run_id: the DAG run, inside the file because ids hold `:` and what users type.
         requested_by: the person who started a manual run; empty for scheduled ones.
         collected_at: the time of the sample, the reference for ages and counting.
+        closed: why nothing may be moved, as far as that is known before anything is decided; None: something may be.
+        in_force: what is in force then, and by whom: a sentence.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -35,6 +37,8 @@ class RunRequest(BaseModel):
     params: RunParams = RunParams()
     resolved: Resolved
     collected_at: AwareDatetime
+    closed: Reason | None = None
+    in_force: str = ""
 
     @property
     def forced(self) -> bool:

@@ -95,17 +95,6 @@ class Drains(BaseModel):
     brokers: dict[str, Drain] = {}
 
 
-class Stop(BaseModel):
-    """The `stop` document: runs that were under way at that time begin no further bundle; later ones do."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    version: int = VERSION
-    at: AwareDatetime
-    by: str
-    reason: str
-
-
 def parse_drains(document: Any) -> Drains:
     """Return the `drains` document; None is an empty one.
 
@@ -113,15 +102,6 @@ def parse_drains(document: Any) -> Drains:
         StateError: `state_version` when it is of another version or damaged.
     """
     return Drains() if document is None else parse_document(Drains, document)
-
-
-def parse_stop(document: Any) -> Stop | None:
-    """Return the `stop` document of the store.
-
-    Raises:
-        StateError: `state_version` when it is of another version or damaged.
-    """
-    return None if document is None else parse_document(Stop, document)
 
 
 def parse_shown(document: Any) -> ShownPlans:

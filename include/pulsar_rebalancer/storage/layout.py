@@ -10,8 +10,10 @@ from datetime import UTC, date, datetime
 from pulsar_rebalancer.storage.path import StoragePath
 
 LOAD_DATA = "load-data.json"
-DRAINS = "drains.json"
 """Name of the file in a cluster's state folder that holds what brokers of the extensible load manager published."""
+
+DRAINS, CONTROL = "drains.json", "control.json"
+"""Names of the copies of what no loss of the state store may end."""
 
 _DAY = re.compile(r"date=(\d{4}-\d{2}-\d{2})")
 _RUN = re.compile(r"(\d{8}T\d{6}\.\d{6}Z)-[0-9a-f]{8}")
@@ -61,6 +63,11 @@ class ClusterStorage:
     def drains(self) -> StoragePath:
         """Return the copy of the marks of brokers that are drained."""
         return self.state / DRAINS
+
+    @property
+    def control(self) -> StoragePath:
+        """Return the copy of what people ordered."""
+        return self.state / CONTROL
 
     def new_run(self, now: datetime) -> StoragePath:
         """Return a folder for one attempt: its name holds the time and random hex digits, nothing a user typed."""

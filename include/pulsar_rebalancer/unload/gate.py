@@ -6,10 +6,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from pulsar_rebalancer.config.enums import Mode, Overrule
+from pulsar_rebalancer.control.documents import Control
+from pulsar_rebalancer.control.in_force import Sample, closings
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.plan import Summary, verify
 from pulsar_rebalancer.run.request import Validation
+from pulsar_rebalancer.state.model import parse_decision
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.run.plan import Move
+    from pulsar_rebalancer.run.request import RunRequest
     from pulsar_rebalancer.run.splits import Split
     from pulsar_rebalancer.state.model import DecisionState
     from pulsar_rebalancer.storage.path import StoragePath
@@ -38,13 +42,16 @@ class Verdict(NamedTuple):
     splits: Sequence[Split] = ()
 
 
-def judge(run: StoragePath, recorded: DecisionState, present: Settings, now: datetime, until: datetime) -> Verdict:
+def judge(
+    run: StoragePath, recorded: DecisionState, present: Settings, control: Control, now: datetime, until: datetime
+) -> Verdict:
     """Return whether the plan of a run may be carried out; settings of plan and file both count, the stricter wins.
 
     Args:
         run: the run's folder.
         recorded: the state as it is stored.
         present: the cluster's settings in the clusters file as it is now.
+        control: what people ordered.
         now: the present.
         until: end of the time in which it may.
 
@@ -63,10 +70,10 @@ def judge(run: StoragePath, recorded: DecisionState, present: Settings, now: dat
         return Verdict(Reason.NOTHING_TO_DO)
     planned = summary.resolved.settings
     closed = (
-        not_acting(planned, now)
+        _closed(run, summary, planned, control, now)
         or _on_hold(Validation.read(run))
         or _too_old(now, until)
-        or not_acting(present, now)
+        or _closed(run, summary, present, control, now)
         or _other_cluster(planned, present)
         or (None if _caps_overruled(summary) else _over_cap(moves, planned, present))
         or _not_splitting(splits, present)
@@ -75,18 +82,20 @@ def judge(run: StoragePath, recorded: DecisionState, present: Settings, now: dat
     return closed or Verdict(Reason.OPEN, detail, moves, splits)
 
 
-def may_act(settings: Settings, validation: Validation, now: datetime) -> bool:
+def may_act(request: RunRequest, validation: Validation) -> bool:
     """Return whether the gate may open for a plan that is made now, whatever the plan will say."""
-    return not (not_acting(settings, now) or _on_hold(validation))
+    closed = closings(request.resolved.settings, Control(), request.collected_at)
+    return not (closed or request.closed or _on_hold(validation))
 
 
-def not_acting(settings: Settings, now: datetime) -> Verdict | None:
-    """Return why settings let nothing be moved now; None: they do."""
-    if settings.mode is not Mode.AUTO:
-        return Verdict(Reason.OBSERVE, f"mode {settings.mode}")
-    if settings.pause is not None and now < settings.pause.until:
-        return Verdict(Reason.PAUSED, f"until {settings.pause.until:%Y-%m-%d %H:%M %Z}: {settings.pause.reason}")
-    return None
+def _closed(
+    run: StoragePath, summary: Summary, settings: Settings, control: Control, now: datetime
+) -> Verdict | None:
+    previous = ""
+    if control.skip is not None:
+        previous = parse_decision((run / "input" / "state.json").read_json().get("decision")).plan_id
+    found = closings(settings, control, now, Sample(summary.collected_at, previous))
+    return Verdict(*found[0]) if found else None
 
 
 def _on_hold(validation: Validation) -> Verdict | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
-from pulsar_rebalancer_airflow.locations import BY_HAND_DAG, REBALANCE_DAG
+from pulsar_rebalancer_airflow.locations import BY_HAND_DAG, CONTROL_DAG, REBALANCE_DAG
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
@@ -59,24 +59,6 @@ def _thresholds(settings: Settings) -> str:
 """
 
 
-def state_page(entry: ClusterEntry, root: str) -> str:
-    """Return Markdown: what each action does."""
-    folder = f"{root}/{entry.name}/state"
-    return f"""### What is kept between the runs of cluster `{entry.name}`
-
-Hit counters, the last recorded plan, and the bundles moved or split lately.
-
-| action | what it does |
-|---|---|
-| show | logs a summary |
-| export | writes these to `{folder}/export-<time>.json` |
-| reset | counters and means start anew; bundles moved or split lately stay protected, drains stay |
-| restore | takes the newest `{folder}/decision-<number>.json`, or the file that is named |
-
-Reset and restore need a reason. A plan that is under way at that moment becomes stale and is not carried out.
-"""
-
-
 def by_hand_page(entry: ClusterEntry) -> str:
     """Return Markdown: how to ask for moves, and how a plan is carried out."""
     dag_id, minutes = f"{BY_HAND_DAG}{entry.name}", entry.settings.max_shown_plan_age_seconds / 60
@@ -94,7 +76,7 @@ airflow dags trigger {dag_id} --conf '{{"plan": "<hash>"}}'
 A run of `{REBALANCE_DAG}{entry.name}` then asks the brokers anew, leaves out what no longer holds, and goes through the
 same gate as every run. A pause, a hold and Pulsar's own shedding cannot be overruled. Who asked is Airflow's user.
 
-`release` and `stop` act without a plan. The plan of a drain marks the broker; the runs that follow move its bundles.
+`release` acts without a plan. The plan of a drain marks the broker; the runs that follow move its bundles.
 """
 
 
@@ -129,23 +111,29 @@ files that the state points to, links, and whatever the rebalancer did not write
 """
 
 
-def handover_page(entry: ClusterEntry, root: str) -> str:
+def control_page(entry: ClusterEntry, root: str) -> str:
     """Return Markdown: what each action does, and the commands for it."""
-    dag_id = f"pulsar_handover__{entry.name}"
-    return f"""### Who balances cluster `{entry.name}`
-
-While Pulsar's own shedding is on, two balancers would fight: every run decides and explains, and its gate stays closed.
+    dag_id, folder = f"{CONTROL_DAG}{entry.name}", f"{root}/{entry.name}/state"
+    return f"""### Control of cluster `{entry.name}`
 
 | action | what it does |
 |---|---|
-| show | reads `loadBalancerSheddingEnabled` from every broker |
-| take_over | sets it to `false` on all brokers, so that the rebalancer alone moves bundles |
-| hand_back | sets it to `true` on all brokers, so that Pulsar balances again |
+| show | tells what is in force, the state, and Pulsar's own shedding on every broker |
+| pause | lets nothing be moved `until` a time; runs decide and explain all the same |
+| resume | lifts a pause and a skip; a pause in the clusters file stays |
+| skip | lets the next run move nothing |
+| stop | lets the run that is under way begin no further bundle; the answer names those that came to their end |
+| take_over | sets `loadBalancerSheddingEnabled` to `false` on all brokers: the rebalancer alone moves bundles |
+| hand_back | sets it to `true` on all brokers: Pulsar balances again |
+| export | writes hit counters, the last plan and what was moved lately to `{folder}/export-<time>.json` |
+| reset | counters and means start anew; what was moved or split lately stays protected, pauses and drains stay |
+| restore | takes the newest `{folder}/decision-<number>.json`, or the file that is named |
 
-The value is read back from every broker. A change needs a reason, a connection that is not read-only and a
-super-user; who, why and when is kept in `{root}/{entry.name}/state/change-<time>-<action>.json`.
+All but show and export need a reason. Who, why and when is kept in `{folder}/change-<time>-<action>.json`. To switch
+shedding, the connection must not be read-only. A plan that is under way at a reset or restore is not carried out.
 
 ```
+airflow dags trigger {dag_id} --conf '{{"action": "pause", "until": "2027-01-02T06:00:00Z", "reason": "..."}}'
 airflow dags trigger {dag_id} --conf '{{"action": "hand_back", "reason": "..."}}'
 airflow dags trigger {dag_id} --conf '{{"action": "take_over", "reason": "..."}}'
 ```

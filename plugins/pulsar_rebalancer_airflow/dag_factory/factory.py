@@ -8,12 +8,11 @@ from airflow.sdk import DAG
 
 from pulsar_rebalancer.config.clusters_file import load_clusters
 from pulsar_rebalancer_airflow.dag_factory.by_hand import by_hand_dag
+from pulsar_rebalancer_airflow.dag_factory.control import control_dag
 from pulsar_rebalancer_airflow.dag_factory.defaults import COMMON
 from pulsar_rebalancer_airflow.dag_factory.docs import broken_page
-from pulsar_rebalancer_airflow.dag_factory.handover import handover_dag
 from pulsar_rebalancer_airflow.dag_factory.maintenance import maintenance_dag
 from pulsar_rebalancer_airflow.dag_factory.rebalance import rebalance_dag
-from pulsar_rebalancer_airflow.dag_factory.state import state_dag
 from pulsar_rebalancer_airflow.dag_factory.watch import watch_dags
 from pulsar_rebalancer_airflow.locations import REBALANCE_DAG, clusters_file, storage_root
 from pulsar_rebalancer_airflow.operators import RefuseOperator
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
 
-_DAGS = (rebalance_dag, by_hand_dag, state_dag, maintenance_dag, handover_dag)
+_DAGS = (rebalance_dag, by_hand_dag, control_dag, maintenance_dag)
 """What makes the DAGs that every cluster has."""
 
 

@@ -9,13 +9,11 @@ from airflow.sdk import Param
 from pulsar_rebalancer.config.enums import Action, Mode, Overrule, SplitAlgorithm
 from pulsar_rebalancer.config.resolution import RunParams
 from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.control.form import FILE_NAME, ControlAction, ControlRequest
 from pulsar_rebalancer.run.by_hand import HandRequest
-from pulsar_rebalancer_airflow.operators.handover import ACTIONS as HANDOVER_ACTIONS
-from pulsar_rebalancer_airflow.operators.state import ACTIONS as STATE_ACTIONS
-from pulsar_rebalancer_airflow.operators.state import FILE_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from pydantic.fields import FieldInfo
 
@@ -58,13 +56,6 @@ def _param(name: str, schema: Mapping[str, Any], settings: Settings) -> Param:
     return Param(default, type=["null", typed["type"]], title=title, description=description, **keywords)
 
 
-def _action_params(actions: Sequence[str], why: str) -> dict[str, Param]:
-    return {
-        "action": Param("show", type="string", enum=list(actions), title="Action"),
-        "reason": Param("", type=["null", "string"], maxLength=500, title="Reason", description=why),
-    }
-
-
 def by_hand_params() -> dict[str, Param]:
     """Return the parameters of a run of the by-hand DAG, one per field of `HandRequest`."""
     return {name: _by_hand_param(name, field) for name, field in HandRequest.model_fields.items()}
@@ -85,21 +76,18 @@ def _by_hand_param(name: str, field: FieldInfo) -> Param:
     return Param("", type=["null", "string"], maxLength=500, **given)
 
 
-def state_params() -> dict[str, Param]:
-    """Return the parameters of a run of the state DAG."""
-    file = Param(
-        None,
-        type=["null", "string"],
-        pattern=f"^({FILE_NAME})?$",
-        title="File",
-        description="what restore takes: decision-<number>.json or export-<time>.json; empty: the newest copy",
-    )
-    return {**_action_params(STATE_ACTIONS, "why the state is changed; needed for reset and restore"), "file": file}
-
-
-def handover_params() -> dict[str, Param]:
-    """Return the parameters of a run of the hand-over DAG."""
-    return _action_params(HANDOVER_ACTIONS, "why; needed for take_over and hand_back")
+def control_params() -> dict[str, Param]:
+    """Return the parameters of a run of the control DAG, one per field of `ControlRequest`."""
+    typed: dict[str, dict[str, Any]] = {
+        "action": {"default": ControlAction.SHOW.value, "type": "string", "enum": list(ControlAction)},
+        "reason": {"default": "", "type": ["null", "string"], "maxLength": 500},
+        "until": {"default": None, "type": ["null", "string"], "format": "date-time"},
+        "file": {"default": None, "type": ["null", "string"], "pattern": f"^({FILE_NAME})?$"},
+    }
+    return {
+        name: Param(**typed[name], title=name.capitalize(), description=field.description)
+        for name, field in ControlRequest.model_fields.items()
+    }
 
 
 def maintenance_params() -> dict[str, Param]:

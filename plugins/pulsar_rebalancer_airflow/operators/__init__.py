@@ -9,15 +9,14 @@ from pulsar_rebalancer_airflow.operators.by_hand import (
     PlanByHandOperator,
 )
 from pulsar_rebalancer_airflow.operators.collect import CollectOperator
+from pulsar_rebalancer_airflow.operators.control import ControlOperator
 from pulsar_rebalancer_airflow.operators.decide import DecideOperator
 from pulsar_rebalancer_airflow.operators.gate import GateOperator
-from pulsar_rebalancer_airflow.operators.handover import HandoverOperator
 from pulsar_rebalancer_airflow.operators.maintain import MaintainOperator
 from pulsar_rebalancer_airflow.operators.record import RecordOperator
 from pulsar_rebalancer_airflow.operators.refuse import RefuseOperator
 from pulsar_rebalancer_airflow.operators.report import ReportOperator
 from pulsar_rebalancer_airflow.operators.split import SplitOperator
-from pulsar_rebalancer_airflow.operators.state import StateOperator
 from pulsar_rebalancer_airflow.operators.unload import UnloadWaveOperator
 from pulsar_rebalancer_airflow.operators.validate import ValidateOperator
 from pulsar_rebalancer_airflow.operators.watch import WatchOperator
@@ -26,17 +25,16 @@ __all__ = [
     "CarryOutOperator",
     "CollectForPlanOperator",
     "CollectOperator",
+    "ControlOperator",
     "DecideOperator",
     "FormOperator",
     "GateOperator",
-    "HandoverOperator",
     "MaintainOperator",
     "PlanByHandOperator",
     "RecordOperator",
     "RefuseOperator",
     "ReportOperator",
     "SplitOperator",
-    "StateOperator",
     "UnloadWaveOperator",
     "ValidateOperator",
     "WatchOperator",

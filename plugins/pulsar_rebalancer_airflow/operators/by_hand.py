@@ -18,14 +18,14 @@ from pulsar_rebalancer.by_hand.text import document, has_effect, text
 from pulsar_rebalancer.collect.split_candidates import read_candidate
 from pulsar_rebalancer.config.enums import Action
 from pulsar_rebalancer.config.resolution import RunParams
+from pulsar_rebalancer.control.in_force import Sample, closings
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.by_hand import parse_form
 from pulsar_rebalancer.run.plan import LONGEST_RUN, Summary
 from pulsar_rebalancer.splitting.candidates import Candidates
-from pulsar_rebalancer.state.by_hand import Drain, Drains, ShownPlan, ShownPlans, Stop, parse_drains
+from pulsar_rebalancer.state.by_hand import Drain, Drains, ShownPlan, ShownPlans, parse_drains
 from pulsar_rebalancer.storage.layout import ClusterStorage
-from pulsar_rebalancer.unload.gate import not_acting
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
 from pulsar_rebalancer_airflow.locations import REBALANCE_DAG, run_folder
@@ -159,7 +159,7 @@ class CarryOutOperator(TriggerDagRunOperator):
 
         Raises:
             AirflowFailException: `other_plan`, `shown_too_long_ago`, `plan_used`, `plan_under_way`, the cluster is not
-                in mode `auto` (`observe`) or paused (`paused`); to release: `not_drained`.
+                in mode `auto` (`observe`) or held back (`paused`, `skipped`, …); to release: `not_drained`.
         """
         with final_unless_passing(context):
             form, store = parse_form(context["params"]), StateStore.of(context, self.entry.name)
@@ -168,16 +168,12 @@ class CarryOutOperator(TriggerDagRunOperator):
                 hands_over = self._carry_out(context, store, form, by, now)
             else:
                 hands_over = False
-                self._do(store, form, by, now)
+                self._release(store, form, by)
         if hands_over:
             super().execute(context)
 
-    def _do(self, store: StateStore, form: HandRequest, by: str, now: datetime) -> None:
-        """Release a broker, or stop what is under way."""
-        if form.action is Action.STOP:
-            store.put_stop(Stop(at=now, by=by, reason=form.reason))
-            self.log.warning("%s stopped what is under way: %s", by or "unknown", form.reason)
-            return
+    def _release(self, store: StateStore, form: HandRequest, by: str) -> None:
+        """Release a broker."""
         drains = store.drains(self.storage).brokers
         if form.broker not in drains:
             raise PlanError(Reason.NOT_DRAINED, f"{form.broker} is not drained; drained are: {', '.join(drains)}")
@@ -188,7 +184,7 @@ class CarryOutOperator(TriggerDagRunOperator):
     def _carry_out(self, context: Context, store: StateStore, form: HandRequest, by: str, now: datetime) -> bool:
         """Mark a broker as drained, or set the run up that carries the plan out; return whether there is one."""
         shown = store.shown()
-        entry, request = self._shown(shown, form, now)
+        entry, request = self._shown(store, shown, form, now)
         drains = request.action is Action.DRAIN
         run_id = context["dag_run"].run_id if drains else f"by_hand__{form.plan[:32]}"
         if drains:
@@ -217,7 +213,9 @@ class CarryOutOperator(TriggerDagRunOperator):
         store.put_drains(self.storage, Drains(brokers=marked | {broker: drain}))
         self.log.warning("%s has %s drained: %s", drain.by or "unknown", broker, drain.reason)
 
-    def _shown(self, shown: ShownPlans, form: HandRequest, now: datetime) -> tuple[ShownPlan, HandRequest]:
+    def _shown(
+        self, store: StateStore, shown: ShownPlans, form: HandRequest, now: datetime
+    ) -> tuple[ShownPlan, HandRequest]:
         """Return the plan of the form's hash, if it may be carried out."""
         entry = shown.plans.get(form.plan)
         run = self.storage.run(entry.plan_id) if entry else None
@@ -230,9 +228,10 @@ class CarryOutOperator(TriggerDagRunOperator):
         age = (now - entry.at).total_seconds()
         if age > self.entry.settings.max_shown_plan_age_seconds:
             raise PlanError(Reason.SHOWN_TOO_LONG_AGO, f"plan {form.plan[:16]} is {age:.0f} s old")
-        closed = not_acting(self.entry.settings, now)
-        if closed is not None:
-            raise PlanError(closed.reason, f"nothing is carried out: {closed.detail}")
+        sample = Sample(now, store.last_plan())
+        closed = closings(self.entry.settings, store.control(self.storage), now, sample)
+        if closed:
+            raise PlanError(closed[0].reason, f"nothing is carried out: {closed[0].detail}")
         return entry, planned.request
 
     def _check_others(self, context: Context, run_ids: Sequence[str], mine: str) -> None:

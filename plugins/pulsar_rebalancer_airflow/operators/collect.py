@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from pulsar_rebalancer.admin import PulsarAdmin
 from pulsar_rebalancer.collect.collector import collect, save
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.config.resolution import parse_params, resolve
+from pulsar_rebalancer.control.in_force import Sample, closings, sentence
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.storage.layout import ClusterStorage
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.collect.collector import Collected
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
     from pulsar_rebalancer.config.resolution import RunParams
-    from pulsar_rebalancer.state.by_hand import ShownPlan
+    from pulsar_rebalancer.control.documents import Control
+    from pulsar_rebalancer.run.request import RunRequest
+    from pulsar_rebalancer.state.by_hand import Drains, ShownPlan
 
 _ANY_THRESHOLDS = {"low_threshold": "0", "high_threshold": "1000"}
 """In the place of the live brokers' thresholds: nothing that the file or a run may say contradicts these."""
@@ -69,12 +73,13 @@ class CollectOperator(BaseOperator):
             storage = ClusterStorage(self.root, self.entry.name)
             store = StateStore.of(context, self.entry.name)
             decision, moves = store.decision_or_lost(storage), store.moves()
-            drains = store.drains(storage)
+            drains, control = store.drains(storage), store.control(storage)
             shown = _handed_over(store, params.plan, context["dag_run"].run_id) if params.plan else None
             now = datetime.now(UTC)
             collected = asyncio.run(self._collect(context, params, now, storage, decision.means))
             run = storage.new_run(now)
-            save(collected, run)
+            request = _with_what_is_in_force(collected.request, control, drains, decision.plan_id)
+            save(replace(collected, request=request), run)
             state = {"decision": decision.model_dump(mode="json"), "moves": moves.model_dump(mode="json")}
             state["drains"] = drains.model_dump(mode="json")
             if shown is not None:
@@ -103,6 +108,13 @@ class CollectOperator(BaseOperator):
                 state_folder=storage.state,
                 means=means,
             )
+
+
+def _with_what_is_in_force(request: RunRequest, control: Control, drains: Drains, previous: str) -> RunRequest:
+    settings, now = request.resolved.settings, request.collected_at
+    found = closings(settings, control, now, Sample(now, previous))
+    closed = found[0].reason if found else None
+    return request.model_copy(update={"closed": closed, "in_force": sentence(settings, found, drains.brokers)})
 
 
 def _handed_over(store: StateStore, identity: str, airflow_run_id: str) -> ShownPlan:

@@ -12,7 +12,7 @@ from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.unload.gate import Verdict, judge
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
-from pulsar_rebalancer_airflow.locations import run_folder
+from pulsar_rebalancer_airflow.locations import run_folder, storage_of
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
@@ -56,8 +56,9 @@ class GateOperator(BaseOperator):
         """
         with final_unless_passing(context):
             run = run_folder(context, self.cluster, self.run)
-            recorded = StateStore.of(context, self.cluster).decision()
-            verdict = judge(run, recorded, self.settings, datetime.now(UTC), Summary.read(run).opens_until)
+            store, until = StateStore.of(context, self.cluster), Summary.read(run).opens_until
+            control = store.control(storage_of(self.cluster))
+            verdict = judge(run, store.decision(), self.settings, control, datetime.now(UTC), until)
             connection = self.settings.connection
             if verdict.reason is Reason.OPEN and PulsarAdminHook(connection).get_connection_settings().read_only:
                 verdict = Verdict(Reason.READ_ONLY, connection)

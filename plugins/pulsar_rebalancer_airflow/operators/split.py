@@ -19,7 +19,7 @@ from pulsar_rebalancer.splitting.history import RETRIED, SplitHistory
 from pulsar_rebalancer.unload.gate import judge
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
-from pulsar_rebalancer_airflow.locations import run_folder
+from pulsar_rebalancer_airflow.locations import run_folder, storage_of
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class SplitOperator(BaseOperator):
             raise AirflowSkipException(f"The gate is closed: {opened}")
         summary, now = Summary.read(run), datetime.now(UTC)
         until = summary.waves_resume_until if history.begun else summary.waves_begin_until
-        verdict = judge(run, store.decision(), present, now, until)
+        verdict = judge(run, store.decision(), present, store.control(storage_of(self.cluster)), now, until)
         if verdict.reason is not Reason.OPEN:
             raise AirflowSkipException(f"Closed by now: {verdict.reason} {verdict.detail}")
         return verdict.splits

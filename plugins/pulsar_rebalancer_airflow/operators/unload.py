@@ -24,7 +24,7 @@ from pulsar_rebalancer.unload.gate import judge
 from pulsar_rebalancer.unload.history import RETRIED, WaveHistory
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
-from pulsar_rebalancer_airflow.locations import run_folder
+from pulsar_rebalancer_airflow.locations import run_folder, storage_of
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class UnloadWaveOperator(BaseOperator):
         """Return the moves of the wave if it may be carried out."""
         summary, now = Summary.read(run), datetime.now(UTC)
         until = summary.waves_resume_until if history.begun(planned) else summary.waves_begin_until
-        verdict = judge(run, store.decision(), present, now, until)
+        verdict = judge(run, store.decision(), present, store.control(storage_of(self.cluster)), now, until)
         if verdict.reason is not Reason.OPEN:
             if verdict.reason is Reason.PLAN_TOO_OLD:
                 history.leave([not_moved(move, verdict.reason) for move in planned if not history.begun([move])])

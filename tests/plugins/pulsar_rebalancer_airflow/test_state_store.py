@@ -46,7 +46,7 @@ def test_an_empty_store_beside_committed_states_is_lost(state: MemoryState, stor
         StateStore(state).decision_or_lost(storage)
 
     assert lost.value.reason == "state_lost"
-    assert "pulsar_state__east" in lost.value.message
+    assert "pulsar_control__east" in lost.value.message
 
 
 def test_two_copies_are_kept_and_the_means_they_point_to(storage: ClusterStorage) -> None:

@@ -13,16 +13,17 @@ from tests.airflow_context import MemoryState
 from tests.airflow_context import context as any_context
 from tests.include.pulsar_rebalancer import previous_release as previous
 
+from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.run.outcome import Outcome, read_waves
 from pulsar_rebalancer.state.model import VERSION
 from pulsar_rebalancer_airflow.locations import STORAGE_VARIABLE
 from pulsar_rebalancer_airflow.operators import (
+    ControlOperator,
     GateOperator,
     RecordOperator,
     ReportOperator,
-    StateOperator,
     UnloadWaveOperator,
     ValidateOperator,
 )
@@ -137,9 +138,10 @@ def test_a_run_that_was_collected_alone_is_collected_anew(storage: ClusterStorag
 def test_its_copies_are_restored(storage: ClusterStorage) -> None:
     state = MemoryState()
     params = {"action": "restore", "reason": "the database was lost", "file": "decision-1.json"}
-    operator = StateOperator(task_id="state", cluster=EAST, root=storage.root)
+    entry = ClusterEntry(name=EAST, given={}, settings=Settings())
+    operator = ControlOperator(task_id="control", entry=entry, root=storage.root)
 
-    assert operator.execute(context(EAST, state, params=params))["brokers_with_hits"] == 2
+    assert operator.execute(context(EAST, state, params=params))["state"]["brokers_with_hits"] == 2
 
     restored = StateStore(state).decision()
     assert (restored.version, restored.seq, restored.means) == (VERSION, 3, "means-1-d60d8ce9.parquet")

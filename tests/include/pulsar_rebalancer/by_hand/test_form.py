@@ -23,7 +23,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"action": "unload", "bundles": [BUNDLE], "overrule": ["pause"], "reason": "x"}, "overrule.0"),
     ({"action": "undo"}, "run"),
     ({"action": "drain", "broker": "b:1"}, "reason"),
-    ({"action": "stop"}, "reason"),
+    ({"action": "stop", "reason": "x"}, "action"),
     ({"plan": "abc"}, "plan"),
     ({"action": "unload", "bundles": [BUNDLE], "by": "root"}, "by"),
 ]

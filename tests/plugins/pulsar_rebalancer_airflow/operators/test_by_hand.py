@@ -140,12 +140,3 @@ def test_a_plan_that_was_handed_over_is_known_while_its_run_lasts() -> None:
     assert ShownPlans(plans={"a": going_on}).added("c", plan, now + 26 * minute, 15 * minute, 30 * minute).plans == {
         "c": plan
     }
-
-
-def test_a_stop_needs_no_plan(storage: ClusterStorage, state: MemoryState) -> None:
-    before = datetime.now(UTC)
-
-    assert act(storage, state, action="stop", reason="wait") == ("done", None)
-
-    assert StateStore(state).stopped_since(before)
-    assert not StateStore(state).stopped_since(datetime.now(UTC))

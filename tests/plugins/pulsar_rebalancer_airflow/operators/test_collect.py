@@ -115,7 +115,7 @@ def test_a_lost_state_blocks_with_the_way_to_restore(storage: ClusterStorage, st
     with pytest.raises(AirflowFailException, match="state_lost") as blocked:
         collect(storage, state)
 
-    assert "pulsar_state__east" in str(blocked.value)
+    assert "pulsar_control__east" in str(blocked.value)
 
 
 def test_refused_credentials_are_not_tried_again(served: Running, storage: ClusterStorage, state: MemoryState) -> None:

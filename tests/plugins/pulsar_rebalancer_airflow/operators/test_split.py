@@ -12,10 +12,10 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER
 
+from pulsar_rebalancer.control.documents import Control, Order
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude
 from pulsar_rebalancer.run.splits import read_outcomes
-from pulsar_rebalancer.state.by_hand import Stop
 from pulsar_rebalancer_airflow.operators import SplitOperator
 from pulsar_rebalancer_airflow.operators.split import UnfinishedSplitsError
 from pulsar_rebalancer_airflow.state_store import MOVES, StateStore
@@ -81,7 +81,7 @@ def test_a_stop_begins_no_further_split_and_a_cleared_run_goes_on(scene: UnloadS
     real, store = scene.cluster.split_at, StateStore(scene.state)
 
     def stopping(*args: Any, **more: Any) -> Any:
-        store.put_stop(Stop(at=NOW, by="ada", reason="wait"))
+        store.put_control(scene.storage, Control(stop=Order(at=NOW, by="ada", reason="wait")))
         return real(*args, **more)
 
     scene.monkeypatch.setattr(scene.cluster, "split_at", stopping)

@@ -10,9 +10,9 @@ from airflow.sdk.exceptions import AirflowFailException
 from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER
 
+from pulsar_rebalancer.control.documents import Control, Order
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude
-from pulsar_rebalancer.state.by_hand import Stop
 from pulsar_rebalancer_airflow.operators import UnloadWaveOperator
 from pulsar_rebalancer_airflow.operators import unload as module
 from pulsar_rebalancer_airflow.state_store import StateStore
@@ -38,7 +38,8 @@ def test_a_stop_ends_a_wave_between_two_bundles_and_a_cleared_run_goes_on(scene:
     moves = scene.moves(4)
     run = scene.run(moves)
     scene.monkeypatch.setattr(module, "_SECONDS_BETWEEN_LOOKS", 0.0)
-    scene.before_unloads(lambda _: StateStore(scene.state).put_stop(Stop(at=NOW, by="ada", reason="wait")))
+    stop = Control(stop=Order(at=NOW, by="ada", reason="wait"))
+    scene.before_unloads(lambda _: StateStore(scene.state).put_control(scene.storage, stop))
 
     with pytest.raises(AirflowFailException, match="stopped"):
         unload(scene, run, NOW - timedelta(minutes=1))

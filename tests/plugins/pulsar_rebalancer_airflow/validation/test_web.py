@@ -116,7 +116,7 @@ def test_a_folder_of_another_run_is_not_found(server: TestClient, root: Path) ->
     assert asked(server, stored_run(root).name, run="manual__2026-11-22T12:00:00+00:00").status_code == 404
 
 
-@pytest.mark.parametrize("dag", ["~", "pulsar_state__east", "pulsar_rebalance__", "pulsar_rebalance__..", "east"])
+@pytest.mark.parametrize("dag", ["~", "pulsar_control__east", "pulsar_rebalance__", "pulsar_rebalance__..", "east"])
 def test_a_dag_that_balances_no_cluster_has_no_page(root: Path, dag: str) -> None:
     assert web.stored_page(str(root), dag, RUN, stored_run(root).name) is None
 

@@ -8,9 +8,11 @@ from airflow.sdk.exceptions import AirflowFailException
 from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER
 
+from pulsar_rebalancer.config.clusters_file import ClusterEntry
+from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.state.backup import committed_sequences, keep_copy
 from pulsar_rebalancer.state.model import DecisionState, HitCount, MovesState, Unload
-from pulsar_rebalancer_airflow.operators import StateOperator
+from pulsar_rebalancer_airflow.operators import ControlOperator
 from pulsar_rebalancer_airflow.state_store import DECISION, MOVES, StateStore
 
 if TYPE_CHECKING:
@@ -36,13 +38,14 @@ def filled(storage: ClusterStorage, state: MemoryState) -> StateStore:
 
 
 def act(storage: ClusterStorage, state: MemoryState, action: str, reason: str = "", file: str | None = None) -> Any:
-    operator = StateOperator(task_id="state", cluster=CLUSTER, root=storage.root)
+    entry = ClusterEntry(name=CLUSTER, given={}, settings=Settings())
+    operator = ControlOperator(task_id="control", entry=entry, root=storage.root)
     params = {"action": action, "reason": reason, "file": file}
     return operator.execute(context(CLUSTER, state, params=params))
 
 
 def test_show_changes_nothing(storage: ClusterStorage, state: MemoryState, filled: StateStore) -> None:
-    shown = act(storage, state, "show")
+    shown = act(storage, state, "show")["state"]
 
     assert (shown["seq"], shown["plan_id"], shown["recently_unloaded"]) == (5, "p5", 1)
     assert shown["most_hits"] == {"b:1": {"high": 1, "low": 4}}

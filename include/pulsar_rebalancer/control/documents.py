@@ -1,0 +1,92 @@
+"""The `control` document: what people ordered; `pulsar_control__<cluster>` is its only writer.
+
+Neither a reset nor a restore of the state touches it. It has a copy below the storage root: of both the stricter holds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from pulsar_rebalancer.state.model import VERSION, parse_document
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+
+class Order(BaseModel):
+    """What a person ordered.
+
+    Attributes:
+        at: when.
+        by: Airflow's user.
+        reason: why.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    at: AwareDatetime
+    by: str
+    reason: str
+
+    @property
+    def because(self) -> str:
+        """Return who ordered it, and why."""
+        return f"by {self.by or 'unknown'}: {self.reason}"
+
+
+class PauseOrder(Order):
+    """Nothing is moved until a time."""
+
+    until: AwareDatetime
+
+
+_Ordered = TypeVar("_Ordered", bound=Order)
+
+
+class Control(BaseModel):
+    """The `control` document.
+
+    Attributes:
+        pause: nothing is moved until its end.
+        skip: the first run that is collected after it, and recorded, moves nothing.
+        stop: runs that were under way then begin no further bundle; later ones do.
+        unreadable: why the document cannot be read: nothing is moved then. Never stored.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: int = VERSION
+    pause: PauseOrder | None = None
+    skip: Order | None = None
+    stop: Order | None = None
+    unreadable: str = Field("", exclude=True)
+
+    def stricter(self, other: Self) -> Self:
+        """Return what holds of two copies: the pause that ends last, the latest of the other orders."""
+        pauses = [pause for pause in (self.pause, other.pause) if pause is not None]
+        return self.model_copy(
+            update={
+                "pause": max(pauses, key=lambda pause: pause.until, default=None),
+                "skip": _latest(self.skip, other.skip),
+                "stop": _latest(self.stop, other.stop),
+            }
+        )
+
+    def stopped_since(self, started: datetime | None) -> bool:
+        """Return whether somebody stopped what was under way then."""
+        return self.stop is not None and (started is None or self.stop.at >= started)
+
+
+def _latest(one: _Ordered | None, other: _Ordered | None) -> _Ordered | None:
+    return max((order for order in (one, other) if order is not None), key=lambda order: order.at, default=None)
+
+
+def parse_control(document: Any) -> Control:
+    """Return the `control` document; None is an empty one.
+
+    Raises:
+        StateError: `state_version` when it is of another version or damaged.
+    """
+    return Control() if document is None else parse_document(Control, document)

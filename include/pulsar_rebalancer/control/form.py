@@ -1,0 +1,74 @@
+"""What a person may order: the fields of the form of `pulsar_control__<cluster>`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from pulsar_rebalancer.config.settings import settings_error
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FILE_NAME = r"(decision-\d{1,18}|export-\d{8}T\d{6}Z)\.json"
+"""Names of the files that can be restored; never a path."""
+
+
+class ControlAction(StrEnum):
+    """What can be done from outside a run."""
+
+    SHOW = "show"
+    PAUSE = "pause"
+    RESUME = "resume"
+    SKIP = "skip"
+    STOP = "stop"
+    TAKE_OVER = "take_over"
+    HAND_BACK = "hand_back"
+    EXPORT = "export"
+    RESET = "reset"
+    RESTORE = "restore"
+
+
+class ControlRequest(BaseModel):
+    """The fields of the form; those that an action does not know are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
+
+    action: ControlAction = Field(ControlAction.SHOW, description="what is to be done; show changes nothing")
+    reason: str = Field("", max_length=500, description="why; needed for all but show and export")
+    until: AwareDatetime | None = Field(None, description="pause: its end, with a time zone")
+    file: str = Field(
+        "",
+        pattern=f"^({FILE_NAME})?$",
+        description="restore: decision-<number>.json or export-<time>.json; empty: the newest copy",
+    )
+
+    @property
+    def changes(self) -> bool:
+        """Return whether something is another afterwards."""
+        return self.action not in (ControlAction.SHOW, ControlAction.EXPORT)
+
+    @model_validator(mode="after")
+    def _fields_of_the_action(self) -> Self:
+        if self.changes and not self.reason:
+            raise ValueError(f"{self.action} needs reason: say why")
+        if (self.until is not None) != (self.action is ControlAction.PAUSE):
+            raise ValueError("until: a pause needs its end, and nothing else has one")
+        if self.file and self.action is not ControlAction.RESTORE:
+            raise ValueError(f"file: {self.action} does not know it")
+        return self
+
+
+def parse_control_form(values: Mapping[str, Any]) -> ControlRequest:
+    """Return what was typed into the form.
+
+    Raises:
+        SettingsError: `wrong_setting` or `contradiction`, with the names of the fields.
+    """
+    given = {name: value for name, value in values.items() if value not in (None, "")}
+    try:
+        return ControlRequest.model_validate(given)
+    except ValidationError as error:
+        raise settings_error(error, "form") from None

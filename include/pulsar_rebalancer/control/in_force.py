@@ -1,0 +1,102 @@
+"""What lets nothing be moved now, who wants it so, and the sentence that says it in every summary."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.storage.layout import time_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.control.documents import Control
+    from pulsar_rebalancer.state.by_hand import Drain
+
+
+class Closed(NamedTuple):
+    """Why nothing is moved.
+
+    Attributes:
+        reason: the code.
+        detail: until when, by whom, why.
+    """
+
+    reason: Reason
+    detail: str
+
+
+class Sample(NamedTuple):
+    """Which run is judged.
+
+    Attributes:
+        at: when it was collected.
+        previous: id of the plan that was recorded before it, the name of a run's folder; empty when there is none.
+    """
+
+    at: datetime
+    previous: str = ""
+
+
+def closings(settings: Settings, control: Control, now: datetime, sample: Sample | None = None) -> list[Closed]:
+    """Return all that lets nothing be moved now; empty: something may be.
+
+    Args:
+        settings: of the clusters file, or those of a plan.
+        control: what people ordered.
+        now: the present.
+        sample: the run that is judged; None: no run in particular, so none is skipped.
+    """
+    found = []
+    if settings.mode is not Mode.AUTO:
+        found.append(Closed(Reason.OBSERVE, f"mode {settings.mode}"))
+    if control.unreadable:
+        found.append(Closed(Reason.CONTROL_UNREADABLE, control.unreadable))
+    paused = _paused(settings, control, now)
+    if paused:
+        found.append(Closed(Reason.PAUSED, paused))
+    if control.skip is not None and sample is not None and _skips(control.skip.at, sample):
+        found.append(Closed(Reason.SKIPPED, control.skip.because))
+    return found
+
+
+def _paused(settings: Settings, control: Control, now: datetime) -> str:
+    """Return until when; of the pause in the clusters file and that of a person the one that ends last holds."""
+    pauses = [(settings.pause.until, f"by the clusters file: {settings.pause.reason}")] if settings.pause else []
+    pauses += [(control.pause.until, control.pause.because)] if control.pause else []
+    until, because = max(pauses, default=(now, ""))
+    return f"until {until:%Y-%m-%d %H:%M %Z} {because}" if now < until else ""
+
+
+def _skips(ordered_at: datetime, sample: Sample) -> bool:
+    """Return whether a run is the one to be skipped: the first that was collected since.
+
+    Whether one was recorded before it tells the plan before it. Nothing has to be written when a run was skipped, and
+    after a reset of the state, which forgets that plan, one run more is.
+    """
+    previous = time_of(sample.previous)
+    return sample.at > ordered_at and (previous is None or previous <= ordered_at)
+
+
+def sentence(settings: Settings, found: list[Closed], drains: Mapping[str, Drain]) -> str:
+    """Return what is in force, and by whom.
+
+    Args:
+        settings: the effective ones.
+        found: as `closings` returned it.
+        drains: brokers that are drained.
+    """
+    others = [f"{_WORDS[each.reason]} {each.detail}" for each in found if each.reason is not Reason.OBSERVE]
+    drained = [f"{broker} drained by {drain.by or 'unknown'}: {drain.reason}" for broker, drain in drains.items()]
+    said = "; ".join([f"mode {settings.mode}", *others, *drained])
+    return f"{'Nothing is moved' if found else 'Moves are carried out'}: {said}"
+
+
+_WORDS = {
+    Reason.CONTROL_UNREADABLE: "what people ordered cannot be read:",
+    Reason.PAUSED: "paused",
+    Reason.SKIPPED: "one run is skipped",
+}

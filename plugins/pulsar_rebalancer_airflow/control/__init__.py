@@ -1,0 +1,1 @@
+"""What `pulsar_control__<cluster>` does, one module for each subject."""

@@ -1,0 +1,136 @@
+"""Show, export, reset or restore what is kept between runs."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from pulsar_rebalancer.control.form import FILE_NAME
+from pulsar_rebalancer.errors import StateError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.state.backup import committed_sequences, copy_of, keep_copy
+from pulsar_rebalancer.state.model import DecisionState, MovesState, parse_decision, parse_moves
+from pulsar_rebalancer_airflow.control.audit import note
+from pulsar_rebalancer_airflow.state_store import DECISION, MOVES
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pulsar_rebalancer.control.documents import Order
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer_airflow.state_store import StateStore
+
+_log = logging.getLogger(__name__)
+
+
+class StateSummary(TypedDict):
+    """What is told of a cluster's state: the twenty brokers with the most hits, and twenty kept destinations."""
+
+    seq: int
+    plan_id: str
+    counted_at: str | None
+    strategy: str
+    means: str
+    brokers_with_hits: int
+    most_hits: dict[str, dict[str, float]]
+    recently_unloaded: int
+    destinations_kept: dict[str, str]
+
+
+def export(store: StateStore, storage: ClusterStorage, now: datetime) -> str:
+    """Write both documents to one file below the cluster's folder; return its name.
+
+    Raises:
+        StateError: `state_version`.
+    """
+    file = storage.state / f"export-{now:%Y%m%dT%H%M%SZ}.json"
+    file.write_json({DECISION: store.decision().model_dump(mode="json"), MOVES: store.moves().model_dump(mode="json")})
+    _log.info("Exported to %s", file.uri)
+    return file.name
+
+
+def change(store: StateStore, storage: ClusterStorage, action: str, order: Order, name: str) -> None:
+    """Reset the state, or restore it from a file.
+
+    It has a new sequence number afterwards, so a plan that is under way becomes stale and is not recorded.
+
+    Args:
+        store: of the cluster.
+        storage: of the cluster.
+        action: `reset` or `restore`.
+        order: who wants it, and why.
+        name: of the file that is restored; empty: the newest copy.
+
+    Raises:
+        StateError: a file cannot be read, or nothing is there to restore.
+        SnapshotError: likewise.
+    """
+    before = _sequence(store.raw(DECISION), storage)
+    source, decision, moves = ("", DecisionState(), MovesState())
+    if action == "restore":
+        source, decision, moves = _restorable(storage, name)
+    # No plan id: a plan that was recorded once must not be carried out after a restore.
+    means = decision.means if decision.means and (storage.state / decision.means).exists() else ""
+    state = decision.model_copy(update={"seq": before + 1, "plan_id": "", "means": means})
+    store.put_decision(state)
+    store.put_moves(_history(store.raw(MOVES), moves, reset=action == "reset"))
+    keep_copy(storage, state)
+    note(storage, action, order, {"file": source, "seq_before": before, "seq_after": state.seq})
+    if decision.means and not means:
+        _log.warning("%s is gone: the means of bundles start anew", decision.means)
+
+
+def _sequence(document: Any, storage: ClusterStorage) -> int:
+    """Return the highest sequence number known, also of a document that cannot be read."""
+    stored = document.get("seq") if isinstance(document, Mapping) else None
+    return max([stored if isinstance(stored, int) else 0, *committed_sequences(storage)])
+
+
+def _restorable(storage: ClusterStorage, name: str) -> tuple[str, DecisionState, MovesState]:
+    if not name:
+        copies = committed_sequences(storage)
+        if not copies:
+            raise StateError(Reason.FILE_MISSING, f"{storage.state.uri} holds no copy of a committed state")
+        name = copy_of(storage, copies[-1]).name
+    if re.fullmatch(FILE_NAME, name) is None:
+        raise StateError(Reason.WRONG_SETTING, f"file: {name!r} is no decision-<number>.json or export-<time>.json")
+    document = (storage.state / name).read_json()
+    if name.startswith("export-"):
+        if not isinstance(document, Mapping) or set(document) != {DECISION, MOVES}:
+            raise StateError(Reason.FILE_DAMAGED, f"{name} is no export: it must hold {DECISION} and {MOVES}")
+        return name, parse_decision(document[DECISION]), parse_moves(document[MOVES])
+    return name, parse_decision(document), MovesState()
+
+
+def _history(stored: Any, restored: MovesState, *, reset: bool) -> MovesState:
+    """Return both histories: bundles that were moved lately stay in their grace period, unless it is unreadable.
+
+    A reset forgets the destinations that the leader may remember: whoever has restarted it says so in this way.
+    """
+    try:
+        present = parse_moves(stored)
+    except StateError:
+        return restored
+    return MovesState(
+        unloads=restored.unloads | present.unloads,
+        kept={} if reset else restored.kept | present.kept,
+        splits=restored.splits | present.splits,
+    )
+
+
+def summary(decision: DecisionState, moves: MovesState) -> StateSummary:
+    """Return what is told of the two documents."""
+    most = sorted(decision.hits.items(), key=lambda item: (-item[1].high, -item[1].low, item[0]))
+    return {
+        "seq": decision.seq,
+        "plan_id": decision.plan_id,
+        "counted_at": decision.counted_at.isoformat() if decision.counted_at else None,
+        "strategy": decision.strategy,
+        "means": decision.means,
+        "brokers_with_hits": len(decision.hits),
+        "most_hits": {broker: {"high": count.high, "low": count.low} for broker, count in most[:20]},
+        "recently_unloaded": len(moves.unloads),
+        "destinations_kept": {bundle: found.destination for bundle, found in sorted(moves.kept.items())[:20]},
+    }

@@ -1,0 +1,137 @@
+"""Control: what a person orders from outside a run."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowNotFoundException
+
+from pulsar_rebalancer.control.documents import Control, Order, PauseOrder
+from pulsar_rebalancer.control.form import ControlAction, parse_control_form
+from pulsar_rebalancer.control.in_force import Sample, closings, sentence
+from pulsar_rebalancer.errors import RebalancerError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer_airflow.control import handover, kept_state, stopping
+from pulsar_rebalancer_airflow.control.audit import note
+from pulsar_rebalancer_airflow.failures import final_unless_passing
+from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from pulsar_rebalancer.config.clusters_file import ClusterEntry
+    from pulsar_rebalancer.control.form import ControlRequest
+
+_NAMED = 20
+"""How many bundles the answer to a stop names."""
+
+
+class ControlOperator(BaseOperator):
+    """Do what the form asks for; what is in force afterwards, and what came of it, is the XCom of the task.
+
+    Who, when and why stays in `state/change-<time>-<action>.json`. A retry does the same again: a pause, a stop and a
+    hand-over twice are the same as once; a reset or restore gives the state one more sequence number.
+
+    Args:
+        entry: the cluster's entry in the clusters file.
+        root: storage root.
+        timeout_seconds: how long brokers have to take a value, and how long the answer to a stop waits for bundles that
+            are under way.
+    """
+
+    def __init__(self, *, entry: ClusterEntry, root: str, timeout_seconds: float = 30, **kwargs: Any) -> None:
+        super().__init__(**kwargs, inlets=[state_asset(entry.name)])
+        self.entry = entry
+        self.root = root
+        self.timeout_seconds = timeout_seconds
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Carry out the action.
+
+        Returns:
+            `in_force`, a sentence, and by action: `state`, `shedding`, `stopped`, `file`.
+
+        Raises:
+            AirflowFailException: a field is wrong or missing (`wrong_setting`, `contradiction`); why a state cannot be
+                restored (`kept_state.change`) or shedding not be switched (`handover.switch`).
+            AdminError: no broker answered; tried again if the task has retries.
+        """
+        with final_unless_passing(context):
+            request = parse_control_form(context["params"])
+            order = Order(
+                at=datetime.now(UTC), by=context["dag_run"].triggering_user_name or "", reason=request.reason
+            )
+            store, storage = StateStore.of(context, self.entry.name), ClusterStorage(self.root, self.entry.name)
+            answer = self._act(store, storage, request, order)
+            answer = {"in_force": self._in_force(store, storage)} | answer
+        self.log.info("%s of cluster %s:\n%s", request.action, self.entry.name, json.dumps(answer, indent=1))
+        if request.changes:
+            self.log.warning("%s of cluster %s %s", request.action, self.entry.name, order.because)
+        return answer
+
+    def _act(self, store: StateStore, storage: ClusterStorage, request: ControlRequest, order: Order) -> dict[str, Any]:
+        action = request.action
+        if action in (ControlAction.TAKE_OVER, ControlAction.HAND_BACK):
+            return {
+                "shedding": handover.switch(self.entry.settings, storage, action, order, self.timeout_seconds),
+            }
+        if action in (ControlAction.RESET, ControlAction.RESTORE):
+            kept_state.change(store, storage, action, order, request.file)
+        elif action is ControlAction.EXPORT:
+            return {"file": kept_state.export(store, storage, order.at)}
+        elif action is not ControlAction.SHOW:
+            return self._order(store, storage, request, order)
+        told: dict[str, Any] = {"state": kept_state.summary(store.decision(), store.moves())}
+        return told | ({"shedding": self._shedding()} if action is ControlAction.SHOW else {})
+
+    def _order(
+        self, store: StateStore, storage: ClusterStorage, request: ControlRequest, order: Order
+    ) -> dict[str, Any]:
+        """Write the `control` document anew; what of it could not be read is given up."""
+        present = store.control(storage)
+        store.put_control(storage, _ordered(Control() if present.unreadable else present, request, order))
+        note(storage, request.action, order, {"until": request.until.isoformat()} if request.until else {})
+        if request.action is not ControlAction.STOP:
+            return {}
+        stopped = stopping.wait(store, storage, self.timeout_seconds)
+        return {
+            "stopped": {
+                "finished": dict(list(stopped.finished.items())[:_NAMED]),
+                "unfinished": list(stopped.unfinished[:_NAMED]),
+                "not_begun": stopped.not_begun,
+            }
+        }
+
+    def _in_force(self, store: StateStore, storage: ClusterStorage) -> str:
+        now, settings = datetime.now(UTC), self.entry.settings
+        found = closings(settings, store.control(storage), now, Sample(now, store.last_plan()))
+        try:
+            return sentence(settings, found, store.drains(storage).brokers)
+        except RebalancerError as error:
+            return f"Nothing is moved: {error.message}"
+
+    def _shedding(self) -> dict[str, str] | str:
+        """Return Pulsar's own shedding by broker; the reason code when brokers cannot be asked: nothing is changed."""
+        try:
+            return handover.read(self.entry.settings.connection)
+        except AirflowNotFoundException:
+            return Reason.CONNECTION_NOT_FOUND
+        except RebalancerError as error:
+            self.log.warning("%s", error)
+            return error.reason
+
+
+def _ordered(control: Control, request: ControlRequest, order: Order) -> Control:
+    """Return the document with one order more, or without a pause and a skip."""
+    changes: dict[ControlAction, dict[str, Order | None]] = {
+        ControlAction.SKIP: {"skip": order},
+        ControlAction.STOP: {"stop": order},
+        ControlAction.RESUME: {"pause": None, "skip": None},
+    }
+    if request.until is not None:
+        changes[ControlAction.PAUSE] = {"pause": PauseOrder(**order.model_dump(), until=request.until)}
+    return control.model_copy(update=changes[request.action])

@@ -1,0 +1,150 @@
+"""What a person orders from outside a run, and what runs make of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+from tests.airflow_context import context
+from tests.airflow_runs import CLUSTER, make_run, move_row
+
+from pulsar_rebalancer.config.clusters_file import ClusterEntry
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.state.model import DecisionState
+from pulsar_rebalancer_airflow.control import stopping
+from pulsar_rebalancer_airflow.operators import ControlOperator, GateOperator, RecordOperator, UnloadWaveOperator
+from pulsar_rebalancer_airflow.operators import unload as module
+from pulsar_rebalancer_airflow.state_store import StateStore
+
+if TYPE_CHECKING:
+    from tests.airflow_context import MemoryState
+    from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
+
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.path import StoragePath
+
+NOW = datetime.now(UTC)
+TOMORROW = (NOW + timedelta(days=1)).isoformat()
+SETTINGS = Settings.model_validate({"mode": "auto", "connection": "pulsar_test"})
+
+
+@pytest.fixture(autouse=True)
+def connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_PULSAR_TEST", '{"conn_type": "pulsar_admin", "host": "nowhere"}')
+
+
+def order(storage: ClusterStorage, state: MemoryState, action: str, until: str | None = None) -> dict[str, Any]:
+    entry = ClusterEntry(name=CLUSTER, given={}, settings=SETTINGS)
+    params = {"action": action, "reason": "new disks", "until": until, "file": None}
+    operator = ControlOperator(task_id="control", entry=entry, root=storage.root)
+    return operator.execute(context(CLUSTER, state, params=params))
+
+
+def gate(storage: ClusterStorage, state: MemoryState, run: StoragePath) -> str:
+    """What the gate says of a run that was collected now and recorded."""
+    document = {"decision": StateStore(state).decision().model_dump(mode="json"), "moves": None}
+    (run / "input" / "state.json").write_json(document)
+    given: Any = context(CLUSTER, state)
+    RecordOperator(task_id="record", cluster=CLUSTER, root=storage.root, run=run.uri).execute(given)
+    GateOperator(task_id="gate", cluster=CLUSTER, settings=SETTINGS, run=run.uri).execute(given)
+    return str(given["ti"].pushed["reason"])
+
+
+def next_run(storage: ClusterStorage, state: MemoryState) -> StoragePath:
+    return make_run(storage, [move_row(1, "a:1", "b:1")], base_seq=StateStore(state).decision().seq)
+
+
+def test_a_pause_holds_until_somebody_resumes(storage: ClusterStorage, state: MemoryState) -> None:
+    said = order(storage, state, "pause", TOMORROW)
+
+    assert said["in_force"].startswith("Nothing is moved: mode auto; paused until ")
+    assert said["in_force"].endswith("by ada: new disks")
+    assert gate(storage, state, next_run(storage, state)) == "paused"
+    assert order(storage, state, "resume")["in_force"] == "Moves are carried out: mode auto"
+    assert gate(storage, state, next_run(storage, state)) == "open"
+    written = [(storage.state / name).read_json() for name in storage.state.names() if name.startswith("change-")]
+    assert [(each["action"], each["by"], each["reason"]) for each in written] == [
+        ("pause", "ada", "new disks"),
+        ("resume", "ada", "new disks"),
+    ]
+
+
+@pytest.mark.parametrize("then", ["reset", "restore", "loss of the store", "loss of the copy"])
+def test_nothing_but_a_person_lifts_a_pause(storage: ClusterStorage, state: MemoryState, then: str) -> None:
+    gate(storage, state, next_run(storage, state))
+    order(storage, state, "pause", TOMORROW)
+
+    if then == "loss of the store":
+        state.documents.clear()
+        StateStore(state).put_decision(DecisionState(seq=1))
+    elif then == "loss of the copy":
+        storage.control.delete()
+    else:
+        order(storage, state, then)
+
+    assert gate(storage, state, next_run(storage, state)) == "paused"
+
+
+@pytest.mark.parametrize("damaged", ["store", "copy"])
+def test_what_cannot_be_read_counts_as_closed_until_it_is_written_anew(
+    storage: ClusterStorage, state: MemoryState, damaged: str
+) -> None:
+    order(storage, state, "resume")
+    if damaged == "store":
+        state.documents["control"] = {"version": 99}
+    else:
+        storage.control.write_bytes(b"{")
+
+    assert gate(storage, state, next_run(storage, state)) == "control_unreadable"
+    assert "cannot be read" in order(storage, state, "show")["in_force"]
+    order(storage, state, "resume")
+    assert gate(storage, state, next_run(storage, state)) == "open"
+
+
+def test_one_run_is_skipped(storage: ClusterStorage, state: MemoryState) -> None:
+    under_way = next_run(storage, state)
+    order(storage, state, "skip")
+
+    assert gate(storage, state, under_way) == "open"
+    assert [gate(storage, state, next_run(storage, state)) for _ in range(3)] == ["skipped", "open", "open"]
+
+
+def test_a_skip_is_lifted(storage: ClusterStorage, state: MemoryState) -> None:
+    order(storage, state, "skip")
+    order(storage, state, "resume")
+
+    assert gate(storage, state, next_run(storage, state)) == "open"
+
+
+def test_the_answer_to_a_stop_says_which_bundles_came_to_their_end(scene: UnloadScene) -> None:
+    moves = scene.moves(4)
+    run = scene.run(moves)
+    written, said, real = Event(), [], stopping.wait
+    scene.monkeypatch.setattr(module, "_SECONDS_BETWEEN_LOOKS", 0.0)
+    scene.monkeypatch.setattr(stopping, "_SECONDS_BETWEEN_LOOKS", 0.01)
+    scene.monkeypatch.setattr(stopping, "wait", lambda *given: written.set() or real(*given))
+    person = Thread(target=lambda: said.append(order(scene.storage, scene.state, "stop")))
+
+    def first_unload(_: str) -> None:
+        if not person.ident:
+            person.start()
+            assert written.wait(60)
+
+    scene.before_unloads(first_unload)
+    settings = {"mode": "auto", "connection": "pulsar_test", "unload_concurrency": 1}
+    wave = UnloadWaveOperator(task_id="unload", cluster=CLUSTER, settings=settings, run=run.uri, wave=0)
+    with pytest.raises(AirflowFailException, match="stopped"):
+        wave.execute(context(CLUSTER, scene.state, started=NOW))
+    person.join(60)
+
+    (moved,) = [move["bundle"] for move in moves if scene.cluster.owner(move["bundle"]) == move["destination"]]
+    assert said[0]["stopped"] == {"finished": {moved: "moved"}, "unfinished": [], "not_begun": 3}
+
+
+def test_a_stop_finds_nothing_under_way(storage: ClusterStorage, state: MemoryState) -> None:
+    gate(storage, state, next_run(storage, state))
+
+    assert order(storage, state, "stop")["stopped"] == {"finished": {}, "unfinished": [], "not_begun": 0}
