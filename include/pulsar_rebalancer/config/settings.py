@@ -12,6 +12,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 
 from pulsar_rebalancer.config.enums import Mode, Placement, Strategy
 from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME, PulsarSettings
+from pulsar_rebalancer.config.windows import Window
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.names import Brokers
 from pulsar_rebalancer.reasons import Reason
@@ -66,6 +67,8 @@ class Settings(PulsarSettings):
         description="share of a broker's traffic that bundles left out may carry before the broker is left out, ratio",
     )
     pause: Pause | None = Field(None, description="nothing is moved until its end")
+    maintenance_windows: tuple[Window, ...] = Field((), description="bundles are moved within these times alone")
+    blackouts: tuple[Window, ...] = Field((), description="nothing is moved within these times")
     state_max_gap: float = Field(3, ge=1, description="intervals after which hits are no longer consecutive")
     listen_seconds: float = Field(
         6,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer.control.calendar import shut
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.storage.layout import time_of
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.control.calendar import Shut
     from pulsar_rebalancer.control.documents import Control
     from pulsar_rebalancer.state.by_hand import Drain
 
@@ -58,6 +60,9 @@ def closings(settings: Settings, control: Control, now: datetime, sample: Sample
     paused = _paused(settings, control, now)
     if paused:
         found.append(Closed(Reason.PAUSED, paused))
+    calendar = shut(settings, now)
+    if calendar is not None:
+        found.append(Closed(calendar.reason, _told(calendar)))
     if control.skip is not None and sample is not None and _skips(control.skip.at, sample):
         found.append(Closed(Reason.SKIPPED, control.skip.because))
     return found
@@ -69,6 +74,11 @@ def _paused(settings: Settings, control: Control, now: datetime) -> str:
     pauses += [(control.pause.until, control.pause.because)] if control.pause else []
     until, because = max(pauses, default=(now, ""))
     return f"until {until:%Y-%m-%d %H:%M %Z} {because}" if now < until else ""
+
+
+def _told(calendar: Shut) -> str:
+    until = f"until {calendar.opens:%Y-%m-%d %H:%M %Z}" if calendar.opens else "and none follows"
+    return f"{until}: {calendar.why}" if calendar.why else until
 
 
 def _skips(ordered_at: datetime, sample: Sample) -> bool:
@@ -98,5 +108,7 @@ def sentence(settings: Settings, found: list[Closed], drains: Mapping[str, Drain
 _WORDS = {
     Reason.CONTROL_UNREADABLE: "what people ordered cannot be read:",
     Reason.PAUSED: "paused",
+    Reason.BLACKOUT: "blackout",
+    Reason.OUTSIDE_WINDOW: "outside the maintenance windows",
     Reason.SKIPPED: "one run is skipped",
 }

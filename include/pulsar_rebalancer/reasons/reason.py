@@ -411,6 +411,12 @@ class Reason(StrEnum):
     PAUSED = ("paused", VERDICT, Trait.NONE,
         "The cluster is paused.",
         "Wait for its end, or lift it: with pulsar_control__<cluster> and the action resume, or in the clusters file.")
+    BLACKOUT = ("blackout", VERDICT, Trait.NONE,
+        "It is a time of blackouts in the clusters file.",
+        "Nothing: the gate opens by itself; the detail says when.")
+    OUTSIDE_WINDOW = ("outside_window", VERDICT, Trait.NONE,
+        "It is no time of maintenance_windows in the clusters file.",
+        "Nothing: the gate opens by itself; the detail says when.")
     SKIPPED = ("skipped", VERDICT, Trait.NONE,
         "A person had this run skipped.",
         "Nothing: the next run may act.")

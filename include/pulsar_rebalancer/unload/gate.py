@@ -88,9 +88,7 @@ def may_act(request: RunRequest, validation: Validation) -> bool:
     return not (closed or request.closed or _on_hold(validation))
 
 
-def _closed(
-    run: StoragePath, summary: Summary, settings: Settings, control: Control, now: datetime
-) -> Verdict | None:
+def _closed(run: StoragePath, summary: Summary, settings: Settings, control: Control, now: datetime) -> Verdict | None:
     previous = ""
     if control.skip is not None:
         previous = parse_decision((run / "input" / "state.json").read_json().get("decision")).plan_id

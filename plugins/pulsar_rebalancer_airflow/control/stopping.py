@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.reasons import Trait
 from pulsar_rebalancer.run.outcome import read_waves
 from pulsar_rebalancer.run.splits import read_outcomes
 
 if TYPE_CHECKING:
+    from pulsar_rebalancer.reasons import Reason
     from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.path import StoragePath
     from pulsar_rebalancer_airflow.state_store import StateStore
 
 _SECONDS_BETWEEN_LOOKS = 1.0
@@ -47,16 +49,19 @@ def wait(store: StateStore, storage: ClusterStorage, longest_seconds: float) -> 
         time.sleep(_SECONDS_BETWEEN_LOOKS)
         left = planned & _without_outcome(store, plan)
     run = storage.run(plan)
-    outcomes = {**read_waves(run), **read_outcomes(run)} if run is not None else {}
-    ended = {bundle: outcomes[bundle].reason for bundle in sorted(planned - left) if bundle in outcomes}
+    ended = {bundle: reason for bundle, reason in _reasons(run).items() if bundle in planned - left} if run else {}
     finished = {bundle: reason for bundle, reason in ended.items() if not reason.has(Trait.NOT_BEGUN)}
     return Stopped(finished, tuple(sorted(left)), len(ended) - len(finished))
 
 
+def _reasons(run: StoragePath) -> dict[str, Reason]:
+    moves = {bundle: outcome.reason for bundle, outcome in read_waves(run).items()}
+    splits = {bundle: outcome.reason for bundle, outcome in read_outcomes(run).items()}
+    return dict(sorted((moves | splits).items()))
+
+
 def _without_outcome(store: StateStore, plan: str) -> set[str]:
     moves = store.moves()
-    return {
-        bundle
-        for bundle, known in (*moves.unloads.items(), *moves.splits.items())
-        if known.plan_id == plan and not known.outcome
-    }
+    known = {bundle: (unload.plan_id, unload.outcome) for bundle, unload in moves.unloads.items()}
+    known |= {bundle: (split.plan_id, split.outcome) for bundle, split in moves.splits.items()}
+    return {bundle for bundle, (plan_id, outcome) in known.items() if plan_id == plan and not outcome}

@@ -62,9 +62,7 @@ class ControlOperator(BaseOperator):
         """
         with final_unless_passing(context):
             request = parse_control_form(context["params"])
-            order = Order(
-                at=datetime.now(UTC), by=context["dag_run"].triggering_user_name or "", reason=request.reason
-            )
+            order = Order(at=datetime.now(UTC), by=context["dag_run"].triggering_user_name or "", reason=request.reason)
             store, storage = StateStore.of(context, self.entry.name), ClusterStorage(self.root, self.entry.name)
             answer = self._act(store, storage, request, order)
             answer = {"in_force": self._in_force(store, storage)} | answer

@@ -138,13 +138,13 @@ def test_credentials_without_the_right_are_refused_and_noted(
 
 
 def test_an_unknown_action_is_refused(served: Running, storage: ClusterStorage) -> None:
-    with pytest.raises(AirflowFailException, match="action.*give_up"):
+    with pytest.raises(AirflowFailException, match=r"action.*give_up"):
         act(storage, "give_up")
 
 
 def test_a_mode_that_moves_nothing_is_said(
-    served: Running, storage: ClusterStorage, capsys: pytest.CaptureFixture[str]
+    served: Running, storage: ClusterStorage, caplog: pytest.LogCaptureFixture
 ) -> None:
     act(storage, "take_over", mode="observe")
 
-    assert "nobody moves bundles" in capsys.readouterr().out
+    assert "nobody moves bundles" in caplog.text

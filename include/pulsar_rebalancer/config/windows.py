@@ -1,0 +1,64 @@
+"""Times in the clusters file: maintenance windows, and blackouts."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from itertools import islice, pairwise
+from typing import Self
+
+import pendulum
+from croniter import CroniterError, croniter
+from pydantic import BaseModel, ConfigDict, Field, NaiveDatetime, field_validator, model_validator
+
+_JUDGED_FROM, _JUDGED = pendulum.naive(2026, 1, 1), 100
+
+
+class Window(BaseModel):
+    """A time that comes again and again (`cron` and `minutes`), or once (`start` and `end`)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cron: str = Field("", description="when it begins, five fields, local time")
+    minutes: float | None = Field(None, gt=0, le=60 * 24 * 366, description="how long it lasts by the local clock")
+    start: NaiveDatetime | None = Field(None, description="when it begins, local time")
+    end: NaiveDatetime | None = Field(None, description="when it ends, local time")
+    timezone: str = Field("UTC", description="whose local time, such as Europe/Berlin")
+    reason: str = Field("", max_length=500, description="why, shown in every run")
+
+    @field_validator("timezone")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        try:
+            pendulum.timezone(name)
+        except (ValueError, OSError):
+            raise ValueError("no time zone has this name") from None
+        return name
+
+    @field_validator("cron")
+    @classmethod
+    def _fires(cls, expression: str) -> str:
+        try:
+            if expression and len(expression.split()) == 5:
+                next(croniter(expression, _JUDGED_FROM).all_next(datetime))
+                return expression
+        except (CroniterError, StopIteration):
+            pass
+        if expression:
+            raise ValueError("no cron expression of five fields that ever comes")
+        return ""
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        again, once = (bool(self.cron), self.minutes is not None), (self.start is not None, self.end is not None)
+        if (all(again), any(again), all(once), any(once)) not in (
+            (True, True, False, False),
+            (False, False, True, True),
+        ):
+            raise ValueError("a window has cron and minutes, or start and end")
+        if self.start and self.end and self.start >= self.end:
+            raise ValueError(f"end {self.end:%Y-%m-%d %H:%M} is not after start {self.start:%Y-%m-%d %H:%M}")
+        if self.minutes is not None:
+            begins = islice(croniter(self.cron, _JUDGED_FROM).all_next(datetime), _JUDGED)
+            if any(later - earlier < timedelta(minutes=self.minutes) for earlier, later in pairwise(begins)):
+                raise ValueError(f"minutes {self.minutes:g} is longer than it takes until it begins again")
+        return self
