@@ -8,7 +8,7 @@ from airflow.sdk.exceptions import ParamValidationError
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.config.resolution import RunParams, parse_params
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer_airflow.dag_factory.params import run_params, state_params
+from pulsar_rebalancer_airflow.dag_factory.params import run_params, control_params
 
 
 def test_the_form_has_every_parameter_of_a_run_and_no_other() -> None:
@@ -60,10 +60,10 @@ def test_the_usual_value_is_named() -> None:
 
 @pytest.mark.parametrize("name", ["decision-12.json", "export-20260102T030405Z.json", "", None])
 def test_files_that_can_be_restored(name: str | None) -> None:
-    assert state_params()["file"].resolve(name) == name
+    assert control_params()["file"].resolve(name) == name
 
 
 @pytest.mark.parametrize("name", ["../decision-1.json", "decision-1.json/..", "plan/state.json"])
 def test_files_that_cannot(name: str) -> None:
     with pytest.raises(ParamValidationError):
-        state_params()["file"].resolve(name)
+        control_params()["file"].resolve(name)
