@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from experiments.columns import Flags, Floats
+    from pulsar_rebalancer.replay.columns import Flags, Floats
 
 HOT = 80.0
 """Percent above which a broker counts as hot in `minutes_above_80`."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import re
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -12,6 +10,7 @@ from matplotlib.figure import Figure
 
 from experiments.problems import PROBLEMS
 from experiments.tables import Table, of_problems, of_scenario, seeds
+from pulsar_rebalancer.replay.report import svg
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,8 +62,7 @@ def plot(results: Results) -> str:
     """Return the scores over time as an SVG element, a field for each variant: least to largest, mean, unloads."""
     firsts = [runs[0] for runs in results.runs.values()]
     rows = -(-len(firsts) // _COLUMNS)
-    settings = {"svg.fonttype": "none", "svg.hashsalt": results.scenario, "font.size": 8}
-    with mpl.rc_context(settings):
+    with mpl.rc_context({"font.size": 8}):
         figure = Figure(figsize=(13, 2.3 * rows), layout="constrained")
         fields = figure.subplots(rows, _COLUMNS, sharex=True, sharey=True, squeeze=False).ravel().tolist()
         for field, run in zip(fields, firsts, strict=False):
@@ -73,9 +71,7 @@ def plot(results: Results) -> str:
             unused.set_visible(False)
         figure.supxlabel("minutes")
         figure.supylabel("score, percent")
-        buffer = io.StringIO()
-        figure.savefig(buffer, format="svg")
-    return _bare(buffer.getvalue())
+        return svg(figure, results.scenario)
 
 
 def _draw(field: Axes, run: Run) -> None:
@@ -85,13 +81,6 @@ def _draw(field: Axes, run: Run) -> None:
     for minute in curve.unloads[:500]:
         field.axvline(minute, color="#c0392b", linewidth=0.5, ymax=0.08)
     field.set_title(run.variant.partition(" + ")[0], fontsize=8)
-
-
-def _bare(svg: str) -> str:
-    """Return the SVG without its preamble, metadata and name spaces: HTML knows them."""
-    element = svg[svg.index("<svg") :]
-    element = re.sub(r"<metadata>.*?</metadata>", "", element, flags=re.DOTALL)
-    return re.sub(r' xmlns(:\w+)?="[^"]*"', "", element)
 
 
 def _table(table: Table) -> str:

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from experiments.balancer import Balancer, Minute
 from experiments.building import build
 from experiments.measures import Curve, Measures, Recorder
+from pulsar_rebalancer.replay.balancer import Balancer, Minute
 from pulsar_simulator.minutes.simulation import Report, Simulation, Unload
 
 if TYPE_CHECKING:
-    from experiments.columns import Floats
     from experiments.scenario import Scenario
     from experiments.variants import Variant
+    from pulsar_rebalancer.replay.columns import Floats
     from pulsar_simulator.load import Rates
     from pulsar_simulator.minutes.machines import BrokerColumns
 

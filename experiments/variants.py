@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.config.enums import Placement, Strategy
 from pulsar_rebalancer.config.settings import Settings, validate
+from pulsar_rebalancer.replay.variants import imported
 from pulsar_rebalancer.strategies.sample import SheddingResult
 
 if TYPE_CHECKING:
@@ -42,16 +42,7 @@ class Variant:
         Raises:
             ValueError: the path leads to nothing that can be called.
         """
-        if not self.path:
-            return None
-        module, _, function = self.path.partition(":")
-        try:
-            found = getattr(importlib.import_module(module), function)
-        except (ImportError, AttributeError, ValueError) as error:
-            raise ValueError(f"strategy {self.path}: {error}") from None
-        if not callable(found):
-            raise ValueError(f"strategy {self.path}: cannot be called")
-        return cast("Shedder", found)
+        return imported(self.path) if self.path else None
 
 
 def from_outside(path: str) -> Variant:

@@ -218,12 +218,18 @@ class Reason(StrEnum):
     FILE_VERSION = ("file_version", BLOCK, Trait.NONE,
         "A file was written by another version.",
         "Clear the run's collect task.")
+    BAD_TRACE = ("bad_trace", BLOCK, Trait.TYPED,
+        "A CSV trace holds something else than times and percentages of CPU.",
+        "Correct the row and the column that the message names, or leave the cell empty.")
     PLAN_CHANGED = ("plan_changed", BLOCK, Trait.NONE,
         "A plan's files were altered after it was made.",
         "Nothing is carried out; find out who wrote to the storage root.")
     DECIDE_FAILED = ("decide_failed", BLOCK, Trait.PASSING,
         "The Spark application that decides ended without an answer.",
         "See the log of the run's decide task: its last lines say what happened.")
+    REPLAY_FAILED = ("replay_failed", BLOCK, Trait.PASSING,
+        "The Spark application that replays ended without an answer.",
+        "See the log of the run's replay task: its last lines say what happened.")
     INTERVAL_BELOW_HOST_SAMPLE = ("interval_below_host_sample", WARN, Trait.NONE,
         "Runs follow each other faster than brokers measure their machine: most of them see a sample that was counted.",
         "Raise interval_seconds to host_usage_interval_minutes (loadBalancerHostUsageCheckIntervalMinutes), or more.")

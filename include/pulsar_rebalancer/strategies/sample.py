@@ -29,10 +29,14 @@ class Measure(StrEnum):
 
 
 class ResourceUsage(NamedTuple):
-    """One resource of a broker in its own unit (`run.tables`); None or -1 where there is no measurement or no limit."""
+    """One resource of a broker in its own unit (`run.tables`); None or -1 where there is no measurement or no limit.
+
+    `percent` is what `scoring.percent` says of the two, where it was computed for all brokers at once.
+    """
 
     usage: float | None = None
     limit: float | None = None
+    percent: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

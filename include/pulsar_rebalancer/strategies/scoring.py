@@ -9,6 +9,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy.typing as npt
+
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.strategies.sample import BrokerSample
 
@@ -37,6 +39,23 @@ def percent(usage: float | None, limit: float | None) -> float:
     return _float32(_float32(_float32(usage) / limit32) * 100)
 
 
+def percents(usage: npt.NDArray[np.float64], limit: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return `percent` of many figures at once, to the last digit.
+
+    Args:
+        usage: of any shape; NaN where there is no measurement.
+        limit: of the same shape; NaN where there is none.
+    """
+    usage32, limit32 = _floats32(usage), _floats32(limit)
+    measured = ~np.isnan(usage32) & (limit32 > 0)
+    ratio = _floats32(np.divide(usage32, limit32, out=np.zeros_like(usage32), where=measured))
+    return _floats32(ratio * 100)
+
+
+def _floats32(figures: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return np.clip(figures, -LARGEST_FLOAT32, LARGEST_FLOAT32).astype(np.float32).astype(np.float64)
+
+
 def _float32(figure: float) -> float:
     """Return the nearest 32-bit float, finite whatever the figure is: a score is always a number.
 
@@ -55,10 +74,15 @@ def weighted_usage(broker: BrokerSample, settings: Settings, resources: Sequence
         settings: the weights.
         resources: which ones are looked at.
     """
-    weighted: list[float] = [
-        percent(*broker.resources.get(name, (None, None))) * getattr(settings, f"{name}_weight") for name in resources
-    ]
+    weighted: list[float] = [_percent(broker, name) * getattr(settings, f"{name}_weight") for name in resources]
     return max(weighted) / 100
+
+
+def _percent(broker: BrokerSample, resource: str) -> float:
+    found = broker.resources.get(resource)
+    if found is None:
+        return 0.0
+    return percent(found.usage, found.limit) if found.percent is None else found.percent
 
 
 def score(broker: BrokerSample, settings: Settings) -> float:

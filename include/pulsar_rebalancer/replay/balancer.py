@@ -1,55 +1,64 @@
-"""A shedder with its placement over a simulated cluster, minute by minute, as the rebalancer's runs would do it.
+"""A shedder with its placement over a cluster, minute by minute, as the rebalancer's runs would do it.
 
 What the DAG keeps between runs is kept here: hits and averages, means of bundles, and which bundles moved within the
-grace period. Policies, caps and pauses are not part of the experiments. Nothing here knows where a minute comes from:
-recorded load can be given in the same columns.
+grace period. Nothing here knows where a minute comes from: it may be simulated or recorded.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import starmap
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from experiments.columns import NOBODY, ColumnBundles, MeanColumns
 from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.replay.columns import NOBODY, ColumnBundles, MeanColumns
 from pulsar_rebalancer.strategies import caps
 from pulsar_rebalancer.strategies.kept import KeptState
 from pulsar_rebalancer.strategies.pipeline import RunContext, decide
 from pulsar_rebalancer.strategies.placement.registry import selector
 from pulsar_rebalancer.strategies.placement.selector import choose, overloaded
 from pulsar_rebalancer.strategies.sample import COUNTED, BrokerSample, BundleSample, ClusterSample, ResourceUsage
+from pulsar_rebalancer.strategies.scoring import percents
 from pulsar_rebalancer.strategies.shedders.registry import SHEDDERS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from experiments.columns import Flags, Floats, Ints
     from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.replay.columns import Flags, Floats, Ints
+    from pulsar_rebalancer.state.counting import Counting
     from pulsar_rebalancer.strategies.placement.selector import Selector
     from pulsar_rebalancer.strategies.sample import CandidateMove
     from pulsar_rebalancer.strategies.shedders.registry import Shedder
 
 MINUTE = 60.0
 
+MEASURED = ("cpu", "bandwidth_in", "bandwidth_out")
+"""Resources of a simulated broker."""
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class Minute:
     """What is known of a cluster at the end of a minute.
 
     Attributes:
         number: of the minute.
         registered: brokers that the cluster lists.
-        reported: brokers whose report came.
+        reported: brokers whose report came and can be judged.
         age: seconds of each report.
-        usage: CPU and bandwidth in and out per broker, a row each, in the unit of the limits.
+        usage: a row for each of `resources`, an entry for each broker, in the unit of the limits; NaN if not measured.
         limits: likewise.
         traffic: a row for each figure of `run.tables.TRAFFIC`, an entry for each broker.
         owner: index of each bundle's broker, or `NOBODY`.
         bundles: a row for each figure of `run.tables.TRAFFIC`, an entry for each bundle.
+        resources: names of what is measured.
+        reserved: the isolation policy that reserves a broker, by its index.
+        counting: how the sample counts.
     """
 
     number: int
@@ -61,6 +70,14 @@ class Minute:
     traffic: Floats
     owner: Ints
     bundles: Floats
+    resources: tuple[str, ...] = MEASURED
+    reserved: Mapping[int, str] = field(default_factory=dict)
+    counting: Counting = COUNTED
+
+    @cached_property
+    def percents(self) -> Floats:
+        """Return what each broker uses, percent of its limits, a row for each of `resources`."""
+        return percents(self.usage, self.limits)
 
 
 class Move(NamedTuple):
@@ -79,6 +96,8 @@ class Balancer:
         settings: strategy, placement, thresholds.
         shedder: takes the place of the settings' strategy.
         seed: decides where placement draws.
+        means: of the bundles, kept up to date by whoever gives them; else they are kept here.
+        stays: why a bundle never moves, by its index.
     """
 
     def __init__(
@@ -88,16 +107,22 @@ class Balancer:
         settings: Settings,
         shedder: Shedder | None = None,
         seed: int = 1,
+        means: MeanColumns | None = None,
+        stays: Mapping[int, Reason] | None = None,
     ) -> None:
         self._brokers = tuple(brokers)
         self._bundles = tuple(bundles)
         self._broker_index = {name: number for number, name in enumerate(brokers)}
         self._bundle_index = {name: number for number, name in enumerate(bundles)}
+        self._namespaces = frozenset(map(namespace_of, bundles))
         self._settings = settings
         self._shedder = shedder
         self._seed = seed
         self._kept = KeptState()
-        self._means = MeanColumns(len(bundles))
+        self._means = means or MeanColumns(len(bundles))
+        self._keeps_means = means is None
+        self._stays = dict(stays or {})
+        self._excluded = dict.fromkeys(settings.excluded_brokers, Reason.BROKER_EXCLUDED)
         self._moved: dict[int, int] = {}
         self._unloaded_brokers: dict[str, int] = {}
         self._placing = _Placing(self._empty(), self._kept, "")
@@ -106,10 +131,12 @@ class Balancer:
         """Return what the strategy moves after a minute."""
         self._keep_placement()
         seen = minute.reported[minute.owner] & (minute.owner != NOBODY)
-        self._means.update(seen, minute.bundles)
+        if self._keeps_means:
+            self._means.update(seen, minute.bundles)
         grace = self._settings.grace_period_minutes
         self._moved = {bundle: at for bundle, at in self._moved.items() if minute.number - at < grace}
-        sample = ClusterSample(self._broker_samples(minute), self._columns(minute, seen), self._settings)
+        columns = self._columns(minute, seen)
+        sample = ClusterSample(self._broker_samples(minute), columns, self._settings, counting=minute.counting)
         moves = self._shed(minute, sample)
         self._placing = _Placing(sample, self._kept, f"{self._seed}/{minute.number}")
         found = [Move(self._bundle_index[move.bundle], self._destination(move)) for move in moves]
@@ -140,7 +167,7 @@ class Balancer:
             since = {name: (minute.number - at) * MINUTE for name, at in self._unloaded_brokers.items()}
             context = RunContext(
                 self._settings,
-                COUNTED,
+                minute.counting,
                 self._kept,
                 unloaded_brokers=since,
                 seed=f"{self._seed}/{minute.number}",
@@ -161,36 +188,36 @@ class Balancer:
 
     def _broker_samples(self, minute: Minute) -> list[BrokerSample]:
         held = np.bincount(minute.owner[minute.owner != NOBODY], minlength=len(self._brokers)).tolist()
-        usage, limits, traffic = minute.usage.tolist(), minute.limits.tolist(), minute.traffic.tolist()
-        age = minute.age.tolist()
+        figures = np.stack([minute.usage, minute.limits, minute.percents], axis=-1).transpose(1, 0, 2).tolist()
+        traffic, age, reported = minute.traffic.T.tolist(), minute.age.tolist(), minute.reported.tolist()
         return [
             BrokerSample(
                 self._brokers[i],
-                left_out=None if minute.reported[i] else Reason.BROKER_QUARANTINED,
-                resources={
-                    name: ResourceUsage(usage[row][i], limits[row][i])
-                    for row, name in enumerate(("cpu", "bandwidth_in", "bandwidth_out"))
-                },
-                msg_rate_in=traffic[0][i],
-                msg_rate_out=traffic[1][i],
-                msg_throughput_in=traffic[2][i],
-                msg_throughput_out=traffic[3][i],
+                self._excluded.get(self._brokers[i], None if reported[i] else Reason.BROKER_QUARANTINED),
+                dict(zip(minute.resources, starmap(ResourceUsage, figures[i]), strict=True)),
+                msg_rate_in=rate_in,
+                msg_rate_out=rate_out,
+                msg_throughput_in=throughput_in,
+                msg_throughput_out=throughput_out,
                 topics=held[i],
                 bundles=held[i],
+                reserved_by=minute.reserved.get(i),
                 report_age_seconds=age[i],
             )
             for i in np.flatnonzero(minute.registered).tolist()
+            for rate_in, rate_out, throughput_in, throughput_out in (traffic[i],)
         ]
 
     def _columns(self, minute: Minute, seen: Flags) -> ColumnBundles:
         return ColumnBundles(
             self._bundles,
             self._bundle_index,
+            self._namespaces,
             self._brokers,
             np.where(seen, minute.owner, NOBODY),
             minute.bundles,
             self._means,
-            dict.fromkeys(self._moved, Reason.RECENTLY_UNLOADED),
+            dict.fromkeys(self._moved, Reason.RECENTLY_UNLOADED) | self._stays,
         )
 
     def _empty(self) -> ClusterSample:
@@ -198,7 +225,14 @@ class Balancer:
         owner = np.full(len(self._bundles), NOBODY)
         nothing = np.zeros((4, len(self._bundles)))
         bundles = ColumnBundles(
-            self._bundles, self._bundle_index, self._brokers, owner, nothing, self._means, reasons={}
+            self._bundles,
+            self._bundle_index,
+            self._namespaces,
+            self._brokers,
+            owner,
+            nothing,
+            self._means,
+            reasons={},
         )
         return ClusterSample([BrokerSample(name) for name in self._brokers], bundles, self._settings)
 

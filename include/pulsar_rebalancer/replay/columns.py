@@ -66,6 +66,7 @@ class ColumnBundles(Bundles):
     Args:
         names: of the bundles, ascending.
         index: of a bundle by name.
+        namespaces: all that the bundles are of.
         brokers: their names.
         owner: index of the broker that reports each bundle, or `NOBODY`.
         present: what they carry now, a row for each figure of `run.tables.TRAFFIC`.
@@ -77,6 +78,7 @@ class ColumnBundles(Bundles):
         self,
         names: Sequence[str],
         index: Mapping[str, int],
+        namespaces: Collection[str],
         brokers: Sequence[str],
         owner: Ints,
         present: Floats,
@@ -85,6 +87,7 @@ class ColumnBundles(Bundles):
     ) -> None:
         self._names = names
         self._index = index
+        self._namespaces = namespaces
         self._brokers = brokers
         self._broker = {name: number for number, name in enumerate(brokers)}
         self._owner = owner
@@ -111,7 +114,7 @@ class ColumnBundles(Bundles):
     def served(self, namespaces: Collection[str] | None = None) -> Counter[tuple[str, str]]:
         """Return how many bundles of a namespace a broker reports, by namespace and broker."""
         found: Counter[tuple[str, str]] = Counter()
-        if namespaces is not None and not any(name.startswith(tuple(namespaces)) for name in self._names):
+        if namespaces is not None and not any(name in self._namespaces for name in namespaces):
             return found
         for number in np.flatnonzero(self._owner != NOBODY).tolist():
             namespace = namespace_of(self._names[number])

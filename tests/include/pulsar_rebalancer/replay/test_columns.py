@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from experiments.columns import NOBODY, UNKNOWN_RATE, ColumnBundles, MeanColumns
 
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.replay.columns import NOBODY, UNKNOWN_RATE, ColumnBundles, MeanColumns
 from pulsar_rebalancer.run.tables import TRAFFIC
 from pulsar_rebalancer.strategies.bundles import COLUMNS, Bundles
 from pulsar_rebalancer.strategies.means import update
@@ -48,7 +48,8 @@ def test_bundles_are_those_of_the_tables() -> None:
     means.update(owner != NOBODY, present)
     means.update(owner != NOBODY, present / 2)
     reasons = {3: Reason.RECENTLY_UNLOADED}
-    columns = ColumnBundles(NAMES, {name: i for i, name in enumerate(NAMES)}, BROKERS, owner, present, means, reasons)
+    index = {name: i for i, name in enumerate(NAMES)}
+    columns = ColumnBundles(NAMES, index, {"t/a", "t/b"}, BROKERS, owner, present, means, reasons)
     rows = [
         dict.fromkeys(COLUMNS.names)
         | {"broker": BROKERS[owner[i]], "bundle": name, "topics": 1}

@@ -1,0 +1,166 @@
+"""Recorded load through variants in closed loop: what a variant moved carries its load where the variant put it.
+
+Of a sample everything that does not depend on where bundles are is computed once for all variants: means, and what each
+bundle takes along. A variant's brokers are the recorded ones; only bundles that it has elsewhere than the recording
+change their figures.
+
+Simplified: a broker's CPU is shared by its bundles as their messages are, whatever machine they come to; memory stays;
+a moved bundle carries its load from the next sample on, without a dip; bundles of namespaces under a policy stay.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.replay.balancer import MINUTE, Balancer, Minute
+from pulsar_rebalancer.replay.columns import NOBODY, MeanColumns
+from pulsar_rebalancer.replay.outcome import Outcome
+from pulsar_rebalancer.replay.samples import CARRIED
+from pulsar_rebalancer.run.tables import RESOURCES
+from pulsar_rebalancer.state.counting import Counting
+from pulsar_rebalancer.strategies.candidates import preset_reason
+from pulsar_rebalancer.strategies.sample import COUNTED
+from pulsar_rebalancer.strategies.scoring import SCORED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.replay.columns import Floats, Ints
+    from pulsar_rebalancer.replay.samples import Recording, Sample
+    from pulsar_rebalancer.replay.variants import Variant
+
+_TOLD = 20
+"""How often a stretch says what share of it is done."""
+
+AFTER_A_GAP = Counting(counts=True, reason=Reason.GAP, clear=True)
+
+
+def replay(
+    recording: Recording,
+    variants: Sequence[Variant],
+    judged_by: Settings,
+    *,
+    first: int | None = None,
+    last: int | None = None,
+    seed: int = 1,
+    tell: Callable[[float], None] = lambda share: None,
+) -> list[Outcome]:
+    """Return what became of the cluster with each variant.
+
+    Args:
+        recording: of the cluster.
+        variants: they go side by side through the samples.
+        judged_by: settings whose weights make the scores that variants are compared by.
+        first: minute of the first sample, since 1970; None: the recording's.
+        last: minute of the last one.
+        seed: decides where placement draws.
+        tell: is told from time to time what share is done.
+    """
+    means = MeanColumns(len(recording.bundles))
+    replicas = [_Replica(recording, variant, judged_by, means, seed) for variant in variants]
+    minutes = recording.minutes(first, last)
+    for number, sample in enumerate(recording.samples(minutes)):
+        means.update(sample.present, sample.carried)
+        for replica in replicas:
+            replica.step(sample)
+        if number % max(1, len(minutes) // _TOLD) == 0:
+            tell((number + 1) / len(minutes))
+    tell(1.0)
+    return [replica.outcome for replica in replicas]
+
+
+class _Replica:
+    """The cluster as one variant has it."""
+
+    def __init__(
+        self, recording: Recording, variant: Variant, judged_by: Settings, means: MeanColumns, seed: int
+    ) -> None:
+        settings = variant.settings
+        stays = dict.fromkeys(recording.under_policy, Reason.POLICY_FORBIDS)
+        for number, name in enumerate(recording.bundles):
+            reason = preset_reason(name, settings.excluded_namespaces, {})
+            if reason is not None:
+                stays[number] = reason
+        self.outcome = Outcome(variant.name)
+        self._balancer = Balancer(
+            recording.brokers, recording.bundles, settings, variant.shedder(), seed, means=means, stays=stays
+        )
+        self._owner = np.full(len(recording.bundles), NOBODY)
+        self._reserved = recording.reserved
+        self._weights = np.array(
+            [[getattr(judged_by, f"{name}_weight") if name in SCORED else 0] for name in RESOURCES]
+        )
+        self._longest = settings.state_max_gap * settings.interval_seconds
+        self._last: int | None = None
+
+    def step(self, sample: Sample) -> None:
+        """Let the variant judge one sample; what it moves is elsewhere from the next one on."""
+        self._own(sample)
+        minute = self._minute(sample)
+        judged = sample.registered & sample.reported
+        if judged.any():
+            self.outcome.scores((minute.percents * self._weights).max(axis=0)[judged])
+        moves = self._balancer.decide(minute)
+        if moves:
+            moved = [move.bundle for move in moves]
+            self.outcome.unloads(sample.carried[2:, moved].sum(axis=0))
+            self._owner[moved] = [move.destination for move in moves]
+        self._last = sample.minute
+
+    def _own(self, sample: Sample) -> None:
+        """Give the bundles that are new, and those whose broker is gone, an owner."""
+        if len(sample.born):
+            parents = sample.parents
+            inherited = np.where(parents == NOBODY, NOBODY, self._owner[parents])
+            self._owner[sample.born] = np.where(inherited == NOBODY, sample.owner[sample.born], inherited)
+        lost = np.flatnonzero(sample.present & ~sample.registered[self._owner])
+        if not len(lost):
+            return
+        candidates = np.flatnonzero(sample.registered).tolist()
+        for bundle in lost.tolist():
+            chosen = self._balancer.place(bundle, candidates)
+            self._owner[bundle] = sample.owner[bundle] if chosen is None else chosen
+        self.outcome.lost += len(lost)
+
+    def _minute(self, sample: Sample) -> Minute:
+        owner = np.where(sample.present, self._owner, NOBODY)
+        elsewhere = np.flatnonzero(owner != sample.owner)
+        usage, traffic = sample.usage, sample.traffic
+        if len(elsewhere):
+            change = _change(sample, elsewhere, owner[elsewhere])
+            usage = usage.copy()
+            usage[list(CARRIED)] = np.maximum(usage[list(CARRIED)] + change[: len(CARRIED)], 0)
+            traffic = np.maximum(traffic + change[len(CARRIED) :], 0)
+        return Minute(
+            number=sample.minute,
+            registered=sample.registered,
+            reported=sample.reported,
+            age=sample.age,
+            usage=usage,
+            limits=sample.limits,
+            traffic=traffic,
+            owner=owner,
+            bundles=sample.carried,
+            resources=RESOURCES,
+            reserved=self._reserved,
+            counting=self._counting(sample.minute),
+        )
+
+    def _counting(self, minute: int) -> Counting:
+        apart = self._last is not None and (minute - self._last) * MINUTE > self._longest
+        return AFTER_A_GAP if apart else COUNTED
+
+
+def _change(sample: Sample, bundles: Ints, to: Ints) -> Floats:
+    """Return what brokers gain and lose by bundles that are elsewhere than recorded: a row per flow, one per broker."""
+    count, came_from = len(sample.registered), sample.owner[bundles]
+    return np.array(
+        [
+            np.bincount(to, weights=flow, minlength=count) - np.bincount(came_from, weights=flow, minlength=count)
+            for flow in sample.flows[:, bundles]
+        ]
+    )

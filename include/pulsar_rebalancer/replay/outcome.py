@@ -1,0 +1,153 @@
+"""What became of a cluster with a variant, which variants are worth looking at, and which one a preference picks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pulsar_rebalancer.replay.columns import Floats
+
+HOT = 80.0
+"""Percent above which a broker counts as hot."""
+
+MINUTES_OF_A_DAY = 1440
+
+
+@dataclass
+class Outcome:
+    """One variant over a stretch, taken down sample by sample.
+
+    Attributes:
+        variant: its name.
+        ranges: largest minus least score of a sample, points.
+        deviations: standard deviation of the scores of a sample, points.
+        hot: samples in which a broker was above `HOT` percent.
+        events: samples after which the variant moved anything.
+        moved: bundles that it moved.
+        disturbed: throughput of these when they moved, bytes/s in plus out, added up.
+        lost: bundles that were placed because their broker was gone.
+    """
+
+    variant: str
+    ranges: list[float] = field(default_factory=list)
+    deviations: list[float] = field(default_factory=list)
+    hot: int = 0
+    events: int = 0
+    moved: int = 0
+    disturbed: float = 0.0
+    lost: int = 0
+
+    def scores(self, scores: Floats) -> None:
+        """Take down the scores of a sample, percent."""
+        largest = float(scores.max())
+        self.ranges.append(largest - float(scores.min()))
+        self.deviations.append(float(scores.std()))
+        self.hot += largest > HOT
+
+    def unloads(self, throughput: Floats) -> None:
+        """Take down the bundles that move after a sample by their throughput, bytes/s."""
+        self.events += 1
+        self.moved += len(throughput)
+        self.disturbed += float(throughput.sum())
+
+    def joined(self, other: Self) -> Self:
+        """Return this and another stretch of the same variant as one."""
+        return type(self)(
+            self.variant,
+            self.ranges + other.ranges,
+            self.deviations + other.deviations,
+            self.hot + other.hot,
+            self.events + other.events,
+            self.moved + other.moved,
+            self.disturbed + other.disturbed,
+            self.lost + other.lost,
+        )
+
+
+class Figures(NamedTuple):
+    """What a variant is compared by.
+
+    Attributes:
+        variant: its name.
+        unloads_per_day: bundles moved.
+        events_per_day: times that it moved anything.
+        disturbed_per_day: throughput of moved bundles when they moved, bytes/s, added up.
+        range_mean: largest minus least score, points, mean over time.
+        range_p95: what it is below in 95 percent of the time.
+        range_largest: the largest one.
+        deviation_mean: standard deviation of the scores, points, mean over time.
+        hot_share: share of the time in which a broker was above 80 percent, ratio.
+        lost: bundles placed because their broker was gone.
+    """
+
+    variant: str
+    unloads_per_day: float
+    events_per_day: float
+    disturbed_per_day: float
+    range_mean: float
+    range_p95: float
+    range_largest: float
+    deviation_mean: float
+    hot_share: float
+    lost: int
+
+
+def figures(outcome: Outcome, minutes: float) -> Figures:
+    """Return what a variant is compared by.
+
+    Args:
+        outcome: of the variant.
+        minutes: that its samples stand for.
+    """
+    days, ranges = minutes / MINUTES_OF_A_DAY, np.array(outcome.ranges or [0.0])
+    return Figures(
+        outcome.variant,
+        outcome.moved / days,
+        outcome.events / days,
+        outcome.disturbed / days,
+        float(ranges.mean()),
+        float(np.percentile(ranges, 95)),
+        float(ranges.max()),
+        float(np.mean(outcome.deviations or [0.0])),
+        outcome.hot / max(1, len(outcome.ranges)),
+        outcome.lost,
+    )
+
+
+def merged(outcomes: Iterable[Outcome]) -> dict[str, Outcome]:
+    """Return one outcome for each variant, its stretches in the order given."""
+    found: dict[str, Outcome] = {}
+    for each in outcomes:
+        found[each.variant] = found[each.variant].joined(each) if each.variant in found else each
+    return found
+
+
+def pareto_front(compared: Sequence[Figures]) -> set[str]:
+    """Return the variants than which no other has both fewer unloads and a smaller range."""
+    front: set[str] = set()
+    least, edge = float("inf"), (-1.0, -1.0)
+    for each in sorted(compared, key=lambda each: (each.unloads_per_day, each.range_mean)):
+        # Those that are equal in both are on it together.
+        if each.range_mean < least or (each.unloads_per_day, each.range_mean) == edge:
+            front.add(each.variant)
+            least, edge = each.range_mean, (each.unloads_per_day, each.range_mean)
+    return front
+
+
+def preferred(compared: Sequence[Figures], worth: float) -> str:
+    """Return the variant that costs least: its unloads per day, and its mean range at `worth` unloads a point.
+
+    Args:
+        compared: at least one.
+        worth: unloads a day that one point of range is worth.
+    """
+
+    def cost(each: Figures) -> tuple[float, float, str]:
+        return each.unloads_per_day + worth * each.range_mean, each.range_mean, each.variant
+
+    return min(compared, key=cost).variant

@@ -1,0 +1,152 @@
+"""What a replay is asked for, and what it answers: the documents in its folder."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from pulsar_rebalancer.config.settings import Settings, settings_error
+from pulsar_rebalancer.replay.recording import Coverage
+from pulsar_rebalancer.replay.variants import expand
+from pulsar_rebalancer.storage import documents
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pulsar_rebalancer.replay.samples import Recording
+    from pulsar_rebalancer.replay.variants import Variants
+    from pulsar_rebalancer.storage.path import StoragePath
+
+REQUEST, ANSWER, REPORT, TABLE, SAMPLES = "request.json", "answer.json", "report.html", "results.parquet", "samples"
+
+DEFAULT_GRID: list[dict[str, Any]] = [
+    {
+        "strategy": "AvgShedder",
+        "low_threshold": [10, 15, 20, 30],
+        "hit_count_low": [4, 8],
+        "min_bundle_share": [0, 0.05],
+    },
+    {"strategy": "ThresholdShedder", "average_threshold": [5, 10, 20], "placement": "LeastResourceUsageWithWeight"},
+    {"strategy": "UniformLoadShedder", "rate_difference": [20, 50]},
+    {"strategy": ["OverloadShedder", "TransferShedder"]},
+]
+
+
+class ReplayRequest(BaseModel):
+    """`request.json`: what is compared.
+
+    Attributes:
+        cluster: name in the clusters file.
+        airflow_run_id: the DAG run that asked for it; empty for a command.
+        requested_by: the person who did.
+        settings: the current ones, by which scores are made as well.
+        start: of the stretch.
+        end: of the stretch.
+        grid: as `variants.expand` takes it.
+        worth: unloads a day that one point of range is worth.
+        days_apart: every day (UTC) starts anew from where bundles were recorded, and days are replayed side by side.
+        seed: decides where placement draws.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    version: int = documents.VERSION
+    cluster: str
+    airflow_run_id: str = ""
+    requested_by: str = ""
+    settings: Settings
+    start: AwareDatetime
+    end: AwareDatetime
+    grid: list[dict[str, Any]] = Field(default_factory=lambda: DEFAULT_GRID)
+    worth: float = Field(10, ge=0, le=1e6)
+    days_apart: bool = False
+    seed: int = 1
+
+    @model_validator(mode="after")
+    def _stretch(self) -> Self:
+        if not timedelta() < self.end - self.start <= timedelta(days=366):
+            raise ValueError("the stretch must end after it starts, and be no longer than 366 days")
+        return self
+
+    @property
+    def variants(self) -> Variants:
+        """Return what is compared.
+
+        Raises:
+            SettingsError: `wrong_setting`.
+        """
+        return expand(self.grid, self.settings)
+
+    def write(self, folder: StoragePath) -> None:
+        """Write it to a replay's folder."""
+        (folder / REQUEST).write_json(self.model_dump(mode="json"))
+
+    @classmethod
+    def read(cls, folder: StoragePath) -> Self:
+        """Read it from a replay's folder.
+
+        Raises:
+            SnapshotError: `file_missing`, `file_damaged` or `file_version`.
+        """
+        return documents.read(cls, folder / REQUEST)
+
+    @classmethod
+    def checked(cls, values: Mapping[str, Any]) -> Self:
+        """Return a request that people typed.
+
+        Raises:
+            SettingsError: `wrong_setting` or `contradiction`, with the field's name; also of the grid.
+        """
+        try:
+            found = cls.model_validate(dict(values))
+        except ValidationError as error:
+            raise settings_error(error, "replay") from None
+        expand(found.grid, found.settings)
+        return found
+
+
+class Answer(BaseModel):
+    """`answer.json`: what came of a replay; the figures of each variant are in `results.parquet`.
+
+    Attributes:
+        coverage: what part of the stretch was replayed.
+        picked: the variant that the preference picks.
+        front: variants than which no other has both fewer unloads and a smaller range.
+        variants: how many were compared.
+        left_out: combinations of the grid that contradict themselves.
+        seconds: that the replay took.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: int = documents.VERSION
+    coverage: Coverage
+    picked: str
+    front: tuple[str, ...]
+    variants: int
+    left_out: tuple[str, ...] = ()
+    seconds: float
+
+    def write(self, folder: StoragePath) -> None:
+        """Write it to a replay's folder."""
+        (folder / ANSWER).write_json(self.model_dump(mode="json"))
+
+
+class Stretch(NamedTuple):
+    """Minutes that are replayed as one, both included."""
+
+    first: int
+    last: int
+
+
+def stretches(recording: Recording, *, days_apart: bool) -> list[Stretch]:
+    """Return the stretches of a recording: its days, or all of it."""
+    minutes = recording.index.minutes
+    if not days_apart:
+        return [Stretch(minutes[0], minutes[-1])]
+    by_day: dict[int, list[int]] = {}
+    for minute in minutes:
+        by_day.setdefault(minute // (24 * 60), []).append(minute)
+    return [Stretch(found[0], found[-1]) for found in by_day.values()]

@@ -1,0 +1,225 @@
+"""The samples of a recording as columns in order of time: what is computed once for all variants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from pulsar_rebalancer.names import namespace_of, range_of
+from pulsar_rebalancer.replay.columns import NOBODY
+from pulsar_rebalancer.replay.recording import INDEX, Coverage, Index, Snapshot
+from pulsar_rebalancer.run.tables import RESOURCES, TRAFFIC
+from pulsar_rebalancer.storage import documents
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pulsar_rebalancer.replay.columns import Flags, Floats, Ints
+    from pulsar_rebalancer.storage.path import StoragePath
+
+CARRIED = tuple(map(RESOURCES.index, ("cpu", "bandwidth_in", "bandwidth_out")))
+"""Resources of which a bundle takes its part along; memory stays where it is."""
+
+_SHARED_BY = ((0, 1), (2,), (3,))
+"""By which figures of `TRAFFIC` the bundles of a broker share each of them: messages, bytes in, bytes out."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One sample of a recording; brokers and bundles by their position in order of names.
+
+    Attributes:
+        minute: since 1970.
+        registered: brokers that the cluster lists.
+        reported: those whose report came and was not left out.
+        age: seconds of each report.
+        usage: a row for each of `RESOURCES`; the last figures of a broker whose report did not come.
+        limits: likewise.
+        traffic: a row for each figure of `TRAFFIC`, likewise.
+        owner: the broker of each bundle, `NOBODY` where it is not reported.
+        carried: a row for each figure of `TRAFFIC`; 0 where a bundle is not reported.
+        born: bundles that were never seen before.
+        parents: the bundle that each of them is a part of, or `NOBODY`.
+    """
+
+    minute: int
+    registered: Flags
+    reported: Flags
+    age: Floats
+    usage: Floats
+    limits: Floats
+    traffic: Floats
+    owner: Ints
+    carried: Floats
+    born: Ints
+    parents: Ints
+
+    @cached_property
+    def present(self) -> Flags:
+        """Return which bundles are reported."""
+        return np.asarray(self.owner != NOBODY)
+
+    @cached_property
+    def flows(self) -> Floats:
+        """Return what each bundle takes along: a row for each of `CARRIED`, then one for each figure of `TRAFFIC`.
+
+        The bundles of a broker share its CPU by their messages, its bandwidth by their bytes. Where they carry nothing
+        nothing can be shared.
+        """
+        owned = np.flatnonzero(self.present)
+        brokers = self.owner[owned]
+        flows = np.zeros((len(CARRIED) + len(TRAFFIC), len(self.owner)))
+        flows[len(CARRIED) :] = self.carried
+        for row, (resource, figures) in enumerate(zip(CARRIED, _SHARED_BY, strict=True)):
+            weight = self.carried[list(figures)].sum(axis=0)[owned]
+            whole = np.bincount(brokers, weights=weight, minlength=len(self.registered))
+            used = np.nan_to_num(self.usage[resource])
+            per_unit = np.divide(used, whole, out=np.zeros_like(whole), where=whole > 0)
+            flows[row, owned] = weight * per_unit[brokers]
+        return flows
+
+
+@dataclass
+class Recording:
+    """The samples of a cluster, read file by file.
+
+    Args:
+        folder: where the files lie.
+        index: what they mean.
+    """
+
+    folder: StoragePath
+    index: Index
+    brokers: tuple[str, ...] = field(init=False)
+    bundles: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.brokers = tuple(sorted(self.index.brokers))
+        self.bundles = tuple(sorted(self.index.bundles))
+
+    @classmethod
+    def read(cls, folder: StoragePath) -> Self:
+        """Read the index.
+
+        Raises:
+            SnapshotError: `file_missing`, `file_damaged` or `file_version`.
+        """
+        return cls(folder, documents.read(Index, folder / INDEX))
+
+    @property
+    def coverage(self) -> Coverage:
+        """Return what part of the stretch it is."""
+        return self.index.coverage
+
+    @property
+    def under_policy(self) -> list[int]:
+        """Return positions of the bundles whose namespaces are under a policy."""
+        names = [self.index.bundles[number] for number in self.index.under_policy]
+        return np.searchsorted(np.array(self.bundles), names).tolist() if names else []
+
+    @property
+    def reserved(self) -> dict[int, str]:
+        """Return the isolation policy that reserves a broker, by its position."""
+        return {i: self.index.reserved[name] for i, name in enumerate(self.brokers) if name in self.index.reserved}
+
+    def minutes(self, first: int | None = None, last: int | None = None) -> list[int]:
+        """Return the minutes that have a sample, from `first` to `last`, both included."""
+        minutes = self.index.minutes
+        return [m for m in minutes if (first is None or m >= first) and (last is None or m <= last)]
+
+    def samples(self, minutes: Iterable[int]) -> Iterator[Sample]:
+        """Yield the samples of some minutes, ascending."""
+        assembler = _Assembler(self)
+        place_of = dict(zip(self.index.minutes, self.index.places, strict=True))
+        read = lru_cache(maxsize=2)(lambda number: (self.folder / str(number)).read_bytes())
+        for minute in minutes:
+            file, start, length = place_of[minute]
+            yield assembler.add(minute, Snapshot.unpacked(read(file)[start : start + length]))
+
+
+class _Assembler:
+    """Puts numbers in order of names, and keeps what a sample does not say again."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._bundles = recording.bundles
+        self._broker_at = _positions(recording.index.brokers, recording.brokers)
+        self._bundle_at = _positions(recording.index.bundles, recording.bundles)
+        brokers, bundles = len(recording.brokers), len(recording.bundles)
+        self._usage = np.full((len(RESOURCES), brokers), np.nan)
+        self._limits = self._usage.copy()
+        self._traffic = np.zeros((len(TRAFFIC), brokers))
+        self._owner = np.full(bundles, NOBODY)
+        self._carried = np.zeros((len(TRAFFIC), bundles))
+        self._seen = np.zeros(bundles, dtype=bool)
+        self._of_namespace: dict[str, list[int]] = {}
+
+    def add(self, minute: int, snapshot: Snapshot) -> Sample:
+        listed = self._broker_at[snapshot.brokers]
+        registered = np.zeros(len(self._broker_at), dtype=bool)
+        registered[listed] = True
+        reported = np.zeros_like(registered)
+        reported[listed] = snapshot.reported
+        age = np.zeros(len(registered))
+        age[listed] = snapshot.age
+        came = listed[snapshot.reported]
+        for kept, said in (
+            (self._usage, snapshot.usage),
+            (self._limits, snapshot.limits),
+            (self._traffic, snapshot.traffic),
+        ):
+            kept[:, came] = said[:, snapshot.reported]
+        owner, carried = self._bundles_of(snapshot, registered & ~reported)
+        born = np.flatnonzero((owner != NOBODY) & ~self._seen)
+        parents = self._parents(born) if self._seen.any() else np.full(len(born), NOBODY)
+        self._seen[born] = True
+        self._owner, self._carried = owner, carried
+        copies = self._usage.copy(), self._limits.copy(), self._traffic.copy()
+        return Sample(minute, registered, reported, age, *copies, owner, carried, born, parents)
+
+    def _bundles_of(self, snapshot: Snapshot, silent: Flags) -> tuple[Ints, Floats]:
+        """Return owner and load of the bundles; those of a broker that is silent are as they were."""
+        at = self._bundle_at[snapshot.bundles]
+        owner = np.full(len(self._bundles), NOBODY)
+        carried = np.zeros_like(self._carried)
+        owner[at] = self._broker_at[snapshot.owner]
+        carried[:, at] = snapshot.carried
+        if silent.any():
+            held = np.flatnonzero((owner == NOBODY) & (self._owner != NOBODY))
+            held = held[silent[self._owner[held]]]
+            owner[held], carried[:, held] = self._owner[held], self._carried[:, held]
+        return owner, carried
+
+    def _parents(self, born: Ints) -> Ints:
+        """Return the narrowest bundle seen before whose range holds that of a new one."""
+        if len(born) and not self._of_namespace:
+            for number, name in enumerate(self._bundles):
+                self._of_namespace.setdefault(namespace_of(name), []).append(number)
+        return np.array([self._parent(number) for number in born.tolist()], dtype=np.int64)
+
+    def _parent(self, number: int) -> int:
+        name = self._bundles[number]
+        low, high = _bounds(name)
+        best, width = NOBODY, 1 << 33
+        for other in self._of_namespace[namespace_of(name)]:
+            if self._seen[other]:
+                start, end = _bounds(self._bundles[other])
+                if start <= low and high <= end and high - low < end - start < width:
+                    best, width = other, end - start
+        return best
+
+
+def _positions(names: Sequence[str], in_order: Sequence[str]) -> Ints:
+    place = {name: number for number, name in enumerate(in_order)}
+    return np.array([place[name] for name in names], dtype=np.int64)
+
+
+def _bounds(bundle: str) -> tuple[int, int]:
+    """Return the hashes of a bundle's range; an empty one beyond all hashes for a name that has none."""
+    low, _, high = range_of(bundle).partition("_")
+    try:
+        return int(low, 16), int(high, 16)
+    except ValueError:
+        return 1 << 32, 1 << 32

@@ -1,0 +1,128 @@
+"""Writing a recording sample by sample, wherever its samples come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from pulsar_rebalancer.replay.recording import INDEX, Coverage, Index
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.replay.columns import Ints
+    from pulsar_rebalancer.replay.recording import Snapshot
+    from pulsar_rebalancer.storage.path import StoragePath
+
+_SHOWN = 10
+
+_BYTES = 16 << 20
+"""A file of samples is written when it has so many."""
+
+
+class Names:
+    """Numbers for names, in the order in which they come."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def number(self, name: str) -> int:
+        """Return the number of a name."""
+        return self._numbers.setdefault(name, len(self._numbers))
+
+    def numbers(self, column: Any) -> Ints:
+        """Return the numbers of an Arrow column of names; each name of a dictionary is looked up once."""
+        whole: Any = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        coded = whole if isinstance(whole, pa.DictionaryArray) else whole.dictionary_encode()
+        names: list[Any] = coded.dictionary.to_pylist()
+        of_code = np.array([self.number(name) for name in names], dtype=np.int64)
+        codes = coded.indices.to_numpy(zero_copy_only=False)
+        return of_code[codes] if len(of_code) else np.zeros(0, dtype=np.int64)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return all names by number."""
+        return tuple(self._numbers)
+
+
+@dataclass
+class Writer:
+    """Writes samples as files of a recording.
+
+    Args:
+        folder: where they go.
+    """
+
+    folder: StoragePath
+    brokers: Names = field(default_factory=Names)
+    bundles: Names = field(default_factory=Names)
+    reserved: dict[str, str] = field(default_factory=dict)
+    under_policy: set[int] = field(default_factory=set)
+    places: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    _file: int = 0
+    _waiting: bytearray = field(default_factory=bytearray)
+
+    def add(self, minute: int, snapshot: Snapshot) -> None:
+        """Add one sample; many small ones go into one file."""
+        data = snapshot.packed()
+        self.places[minute] = (self._file, len(self._waiting), len(data))
+        self._waiting += data
+        if len(self._waiting) >= _BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        (self.folder / str(self._file)).write_bytes(bytes(self._waiting))
+        self._file, self._waiting = self._file + 1, bytearray()
+
+    def finish(self, coverage: Coverage) -> Index:
+        """Write what the files mean."""
+        self._flush()
+        minutes = sorted(self.places)
+        index = Index(
+            brokers=self.brokers.names,
+            bundles=self.bundles.names,
+            minutes=tuple(minutes),
+            places=tuple(self.places[minute] for minute in minutes),
+            reserved=self.reserved,
+            under_policy=tuple(sorted(self.under_policy)),
+            coverage=coverage,
+        )
+        (self.folder / INDEX).write_json(index.model_dump(mode="json"))
+        return index
+
+
+def coverage_of(
+    minutes: Iterable[int],
+    start: datetime,
+    end: datetime,
+    settings: Settings,
+    unreadable: list[str],
+    repeated: int,
+    made: str = "",
+) -> Coverage:
+    """Return what part of a stretch its samples cover."""
+    ordered = np.array(sorted(minutes))
+    interval = max(1.0, settings.interval_seconds / 60)
+    apart = np.diff(ordered)
+    gaps = apart[apart > settings.state_max_gap * interval]
+    first, last = (datetime.fromtimestamp(int(minute) * 60, UTC) for minute in (ordered[0], ordered[-1]))
+    return Coverage(
+        start=start,
+        end=end,
+        first=first,
+        last=last,
+        samples=len(ordered),
+        minutes=len(ordered) * interval,
+        expected=max(len(ordered), int((end - start).total_seconds() / 60 / interval)),
+        gaps=len(gaps),
+        longest_gap_minutes=int(gaps.max()) if len(gaps) else 0,
+        repeated=repeated,
+        unreadable=tuple(unreadable[:_SHOWN]),
+        unreadable_count=len(unreadable),
+        made=made,
+    )

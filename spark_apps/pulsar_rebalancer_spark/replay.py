@@ -1,0 +1,305 @@
+"""The application that replays: `spark-submit replay.py --replay FOLDER [--replay FOLDER ...] --root ROOT`.
+
+A replay's folder holds `request.json`. What the runs of its cluster collected is read once and kept beside it as one
+file per sample; then the executors take variants through it, some of them side by side, each stretch by itself. Many
+clusters are replayed at once. With `--trace FILE` the recording is a CSV trace, and FOLDER is where the answer goes.
+Needs the package on the executors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import threading
+import time
+import traceback
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+
+from pulsar_rebalancer.config.settings import validate
+from pulsar_rebalancer.errors import RebalancerError, SettingsError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.replay import snapshots, traces
+from pulsar_rebalancer.replay.closed_loop import replay
+from pulsar_rebalancer.replay.outcome import Figures, figures, merged, pareto_front, preferred
+from pulsar_rebalancer.replay.report import html
+from pulsar_rebalancer.replay.request import (
+    DEFAULT_GRID,
+    REPORT,
+    SAMPLES,
+    TABLE,
+    Answer,
+    ReplayRequest,
+    Stretch,
+    stretches,
+)
+from pulsar_rebalancer.replay.samples import Recording
+from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer_spark.rebalance import session
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark import SparkContext
+
+    from pulsar_rebalancer.replay.outcome import Outcome
+    from pulsar_rebalancer.replay.variants import Variant, Variants
+
+PARTS_PER_CORE = 2
+"""Parts of the work for each core: more of them share it out better, fewer read the samples less often."""
+
+PROGRESS = "progress"
+_SECONDS_BETWEEN_LINES = 5.0
+
+
+class Prepared(NamedTuple):
+    """A replay whose recording is ready."""
+
+    folder: StoragePath
+    request: ReplayRequest
+    recording: Recording
+    variants: Variants
+
+
+class Part(NamedTuple):
+    """What one task does: some variants over one stretch."""
+
+    folder: str
+    number: int
+    variants: Sequence[Variant]
+    request: ReplayRequest
+    stretch: Stretch
+
+
+def prepare(root: str, folder: StoragePath) -> Prepared:
+    """Make the recording that a request asks for.
+
+    Raises:
+        SettingsError: `wrong_setting`; the grid.
+        SnapshotError: the request or every sample of its stretch cannot be read.
+    """
+    request = ReplayRequest.read(folder)
+    variants = request.variants
+    storage = ClusterStorage(root, request.cluster)
+    snapshots.record(storage, request.settings, request.start, request.end, folder / SAMPLES)
+    return _prepared(folder, request, variants)
+
+
+def prepare_trace(folder: StoragePath, given: argparse.Namespace) -> Prepared:
+    """Make the recording of a trace.
+
+    Raises:
+        SettingsError: `wrong_setting`; the grid or the settings.
+        SnapshotError: `bad_trace`.
+    """
+    values = _json(given.settings, "settings")
+    if not isinstance(values, dict):
+        raise SettingsError(Reason.WRONG_SETTING, "settings: a mapping of settings to values is expected")
+    settings = validate(values, where="settings")
+    made = traces.MadeBundles(
+        bundles=given.bundles, spread=given.spread, seed=given.seed, messages=given.messages_per_percent
+    )
+    index = traces.record([Path(name) for name in given.trace], made, settings, folder / SAMPLES)
+    request = ReplayRequest.checked(
+        {
+            "cluster": "trace",
+            "settings": settings,
+            "start": index.coverage.start,
+            "end": index.coverage.end,
+            "grid": DEFAULT_GRID if given.grid is None else _json(given.grid, "grid"),
+            "worth": given.worth,
+            "days_apart": given.days_apart,
+            "seed": given.seed,
+        }
+    )
+    request.write(folder)
+    return _prepared(folder, request, request.variants)
+
+
+def _prepared(folder: StoragePath, request: ReplayRequest, variants: Variants) -> Prepared:
+    recording = Recording.read(folder / SAMPLES)
+    _say(f"{request.cluster}: {len(variants.variants)} variants, {recording.coverage.sentence}")
+    _say(f"{request.cluster}: {len(recording.brokers)} brokers, {len(recording.bundles)} bundles")
+    return Prepared(folder, request, recording, variants)
+
+
+def run(context: SparkContext, prepared: Sequence[Prepared]) -> None:
+    """Replay on the executors, and write answer, table and report of each."""
+    started = time.monotonic()
+    parts = [part for each in prepared for part in _parts(each, context.defaultParallelism * PARTS_PER_CORE)]
+    with _Progress(prepared, len(parts)):
+        done = context.parallelize(parts, len(parts)).map(_replayed).collect()
+    for each in prepared:
+        outcomes = [
+            outcome
+            for part, found in zip(parts, done, strict=True)
+            if part.folder == each.folder.uri
+            for outcome in found
+        ]
+        _conclude(each, merged(outcomes), time.monotonic() - started)
+
+
+def _parts(prepared: Prepared, wanted: int) -> list[Part]:
+    request, variants = prepared.request, prepared.variants.variants
+    apart = stretches(prepared.recording, days_apart=request.days_apart)
+    groups = min(len(variants), max(1, math.ceil(wanted / len(apart))))
+    # Neighbours differ by one value: dealt out in turns, each group has of every strategy.
+    work = [(stretch, variants[group::groups]) for stretch in apart for group in range(groups)]
+    return [Part(prepared.folder.uri, number, dealt, request, stretch) for number, (stretch, dealt) in enumerate(work)]
+
+
+def _replayed(part: Part) -> list[Outcome]:
+    folder, request = StoragePath(part.folder), part.request
+    recording = Recording.read(folder / SAMPLES)
+    file = folder / PROGRESS / str(part.number)
+
+    def tell(share: float) -> None:
+        file.write_bytes(f"{share:.3f}".encode())
+
+    return replay(
+        recording,
+        part.variants,
+        request.settings,
+        first=part.stretch.first,
+        last=part.stretch.last,
+        seed=request.seed,
+        tell=tell,
+    )
+
+
+def _conclude(prepared: Prepared, outcomes: dict[str, Outcome], seconds: float) -> None:
+    folder, request, recording, variants = prepared
+    coverage = recording.coverage
+    compared = [figures(outcomes[variant.name], coverage.minutes) for variant in variants.variants]
+    answer = Answer(
+        coverage=coverage,
+        picked=preferred(compared, request.worth),
+        front=tuple(sorted(pareto_front(compared))),
+        variants=len(compared),
+        left_out=tuple(variants.left_out[:10]),
+        seconds=seconds,
+    )
+    (folder / TABLE).write_table(_table(compared, answer, variants.variants))
+    page = html(request, answer, variants.variants, compared, outcomes)
+    (folder / REPORT).write_bytes(page.encode(errors="replace"))
+    answer.write(folder)
+    (folder / SAMPLES).delete()
+    (folder / PROGRESS).delete()
+    picked = next(each for each in compared if each.variant == answer.picked)
+    _say(
+        f"{request.cluster}: {answer.picked} is picked: {picked.unloads_per_day:.1f} unloads a day, "
+        f"range {picked.range_mean:.1f}; {len(answer.front)} variants on the front, in {seconds:.1f} s"
+    )
+
+
+def _table(compared: Sequence[Figures], answer: Answer, variants: Sequence[Variant]) -> pa.Table:
+    columns = {name: [getattr(each, name) for each in compared] for name in Figures._fields}
+    columns |= {
+        "strategy": [each.strategy for each in variants],
+        "changed": [json.dumps(dict(each.changed), default=str) for each in variants],
+        "current": [each.current for each in variants],
+        "on_front": [each.variant in answer.front for each in compared],
+        "picked": [each.variant == answer.picked for each in compared],
+    }
+    return pa.table(columns)
+
+
+class _Progress:
+    """Says from time to time what share is done, as the parts write it down; a context manager."""
+
+    def __init__(self, prepared: Sequence[Prepared], parts: int) -> None:
+        self._folders = [each.folder / PROGRESS for each in prepared]
+        self._parts = parts
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> None:
+        for folder in self._folders:
+            folder.delete()
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        before = -1
+        while not self._over.wait(_SECONDS_BETWEEN_LINES):
+            try:
+                shares = [float((folder / name).read_bytes()) for folder in self._folders for name in folder.names()]
+            except (RebalancerError, ValueError):
+                continue
+            percent = int(100 * sum(shares) / self._parts)
+            if percent > before:
+                before = percent
+                _say(f"{percent} % replayed")
+
+
+def _json(text: str, what: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise SettingsError(Reason.WRONG_SETTING, f"{what}: no JSON: {error}") from None
+
+
+def _say(line: str) -> None:
+    print(f"{datetime.now(UTC):%H:%M:%S} {line}", flush=True)
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="replay.py", description="Replay recorded load through variants.")
+    parser.add_argument("--root", default="", help="storage root, the folder of all clusters")
+    parser.add_argument("--replay", required=True, action="append", help="folder of a replay; may be given again")
+    trace = parser.add_argument_group("traces", "CSV, a series of CPU per broker; bundles are made")
+    trace.add_argument("--trace", action="append", default=[], metavar="FILE", help="may be given again")
+    trace.add_argument("--bundles", type=int, default=64, help="of each broker (64)")
+    trace.add_argument("--spread", type=float, default=0.8, help="of their sizes, in the logarithm (0.8)")
+    trace.add_argument("--seed", type=int, default=1, help="of their sizes, and of placement (1)")
+    trace.add_argument("--messages-per-percent", type=float, default=1000, help="msg/s for a percent of CPU (1000)")
+    trace.add_argument("--settings", default="{}", help="current settings as JSON; else Pulsar's defaults")
+    trace.add_argument("--grid", help="what is compared, as JSON")
+    trace.add_argument("--worth", type=float, default=10, help="unloads a day that a point of range is worth (10)")
+    trace.add_argument("--days-apart", action="store_true", help="every day by itself")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Replay; 1 and a line with the reason code for each replay that cannot be done."""
+    given = _options(arguments)
+    folders = [StoragePath(folder.rstrip("/")) for folder in dict.fromkeys(given.replay)]
+    ready: list[Prepared] = []
+    failed = False
+    for folder in folders:
+        try:
+            ready.append(prepare_trace(folder, given) if given.trace else prepare(given.root, folder))
+        except Exception as error:
+            failed = True
+            _not_replayed(folder, error)
+    if ready:
+        spark = session()
+        try:
+            run(spark.sparkContext, ready)
+        except Exception as error:
+            failed = True
+            _not_replayed(ready[0].folder, error)
+        finally:
+            spark.stop()
+    return int(failed)
+
+
+def _not_replayed(folder: StoragePath, error: Exception) -> None:
+    why = str(error)
+    if not isinstance(error, RebalancerError):
+        traceback.print_exc()
+        why = f"{type(error).__name__} [{Reason.REPLAY_FAILED}]"
+    print(f"not replayed: {folder.uri}: {why}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,92 @@
+"""Runs as the DAG keeps them, for recordings: brokers with a CPU, bundles with messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from pulsar_rebalancer.config.settings import validate
+from pulsar_rebalancer.replay.samples import Recording
+from pulsar_rebalancer.replay.snapshots import record
+from pulsar_rebalancer.run import tables
+from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pulsar_rebalancer.config.settings import Settings
+
+START = datetime(2026, 3, 20, 12, 0, tzinfo=UTC)
+CLUSTER = "east"
+FOUR = [f"t/n/0x{i:x}0000000_0x{i + 4:x}0000000" for i in (0, 4, 8)] + ["t/n/0xc0000000_0xffffffff"]
+
+
+def settings(**values: Any) -> Settings:
+    small = {"min_unload_message": 10, "min_unload_bundle_throughput": 0, "min_unload_throughput": 0}
+    return validate({**small, **values}, where="test")
+
+
+@dataclass
+class Run:
+    """One run.
+
+    Attributes:
+        cpu: percent by broker; None where there is no report.
+        held: messages a second by bundle, by broker.
+        left_out: brokers that validation left out.
+    """
+
+    cpu: Mapping[str, float | None]
+    held: Mapping[str, Mapping[str, float]]
+    left_out: tuple[str, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def write(self, storage: ClusterStorage, at: datetime) -> StoragePath:
+        run = storage.new_run(at)
+        brokers = [self._broker(name, cpu) for name, cpu in self.cpu.items()]
+        bundles = [_bundle(name, bundle, rate) for name, held in self.held.items() for bundle, rate in held.items()]
+        cluster = [{"cluster": CLUSTER, "collected_at": at, "bundles": len(bundles)}]
+        rows = {"cluster": cluster, "brokers": brokers, "bundles": bundles}
+        tables.write(run, {name: tables.table(found, tables.INPUT[name]) for name, found in rows.items()})
+        findings = [{"reason": "load_in_doubt", "effect": "quarantine", "subject": name} for name in self.left_out]
+        (run / "validation.json").write_json({"version": 1, "findings": findings})
+        (run / "input" / "settings.json").write_json({"airflow_run_id": "scheduled"})
+        (run / "outcome.json").write_json({})
+        return run
+
+    def _broker(self, name: str, cpu: float | None) -> dict[str, Any]:
+        row = {"cluster": CLUSTER, "broker": name, "listings": 1, **self.extra}
+        if cpu is None:
+            return row | {"error": "timeout"}
+        rate = sum(self.held.get(name, {}).values())
+        figures = {"cpu_usage": cpu * 4, "cpu_limit": 400.0, "bandwidth_in_usage": rate, "bandwidth_in_limit": 1e9}
+        return row | figures | _traffic(rate) | {"report_age_seconds": 1.0}
+
+
+def _bundle(broker: str, name: str, rate: float) -> dict[str, Any]:
+    return {"cluster": CLUSTER, "broker": broker, "bundle": name, "owners": 1, "topics": 1, **_traffic(rate)}
+
+
+def _traffic(rate: float) -> dict[str, float]:
+    return {"msg_rate_in": rate, "msg_rate_out": 0.0, "msg_throughput_in": 100 * rate, "msg_throughput_out": 0.0}
+
+
+def minute(number: float) -> datetime:
+    return START + timedelta(minutes=number)
+
+
+def recorded(folder: Path, runs: Mapping[float, Run], **values: Any) -> Recording:
+    """Return the recording of runs, by the minute after the start."""
+    storage = ClusterStorage(str(folder), CLUSTER)
+    for at, run in runs.items():
+        run.write(storage, minute(at))
+    return made(storage, folder / "recording", max(runs), **values)
+
+
+def made(storage: ClusterStorage, folder: Path, last: float, **values: Any) -> Recording:
+    target = StoragePath(str(folder))
+    record(storage, settings(**values), START, minute(last), target)
+    return Recording.read(target)

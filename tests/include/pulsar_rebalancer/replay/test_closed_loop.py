@@ -1,0 +1,118 @@
+"""Recorded load through a variant: what it moved carries its load where the variant put it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.include.pulsar_rebalancer.replay.recorded import CLUSTER, FOUR, Run, made, minute, recorded, settings
+
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.replay.closed_loop import replay
+from pulsar_rebalancer.replay.variants import Variant
+from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Measure, SheddingResult
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pulsar_rebalancer.replay.outcome import Outcome
+    from pulsar_rebalancer.replay.samples import Recording
+    from pulsar_rebalancer.strategies.kept import ShedderState
+
+A, B, C = "a:8080", "b:8080", "c:8080"
+HOT = Run(
+    {A: 80, B: 20}, {A: dict(zip(FOUR, (400, 200, 100, 100), strict=True)), B: {"t/o/0x00000000_0xffffffff": 200}}
+)
+
+
+def nothing(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+    return SheddingResult([], [], kept, "")
+
+
+def first_bundle_to_b(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+    """Once, in the first sample: the busiest bundle of the first broker goes to the second."""
+    moves = []
+    busiest = max(sample.bundles.of(A), key=lambda bundle: bundle.msg_rate, default=None)
+    if not kept.hits and busiest is not None:
+        moves = [CandidateMove.of(busiest, pair=0, rank=0, measure=Measure.RATE, reason=Reason.TAKEN, destination=B)]
+        kept = type(kept)(hits={A: None})  # type: ignore[dict-item]
+    return SheddingResult([], moves, kept, "")
+
+
+def outcome(recording: Recording, path: str = "", **values: Any) -> Outcome:
+    chosen = settings(**({"strategy": "ThresholdShedder"} if path else {}), **values)
+    variant = Variant("it", chosen, f"{__name__}:{path}" if path else "")
+    return replay(recording, [variant], chosen)[0]
+
+
+def test_a_moved_bundle_takes_its_part_of_the_load_along(tmp_path: Path) -> None:
+    found = outcome(recorded(tmp_path, dict.fromkeys(range(4), HOT)), "first_bundle_to_b")
+    # 400 of 800 messages are half of 80 percent.
+    assert found.ranges == pytest.approx([60, 20, 20, 20], abs=1e-4)
+    assert (found.moved, found.events, found.disturbed) == (1, 1, 40_000)
+
+
+def test_the_package_s_strategy_evens_out_what_it_may(tmp_path: Path) -> None:
+    recording = recorded(tmp_path, dict.fromkeys(range(12), HOT))
+    found = outcome(recording)
+    # The second high hit moves half of the difference of 600 messages.
+    assert found.ranges[:2] == pytest.approx([60, 60], abs=1e-4)
+    assert found.ranges[2:] == pytest.approx([0] * 10, abs=1e-4)
+    assert (found.moved, found.events) == (2, 1)
+    assert outcome(recording, hit_count_high=12, hit_count_low=12).ranges == pytest.approx([60] * 12, abs=1e-4)
+
+
+def test_what_was_moved_when_it_was_recorded_is_not_moved_in_the_variant(tmp_path: Path) -> None:
+    even = Run(
+        {A: 40, B: 60},
+        {A: {FOUR[1]: 200, FOUR[2]: 100, FOUR[3]: 100}, B: {FOUR[0]: 400, "t/o/0x00000000_0xffffffff": 200}},
+    )
+    recording = recorded(tmp_path, {0: HOT, 1: HOT, 2: even, 3: even})
+    assert outcome(recording, "nothing").ranges == pytest.approx([60] * 4, abs=1e-4)
+
+
+def test_hits_start_anew_after_a_gap(tmp_path: Path) -> None:
+    few = recorded(tmp_path / "few", dict.fromkeys((0, 4, 8), HOT))
+    assert few.coverage.gaps == 2
+    assert outcome(few).moved == 0
+    assert outcome(recorded(tmp_path / "enough", dict.fromkeys((0, 3, 6), HOT))).moved == 2
+
+
+def test_the_variant_places_what_lost_its_broker(tmp_path: Path) -> None:
+    gone = Run({B: 50, C: 50}, {B: dict.fromkeys(FOUR[:2], 250), C: dict.fromkeys(FOUR[2:], 250)})
+    there = Run({A: 80, B: 0, C: 0}, {A: dict.fromkeys(FOUR, 250)})
+    found = outcome(recorded(tmp_path, {0: there, 1: gone, 2: gone, 3: Run({**gone.cpu, A: 0}, gone.held)}), "nothing")
+    assert found.lost == 4
+    assert found.moved == 0
+    # It comes back empty.
+    assert found.ranges[3] >= 50
+
+
+def test_a_bundle_that_is_split_leaves_its_parts_where_the_variant_had_it(tmp_path: Path) -> None:
+    whole = Run({A: 80, B: 0}, {A: {FOUR[0]: 400, FOUR[1]: 400}})
+    halves = {"t/n/0x00000000_0x20000000": 200, "t/n/0x20000000_0x40000000": 200}
+    split = Run({A: 80, B: 0}, {A: {**halves, FOUR[1]: 400}})
+    found = outcome(recorded(tmp_path, {0: whole, 1: whole, 2: split, 3: split}), "first_bundle_to_b")
+    assert found.ranges == pytest.approx([80, 0, 0, 0], abs=1e-4)
+
+
+def test_a_silent_broker_is_as_it_was_and_is_left_alone(tmp_path: Path) -> None:
+    silent = Run({A: None, B: 20}, {B: HOT.held[B]})
+    in_doubt = Run(HOT.cpu, HOT.held, left_out=(A,))
+    for name, run in {"silent": silent, "in_doubt": in_doubt}.items():
+        # Two hits in a row are no longer there: a sample that cannot be judged ends nothing and adds nothing.
+        found = outcome(recorded(tmp_path / name, {0: HOT, 1: run, 2: HOT, 3: HOT}))
+        assert found.ranges == pytest.approx([60, 0, 60, 0], abs=1e-4)
+    held = outcome(recorded(tmp_path / "held", {0: HOT, 1: silent, 2: silent}), "first_bundle_to_b")
+    # What was moved away from a broker that is silent afterwards is still carried by the other.
+    assert held.moved == 1
+    storage = ClusterStorage(str(tmp_path / "held"), CLUSTER)
+    sample = list(made(storage, tmp_path / "again", 2).samples([int(minute(n).timestamp() // 60) for n in range(3)]))[2]
+    assert sample.carried[0].sum() == pytest.approx(1000)
+    assert sample.reported.tolist() == [False, True]
+
+
+def test_a_bundle_under_a_policy_stays(tmp_path: Path) -> None:
+    system = Run({A: 80, B: 20}, {A: {"pulsar/system/0x00000000_0x80000000": 400, FOUR[0]: 400}, B: {FOUR[1]: 200}})
+    assert outcome(recorded(tmp_path, dict.fromkeys(range(4), system)), max_unload_percentage=1.0).moved == 1

@@ -1,0 +1,126 @@
+"""From runs and compacted tables to a recording: what is odd is handled or told, what is missing is counted."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.include.pulsar_rebalancer.replay.recorded import CLUSTER, FOUR, Run, made, minute, recorded, settings
+
+from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.maintenance.compaction import compact
+from pulsar_rebalancer.maintenance.inventory import days_before
+from pulsar_rebalancer.replay.snapshots import record
+from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pulsar_rebalancer.replay.samples import Recording, Sample
+
+A, B, C = "a:8080", "b:8080", "c:8080"
+RUN = Run({A: 80, B: 20}, {A: {FOUR[0]: 10, FOUR[1]: 20}, B: {FOUR[2]: 30}})
+
+
+def samples(recording: Recording) -> list[Sample]:
+    return list(recording.samples(recording.minutes()))
+
+
+def compacted(storage: ClusterStorage) -> None:
+    for day in days_before(storage, (minute(0) + timedelta(days=1)).date()):
+        assert not compact(storage, day.date, day.runs, dry_run=False)
+    storage.runs.delete()
+
+
+def test_compacted_tables_are_read_as_the_runs_they_were_made_of(tmp_path: Path) -> None:
+    other = Run({A: 10, C: None}, {A: {FOUR[2]: 5, FOUR[3]: 1}}, left_out=(B,), extra={"reserved_by": "p"})
+    folders = recorded(tmp_path, {0: RUN, 1: other, 2: RUN})
+    storage = ClusterStorage(str(tmp_path), CLUSTER)
+    compacted(storage)
+    tables = made(storage, tmp_path / "tables", 2)
+    assert tables.brokers == folders.brokers == (A, B, C)
+    assert tables.bundles == folders.bundles == tuple(sorted(FOUR))
+    assert tables.reserved == folders.reserved == {0: "p", 2: "p"}
+    assert tables.coverage == folders.coverage
+    for one, another in zip(samples(tables), samples(folders), strict=True):
+        for name in ("registered", "reported", "age", "usage", "limits", "traffic", "owner", "carried"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(another, name), name)
+
+
+def test_of_several_samples_of_a_minute_the_last_counts(tmp_path: Path) -> None:
+    recording = recorded(tmp_path, {0: RUN, 0.4: RUN, 0.9: Run({A: 5, B: 5}, RUN.held), 2: RUN})
+    assert [float(sample.usage[0, 0]) for sample in samples(recording)] == [20, 320]
+    assert recording.coverage.repeated == 2
+    assert "2 further samples of a minute that had one" in recording.coverage.sentence
+
+
+def test_coverage_says_what_part_it_is(tmp_path: Path) -> None:
+    recording = recorded(tmp_path, dict.fromkeys((0, 1, 2, 12, 20), RUN))
+    coverage = recording.coverage
+    assert (coverage.samples, coverage.expected, coverage.gaps, coverage.longest_gap_minutes) == (5, 20, 2, 10)
+    assert coverage.sentence.startswith(
+        "5 of 20 samples (25.0%), from 2026-03-20 12:00 to 2026-03-20 12:20 UTC, 2 gaps"
+    )
+
+
+def test_a_run_that_cannot_be_read_is_named_and_passed_over(tmp_path: Path) -> None:
+    storage = ClusterStorage(str(tmp_path), CLUSTER)
+    broken, text, newer, whole = (RUN.write(storage, minute(number)) for number in range(4))
+    (broken / "input" / "bundles.parquet").write_bytes(b"no parquet")
+    file = text / "input" / "bundles.parquet"
+    table = file.read_table()
+    place = table.schema.get_field_index("msg_rate_in")
+    file.write_table(table.set_column(place, "msg_rate_in", pa.array(["10", "many", "30"])))
+    table = (newer / "input" / "brokers.parquet").read_table()
+    (newer / "input" / "brokers.parquet").write_table(table.replace_schema_metadata({"version": "99"}))
+    recording = made(storage, tmp_path / "recording", 3)
+    assert whole.exists()
+    assert recording.coverage.samples == 1
+    assert recording.coverage.unreadable_count == 3
+    said = "\n".join(sorted(recording.coverage.unreadable))
+    for words in (f"{broken.uri}/input/bundles.parquet", f"{file.uri}: column msg_rate_in holds string", "version 99"):
+        assert words in said
+
+
+def test_tables_that_lost_rows_are_told(tmp_path: Path) -> None:
+    storage = ClusterStorage(str(tmp_path), CLUSTER)
+    first, second = (RUN.write(storage, minute(number)) for number in range(2))
+    compacted(storage)
+    file = storage.base / "history" / "bundles" / f"date={minute(0).date().isoformat()}.parquet"
+    table = file.read_table()
+    runs = table["run"].to_pylist()
+    file.write_table(table.take([i for i, run in enumerate(runs) if run != first.name or i != runs.index(first.name)]))
+    recording = made(storage, tmp_path / "recording", 3)
+    assert recording.coverage.samples == 1
+    assert recording.coverage.unreadable == (
+        f"run {first.name}: the tables of 2026-03-20 do not hold all of its bundles",
+    )
+    assert second.name > first.name
+
+
+def test_a_bundle_with_two_owners_is_on_the_one_that_carries_more(tmp_path: Path) -> None:
+    both = Run({A: 80, B: 20}, {A: {FOUR[0]: 10, FOUR[1]: 20}, B: {FOUR[0]: 300}})
+    (sample,) = samples(recorded(tmp_path, {0: both}))
+    assert sample.owner.tolist() == [1, 0]
+    assert sample.carried[0].tolist() == [300, 20]
+
+
+def test_figures_that_are_none_do_no_harm(tmp_path: Path) -> None:
+    odd = Run(
+        {A: float("nan"), B: 20}, {A: {FOUR[0]: float("nan"), FOUR[1]: -5, FOUR[2]: float("inf")}, B: {FOUR[3]: 1}}
+    )
+    (sample,) = samples(recorded(tmp_path, {0: odd}))
+    assert sample.carried.tolist()[0] == [0, 0, 0, 1]
+    assert np.isfinite(sample.flows).all()
+
+
+def test_a_stretch_without_a_sample_is_refused(tmp_path: Path) -> None:
+    storage = ClusterStorage(str(tmp_path), CLUSTER)
+    RUN.write(storage, minute(0))
+    with pytest.raises(SnapshotError, match="has no sample from 2026-03-20 13:00 to 2026-03-20 14:00 UTC") as refused:
+        record(storage, settings(), minute(60), minute(120), StoragePath(str(tmp_path / "recording")))
+    assert refused.value.reason == "file_missing"

@@ -1,0 +1,92 @@
+"""A grid of settings becomes variants, or is refused by the name of what is wrong in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pulsar_rebalancer.config.settings import Settings, validate
+from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.replay.outcome import Figures, Outcome, figures, merged, pareto_front, preferred
+from pulsar_rebalancer.replay.variants import CURRENT, expand
+
+NOW = Settings()
+
+
+def test_every_combination_of_each_part_and_the_current_settings_once() -> None:
+    grid = [
+        {"strategy": "AvgShedder", "low_threshold": [10, 15], "loadBalancerAvgShedderHitCountLowThreshold": [4, 8]},
+        {"strategy": ["ThresholdShedder", "OverloadShedder"], "placement": "LeastResourceUsageWithWeight"},
+    ]
+    found = expand(grid, NOW)
+    # 15 with 8 hits is what Pulsar has already.
+    assert [variant.name for variant in found.variants] == [
+        CURRENT,
+        "AvgShedder, low_threshold 10, hit_count_low 4",
+        "AvgShedder, low_threshold 10, hit_count_low 8",
+        "AvgShedder, low_threshold 15, hit_count_low 4",
+        "ThresholdShedder, placement LeastResourceUsageWithWeight",
+        "OverloadShedder, placement LeastResourceUsageWithWeight",
+    ]
+    assert found.variants[0].current
+    assert not found.left_out
+
+
+def test_combinations_that_contradict_themselves_are_left_out_and_told() -> None:
+    found = expand([{"low_threshold": [10, 50], "high_threshold": [20, 60]}], NOW)
+    assert len(found.variants) == 1 + 3
+    assert found.left_out == ["grid: low_threshold 50 is above high_threshold 20"]
+
+
+def test_another_strategy_takes_the_placement_that_belongs_to_it() -> None:
+    now = validate({"strategy": "ThresholdShedder", "placement": "RoundRobinBrokerSelector"}, where="test")
+    _, avg, same = expand([{"strategy": ["AvgShedder", "ThresholdShedder"], "average_threshold": 5}], now).variants
+    assert (avg.settings.placement, same.settings.placement) == (None, now.placement)
+
+
+@pytest.mark.parametrize(
+    ("grid", "words"),
+    [
+        ([{"strategy": "AvgSheder"}], "strategy: Input should be 'AvgShedder', 'ThresholdShedder'"),
+        ([{"strategy": "no.such_module:shed"}], "strategy no.such_module:shed: No module named"),
+        ([{"strategy": "math:pi"}], "strategy math:pi: cannot be called"),
+        ([{"low_treshold": [1]}], "'low_treshold' is no setting that a replay knows"),
+        ([{"mode": "auto"}], "'mode' is no setting that a replay knows"),
+        ([{"low_threshold": ["much"]}], "low_threshold (loadBalancerAvgShedderLowThreshold)"),
+        ([{"low_threshold": []}], "low_threshold has no value"),
+        (["AvgShedder"], "part 1 is no mapping"),
+        (
+            [{"low_threshold": list(range(1000)), "high_threshold": list(range(1000))}],
+            "1,000,000 variants, at most 1,000",
+        ),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(grid: list[Any], words: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        expand(grid, NOW)
+    assert refused.value.reason == "wrong_setting"
+    assert words in str(refused.value)
+
+
+def test_the_front_and_what_a_preference_picks() -> None:
+    compared = [
+        Figures(name, unloads, 0, 0, mean, 0, 0, 0, 0, 0)
+        for name, unloads, mean in [
+            ("a", 0, 40),
+            ("b", 10, 20),
+            ("c", 10, 20),
+            ("d", 20, 20),
+            ("e", 100, 5),
+            ("f", 50, 30),
+        ]
+    ]
+    assert pareto_front(compared) == {"a", "b", "c", "e"}
+    assert [preferred(compared, worth) for worth in (0, 1, 10)] == ["a", "b", "e"]
+
+
+def test_stretches_of_a_variant_become_one() -> None:
+    parts = [Outcome("a", [1.0, 3.0], [0.5, 0.5], 1, 1, 4, 100.0, 0), Outcome("a", [5.0], [2.0], 0, 2, 2, 50.0, 1)]
+    found = figures(merged([*parts, Outcome("b")])["a"], 720)
+    assert found[:8] == ("a", 12.0, 6.0, 300.0, 3.0, pytest.approx(4.8), 5.0, 1.0)
+    assert found[8:] == (pytest.approx(1 / 3), 1)

@@ -1,0 +1,108 @@
+"""Variants, clusters and days dealt out over Spark: the same as one after the other, as table and as report."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from tests.include.pulsar_rebalancer.replay.recorded import FOUR, Run, minute, settings
+
+from pulsar_rebalancer.replay.closed_loop import replay
+from pulsar_rebalancer.replay.outcome import figures
+from pulsar_rebalancer.replay.request import ANSWER, REPORT, REQUEST, SAMPLES, TABLE, ReplayRequest
+from pulsar_rebalancer.replay.samples import Recording
+from pulsar_rebalancer.replay.snapshots import record
+from pulsar_rebalancer.replay.variants import CURRENT
+from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer_spark.replay import main, prepare, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+    from pyspark.sql import SparkSession
+
+A, B = "a:8080", "b:8080"
+GRID = [{"strategy": "AvgShedder", "hit_count_high": [1, 3, 20]}, {"strategy": ["ThresholdShedder", "TransferShedder"]}]
+
+
+def hot(score: float) -> Run:
+    return Run(
+        {A: score, B: 20}, {A: dict(zip(FOUR, (400, 200, 100, 100), strict=True)), B: {"t/o/0x0_0xffffffff": 200}}
+    )
+
+
+def request(root: Path, cluster: str, score: float, **values: object) -> StoragePath:
+    storage = ClusterStorage(str(root), cluster)
+    for number in (*range(8), *range(1440, 1448)):
+        hot(score).write(storage, minute(number))
+    end = minute(1500)
+    asked = ReplayRequest(cluster=cluster, settings=settings(), start=minute(0), end=end, grid=GRID, **values)  # type: ignore[arg-type]
+    folder = storage.base / "replays" / "one"
+    asked.write(folder)
+    return folder
+
+
+def test_clusters_variants_and_days_side_by_side(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, days = request(tmp_path, "whole", 80), request(tmp_path, "days", 70, days_apart=True, worth=0)
+    run(spark.sparkContext, [prepare(str(tmp_path), folder) for folder in (whole, days)])
+
+    asked = ReplayRequest.read(whole)
+    target = StoragePath(str(tmp_path / "here"))
+    record(ClusterStorage(str(tmp_path), "whole"), asked.settings, asked.start, asked.end, target)
+    variants = asked.variants.variants
+    here = [figures(each, 16) for each in replay(Recording.read(target), variants, asked.settings)]
+    table = (whole / TABLE).read_table().to_pylist()
+    assert [{name: row[name] for name in here[0]._fields} for row in table] == [each._asdict() for each in here]
+    assert [row["variant"] for row in table if row["current"]] == [CURRENT]
+    assert {row["strategy"] for row in table} == {"AvgShedder", "ThresholdShedder", "TransferShedder"}
+
+    answer = (whole / ANSWER).read_json()
+    assert answer["coverage"]["samples"] == 16
+    assert answer["coverage"]["gaps"] == 1
+    assert [row["variant"] for row in table if row["picked"]] == [answer["picked"]] == ["AvgShedder, hit_count_high 1"]
+    assert {row["variant"] for row in table if row["on_front"]} == set(answer["front"])
+    # Of two days that begin anew each moves what the whole moves once.
+    moved = {row["variant"]: row["unloads_per_day"] for row in (days / TABLE).read_table().to_pylist()}
+    assert moved["AvgShedder, hit_count_high 1"] == 2 * 2 * 1440 / 16
+    assert (days / ANSWER).read_json()["picked"] == "TransferShedder"
+
+    page = (whole / REPORT).read_bytes().decode()
+    assert page.count("<svg") == 2
+    assert "16 of 1,500 samples (1.1%)" in page
+    assert "http-equiv" in page
+    for outside in ("http://", "https://", "<script", "url(http"):
+        assert outside not in page
+    assert "<tr class=current><td>" in page
+    assert "<tr class=picked><td>" in page
+    assert not (whole / SAMPLES).exists()
+    assert "whole: 6 variants, 16 of 1,500 samples" in capsys.readouterr().out
+
+
+def test_what_cannot_be_replayed_is_said_with_its_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = request(tmp_path, "east", 80)
+    document = json.loads((tmp_path / "east" / "replays" / "one" / REQUEST).read_text())
+    (folder / REQUEST).write_json(document | {"grid": [{"strategy": "AvgSheder"}]})
+    later = (minute(0) + timedelta(days=9)).isoformat()
+    empty = folder.beside("two")
+    (empty / REQUEST).write_json(document | {"start": later, "end": (minute(0) + timedelta(days=10)).isoformat()})
+    trace = tmp_path / "trace.csv"
+    trace.write_text("timestamp,value\n0,10\n60,none\n")
+    for command, words in {
+        ("--root", str(tmp_path), "--replay", folder.uri): "'AvgShedder', 'ThresholdShedder'",
+        ("--root", str(tmp_path), "--replay", empty.uri): "has no sample from 2026-03-29",
+        ("--root", str(tmp_path), "--replay", empty.beside("three").uri): "[file_missing]",
+        (
+            "--replay",
+            empty.uri,
+            "--trace",
+            str(trace),
+        ): "trace.csv, row 3, column value: 'none' is no number [bad_trace]",
+        ("--replay", empty.uri, "--trace", str(trace), "--settings", "{"): "settings: no JSON",
+    }.items():
+        assert main(command) == 1
+        assert words in capsys.readouterr().err
