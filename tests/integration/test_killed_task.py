@@ -1,6 +1,7 @@
 """A real scheduler: processes of a scheduled run are killed and tried again, while a manual run waits for its end.
 
 Those of *record* and *gate* when they are about to begin, that of *record* behind its write, that of a wave in between.
+What the runs tell Airflow's metrics is received beside.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
+from tests.monitoring import asked_for
+from tests.otlp_receiver import Received, receiving
 
 from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary, read_moves, read_state
@@ -76,14 +79,22 @@ globals().update(build_dags())
 WRONG: dict[str, Any] = {"hit_count_low": 0, "force_threshold": -1, "mode": "full", "max_bundles_per_run": -1}
 
 
+@dataclass(frozen=True)
 class Home(AirflowHome):
-    """An Airflow with these DAGs."""
+    """An Airflow with these DAGs, and metrics that go to this port."""
+
+    metrics_port: int = 0
 
     def environment(self) -> dict[str, str]:
         dags = self.folder / "dags"
         dags.mkdir(exist_ok=True)
         (dags / "dags.py").write_text(DAGS)
-        return super().environment() | {"AIRFLOW__CORE__DAGS_FOLDER": str(dags)}
+        return super().environment() | {
+            "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
+            "AIRFLOW__METRICS__OTEL_ON": "True",
+            "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": f"http://127.0.0.1:{self.metrics_port}/v1/metrics",
+            "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+        }
 
 
 def refusal(airflow: LocalAirflow, field: str, value: Any) -> str:
@@ -130,6 +141,7 @@ class Story:
         scheduled: the scheduled run.
         manual: the run that a person began meanwhile.
         refusals: what Airflow's API answered to runs with a wrong value, by field.
+        metrics: what a receiver of Airflow's metrics got.
     """
 
     cluster: Cluster
@@ -138,6 +150,7 @@ class Story:
     scheduled: Ended
     manual: Ended
     refusals: dict[str, str]
+    metrics: Received
 
 
 def stored(airflow: LocalAirflow) -> DecisionState | None:
@@ -203,7 +216,12 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
             os.mkfifo(obstacle)
         return report(index)
 
-    with pytest.MonkeyPatch.context() as patch, running(cluster) as served, Processes() as processes:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        running(cluster) as served,
+        receiving() as metrics,
+        Processes() as processes,
+    ):
         patch.setattr(cluster, "unload_at", unload_at)
         patch.setattr(cluster, "load_report_json", load_report_json)
         host = ",".join(url.removeprefix("http://") for url in served.urls)
@@ -215,6 +233,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
                 "spark_default": {"conn_type": "spark", "host": "local[2]"},
             },
             spark_archive=cached_archive(SOURCE / ".cache"),
+            metrics_port=metrics.port,
         )
         home.prepare(keep=False)
         airflow = LocalAirflow(home, processes)
@@ -236,7 +255,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         ended = [Ended.of(airflow, run_id) for run_id in (scheduled, manual)]
         after = stored(airflow)
         assert after is not None
-        yield Story(cluster, unloads, (recorded, after), *ended, refusals)
+        yield Story(cluster, unloads, (recorded, after), *ended, refusals, metrics)
 
 
 def test_record_that_is_killed_before_and_after_its_write_counts_once(story: Story) -> None:
@@ -277,3 +296,19 @@ def test_a_manual_run_waits_for_the_scheduled_one_and_counts_nothing(story: Stor
 @pytest.mark.parametrize("field", WRONG)
 def test_wrong_values_begin_no_run_and_the_field_is_named(story: Story, field: str) -> None:
     assert re.search(rf"answered 4\d\d .*{field}", story.refusals[field])
+
+
+def test_metrics_are_received_under_the_names_that_dashboard_and_rules_ask_for(story: Story) -> None:
+    received, plan = story.metrics, Summary.read(story.scheduled.folder)
+    ours = "airflow_pulsar_rebalancer_"
+
+    moved = len(read_moves(story.scheduled.folder))
+    assert received.of(f"{ours}moves_total", cluster="east", reason="moved", done="true") == [moved]
+    assert received.of(f"{ours}runs_total", cluster="east", verdict="open") == [1]
+    assert plan.score_range in received.of(f"{ours}score_range", cluster="east")
+    assert plan.collected_at.timestamp() in received.of(f"{ours}collected_timestamp_seconds", cluster="east")
+    brokers = {each.labels["broker"] for each in received.series if each.name == f"{ours}score"}
+    assert brokers == {broker.replace(":", "_") for broker in story.cluster.true_scores()}
+    sent = {(each.name, label) for each in received.series for label in ("", *each.labels)}
+    # Nothing was found in these brokers, and nothing split.
+    assert {name for name, _ in asked_for() - sent} == {f"{ours}findings_total", f"{ours}splits_total"}

@@ -15,6 +15,7 @@ from pulsar_rebalancer.splitting import history as splitting
 from pulsar_rebalancer.unload.history import still_kept, tidied
 from pulsar_rebalancer_airflow.locations import run_folder
 from pulsar_rebalancer_airflow.notifications.alerting import tell_of_run
+from pulsar_rebalancer_airflow.notifications.metrics import emit
 from pulsar_rebalancer_airflow.state_store import StateStore, moves_alias, moves_asset, state_asset
 
 if TYPE_CHECKING:
@@ -29,10 +30,11 @@ if TYPE_CHECKING:
 
 
 class ReportOperator(BaseOperator):
-    """Write `outcome.json`, tidy the unload history, and tell other DAGs when something moved, and people of trouble.
+    """Write `outcome.json`, tidy the unload history, and tell what happened.
 
-    To be used as a teardown: it runs whatever happened, and its own failure does not fail the run. A retry writes the
-    same again; what an earlier one wrote is never replaced by less. The counts of outcomes are the XCom of the task.
+    Other DAGs hear when something moved, people of trouble, Airflow's metrics of every run. To be used as a teardown:
+    it runs whatever happened, and its own failure does not fail the run. A retry writes the same again; what an earlier
+    one wrote is never replaced by less. The counts of outcomes are the XCom of the task.
 
     Args:
         cluster: name in the clusters file.
@@ -63,17 +65,20 @@ class ReportOperator(BaseOperator):
                 cannot be read.
         """
         run: StoragePath | None = None
+        outcome: Outcome | None = None
         try:
             if not self.run:
                 self.log.info("Cluster %s: nothing was collected", self.cluster)
                 return {}
             run = run_folder(context, self.cluster, self.run)
-            return self._report(context, run)
+            outcome = self._report(context, run)
+            return {str(reason): count for reason, count in outcome.counts.items()}
         finally:
+            emit(self.cluster, run, outcome)
             if self.settings is not None:
                 tell_of_run(context, self.cluster, self.settings, run.uri if run else None)
 
-    def _report(self, context: Context, run: StoragePath) -> dict[str, int]:
+    def _report(self, context: Context, run: StoragePath) -> Outcome:
         now, store = datetime.now(UTC), StateStore.of(context, self.cluster)
         request, earlier, stored = RunRequest.read(run), read_earlier(run), store.moves()
         history = still_kept(stored, owners(run, stored.kept), request.collected_at, now)
@@ -99,7 +104,7 @@ class ReportOperator(BaseOperator):
             }
             context["outlet_events"][moves_alias(self.cluster)].add(moves_asset(self.cluster), extra=extra)
         outcome.write(run)
-        return {str(reason): count for reason, count in outcome.counts.items()}
+        return outcome
 
 
 def _changed(outcome: Outcome) -> bool:

@@ -1,0 +1,1 @@
+"""What a monitoring system is told of a run."""

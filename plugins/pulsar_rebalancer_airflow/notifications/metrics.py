@@ -1,0 +1,42 @@
+"""What a run has to tell, through the metrics that Airflow is configured with (StatsD, Datadog or OpenTelemetry)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from airflow.sdk.configuration import conf
+from airflow.sdk.observability import stats
+
+from pulsar_rebalancer.metrics.measurements import PREFIX, measure
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.run.outcome import Outcome
+    from pulsar_rebalancer.storage.path import StoragePath
+
+_log = logging.getLogger(__name__)
+
+_SYSTEMS = ("statsd_on", "statsd_datadog_enabled", "otel_on")
+
+
+def emit(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> None:
+    """Send the measurements of a run; without a metrics system nothing is measured.
+
+    Whatever goes wrong is a warning and does the run no harm. A report that is cleared counts its run once more.
+
+    Args:
+        cluster: name in the clusters file.
+        run: its folder; None when nothing was collected.
+        outcome: how it ended; None when that is not known.
+    """
+    if not any(conf.getboolean("metrics", system) for system in _SYSTEMS):
+        return
+    try:
+        for each in measure(cluster, run, outcome):
+            name, labels = PREFIX + each.name, dict(each.labels)
+            if each.counter:
+                stats.incr(name, int(each.value), tags=labels)
+            else:
+                stats.gauge(name, each.value, tags=labels)
+    except Exception as error:
+        _log.warning("Metrics: nothing more could be sent of this run (%s)", type(error).__name__)

@@ -1,0 +1,47 @@
+"""Measurements reach the metrics that Airflow is configured with; that they are received is an integration test."""
+
+from __future__ import annotations
+
+import tests.airflow_home  # noqa: F401 - before anything of Airflow
+
+# isort: split
+
+from typing import TYPE_CHECKING
+from unittest import mock
+
+import pytest
+from airflow._shared.observability.metrics.validators import ALLOWED_CHARACTERS
+from airflow.sdk.observability import stats
+
+from pulsar_rebalancer.metrics.measurements import Measurement
+from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer_airflow.notifications.metrics import emit
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_line_of_statsd_holds_whatever_a_broker_calls_itself() -> None:
+    text = Measurement.of("score", 1.0, broker="[::1]:8080,x=y z|é\n").labels["broker"]
+
+    assert set(text) <= ALLOWED_CHARACTERS
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_nothing_is_measured_without_a_metrics_system(monkeypatch: pytest.MonkeyPatch, on: bool) -> None:
+    monkeypatch.setenv("AIRFLOW__METRICS__OTEL_ON", str(on))
+    with mock.patch.object(stats, "incr") as incr:
+        emit("east", None, None)
+
+    labels = {"cluster": "east", "verdict": "unfinished"}
+    assert incr.mock_calls == ([mock.call("pulsar_rebalancer.runs", 1, tags=labels)] if on else [])
+
+
+def test_a_damaged_run_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("AIRFLOW__METRICS__OTEL_ON", "True")
+
+    emit("east", StoragePath(str(tmp_path)), None)
+
+    assert "nothing more could be sent of this run (SnapshotError)" in caplog.text
