@@ -8,7 +8,7 @@ from airflow.sdk.exceptions import ParamValidationError
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.config.resolution import RunParams, parse_params
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer_airflow.dag_factory.params import run_params, control_params
+from pulsar_rebalancer_airflow.dag_factory.params import control_params, run_params
 
 
 def test_the_form_has_every_parameter_of_a_run_and_no_other() -> None:
