@@ -38,7 +38,7 @@ audit: setup ## known vulnerabilities of the locked packages; IGNORE=ID leaves o
 
 lock: setup ## renew requirements.lock from pyproject.toml
 	@uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-annotate --group dev \
-		--extra simulation --extra extensible --extra alerts --extra postgres --custom-compile-command "make lock" --upgrade pyproject.toml -o requirements.lock
+		--extra extensible --extra alerts --extra postgres --custom-compile-command "make lock" --upgrade pyproject.toml -o requirements.lock
 
 wheel: setup ## build the wheel into dist/
 	@$(PYTHON_BIN) -m build --wheel --no-isolation

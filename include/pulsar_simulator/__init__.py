@@ -1,6 +1,6 @@
 """A cluster that behaves like Pulsar brokers under load (modular load manager), in process or over HTTP.
 
 `scenario.build` makes a `cluster.Cluster`; `serve.running` gives it the brokers' admin REST API on loopback;
-`python -m pulsar_simulator` runs one alone. Only `http`, `control`, `rest` and `serve` need the
-extra `simulation` (starlette, uvicorn).
+`python -m pulsar_simulator` runs one alone.
+Starlette and uvicorn, which `http`, `control`, `rest` and `serve` need, come with Airflow.
 """

@@ -43,7 +43,7 @@ def run(*command, **options):
 
 
 UV = Path(sys.executable).parent / "uv"
-LOCKED = {"alerts", "extensible", "postgres", "simulation"}
+LOCKED = {"alerts", "extensible", "postgres"}
 """Extras that `make lock` puts into the lock."""
 
 
