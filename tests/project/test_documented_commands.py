@@ -6,293 +6,54 @@ import tests.airflow_home  # noqa: F401 - before anything of Airflow
 
 # isort: split
 
-import ast
-import copy
-import json
 import re
 import shlex
 import shutil
-import subprocess
-import sys
-import tomllib
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from unittest import mock
+from typing import TYPE_CHECKING
 
 import pytest
-from airflow.cli import cli_parser
 from airflow.dag_processing.bundles.manager import DagBundlesManager
-from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
-from airflow.models.connection import Connection as StoredConnection
-from airflow.models.dag import DagModel
-from airflow.models.dagrun import DagRun
-from airflow.sdk import Connection
+from airflow.dag_processing.dagbag import sync_bag_to_db
 from airflow.utils import db
-from airflow.utils.session import create_session
-from benchmarks import page
-from benchmarks.__main__ import PARTS
-from experiments.__main__ import _options
-from experiments.scenario import load_all
-from sqlalchemy import select
 from tests.airflow_home import HOME
-from tests.deployment import compose
-from tests.include.pulsar_rebalancer import previous_release as previous
 from tests.project.documentation import ROOT, commands, commands_in_blocks, prose
-
-from pulsar_rebalancer import check_age
-from pulsar_rebalancer.config.enums import Strategy
-from pulsar_rebalancer.config.resolution import RunParams, parse_params
-from pulsar_rebalancer.control.form import parse_control_form
-from pulsar_rebalancer.run.by_hand import parse_form
-from pulsar_rebalancer_airflow import spark_archive
-from pulsar_rebalancer_airflow.embedded.__main__ import _own_cluster, _parser
-from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook, _settings
-from pulsar_rebalancer_airflow.notifications.notifier import receivers
+from tests.project.exercised import (
+    OWN_CLUSTER,
+    archived,
+    asked_from_outside,
+    bag,
+    benchmark,
+    benchmark_page,
+    by,
+    composed,
+    connection,
+    connection_gone,
+    dags,
+    deleted,
+    done,
+    embedded,
+    experiment,
+    exported,
+    helped,
+    make,
+    observes,
+    observes_simulated,
+    posted,
+    removed,
+    strategy,
+    triggered,
+    unpaused,
+    versions,
+    wheel,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 EAST = "clusters: {east: {connection: pulsar_admin_east, alert_connection: pulsar_alerts}}"
 BALANCED = "tests/integration/test_embedded.py::test_once_ends_when_the_cluster_is_balanced"
-OWN_CLUSTER = "tests/integration/test_embedded.py::test_an_own_cluster_is_left_alone_and_ctrl_c_ends_every_process"
 SIMULATION = "tests/project/test_documented_simulation.py::test_the_example"
 ALL_DAGS = ("rebalance", "by_hand", "control", "maintenance", "watch")
-
-
-# What a command is exercised by. Each takes the command's words.
-
-
-def by(test: str) -> Callable[[list[str]], None]:
-    """A test elsewhere; it has to be there."""
-
-    def check(_: list[str]) -> None:
-        file, _, name = test.partition("::")
-        found = {node.name for node in ast.walk(ast.parse((ROOT / file).read_text())) if hasattr(node, "name")}
-        assert not name or name in found, test
-
-    return check
-
-
-def make(*also: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
-    """A target of the Makefile, as `make` would run it."""
-
-    def check(words: list[str]) -> None:
-        dry = [*words, "--dry-run", "--no-print-directory"]
-        lines = subprocess.run(dry, cwd=ROOT, capture_output=True, text=True, check=True).stdout.replace("\\\n", "")
-        own = [shlex.split(line) for line in lines.splitlines() if "setup.sh" not in line]
-        assert own, lines
-        for command in own:
-            for one in also:
-                one(command)
-
-    return check
-
-
-def embedded(words: list[str]) -> Any:
-    """What `make run` starts takes these arguments."""
-    assert words[1:3] == ["-m", "pulsar_rebalancer_airflow.embedded"]
-    return _parser().parse_args(words[3:])
-
-
-def observes(words: list[str]) -> None:
-    """Two locks against moving anything."""
-    name, entry, connection = _own_cluster(embedded(words))
-    assert (name, entry["mode"]) == ("own-broker-8080", "observe")
-    found = _settings(Connection(conn_id="own", **connection | {"extra": json.dumps(connection["extra"])}))
-    assert found.read_only
-    assert found.seeds == ("http://broker:8080",)
-
-
-def strategy(words: list[str]) -> None:
-    assert embedded(words).strategy is Strategy("ThresholdShedder")
-
-
-def benchmark(words: list[str]) -> None:
-    """It measures, here the smallest cluster of one part, and says what beside what."""
-    assert words[1:3] == ["-m", "benchmarks"]
-    assert set(words[3:]) <= set(PARTS)
-    words = [sys.executable, *words[1:3], "collect", "--only", "10 x", "--repetitions", "1"]
-    said = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert re.search(r"10 x 100: collect [\d.]+ s, \d+ MiB; slowest answer [\d.]+ s", said), said
-
-
-def benchmark_page(words: list[str]) -> None:
-    """It puts figures between markers that the page has, for every part."""
-    assert words[1:] == ["-m", page.__name__]
-    text = page.PAGE.read_text(encoding="utf-8")
-    for part in PARTS:
-        assert "measured like this" in page.renewed(text, part, "measured like this")
-        assert page.renewed(text, part, "").count("<!-- ") == text.count("<!-- ")
-
-
-def experiment(words: list[str]) -> None:
-    """Its scenarios are there, and its arguments are taken."""
-    assert words[1:3] == ["-m", "experiments"]
-    assert set(_options(words[3:]).names) <= set(load_all())
-
-
-def done(*more: str) -> Callable[[list[str]], None]:
-    """It runs as it stands, with these arguments more, and ends well."""
-
-    def check(words: list[str]) -> None:
-        words = [str(ROOT / words[0]) if words[0].startswith(".venv/") else words[0], *words[1:], *more]
-        said = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
-        assert said.returncode == 0, said.stdout + said.stderr
-
-    return check
-
-
-def helped(words: list[str]) -> None:
-    """Every target that is documented has its line."""
-    said = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    targets = {command.split()[1] for command in commands() if command.startswith("make ")}
-    assert targets <= {line.split()[0] for line in said.splitlines()}
-
-
-def airflow(words: list[str]) -> None:
-    """Airflow's own command line, in this process."""
-    given = cli_parser.get_parser().parse_args([word.replace("<cluster>", "east") for word in words[1:]])
-    given.func(given)
-
-
-def stored_connections() -> dict[str, str]:
-    """URIs by id."""
-    with create_session() as session:
-        return {stored.conn_id: stored.get_uri() for stored in session.scalars(select(StoredConnection))}
-
-
-def connection(words: list[str]) -> None:
-    """The hook reads what was added, with everything that the text promises of it."""
-    airflow(words)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AIRFLOW_CONN_ADDED", stored_connections()[words[3]])
-        found = PulsarAdminHook("added").get_connection_settings()
-    assert found.seeds == ("https://broker-1:8443", "https://broker-2:8443")
-    assert found.token is not None
-    assert found.token.get_secret_value() == "<token>"
-    assert (found.ca_file, found.read_only) == (Path("/etc/pulsar/ca.pem"), True)
-
-
-def archived(words: list[str]) -> None:
-    """It asks for the archive that workers are told of; what that is made of is tested beside it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spark_archive, "make_archive", mock.Mock())
-        assert spark_archive.main(words[3:]) == 0
-        spark_archive.make_archive.assert_called_once_with(Path("/opt/airflow/spark.jsa"))
-    by("tests/plugins/pulsar_rebalancer_airflow/test_spark_archive.py::test_made_with_the_options_of_the_driver")(words)
-
-
-def observes_simulated(words: list[str]) -> None:
-    """The simulated cluster of the page, with its token."""
-    assert words[0] == "PULSAR_TOKEN=$(cat simulation.token)"
-    assert any("--port 18080 --token-file simulation.token" in command for command in commands())
-    make(embedded, by(OWN_CLUSTER))(words[1:])
-
-
-def connection_gone(words: list[str]) -> None:
-    if words[3] not in stored_connections():
-        airflow(["airflow", "connections", "add", words[3], "--conn-uri", "http://nowhere"])
-    airflow(words)
-    assert words[3] not in stored_connections()
-
-
-def triggered(words: list[str]) -> None:
-    """Airflow takes the run, and the DAG takes its parameters."""
-    airflow(words)
-    with create_session() as session:
-        dag_id = words[3].replace("<cluster>", "east")
-        conf = session.scalars(select(DagRun.conf).where(DagRun.dag_id == dag_id).order_by(DagRun.id.desc())).first()
-    assert conf == json.loads(words[5])
-    params = copy.deepcopy(dags()[dag_id].params)
-    assert set(conf) <= set(params)
-    params.update(conf)
-    values = params.validate()
-    if dag_id.startswith("pulsar_rebalance__"):
-        assert parse_params(values) != RunParams()
-    elif dag_id.startswith("pulsar_by_hand__"):
-        parse_form({name: "0" * 64 if value == "<hash>" else value for name, value in values.items()})
-    else:
-        assert parse_control_form(values).changes
-
-
-def posted(words: list[str]) -> None:
-    """Airflow's REST API takes such a run; that it does is tested beside it."""
-    address, document = words[1], json.loads(words[-1])
-    assert address == "$AIRFLOW/api/v2/dags/pulsar_by_hand__east/dagRuns"
-    assert set(document["conf"]) <= set(dags()["pulsar_by_hand__east"].params)
-    by("tests/integration/test_by_hand.py::test_what_was_shown_is_carried_out")(words)
-
-
-def unpaused(words: list[str]) -> None:
-    """There is such a DAG, and its runs may start."""
-    airflow(words)
-    with create_session() as session:
-        found = session.get(DagModel, words[-1])
-    assert found is not None
-    assert found.is_paused is False
-
-
-def deleted(words: list[str]) -> None:
-    """There is such a DAG, and Airflow forgets it."""
-    airflow(words)
-    with create_session() as session:
-        assert session.get(DagModel, words[-1]) is None
-
-
-def asked_from_outside(words: list[str]) -> None:
-    """The check of data age says that what the previous release left is too old."""
-    assert words[:3] == ["python", "-m", "pulsar_rebalancer.check_age"]
-    given = dict(zip(words[3::2], words[4::2], strict=True)) | {"--root": str(previous.DATA), "--cluster": "east"}
-    if len(words) > 3:
-        assert set(given) == {"--root", "--cluster", "--max-age-seconds"}
-        assert check_age.main([part for pair in given.items() for part in pair]) == check_age.CRITICAL
-        assert check_age.main([*("--root", str(previous.DATA)), "--cluster", "east", "--max-age-seconds", "1e12"]) == 0
-
-
-def exported(words: list[str]) -> None:
-    """The notifier finds receivers in the connection."""
-    (assignment,) = words
-    name, _, value = assignment.partition("=")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(name, value)
-        assert [url.partition("://")[0] for url in receivers(name.removeprefix("AIRFLOW_CONN_").lower())] == [
-            "slack",
-            "mailtos",
-        ]
-
-
-def wheel(words: list[str]) -> None:
-    """The wheel that `make wheel` builds, with extras that are there."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    name = f"{project['name'].replace('-', '_')}-{project['version']}-py3-none-any.whl"
-    found = re.fullmatch(rf"dist/{re.escape(name)}\[([a-z,]+)\]", words[-1])
-    assert found is not None, words
-    assert set(found[1].split(",")) <= set(project["optional-dependencies"])
-
-
-def versions(words: list[str]) -> None:
-    """It shows both packages that install into one folder."""
-    said = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, check=True).stdout
-    (one, other) = re.findall(r"^pyspark(?:-client)? +(\S+)$", said, flags=re.MULTILINE)
-    assert one == other
-
-
-def composed(words: list[str]) -> None:
-    """A command inside a container names one that the compose file has; tests/deployment tries the file out."""
-    if words[2] == "exec":
-        image = compose.raw()["services"][words[3]]["image"]
-        assert image.startswith("apachepulsar/pulsar:")
-        assert words[4] in ("bin/pulsar-admin", "bin/pulsar-perf")
-    by("tests/deployment/test_native.py::test_a_triggered_run_succeeds")(words)
-
-
-def removed(words: list[str]) -> None:
-    """The folder that goes is the cluster's own below the root that other commands name."""
-    assert words[:2] == ["rm", "-r"]
-    root, _, cluster = words[2].rpartition("/")
-    assert cluster == "east"
-    assert any(f"--root {root} " in command for command in commands())
 
 
 TABLE: dict[str, Callable[[list[str]], None]] = {
@@ -374,18 +135,9 @@ def east(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         db.initdb()
         shutil.copy(ROOT / "dags" / "pulsar_rebalancer_dags.py", HOME / "dags")
         DagBundlesManager().sync_bundles_to_db()
-        sync_bag_to_db(_bag(), "dags-folder", None)
+        sync_bag_to_db(bag(), "dags-folder", None)
         yield
         (HOME / "dags" / "pulsar_rebalancer_dags.py").unlink()
-
-
-@cache
-def _bag() -> Any:
-    return DagBag(dag_folder=str(HOME / "dags"), bundle_name="dags-folder")
-
-
-def dags() -> dict[str, Any]:
-    return _bag().dags  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("command", TABLE)
