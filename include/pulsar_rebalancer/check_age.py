@@ -85,7 +85,7 @@ def _last_decision(storage: ClusterStorage, now: datetime) -> datetime | None:
     return written.astimezone(UTC) if written and written <= now + _SKEW else None
 
 
-def judge(found: Ages, limit: float) -> int:
+def judge_ages(found: Ages, limit: float) -> int:
     """Return the exit code.
 
     Args:
@@ -102,7 +102,7 @@ def line(cluster: str, found: Ages, limit: float) -> str:
     said = f"last outcome {_old(found.outcome)}, last committed decision {_old(found.decision)}, limit {limit:g} s"
     figures = {"outcome_age": found.outcome, "decision_age": found.decision}
     shown = " ".join(f"{name}={age:.0f}s;;{limit:g}" for name, age in figures.items() if age is not None)
-    return f"{_NAMES[judge(found, limit)]} - cluster {cluster}: {said} | {shown}".removesuffix(" | ")
+    return f"{_NAMES[judge_ages(found, limit)]} - cluster {cluster}: {said} | {shown}".removesuffix(" | ")
 
 
 def _old(age: float | None) -> str:
@@ -123,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{_NAMES[CRITICAL]} - cluster {given.cluster}: {said}")
         return CRITICAL
     print(line(given.cluster, found, given.max_age_seconds))
-    return judge(found, given.max_age_seconds)
+    return judge_ages(found, given.max_age_seconds)
 
 
 def _cluster(text: str) -> str:

@@ -65,6 +65,11 @@ def is_in_bundle(topic: str, bundle: str) -> bool:
     return inside and topic.partition("://")[2].startswith(f"{namespace}/")
 
 
+def is_extensible(load_manager: str) -> bool:
+    """Return whether a class name, with its package or without, is that of the extensible load manager."""
+    return load_manager.strip().rpartition(".")[2] == "ExtensibleLoadManagerImpl"
+
+
 def split_list(text: str) -> tuple[str, ...]:
     """Return the items of a comma separated list, also in the brokers' form `[a, b]`."""
     text = text.strip()

@@ -23,5 +23,5 @@ class PulsarRebalancerPlugin(AirflowPlugin):
     """The link to validation results and the pages behind it; the connection type is registered by `provider`."""
 
     name = "pulsar_rebalancer"
-    fastapi_apps = [{"app": pages, "url_prefix": PREFIX, "name": "Pulsar rebalancer"}]  # noqa: RUF012
-    operator_extra_links = [ValidationLink()]  # noqa: RUF012
+    fastapi_apps = [{"app": pages, "url_prefix": PREFIX, "name": "Pulsar rebalancer"}]
+    operator_extra_links = [ValidationLink()]

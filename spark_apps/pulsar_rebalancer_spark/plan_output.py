@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.by_hand.drains import serve
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.plan import Forced, Summary, plan_hash
-from pulsar_rebalancer.run.splits import write_splits
-from pulsar_rebalancer.run.tables import DECISIONS, MOVES, table
+from pulsar_rebalancer.run.plan import Forced, Summary
+from pulsar_rebalancer.run.tables import MOVES, table
 from pulsar_rebalancer.state.counting import samples_after
 from pulsar_rebalancer.state.model import DecisionState
-from pulsar_rebalancer.strategies import rows
-from pulsar_rebalancer.strategies.explain import complete, predict
+from pulsar_rebalancer.strategies import plan_files, rows
+from pulsar_rebalancer.strategies.explain import complete, scores_after
 from pulsar_rebalancer.strategies.hits import hits_after, start_anew, used_samples
 from pulsar_rebalancer.strategies.wording import number_of
 from pulsar_rebalancer_spark import split_planning
@@ -40,20 +37,12 @@ def write(run: RunInput, decided: Decided) -> Summary:
     Returns:
         The summary, written last.
     """
-    plan = run.folder / "plan"
-    taken, reasons = _moves(plan / "moves.parquet")
+    taken, reasons = _moves(run.folder / "plan" / "moves.parquet")
     moves = [rows.move(row) for row in taken]
     decisions = start_anew(complete(decided.decisions, moves, reasons), run.counting)
-    written = table([rows.decision_row(run.cluster, decision) for decision in decisions], DECISIONS)
-    (plan / "decisions.parquet").write_table(written)
-    state = _state(run, decisions, decided).model_dump(mode="json")
-    (plan / "state.json").write_json(state)
-    # The hash is taken over what a reader of the files will see.
-    splits = write_splits(run.folder, run.splits.rows)
-    identity = plan_hash(written.to_pylist(), taken, json.loads(json.dumps(state)), splits)
-    passed_over = sum(reasons.values(), Counter())
-    del passed_over[Reason.TAKEN]
-    summary = _summary(run, decisions, moves, decided, identity, dict(sorted(passed_over.items())))
+    state = _state(run, decisions, decided)
+    fields = plan_files.write(run.folder, run.request, state, decisions, taken, reasons, run.splits.rows)
+    summary = _summary(run, decisions, moves, decided, fields)
     summary.write(run.folder)
     return summary
 
@@ -105,51 +94,30 @@ def _summary(
     decisions: Sequence[Decision],
     taken: Sequence[CandidateMove],
     decided: Decided,
-    identity: str,
-    passed_over: dict[str, int],
+    fields: dict[str, Any],
 ) -> Summary:
     judged = [decision for decision in decisions if decision.pair is not None]
     gaps = [pair.gap for pair in judged if pair.gap is not None and pair.source != pair.destination]
     ends = [(each.source, each.source_score) for each in judged]
     ends += [(each.destination, each.destination_score) for each in judged if each.destination]
     scores = {broker: score for broker, score in ends if broker is not None and score is not None}
-    predicted = predict(scores, taken, decided.source_traffic)
-    request = run.request
+    request, params = run.request, run.request.params
+    forced = Forced(by=request.requested_by, reason=params.force, threshold=request.force_threshold)
+    compares_gaps = run.settings.strategy is Strategy.AVG
     return Summary(
-        plan_id=run.folder.name,
-        cluster=run.cluster,
-        airflow_run_id=request.airflow_run_id,
-        base_seq=run.decision.seq,
-        hash=identity,
-        collected_at=request.collected_at,
-        forced=Forced(by=request.requested_by, reason=request.params.force, threshold=request.force_threshold)
-        if request.forced
-        else None,
+        **fields,
+        **plan_files.scores(scores, scores_after(scores, taken, decided.source_traffic)),
+        forced=forced if request.forced else None,
         drains=dict(decided.drains or {}),
         counting=run.counting.reason,
-        score_min=min(scores.values(), default=None),
-        score_max=max(scores.values(), default=None),
-        score_mean=math.fsum(scores.values()) / len(scores) if scores else None,
-        brokers=len(scores),
         pairs=len(gaps),
-        pairs_over=sum(gap >= run.settings.low_threshold for gap in gaps)
-        if run.settings.strategy is Strategy.AVG
-        else 0,
+        pairs_over=sum(gap >= run.settings.low_threshold for gap in gaps) if compares_gaps else 0,
         pairs_fired=sum(decision.fired for decision in judged),
         hits=(
             max((decision.low_hits or 0 for decision in judged), default=0),
             max((decision.high_hits or 0 for decision in judged), default=0),
         ),
-        reasons=dict(sorted(Counter(decision.reason for decision in decisions).items())),
         sentence=decided.sentence,
-        bundles_taken=len(taken),
-        bundles_passed_over=passed_over,
-        waves=max((move.wave + 1 for move in taken if move.wave is not None), default=0),
-        predicted_min=predicted.smallest,
-        predicted_max=predicted.largest,
-        bundles_split=len(run.splits.taken),
         splits_passed_over=run.splits.passed_over,
         splits_told=(*run.splits.told, *split_planning.helpful(run, decisions, decided.source_traffic)),
-        in_force=request.in_force,
-        resolved=request.resolved,
     )

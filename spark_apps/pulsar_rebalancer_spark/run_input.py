@@ -20,9 +20,9 @@ from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES
 from pulsar_rebalancer.splitting.history import parts_by_bundle
 from pulsar_rebalancer.splitting.planner import NO_SPLITS, SplitPlan
-from pulsar_rebalancer.state.by_hand import Drains, parse_drains
+from pulsar_rebalancer.state.by_hand import Drains
 from pulsar_rebalancer.state.counting import Counting, decide_counting
-from pulsar_rebalancer.state.model import DecisionState, MovesState, parse_decision, parse_moves
+from pulsar_rebalancer.state.model import DecisionState, MovesState
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath, damage_of, failures_of
 from pulsar_rebalancer.strategies.kept import KeptState
@@ -85,7 +85,7 @@ class RunInput:
         request, validation = RunRequest.read(folder), Validation.read(folder)
         kept = (folder / "input" / "state.json").read_json()
         try:
-            decision, moves = parse_decision(kept["decision"]), parse_moves(kept["moves"])
+            decision, moves = DecisionState.parse(kept["decision"]), MovesState.parse(kept["moves"])
         except (KeyError, TypeError):
             raise SnapshotError(Reason.FILE_DAMAGED, f"{folder.uri}/input/state.json is no state") from None
         return cls(
@@ -96,7 +96,7 @@ class RunInput:
             decision=decision,
             moves=moves,
             policies=Policies.read(folder),
-            drains=parse_drains(kept.get("drains")),
+            drains=Drains.parse(kept.get("drains")),
             bundle_count=bundles.num_rows,
             shares_bundles=_largest(bundles, "owners") > 1,
             counting=decide_counting(

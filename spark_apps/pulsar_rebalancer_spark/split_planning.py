@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.tables import LONG_TERM, MEANS, TRAFFIC
+from pulsar_rebalancer.run.tables import LONG_TERM, MEANS, TRAFFIC, runs_extensible_manager
 from pulsar_rebalancer.splitting import planner
 from pulsar_rebalancer.splitting.candidates import Candidates
 from pulsar_rebalancer.splitting.conditions import FEWEST_TOPICS, LoadedBundle
@@ -38,13 +38,12 @@ def plan(run: RunInput) -> SplitPlan:
     Raises:
         SnapshotError: a file of the run or of the state cannot be read.
     """
-    candidates = {each.bundle: each for each in Candidates.read(run.folder).bundles}
+    candidates = {each.bundle: each for each in (Candidates.find(run.folder) or Candidates()).bundles}
     if run.settings.split_mode is Mode.OFF or not candidates or not run.counting.counts:
         return planner.NO_SPLITS
-    manager = (run.folder / "input" / "cluster.parquet").read_table(["load_manager"])["load_manager"][0].as_py()
     context = planner.SplitContext(
         settings=run.settings,
-        extensible="Extensible" in manager,
+        extensible=runs_extensible_manager(run.folder),
         now=run.request.collected_at,
         hits={} if run.counting.clear else run.decision.split_hits,
         splits=run.moves.splits,

@@ -22,10 +22,10 @@ from airflow.utils.state import DagRunState, TaskInstanceState
 from sqlalchemy import select
 from tests.airflow_home import HOME, SOURCE
 
-from pulsar_rebalancer.state.model import DecisionState, MovesState, parse_decision, parse_moves
+from pulsar_rebalancer.state.model import DecisionState, MovesState
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer_airflow.state_store import DECISION, MOVES, moves_asset, state_asset
+from pulsar_rebalancer_airflow.state_store import moves_asset, state_asset
 from pulsar_simulator.clock import RealClock
 from pulsar_simulator.load import QUIET
 from pulsar_simulator.sampling import Timing
@@ -115,11 +115,11 @@ class World:
 
     def decision(self) -> DecisionState:
         """The stored decision state."""
-        return parse_decision(self._document(DECISION))
+        return DecisionState.parse(self._document(DecisionState.KEY))
 
     def moves(self) -> MovesState:
         """The stored unload history."""
-        return parse_moves(self._document(MOVES))
+        return MovesState.parse(self._document(MovesState.KEY))
 
     def lose_state(self) -> None:
         """What the loss of the metadata database does to the state."""

@@ -24,14 +24,14 @@ from tests.otlp_receiver import Received, receiving
 
 from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary, read_moves, read_state
-from pulsar_rebalancer.state.model import DecisionState, parse_decision
+from pulsar_rebalancer.state.model import DecisionState
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.embedded import EmbeddedError
 from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome
 from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
 from pulsar_rebalancer_airflow.embedded.processes import Processes
 from pulsar_rebalancer_airflow.spark_archive import cached_archive
-from pulsar_rebalancer_airflow.state_store import DECISION, state_asset
+from pulsar_rebalancer_airflow.state_store import state_asset
 from pulsar_simulator.clock import RealClock
 from pulsar_simulator.load import QUIET
 from pulsar_simulator.sampling import Timing
@@ -156,8 +156,8 @@ class Story:
 def stored(airflow: LocalAirflow) -> DecisionState | None:
     """The state in Airflow's state store; None as long as there is nothing."""
     for asset in airflow.get("/assets", name_pattern=state_asset("east").name)["assets"]:
-        found = airflow.get(f"/assets/{asset['id']}/state-store/{DECISION}")
-        return None if found is None else parse_decision(found["value"])
+        found = airflow.get(f"/assets/{asset['id']}/state-store/{DecisionState.KEY}")
+        return None if found is None else DecisionState.parse(found["value"])
     return None
 
 
@@ -266,7 +266,7 @@ def test_record_that_is_killed_before_and_after_its_write_counts_once(story: Sto
     assert recorded.model_copy(update={"plan_hash": ""}) == read_state(story.scheduled.folder)
     assert (recorded.seq, set(recorded.hits.values())) == (1, {(0, 1)})
     seen = (story.manual.folder / "input" / "state.json").read_json()["decision"]
-    assert parse_decision(seen) == recorded
+    assert DecisionState.parse(seen) == recorded
 
 
 def test_a_gate_and_a_wave_whose_processes_are_killed_are_carried_on(story: Story) -> None:

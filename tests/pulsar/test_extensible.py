@@ -25,7 +25,7 @@ from pulsar_rebalancer.config.resolution import RunParams
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.storage.layout import ClusterStorage
-from pulsar_rebalancer.unload.executor import carry_out
+from pulsar_rebalancer.unload.executor import carry_out_moves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,9 +113,9 @@ def test_listening_needs_the_right_and_leaves_nothing_behind(
     cluster: PulsarCluster, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = threads()
-    heard: list[system_topics.Message] = []
+    heard: list[system_topics.TopicMessage] = []
 
-    def take(message: system_topics.Message) -> bool:
+    def take(message: system_topics.TopicMessage) -> bool:
         heard.append(message)
         return True
 
@@ -205,7 +205,7 @@ def uptime_minutes(admin: Admin, broker: int) -> float:
 async def carried_out(cluster: PulsarCluster, moves: list[Move]) -> list[MoveOutcome]:
     """Carry moves out once more, as a retry of their wave does."""
     async with PulsarAdmin(connection(cluster)) as client:
-        return await carry_out(
+        return await carry_out_moves(
             client.bundles, moves, concurrency=2, retries=2, timeout_seconds=30, on_outcome=lambda _: None
         )
 

@@ -14,7 +14,7 @@ import pulsar
 from pulsar_rebalancer.admin import AdminConnection, BundleAdmin
 from pulsar_rebalancer.admin.transport import Transport
 from pulsar_rebalancer.run.plan import Move
-from pulsar_rebalancer.unload.executor import carry_out
+from pulsar_rebalancer.unload.executor import carry_out_moves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -96,7 +96,7 @@ def carried_out(
     async def act() -> list[MoveOutcome]:
         async with Transport(AdminConnection(seeds=(cluster.web_url(seed),))) as transport:
             options: dict[str, Any] = {"concurrency": concurrency, "retries": 2, "timeout_seconds": TIMEOUT}
-            return await carry_out(Watched(transport, after_unload), moves, on_outcome=on_outcome, **options)
+            return await carry_out_moves(Watched(transport, after_unload), moves, on_outcome=on_outcome, **options)
 
     return asyncio.run(act())
 

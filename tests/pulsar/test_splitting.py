@@ -16,7 +16,7 @@ from pulsar_rebalancer.config.enums import SplitAlgorithm
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.run.splits import Split
 from pulsar_rebalancer.run.tables import BUNDLES, table
-from pulsar_rebalancer.splitting.executor import carry_out
+from pulsar_rebalancer.splitting.executor import carry_out_splits
 from pulsar_rebalancer.splitting.planner import Cut, where_to_cut
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def carried_out(cluster: PulsarCluster, split: Split, seed: int) -> SplitOutcome
     async def act() -> SplitOutcome:
         async with PulsarAdmin(AdminConnection(seeds=(cluster.web_url(seed),))) as client:
             options: dict[str, Any] = {"most_bundles": 128, "timeout_seconds": 30, "on_outcome": lambda _: None}
-            (outcome,) = await carry_out(client.bundles, [split], **options)
+            (outcome,) = await carry_out_splits(client.bundles, [split], **options)
             return outcome
 
     return asyncio.run(act())
@@ -181,7 +181,7 @@ def test_brokers_refuse_as_the_executor_expects(cluster: PulsarCluster, admin: A
     async def hopeless() -> str:
         async with PulsarAdmin(AdminConnection(seeds=(cluster.web_url(0),))) as client:
             options: dict[str, Any] = {"most_bundles": 128, "timeout_seconds": 1, "on_outcome": lambda _: None}
-            (outcome,) = await carry_out(client.bundles, [whole], **options)
+            (outcome,) = await carry_out_splits(client.bundles, [whole], **options)
             return outcome.reason
 
     assert asyncio.run(hopeless()) in ("not_split", "server_error", "split_refused")

@@ -32,7 +32,7 @@ from pulsar_rebalancer.run.plan import Summary, read_moves
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.state.model import DecisionState, MovesState
 from pulsar_rebalancer.storage.layout import ClusterStorage
-from pulsar_rebalancer.unload.executor import carry_out
+from pulsar_rebalancer.unload.executor import carry_out_moves
 from pulsar_rebalancer_spark.rebalance import decide
 from pulsar_rebalancer_spark.run_input import RunInput
 
@@ -100,7 +100,7 @@ class World:
             summary = decide(self.spark, RunInput.read(self.storage.root, run.uri))
             moves, outcomes = read_moves(run), []
             for _, wave in groupby(moves, key=lambda move: move.wave):
-                outcomes += await carry_out(
+                outcomes += await carry_out_moves(
                     admin.bundles, list(wave), concurrency=4, retries=2, timeout_seconds=30, on_outcome=lambda _: None
                 )
         return summary, moves, outcomes

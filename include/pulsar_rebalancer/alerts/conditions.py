@@ -156,7 +156,7 @@ def _read(read: Callable[[StoragePath], _Document], run: StoragePath) -> _Docume
         return None
 
 
-def judge(
+def judge_run(
     run: EndedRun, settings: Settings, last_seen: Mapping[Condition, datetime], now: datetime
 ) -> dict[Condition, Observation]:
     """Return which conditions are there and which are not; those that the run cannot tell are left out.

@@ -20,7 +20,7 @@ LISTED = 10
 
 
 @dataclass(frozen=True)
-class Message:
+class AlertMessage:
     """One message.
 
     Attributes:
@@ -34,7 +34,7 @@ class Message:
     kind: Literal["failure", "success"]
 
 
-def compose(cluster: str, pending: PendingMessage, figures: Sequence[str], link: str) -> Message:
+def compose(cluster: str, pending: PendingMessage, figures: Sequence[str], link: str) -> AlertMessage:
     """Return the message for a condition that started or is over.
 
     Args:
@@ -59,7 +59,7 @@ def compose(cluster: str, pending: PendingMessage, figures: Sequence[str], link:
     lines.append(f"What to do: {'nothing, it is over.' if pending.over else condition.action}")
     lines.append(f"Run: {link}")
     title = f"Pulsar {cluster}: {'over: ' if pending.over else ''}{condition.label}"
-    return Message(title=title, body="\n".join(lines), kind="success" if pending.over else "failure")
+    return AlertMessage(title=title, body="\n".join(lines), kind="success" if pending.over else "failure")
 
 
 def _line(name: str, at: datetime) -> str:

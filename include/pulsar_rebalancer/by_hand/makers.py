@@ -11,6 +11,7 @@ from pulsar_rebalancer.config.enums import SplitAlgorithm
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.run.tables import runs_extensible_manager
 from pulsar_rebalancer.splitting.planner import where_to_cut
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def split(scene: Scene, request: HandRequest, candidates: Candidates) -> dict[st
     candidate = next((each for each in candidates.bundles if each.bundle == bundle.bundle), None)
     if candidate is None:
         raise PlanError(Reason.TOPICS_UNKNOWN, f"{bundle.bundle}: its topics were not read")
-    extensible = any(each.load_average is not None for each in scene.sample.brokers)
+    extensible = runs_extensible_manager(scene.folder)
     cut = where_to_cut(candidate, algorithm, scene.settings, specified=request.positions, single=extensible)
     if isinstance(cut, Reason):
         raise PlanError(cut, f"{bundle.bundle} cannot be split by {algorithm}: {cut.meaning}")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.by_hand import makers
@@ -14,14 +12,14 @@ from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.by_hand import ByHand, HandRequest
 from pulsar_rebalancer.run.outcome import Outcome
-from pulsar_rebalancer.run.plan import Summary, plan_hash, verify
+from pulsar_rebalancer.run.plan import Summary, verify
 from pulsar_rebalancer.run.request import RunRequest
-from pulsar_rebalancer.run.splits import taken_rows, write_splits
-from pulsar_rebalancer.run.tables import DECISIONS, MOVES, table
+from pulsar_rebalancer.run.splits import taken_rows
+from pulsar_rebalancer.run.tables import MOVES, table
 from pulsar_rebalancer.splitting.candidates import Candidates
 from pulsar_rebalancer.state.by_hand import ShownPlan
 from pulsar_rebalancer.storage import documents
-from pulsar_rebalancer.strategies import caps, rows, waves
+from pulsar_rebalancer.strategies import caps, plan_files, rows, waves
 from pulsar_rebalancer.strategies.explain import complete, reasons_by_pair, scores_after
 from pulsar_rebalancer.strategies.kept import PlacementState
 from pulsar_rebalancer.strategies.placement import assignment
@@ -56,7 +54,7 @@ def show(storage: ClusterStorage, run: StoragePath, request: HandRequest, by: st
     scene = Scene.read(run, storage.state, request.overruled, draining)
     record = ByHand(by=by, request=request)
     if request.action is Action.SPLIT:
-        return _write(scene, (), record, [makers.split(scene, request, Candidates.read(run))])
+        return _write(scene, (), record, [makers.split(scene, request, Candidates.find(run) or Candidates())])
     return _write(scene, _wishes(scene, storage, request), record)
 
 
@@ -73,7 +71,7 @@ def _wishes(scene: Scene, storage: ClusterStorage, request: HandRequest) -> list
     return makers.unload(scene, request.bundles, request.destination)
 
 
-def carry_out(storage: ClusterStorage, run: StoragePath) -> Summary:
+def carry_out_shown(storage: ClusterStorage, run: StoragePath) -> Summary:
     """Write the plan of a run that carries out one that was shown: what of it still holds, by a new snapshot.
 
     Raises:
@@ -104,21 +102,27 @@ def _write(scene: Scene, wishes: Iterable[Wish], record: ByHand, splits: list[di
     taken = [move for move in moves if move.taken]
     after = scores_after(scene.scores, taken, scene.traffic)
     _check_load(scene, after, record.request.overruled)
-    cluster, plan, by_pair = scene.request.cluster, scene.folder / "plan", reasons_by_pair(moves)
+    candidates = table([rows.move_row(scene.request.cluster, each) for each in moves], MOVES)
+    (scene.folder / "plan" / "moves.parquet").write_table(candidates)
+    by_pair = reasons_by_pair(moves)
     decisions = complete(_decisions(scene, moves, record), taken, by_pair)
-    tables = table([rows.decision_row(cluster, each) for each in decisions], DECISIONS)
-    candidates = table([rows.move_row(cluster, each) for each in moves], MOVES)
     state = scene.state.model_copy(update={"seq": scene.state.seq + 1, "plan_id": scene.folder.name})
-    document = state.model_dump(mode="json")
-    (plan / "decisions.parquet").write_table(tables)
-    (plan / "moves.parquet").write_table(candidates)
-    (plan / "state.json").write_json(document)
     going = [row for row in candidates.to_pylist() if row["taken"]]
-    cuts = write_splits(scene.folder, splits or [])
-    identity = plan_hash(tables.to_pylist(), going, json.loads(json.dumps(document)), cuts)
-    passed_over = sum(by_pair.values(), Counter())
-    del passed_over[Reason.TAKEN]
-    summary = _summary(scene, taken, decisions, passed_over, record, after, identity, cuts)
+    fields = plan_files.write(scene.folder, scene.request, state, decisions, going, by_pair, splits or [])
+    told = tuple(row["explanation"] for row in splits or [])
+    summary = Summary(
+        **fields,
+        **plan_files.scores(scene.scores, after),
+        by_hand=_with_effect(scene, taken, record, after),
+        counting=Reason.BY_HAND,
+        pairs=0,
+        pairs_over=0,
+        pairs_fired=0,
+        hits=(0, 0),
+        sentence=f"{record.request.action or Action.UNLOAD} by hand: "
+        + ("; ".join(told) or f"{number_of(len(taken), 'bundle')} to move"),
+        splits_told=told,
+    )
     summary.write(scene.folder)
     return summary
 
@@ -186,55 +190,15 @@ def _decisions(scene: Scene, moves: Iterable[CandidateMove], record: ByHand) -> 
     ]
 
 
-def _summary(
-    scene: Scene,
-    taken: Sequence[CandidateMove],
-    decisions: Sequence[Decision],
-    passed_over: Mapping[Reason, int],
-    record: ByHand,
-    after: Mapping[str, float],
-    identity: str,
-    splits: Sequence[Mapping[str, Any]],
-) -> Summary:
-    request, scores = scene.request, scene.scores
+def _with_effect(scene: Scene, taken: Sequence[CandidateMove], record: ByHand, after: Mapping[str, float]) -> ByHand:
+    """Return the record with what the moves do to brokers and clients."""
     ends = {end for move in taken for end in (move.source, move.destination) if end is not None}
     bundles = [scene.sample.bundles.find(move.source, move.bundle) for move in taken]
-    record = record.model_copy(
+    return record.model_copy(
         update={
-            "scores": {name: (scores.get(name, 0.0), after[name]) for name in sorted(ends & after.keys())},
+            "scores": {name: (scene.scores.get(name, 0.0), after[name]) for name in sorted(ends & after.keys())},
             "topics": sum(bundle.topics for bundle in bundles),
             "producers": sum(bundle.producers for bundle in bundles),
             "consumers": sum(bundle.consumers for bundle in bundles),
         }
-    )
-    action = record.request.action or Action.UNLOAD
-    return Summary(
-        plan_id=scene.folder.name,
-        cluster=request.cluster,
-        airflow_run_id=request.airflow_run_id,
-        base_seq=scene.state.seq,
-        hash=identity,
-        collected_at=request.collected_at,
-        by_hand=record,
-        counting=Reason.BY_HAND,
-        score_min=min(scores.values(), default=None),
-        score_max=max(scores.values(), default=None),
-        score_mean=math.fsum(scores.values()) / len(scores) if scores else None,
-        brokers=len(scores),
-        pairs=0,
-        pairs_over=0,
-        pairs_fired=0,
-        hits=(0, 0),
-        reasons=dict(sorted(Counter(decision.reason for decision in decisions).items())),
-        sentence=f"{action} by hand: "
-        + ("; ".join(row["explanation"] for row in splits) or f"{number_of(len(taken), 'bundle')} to move"),
-        bundles_taken=len(taken),
-        bundles_passed_over=dict(sorted(passed_over.items())),
-        waves=max((move.wave + 1 for move in taken if move.wave is not None), default=0),
-        predicted_min=min(after.values(), default=None),
-        predicted_max=max(after.values(), default=None),
-        bundles_split=len(splits),
-        splits_told=tuple(row["explanation"] for row in splits),
-        in_force=request.in_force,
-        resolved=request.resolved,
     )

@@ -15,8 +15,8 @@ from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.request import RunRequest, Validation
-from pulsar_rebalancer.state.by_hand import parse_drains
-from pulsar_rebalancer.state.model import DecisionState, parse_decision, parse_moves
+from pulsar_rebalancer.state.by_hand import Drains
+from pulsar_rebalancer.state.model import DecisionState, MovesState
 from pulsar_rebalancer.strategies.bundles import COLUMNS, Bundles
 from pulsar_rebalancer.strategies.candidates import preset_reason
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.state.model import MovesState
     from pulsar_rebalancer.storage.path import StoragePath
     from pulsar_rebalancer.strategies.sample import BundleSample
 
@@ -68,13 +67,13 @@ class Scene:
             StateError: `state_version`.
         """
         request, kept = RunRequest.read(run), (run / "input" / "state.json").read_json()
-        state = parse_decision(kept["decision"])
+        state = DecisionState.parse(kept["decision"])
         settings = _settings(request.resolved.settings, overruled)
         quarantined = Validation.read(run).quarantined
-        drained = {*parse_drains(kept.get("drains")).brokers, *filter(None, [draining])}
+        drained = {*Drains.parse(kept.get("drains")).brokers, *filter(None, [draining])}
         left_out = dict.fromkeys(drained, Reason.DRAINING) | dict.fromkeys(quarantined, Reason.BROKER_QUARANTINED)
         left_out |= dict.fromkeys(settings.excluded_brokers, Reason.BROKER_EXCLUDED)
-        passed_over = _passed_over(parse_moves(kept["moves"]), request, overruled)
+        passed_over = _passed_over(MovesState.parse(kept["moves"]), request, overruled)
         passed_over |= dict.fromkeys(quarantined, Reason.BUNDLE_QUARANTINED)
         brokers = broker_samples(tables.read(run, "brokers").to_pylist(), left_out)
         means = state_folder / state.means if state.means else None

@@ -145,7 +145,8 @@ def save(collected: Collected, run: StoragePath) -> None:
     """Write a sample to `<run>/input/*.parquet`, `<run>/input/policies.json` and `<run>/input/settings.json`."""
     tables.write(run, collected.tables)
     collected.policies.write(run)
-    collected.candidates.write(run)
+    if collected.candidates.bundles:
+        collected.candidates.write(run)
     collected.request.write(run)
 
 

@@ -5,11 +5,11 @@ Neither a reset nor a restore of the state touches it. It has a copy below the s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from pulsar_rebalancer.state.model import VERSION, parse_document
+from pulsar_rebalancer.state.model import StateDocument
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -45,7 +45,7 @@ class PauseOrder(Order):
 _Ordered = TypeVar("_Ordered", bound=Order)
 
 
-class Control(BaseModel):
+class Control(StateDocument):
     """The `control` document.
 
     Attributes:
@@ -55,9 +55,8 @@ class Control(BaseModel):
         unreadable: why the document cannot be read: nothing is moved then. Never stored.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    KEY: ClassVar[str] = "control"
 
-    version: int = VERSION
     pause: PauseOrder | None = None
     skip: Order | None = None
     stop: Order | None = None
@@ -81,12 +80,3 @@ class Control(BaseModel):
 
 def _latest(one: _Ordered | None, other: _Ordered | None) -> _Ordered | None:
     return max((order for order in (one, other) if order is not None), key=lambda order: order.at, default=None)
-
-
-def parse_control(document: Any) -> Control:
-    """Return the `control` document; None is an empty one.
-
-    Raises:
-        StateError: `state_version` when it is of another version or damaged.
-    """
-    return Control() if document is None else parse_document(Control, document)

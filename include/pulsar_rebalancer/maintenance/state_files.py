@@ -8,14 +8,13 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from pulsar_rebalancer.state import backup
-from pulsar_rebalancer.state.model import parse_decision
+from pulsar_rebalancer.state.model import DecisionState
 from pulsar_rebalancer.storage.layout import DRAINS, LOAD_DATA
 from pulsar_rebalancer.storage.listing import Entry, Kind, below, entries, walk
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from pulsar_rebalancer.state.model import DecisionState
     from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
 
@@ -58,7 +57,7 @@ class Needed(NamedTuple):
         # Copies of a higher number are of a store that was rolled back since: `keep_copy` does not keep them either.
         kept = sequences if stored is None else [seq for seq in sequences if seq <= stored.seq][-backup.KEPT :]
         copies = [backup.copy_of(storage, seq) for seq in kept]
-        states = [parse_decision(copy.read_json()) for copy in copies] + ([stored] if stored else [])
+        states = [DecisionState.parse(copy.read_json()) for copy in copies] + ([stored] if stored else [])
         files = {copy.name for copy in copies} | {state.means for state in states}
         return cls(frozenset(state.plan_id for state in states), None if stored is None else frozenset(files))
 

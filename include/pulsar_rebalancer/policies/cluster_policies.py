@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING, Self
-
-from pydantic import BaseModel, ConfigDict, JsonValue
+from typing import TYPE_CHECKING, ClassVar
 
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.policies.isolation import IsolationPolicy, doubt, parse_isolation, policy_of
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.storage import documents
+from pulsar_rebalancer.storage.documents import VersionedDocument
 from pulsar_rebalancer.texts import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from pydantic import JsonValue
+
     from pulsar_rebalancer.admin import PulsarAdmin
-    from pulsar_rebalancer.storage.path import StoragePath
 
 _NAMESPACE = re.compile(r"[^/:]+/[^/:]+")
 _NAMED = 3
 
 
-class Policies(BaseModel):
+class Policies(VersionedDocument):
     """`input/policies.json`: what policies say about a cluster, as far as it could be read.
 
     Attributes:
@@ -38,9 +37,8 @@ class Policies(BaseModel):
         problem: what could not be read, and which policy no broker can serve; empty when all is well.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    FILE: ClassVar[str] = "input/policies.json"
 
-    version: int = documents.VERSION
     isolation: tuple[IsolationPolicy, ...] = ()
     groups: dict[str, str] = {}
     domains: dict[str, str] = {}
@@ -63,19 +61,6 @@ class Policies(BaseModel):
         (NamespaceIsolationPolicies.isSharedBroker; Pulsar does not check a manual destination against it.)
         """
         return next((policy.name for policy in self.isolation if policy.reserves(broker)), None)
-
-    def write(self, run: StoragePath) -> None:
-        """Write to `<run>/input/policies.json`."""
-        (run / "input" / "policies.json").write_json(self.model_dump(mode="json"))
-
-    @classmethod
-    def read(cls, run: StoragePath) -> Self:
-        """Read from `<run>/input/policies.json`.
-
-        Raises:
-            SnapshotError: `file_missing`, `file_damaged` or `file_version`.
-        """
-        return documents.read(cls, run / "input" / "policies.json")
 
 
 async def read_policies(

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 import numpy as np
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
-from pulsar_rebalancer.storage import documents
+from pulsar_rebalancer.storage.documents import VersionedDocument
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from pulsar_rebalancer.replay.columns import Flags, Floats, Ints
-
-INDEX = "index.json"
 
 
 class Snapshot(NamedTuple):
@@ -113,7 +111,7 @@ class Coverage(BaseModel):
         return ", ".join(words)
 
 
-class Index(BaseModel):
+class Index(VersionedDocument):
     """What the files of a recording mean.
 
     Attributes:
@@ -126,9 +124,8 @@ class Index(BaseModel):
         coverage: what part of the stretch they are.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    FILE: ClassVar[str] = "index.json"
 
-    version: int = documents.VERSION
     brokers: tuple[str, ...]
     bundles: tuple[str, ...]
     minutes: tuple[int, ...]

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AwareDatetime, ConfigDict, Field, ValidationError, model_validator
 
 from pulsar_rebalancer.config.settings import Settings, settings_error
 from pulsar_rebalancer.replay.recording import Coverage
 from pulsar_rebalancer.replay.variants import expand
-from pulsar_rebalancer.storage import documents
+from pulsar_rebalancer.storage.documents import VersionedDocument
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pulsar_rebalancer.replay.samples import Recording
     from pulsar_rebalancer.replay.variants import Variants
-    from pulsar_rebalancer.storage.path import StoragePath
 
 REQUEST, ANSWER, REPORT, TABLE, SAMPLES = "request.json", "answer.json", "report.html", "results.parquet", "samples"
 
@@ -34,7 +33,7 @@ DEFAULT_GRID: list[dict[str, Any]] = [
 ]
 
 
-class ReplayRequest(BaseModel):
+class ReplayRequest(VersionedDocument):
     """`request.json`: what is compared.
 
     Attributes:
@@ -50,9 +49,10 @@ class ReplayRequest(BaseModel):
         seed: decides where placement draws.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(allow_inf_nan=False)
 
-    version: int = documents.VERSION
+    FILE: ClassVar[str] = REQUEST
+
     cluster: str
     airflow_run_id: str = ""
     requested_by: str = ""
@@ -79,19 +79,6 @@ class ReplayRequest(BaseModel):
         """
         return expand(self.grid, self.settings)
 
-    def write(self, folder: StoragePath) -> None:
-        """Write it to a replay's folder."""
-        (folder / REQUEST).write_json(self.model_dump(mode="json"))
-
-    @classmethod
-    def read(cls, folder: StoragePath) -> Self:
-        """Read it from a replay's folder.
-
-        Raises:
-            SnapshotError: `file_missing`, `file_damaged` or `file_version`.
-        """
-        return documents.read(cls, folder / REQUEST)
-
     @classmethod
     def checked(cls, values: Mapping[str, Any]) -> Self:
         """Return a request that people typed.
@@ -107,7 +94,7 @@ class ReplayRequest(BaseModel):
         return found
 
 
-class Answer(BaseModel):
+class Answer(VersionedDocument):
     """`answer.json`: what came of a replay; the figures of each variant are in `results.parquet`.
 
     Attributes:
@@ -119,19 +106,14 @@ class Answer(BaseModel):
         seconds: that the replay took.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    FILE: ClassVar[str] = ANSWER
 
-    version: int = documents.VERSION
     coverage: Coverage
     picked: str
     front: tuple[str, ...]
     variants: int
     left_out: tuple[str, ...] = ()
     seconds: float
-
-    def write(self, folder: StoragePath) -> None:
-        """Write it to a replay's folder."""
-        (folder / ANSWER).write_json(self.model_dump(mode="json"))
 
 
 class Stretch(NamedTuple):

@@ -10,9 +10,8 @@ import numpy as np
 
 from pulsar_rebalancer.names import namespace_of, range_of
 from pulsar_rebalancer.replay.columns import NOBODY
-from pulsar_rebalancer.replay.recording import INDEX, Coverage, Index, Snapshot
+from pulsar_rebalancer.replay.recording import Coverage, Index, Snapshot
 from pulsar_rebalancer.run.tables import RESOURCES, TRAFFIC
-from pulsar_rebalancer.storage import documents
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -107,7 +106,7 @@ class Recording:
         Raises:
             SnapshotError: `file_missing`, `file_damaged` or `file_version`.
         """
-        return cls(folder, documents.read(Index, folder / INDEX))
+        return cls(folder, Index.read(folder))
 
     @property
     def coverage(self) -> Coverage:

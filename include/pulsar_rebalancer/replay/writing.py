@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from pulsar_rebalancer.replay.recording import INDEX, Coverage, Index
+from pulsar_rebalancer.replay.recording import Coverage, Index
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -92,7 +92,7 @@ class Writer:
             under_policy=tuple(sorted(self.under_policy)),
             coverage=coverage,
         )
-        (self.folder / INDEX).write_json(index.model_dump(mode="json"))
+        index.write(self.folder)
         return index
 
 

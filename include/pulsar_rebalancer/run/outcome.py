@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from pulsar_rebalancer.reasons import Effect, Reason, Trait
-from pulsar_rebalancer.run.plan import Summary, read_moves
+from pulsar_rebalancer.run.plan import Move, Summary, read_moves
 from pulsar_rebalancer.run.request import RunRequest, Validation
-from pulsar_rebalancer.run.splits import SplitOutcome, read_outcomes, read_splits
-from pulsar_rebalancer.storage import documents
+from pulsar_rebalancer.run.splits import Split, SplitOutcome, not_split, read_outcomes, read_splits
+from pulsar_rebalancer.storage.documents import VersionedDocument, load
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Callable, Container, Iterable, Mapping
     from datetime import datetime
 
-    from pulsar_rebalancer.run.plan import Move
     from pulsar_rebalancer.storage.path import StoragePath
 
 LISTED = 20
@@ -56,6 +55,11 @@ class MoveOutcome(BaseModel):
         """Whether the bundle is where the plan wants it."""
         return self.reason.has(Trait.ON_PLANNED_BROKER)
 
+    @property
+    def read_back(self) -> str:
+        """What the brokers said at the end, in words."""
+        return f"owner {self.owner or '-'}"
+
 
 def not_moved(move: Move, reason: Reason) -> MoveOutcome:
     """Return the outcome of a move that nothing more is known of."""
@@ -73,7 +77,7 @@ def read_wave(file: StoragePath) -> dict[str, MoveOutcome]:
     Raises:
         SnapshotError: the file cannot be read.
     """
-    found = (documents.load(MoveOutcome, row, file.uri) for row in file.read_json())
+    found = (load(MoveOutcome, row, file.uri) for row in file.read_json())
     return {outcome.bundle: outcome for outcome in found}
 
 
@@ -88,7 +92,11 @@ def read_waves(run: StoragePath) -> dict[str, MoveOutcome]:
     return {bundle: outcome for file in files for bundle, outcome in read_wave(file).items()}
 
 
-class Outcome(BaseModel):
+_Planned = TypeVar("_Planned", Move, Split)
+_Outcome = TypeVar("_Outcome", MoveOutcome, SplitOutcome)
+
+
+class Outcome(VersionedDocument):
     """`outcome.json`: how a run ended.
 
     Attributes:
@@ -100,9 +108,8 @@ class Outcome(BaseModel):
         splits: every split of a plan whose gate was open.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    FILE: ClassVar[str] = "outcome.json"
 
-    version: int = documents.VERSION
     plan_id: str
     cluster: str
     airflow_run_id: str
@@ -132,19 +139,6 @@ class Outcome(BaseModel):
         """Bundles that have another owner than before the run."""
         return sum(move.reason.has(Trait.NEW_OWNER) for move in self.moves)
 
-    def write(self, run: StoragePath) -> None:
-        """Write to `<run>/outcome.json`."""
-        (run / "outcome.json").write_json(self.model_dump(mode="json"))
-
-    @classmethod
-    def read(cls, run: StoragePath) -> Self:
-        """Read from `<run>/outcome.json`.
-
-        Raises:
-            SnapshotError: `file_missing`, `file_damaged` or `file_version`.
-        """
-        return documents.read(cls, run / "outcome.json")
-
 
 def conclude(
     run: StoragePath, gate: Reason | None, begun: Container[str], now: datetime, kept: Mapping[str, str] | None = None
@@ -165,65 +159,49 @@ def conclude(
         SnapshotError: a file of the run cannot be read.
     """
     request = RunRequest.read(run)
-    earlier = read_earlier(run)
+    earlier = Outcome.find(run)
     opened = gate is Reason.OPEN or (earlier is not None and earlier.verdict is Reason.OPEN)
     verdict = Reason.OPEN if opened else gate or (Reason.BLOCKED if _blocked(run) else Reason.UNFINISHED)
+    moved, split = (earlier.moves, earlier.splits) if earlier else ((), ())
     return Outcome(
         plan_id=run.name,
         cluster=request.cluster,
         airflow_run_id=request.airflow_run_id,
         ended_at=now,
         verdict=verdict,
-        moves=_moves(run, begun, earlier) if opened else (),
+        moves=_latest(read_moves(run), not_moved, begun, moved, read_waves(run)) if opened else (),
         destinations_kept=dict(kept or {}),
-        splits=_splits(run, begun, earlier) if opened else (),
+        splits=_latest(read_splits(run), not_split, begun, split, read_outcomes(run)) if opened else (),
     )
-
-
-def read_earlier(run: StoragePath) -> Outcome | None:
-    """Return what an earlier report of the run wrote; None when there was none.
-
-    Raises:
-        SnapshotError: `file_damaged` or `file_version`.
-    """
-    return Outcome.read(run) if (run / "outcome.json").exists() else None
 
 
 def _blocked(run: StoragePath) -> bool:
-    return (run / "validation.json").exists() and bool(Validation.read(run).reasons(Effect.BLOCK))
+    validation = Validation.find(run)
+    return validation is not None and bool(validation.reasons(Effect.BLOCK))
 
 
-def _moves(run: StoragePath, begun: Container[str], earlier: Outcome | None) -> tuple[MoveOutcome, ...]:
-    known = {move.bundle: move for move in earlier.moves if not move.reason.has(Trait.NOT_BEGUN)} if earlier else {}
-    known |= read_waves(run)
-    planned = {
-        move.bundle: not_moved(move, Reason.INTERRUPTED if move.bundle in begun else Reason.NOT_ATTEMPTED)
-        for move in read_moves(run)
+def _latest(
+    planned: Iterable[_Planned],
+    unknown: Callable[[_Planned, Reason], _Outcome],
+    begun: Container[str],
+    earlier: Iterable[_Outcome],
+    found: Mapping[str, _Outcome],
+) -> tuple[_Outcome, ...]:
+    """Return what is known last of each bundle: from its task, from an earlier report, or from the plan alone."""
+    last = {
+        each.bundle: unknown(each, Reason.INTERRUPTED if each.bundle in begun else Reason.NOT_ATTEMPTED)
+        for each in planned
     }
-    return tuple((planned | known).values())
-
-
-def _splits(run: StoragePath, begun: Container[str], earlier: Outcome | None) -> tuple[SplitOutcome, ...]:
-    known = (
-        {split.bundle: split for split in earlier.splits if not split.reason.has(Trait.NOT_BEGUN)} if earlier else {}
-    )
-    known |= read_outcomes(run)
-    planned = {
-        split.bundle: SplitOutcome(
-            bundle=split.bundle,
-            positions=split.positions,
-            reason=Reason.INTERRUPTED if split.bundle in begun else Reason.NOT_ATTEMPTED,
-        )
-        for split in read_splits(run)
-    }
-    return tuple((planned | known).values())
+    last |= {each.bundle: each for each in earlier if not each.reason.has(Trait.NOT_BEGUN)}
+    return tuple((last | dict(found)).values())
 
 
 def describe(outcome: Outcome, run: StoragePath) -> str:
     """Return the run in a few lines: scores, pairs, hits, verdict, what was moved and where it is now."""
     lines = [f"Cluster {outcome.cluster}, run {run.uri}"]
-    if (run / "plan" / "summary.json").exists():
-        lines += _decided(Summary.read(run))
+    summary = Summary.find(run)
+    if summary is not None:
+        lines += _decided(summary)
     lines.append(f"  verdict: {outcome.verdict}")
     if outcome.splits:
         counts = ", ".join(f"{count} {reason}" for reason, count in outcome.split_counts.items())

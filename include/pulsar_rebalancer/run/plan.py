@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
@@ -14,8 +14,8 @@ from pulsar_rebalancer.errors import PlanError, SnapshotError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.by_hand import ByHand, DrainProgress
 from pulsar_rebalancer.run.splits import splits_of, taken_rows
-from pulsar_rebalancer.state.model import parse_decision
-from pulsar_rebalancer.storage import documents
+from pulsar_rebalancer.state.model import DecisionState
+from pulsar_rebalancer.storage.documents import VersionedDocument
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.run.splits import Split
     from pulsar_rebalancer.run.tables import Cell
-    from pulsar_rebalancer.state.model import DecisionState
     from pulsar_rebalancer.storage.path import StoragePath
 
 MAX_WAVES = 16
@@ -45,7 +44,7 @@ class Forced(BaseModel):
     threshold: float | None
 
 
-class Summary(BaseModel):
+class Summary(VersionedDocument):
     """`plan/summary.json`, written last: a run without it has no plan.
 
     Attributes:
@@ -70,9 +69,8 @@ class Summary(BaseModel):
         splits_told: what would be split, what is not and why, and where a split would help, a sentence each.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    FILE: ClassVar[str] = "plan/summary.json"
 
-    version: int = documents.VERSION
     plan_id: str
     cluster: str
     airflow_run_id: str
@@ -103,19 +101,6 @@ class Summary(BaseModel):
     splits_passed_over: dict[Reason, int] = {}
     splits_told: tuple[str, ...] = ()
     resolved: Resolved
-
-    def write(self, run: StoragePath) -> None:
-        """Write to `<run>/plan/summary.json`."""
-        (run / "plan" / "summary.json").write_json(self.model_dump(mode="json"))
-
-    @classmethod
-    def read(cls, run: StoragePath) -> Self:
-        """Read from `<run>/plan/summary.json`.
-
-        Raises:
-            SnapshotError: `file_missing`, `file_damaged` or `file_version`.
-        """
-        return documents.read(cls, run / "plan" / "summary.json")
 
     @property
     def opens_until(self) -> datetime:
@@ -182,7 +167,7 @@ def read_state(run: StoragePath) -> DecisionState:
         SnapshotError: `file_missing` or `file_damaged`.
         StateError: `state_version`.
     """
-    return parse_decision((run / "plan" / "state.json").read_json())
+    return DecisionState.parse((run / "plan" / "state.json").read_json())
 
 
 def plan_hash(

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Self
+from typing import ClassVar
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, computed_field, model_validator
 
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.config.resolution import Resolved, RunParams
 from pulsar_rebalancer.reasons import Effect, Reason
-from pulsar_rebalancer.storage import documents
-
-if TYPE_CHECKING:
-    from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.storage.documents import VersionedDocument
 
 
-class RunRequest(BaseModel):
+class RunRequest(VersionedDocument):
     """`input/settings.json`: who asked for what, and the effective settings.
 
     Attributes:
@@ -28,9 +25,8 @@ class RunRequest(BaseModel):
         in_force: what is in force then, and by whom: a sentence.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    FILE: ClassVar[str] = "input/settings.json"
 
-    version: int = documents.VERSION
     cluster: str
     airflow_run_id: str
     requested_by: str = ""
@@ -52,19 +48,6 @@ class RunRequest(BaseModel):
             return None
         given = self.params.force_threshold
         return self.resolved.settings.low_threshold if given is None else given
-
-    def write(self, run: StoragePath) -> None:
-        """Write to `<run>/input/settings.json`."""
-        (run / "input" / "settings.json").write_json(self.model_dump(mode="json"))
-
-    @classmethod
-    def read(cls, run: StoragePath) -> Self:
-        """Read from `<run>/input/settings.json`.
-
-        Raises:
-            SnapshotError: `file_missing`, `file_damaged` or `file_version`.
-        """
-        return documents.read(cls, run / "input" / "settings.json")
 
 
 class Finding(BaseModel):
@@ -96,12 +79,11 @@ class Finding(BaseModel):
         return {name: v for name, v in values.items() if name != "effect"} if isinstance(values, dict) else values
 
 
-class Validation(BaseModel):
+class Validation(VersionedDocument):
     """`validation.json`: every finding of a run."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    FILE: ClassVar[str] = "validation.json"
 
-    version: int = documents.VERSION
     findings: tuple[Finding, ...] = ()
 
     def reasons(self, effect: Effect) -> dict[Reason, int]:
@@ -112,16 +94,3 @@ class Validation(BaseModel):
     def quarantined(self) -> dict[str, Reason]:
         """The reason by broker or bundle that is left out."""
         return {f.subject: f.reason for f in self.findings if f.effect is Effect.QUARANTINE and f.subject}
-
-    def write(self, run: StoragePath) -> None:
-        """Write to `<run>/validation.json`."""
-        (run / "validation.json").write_json(self.model_dump(mode="json"))
-
-    @classmethod
-    def read(cls, run: StoragePath) -> Self:
-        """Read from `<run>/validation.json`.
-
-        Raises:
-            SnapshotError: `file_missing`, `file_damaged` or `file_version`.
-        """
-        return documents.read(cls, run / "validation.json")

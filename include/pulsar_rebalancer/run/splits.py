@@ -84,6 +84,16 @@ class SplitOutcome(BaseModel):
         """Whether the bundle is split as planned."""
         return self.reason.has(Trait.SPLIT_AS_PLANNED)
 
+    @property
+    def read_back(self) -> str:
+        """What the brokers said at the end, in words."""
+        return f"bounds {self.found}"
+
+
+def not_split(split: Split, reason: Reason) -> SplitOutcome:
+    """Return the outcome of a split that nothing more is known of."""
+    return SplitOutcome(bundle=split.bundle, positions=split.positions, reason=reason)
+
 
 def write_splits(run: StoragePath, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Write `plan/splits.parquet`, unless there is no row.

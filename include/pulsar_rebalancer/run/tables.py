@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.names import is_extensible
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.storage.path import damage_of
 
@@ -263,6 +264,16 @@ def owners(run: StoragePath, bundles: Collection[str]) -> dict[str, set[str]]:
     for row in table.filter(pc.is_in(table["bundle"], pa.array(sorted(bundles)))).to_pylist():
         found.setdefault(row["bundle"], set()).add(row["broker"])
     return found
+
+
+def runs_extensible_manager(run: StoragePath) -> bool:
+    """Return whether the cluster of a run is under the extensible load manager.
+
+    Raises:
+        SnapshotError: `file_missing` or `file_damaged`.
+    """
+    table = (run / "input" / "cluster.parquet").read_table(["load_manager"])
+    return any(is_extensible(name or "") for name in table["load_manager"].to_pylist())
 
 
 def check(found: pa.Schema, run: StoragePath, name: str) -> None:

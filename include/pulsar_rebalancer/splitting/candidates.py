@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
 from pulsar_rebalancer.splitting.algorithms import TopicLoad
-from pulsar_rebalancer.storage import documents
-
-if TYPE_CHECKING:
-    from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.storage.documents import VersionedDocument
 
 
 class Candidate(BaseModel):
@@ -29,25 +26,9 @@ class Candidate(BaseModel):
     topics: tuple[TopicLoad, ...] | None = None
 
 
-class Candidates(BaseModel):
+class Candidates(VersionedDocument):
     """The bundles of a run that may have to be split; a run without the file has none."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    FILE: ClassVar[str] = "input/splits.json"
 
-    version: int = documents.VERSION
     bundles: tuple[Candidate, ...] = ()
-
-    def write(self, run: StoragePath) -> None:
-        """Write to `<run>/input/splits.json`, unless there is none."""
-        if self.bundles:
-            (run / "input" / "splits.json").write_json(self.model_dump(mode="json"))
-
-    @classmethod
-    def read(cls, run: StoragePath) -> Self:
-        """Read from `<run>/input/splits.json`.
-
-        Raises:
-            SnapshotError: `file_damaged` or `file_version`.
-        """
-        file = run / "input" / "splits.json"
-        return documents.read(cls, file) if file.exists() else cls()

@@ -46,7 +46,7 @@ class LoadedBundle:
     stays: Reason | None = None
 
 
-class Condition(NamedTuple):
+class SplitCondition(NamedTuple):
     """A condition that a bundle meets.
 
     Attributes:
@@ -65,13 +65,13 @@ class Condition(NamedTuple):
         return self.value / self.bound if self.bound > 0 else float("inf")
 
 
-def condition_of(bundle: LoadedBundle, settings: Settings) -> Condition | None:
+def condition_of(bundle: LoadedBundle, settings: Settings) -> SplitCondition | None:
     """Return the first condition of splitting that a bundle meets, in Pulsar's order; None when it meets none."""
     sessions = settings.max_bundle_sessions if settings.max_bundle_sessions > 0 else math.inf  # 0 switches it off
     conditions = (
-        Condition("topics", bundle.topics, settings.max_bundle_topics),
-        Condition("sessions", bundle.sessions, sessions),
-        Condition("msg_rate", bundle.msg_rate, settings.max_bundle_msg_rate),
-        Condition("bandwidth", bundle.msg_throughput, settings.max_bundle_bandwidth * MIB),
+        SplitCondition("topics", bundle.topics, settings.max_bundle_topics),
+        SplitCondition("sessions", bundle.sessions, sessions),
+        SplitCondition("msg_rate", bundle.msg_rate, settings.max_bundle_msg_rate),
+        SplitCondition("bandwidth", bundle.msg_throughput, settings.max_bundle_bandwidth * MIB),
     )
     return next((condition for condition in conditions if condition.value > condition.bound), None)

@@ -15,7 +15,7 @@ from pulsar_rebalancer.config.enums import SplitAlgorithm
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.splits import SplitOutcome
+from pulsar_rebalancer.run.splits import SplitOutcome, not_split
 from pulsar_rebalancer.splitting.algorithms import HashRange
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _PAUSE_S = 0.2
 """Between reading the bounds again: brokers hear of a change a moment after the one that made it."""
 
 
-async def carry_out(
+async def carry_out_splits(
     bundles: BundleAdmin,
     splits: Sequence[Split],
     *,
@@ -57,7 +57,7 @@ async def carry_out(
     for split in splits:
         started = time.monotonic()
         if stopped():
-            outcome = SplitOutcome(bundle=split.bundle, positions=split.positions, reason=Reason.STOPPED)
+            outcome = not_split(split, Reason.STOPPED)
         else:
             work = _BundleSplit(bundles, split, most_bundles, timeout_seconds, begun=split.bundle in begun)
             outcome = (await work.outcome()).model_copy(update={"seconds": time.monotonic() - started})

@@ -10,7 +10,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.names import namespace_of
-from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.reasons import Trait
+from pulsar_rebalancer.run.attempts import RETRIED, is_unended, records_of, remaining, remembered, write_outcomes
 from pulsar_rebalancer.run.splits import outcomes_file, parts_of, read_outcomes
 from pulsar_rebalancer.splitting.algorithms import HashRange
 from pulsar_rebalancer.state.model import BundleSplit
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.run.splits import Split, SplitOutcome
     from pulsar_rebalancer.state.model import MovesState
     from pulsar_rebalancer.storage.path import StoragePath
-
-RETRIED = Trait.PASSING | Trait.RETRIED
-"""Outcomes that a retry of the task can mend."""
 
 SHORTEST_MEMORY = timedelta(hours=1)
 """Records are kept for that long at least: the parts take over means at the next sample that counts."""
@@ -45,15 +43,14 @@ class SplitHistory:
     ) -> None:
         self._store = store
         self._run = run
-        own = {name: split for name, split in stored.splits.items() if split.plan_id == run.name}
+        own = records_of(stored.splits, run.name)
         self.begun = frozenset(own)
-        self._unended = frozenset(name for name, split in own.items() if split.outcome in ("", Reason.INTERRUPTED))
+        self._unended = frozenset(name for name, split in own.items() if is_unended(split))
         self.outcomes = read_outcomes(run)
 
     def remaining(self, splits: Sequence[Split]) -> list[Split]:
         """Return the splits without an outcome, or with one that another attempt can mend."""
-        done = {bundle for bundle, outcome in self.outcomes.items() if not outcome.reason.has(RETRIED)}
-        return [split for split in splits if split.bundle not in done]
+        return remaining(splits, self.outcomes)
 
     def plan(self, splits: Sequence[Split], now: datetime) -> None:
         """Store the splits as planned: whatever happens to the task, their bundles are not split again at once."""
@@ -72,7 +69,7 @@ class SplitHistory:
         if outcome.bundle in self._unended and outcome.reason.has(RETRIED | Trait.NEEDS_PERSON):
             attempts = max(attempts, 1)  # an attempt that was killed may have split it
         self.outcomes[outcome.bundle] = outcome.model_copy(update={"attempts": attempts})
-        outcomes_file(self._run).write_json([self.outcomes[name].model_dump(mode="json") for name in self.outcomes])
+        write_outcomes(outcomes_file(self._run), self.outcomes)
 
         def change(state: MovesState) -> MovesState:
             known = state.splits[outcome.bundle].model_copy(update={"at": now, "outcome": outcome.reason})
@@ -84,9 +81,7 @@ class SplitHistory:
 def tidied(
     splits: Mapping[str, BundleSplit], outcome: Outcome, now: datetime, grace_minutes: float
 ) -> dict[str, BundleSplit]:
-    """Return the records of splits after a run.
-
-    Bundles that were left alone do not count as split; of interrupted ones nobody knows. Old records go.
+    """Return the records of splits after a run (`attempts.remembered`); old ones go.
 
     Args:
         splits: by bundle.
@@ -94,16 +89,9 @@ def tidied(
         now: the present.
         grace_minutes: `split_grace_minutes`.
     """
-    untouched = {split.bundle for split in outcome.splits if not split.attempts and not split.ok}
-    untouched -= {split.bundle for split in outcome.splits if split.reason is Reason.INTERRUPTED}
     longest = max(SHORTEST_MEMORY, timedelta(minutes=grace_minutes))
-    kept = {name: split for name, split in splits.items() if -longest <= now - split.at <= longest}
-    own = {name for name, split in kept.items() if split.plan_id == outcome.plan_id}
-    return {
-        name: split if split.outcome or name not in own else split.model_copy(update={"outcome": Reason.INTERRUPTED})
-        for name, split in kept.items()
-        if name not in own or name not in untouched
-    }
+    young = {name: split for name, split in splits.items() if -longest <= now - split.at <= longest}
+    return remembered(young, outcome.splits, outcome.plan_id)
 
 
 def parts_by_bundle(splits: Mapping[str, BundleSplit]) -> dict[str, dict[str, float]]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.splitting.candidates import Candidate
-    from pulsar_rebalancer.splitting.conditions import Condition, LoadedBundle
+    from pulsar_rebalancer.splitting.conditions import LoadedBundle, SplitCondition
     from pulsar_rebalancer.state.model import BundleSplit
 
 _UNITS = {"topics": "topics", "sessions": "producers and consumers", "msg_rate": "msg/s", "bandwidth": "MiB/s"}
@@ -146,7 +146,7 @@ def plan(context: SplitContext, bundles: Iterable[LoadedBundle], candidates: Map
     met.sort(key=lambda each: (-each[1].excess, each[0].bundle))
     walk = _Walk(context, candidates)
     for rank, (bundle, condition) in enumerate(met):
-        walk.judge(rank, bundle, condition)
+        walk.add(rank, bundle, condition)
     return SplitPlan(walk.rows, dict(sorted(walk.hits.items())), tuple(row["explanation"] for row in walk.rows))
 
 
@@ -163,7 +163,7 @@ class _Walk:
         self.rows: list[dict[str, Any]] = []
         self.hits: dict[str, int] = {}
 
-    def judge(self, rank: int, bundle: LoadedBundle, condition: Condition) -> None:
+    def add(self, rank: int, bundle: LoadedBundle, condition: SplitCondition) -> None:
         """Add the row of a bundle; validation has named those that it left out."""
         if bundle.stays is Reason.BUNDLE_QUARANTINED:
             return
@@ -236,7 +236,7 @@ class _Walk:
         return Reason.TO_BE_SPLIT
 
 
-def _explanation(bundle: LoadedBundle, condition: Condition, cut: Cut | None, reason: Reason) -> str:
+def _explanation(bundle: LoadedBundle, condition: SplitCondition, cut: Cut | None, reason: Reason) -> str:
     scale, digits = (MIB, 1) if condition.name == "bandwidth" else (1, 0)
     value, bound = (f"{figure / scale:,.{digits}f}" for figure in (condition.value, condition.bound))
     found = f"{bundle.bundle} on {bundle.broker} has {value} {_UNITS[condition.name]}, more than {bound}"

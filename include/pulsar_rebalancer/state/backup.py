@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.errors import SnapshotError, StateError
-from pulsar_rebalancer.state.model import DecisionState, parse_decision
+from pulsar_rebalancer.state.model import DecisionState
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.storage.layout import ClusterStorage
@@ -44,7 +44,7 @@ def keep_copy(storage: ClusterStorage, state: DecisionState) -> None:
     for seq in sorted(set(sequences) - set(kept)):
         copy_of(storage, seq).delete()
     try:
-        needed = {parse_decision(copy_of(storage, seq).read_json()).means for seq in kept}
+        needed = {DecisionState.parse(copy_of(storage, seq).read_json()).means for seq in kept}
     except (SnapshotError, StateError):
         return
     for name in storage.state.names():

@@ -5,12 +5,12 @@ Neither a reset nor a restore of the state touches them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from pulsar_rebalancer.config.enums import Action, Overrule
-from pulsar_rebalancer.state.model import VERSION, parse_document
+from pulsar_rebalancer.state.model import StateDocument
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -38,12 +38,11 @@ class ShownPlan(BaseModel):
     handed_over_by: str = ""
 
 
-class ShownPlans(BaseModel):
+class ShownPlans(StateDocument):
     """The `shown` document: plans by their hash."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    KEY: ClassVar[str] = "shown"
 
-    version: int = VERSION
     plans: dict[str, ShownPlan] = {}
 
     def added(
@@ -86,28 +85,9 @@ class Drain(BaseModel):
     overrule: tuple[Overrule, ...] = ()
 
 
-class Drains(BaseModel):
+class Drains(StateDocument):
     """The `drains` document: what is drained, by broker."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    KEY: ClassVar[str] = "drains"
 
-    version: int = VERSION
     brokers: dict[str, Drain] = {}
-
-
-def parse_drains(document: Any) -> Drains:
-    """Return the `drains` document; None is an empty one.
-
-    Raises:
-        StateError: `state_version` when it is of another version or damaged.
-    """
-    return Drains() if document is None else parse_document(Drains, document)
-
-
-def parse_shown(document: Any) -> ShownPlans:
-    """Return the `shown` document of the store; None is an empty one.
-
-    Raises:
-        StateError: `state_version` when it is of another version or damaged.
-    """
-    return ShownPlans() if document is None else parse_document(ShownPlans, document)

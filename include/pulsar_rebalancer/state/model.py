@@ -1,6 +1,6 @@
 """The documents that are kept between runs.
 
-Two of them, each with one writer: `decision` (written by record) and `moves` (written by unload and report).
+Two of them are here, each with one writer: `decision` (written by record) and `moves` (written by unload and report).
 Hit counts belong to brokers, as in Pulsar's AvgShedder; zero counts are not stored.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
@@ -18,8 +18,6 @@ from pulsar_rebalancer.reasons import Reason
 VERSION = 4
 READABLE = frozenset({1, 2, 3, VERSION})
 """Version 1 knew AvgShedder alone: it has no `kept`. Version 2 has no `samples`, version 3 no splits."""
-
-_Model = TypeVar("_Model", bound=BaseModel)
 
 
 class HitCount(NamedTuple):
@@ -41,7 +39,40 @@ class CountedSample(NamedTuple):
     at: AwareDatetime
 
 
-class DecisionState(BaseModel):
+class StateDocument(BaseModel):
+    """A document of the state store.
+
+    Attributes:
+        KEY: under which the store has it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    KEY: ClassVar[str]
+
+    version: int = VERSION
+
+    @classmethod
+    def parse(cls, document: Any) -> Self:
+        """Return the document as it was stored; None, nothing was yet, is the one to begin with.
+
+        Raises:
+            StateError: `state_version` when it is of another version or damaged.
+        """
+        if document is None:
+            return cls()
+        version = document.get("version") if isinstance(document, Mapping) else None
+        if version not in READABLE:
+            readable = f"this release reads 1 to {VERSION}"
+            raise StateError(Reason.STATE_VERSION, f"the stored state has version {version!r}, {readable}")
+        try:
+            return cls.model_validate({**document, "version": VERSION})
+        except ValidationError as error:
+            why = error.errors()[0]["msg"]
+            raise StateError(Reason.STATE_VERSION, f"the stored state cannot be read: {why}") from None
+
+
+class DecisionState(StateDocument):
     """The `decision` document.
 
     Attributes:
@@ -57,9 +88,8 @@ class DecisionState(BaseModel):
         split_hits: samples in a row in which a bundle met a condition of splitting; extensible load manager alone.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    KEY: ClassVar[str] = "decision"
 
-    version: int = VERSION
     seq: int = 0
     plan_id: str = ""
     counted_at: AwareDatetime | None = None
@@ -129,7 +159,7 @@ class BundleSplit(BaseModel):
     outcome: Reason | Literal[""] = ""
 
 
-class MovesState(BaseModel):
+class MovesState(StateDocument):
     """The `moves` document.
 
     Attributes:
@@ -138,9 +168,8 @@ class MovesState(BaseModel):
         splits: bundles that were split lately, by the name that they had.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    KEY: ClassVar[str] = "moves"
 
-    version: int = VERSION
     unloads: dict[str, Unload] = {}
     kept: dict[str, KeptDestination] = {}
     splits: dict[str, BundleSplit] = {}
@@ -152,37 +181,3 @@ class MovesState(BaseModel):
         """
         grace = timedelta(minutes=grace_minutes)
         return {bundle: unload for bundle, unload in self.unloads.items() if -grace <= now - unload.at <= grace}
-
-
-def parse_decision(document: Any) -> DecisionState:
-    """Return the `decision` document of the store; None is an empty one.
-
-    Raises:
-        StateError: `state_version` when it is of another version or damaged.
-    """
-    return DecisionState() if document is None else parse_document(DecisionState, document)
-
-
-def parse_moves(document: Any) -> MovesState:
-    """Return the `moves` document of the store; None is an empty one.
-
-    Raises:
-        StateError: `state_version` when it is of another version or damaged.
-    """
-    return MovesState() if document is None else parse_document(MovesState, document)
-
-
-def parse_document(model: type[_Model], document: Any) -> _Model:
-    """Return a document of the store.
-
-    Raises:
-        StateError: `state_version` when it is of another version or damaged.
-    """
-    version = document.get("version") if isinstance(document, Mapping) else None
-    if version not in READABLE:
-        readable = f"this release reads 1 to {VERSION}"
-        raise StateError(Reason.STATE_VERSION, f"the stored state has version {version!r}, {readable}")
-    try:
-        return model.model_validate({**document, "version": VERSION})
-    except ValidationError as error:
-        raise StateError(Reason.STATE_VERSION, f"the stored state cannot be read: {error.errors()[0]['msg']}") from None

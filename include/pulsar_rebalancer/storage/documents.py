@@ -1,11 +1,11 @@
-"""The JSON documents of a run: read when this release knows their version, else refused with a reason code."""
+"""JSON documents: read when this release knows their version, else refused with a reason code."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason
@@ -19,25 +19,46 @@ VERSION = 1
 """Of every document that carries a version: one that gains a field with a default keeps it, any other change counts."""
 
 
-def read(model: type[_Model], file: StoragePath) -> _Model:
-    """Return a document with a version.
+class VersionedDocument(BaseModel):
+    """A JSON document with one place below a folder, such as a run's.
 
-    Raises:
-        SnapshotError: `file_missing`, `file_damaged`, or `file_version` when another release wrote it.
+    Attributes:
+        FILE: its path below the folder.
     """
-    return parse(model, file.read_json(), file.uri)
 
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
-def parse(model: type[_Model], document: Any, where: str) -> _Model:
-    """Return a document with a version, as it was read from `where`.
+    FILE: ClassVar[str]
 
-    Raises:
-        SnapshotError: `file_version` or `file_damaged`.
-    """
-    version = document.get("version") if isinstance(document, Mapping) else None
-    if version != VERSION:
-        raise SnapshotError(Reason.FILE_VERSION, f"{where} has version {version!r}, this release reads {VERSION}")
-    return load(model, document, where)
+    version: int = VERSION
+
+    def write(self, folder: StoragePath) -> None:
+        """Write it to its place below the folder."""
+        (folder / self.FILE).write_json(self.model_dump(mode="json"))
+
+    @classmethod
+    def read(cls, folder: StoragePath) -> Self:
+        """Read it from its place below the folder.
+
+        Raises:
+            SnapshotError: `file_missing`, `file_damaged`, or `file_version` when another release wrote it.
+        """
+        file = folder / cls.FILE
+        document = file.read_json()
+        version = document.get("version") if isinstance(document, Mapping) else None
+        if version != VERSION:
+            where = f"{file.uri} has version {version!r}"
+            raise SnapshotError(Reason.FILE_VERSION, f"{where}, this release reads {VERSION}")
+        return load(cls, document, file.uri)
+
+    @classmethod
+    def find(cls, folder: StoragePath) -> Self | None:
+        """Read it, or return None when the folder has none.
+
+        Raises:
+            SnapshotError: `file_damaged` or `file_version`.
+        """
+        return cls.read(folder) if (folder / cls.FILE).exists() else None
 
 
 def load(model: type[_Model], document: Any, where: str) -> _Model:

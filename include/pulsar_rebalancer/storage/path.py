@@ -136,7 +136,7 @@ class StoragePath:
         Raises:
             SnapshotError: `file_missing`, `file_damaged` or `storage_failed`.
         """
-        return parse_json(self.read_bytes(), self.uri)
+        return json_document(self.read_bytes(), self.uri)
 
     def write_table(self, table: pa.Table) -> None:
         """Write one Parquet file, whole or not at all.
@@ -169,7 +169,7 @@ def _read_part(file_system: pafs.FileSystem, path: str, columns: list[str] | Non
         return part.read(columns)
 
 
-def parse_json(data: bytes | str, where: str) -> Any:
+def json_document(data: bytes | str, where: str) -> Any:
     """Return a JSON document of finite numbers and whole characters.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.strategies.wording import moving
@@ -18,13 +18,6 @@ if TYPE_CHECKING:
 CAPPED, KEPT_IN_PLACE = Reason.having(Trait.CAP), Reason.having(Trait.KEPT_IN_PLACE)
 HELD_BACK = CAPPED | KEPT_IN_PLACE
 """Reasons of the bundles that would move but for caps, policies and placement."""
-
-
-class Prediction(NamedTuple):
-    """Smallest and largest score after the moves, percent; None when no broker was judged."""
-
-    smallest: float | None
-    largest: float | None
 
 
 def reasons_by_pair(moves: Iterable[CandidateMove]) -> dict[int, Counter[Reason]]:
@@ -95,14 +88,6 @@ def explain(decision: Decision) -> str:
     pair = f"{decision.source} is {decision.gap:.1f} points above {decision.destination}"
     hits = f"{decision.low_hits} low and {decision.high_hits} high hits"
     return f"{pair}, {hits}. {decision.reason.meaning}"
-
-
-def predict(
-    scores: Mapping[str, float], moves: Iterable[CandidateMove], source_traffic: Mapping[str, float]
-) -> Prediction:
-    """Return the extreme scores after the moves, as `scores_after` has them."""
-    after = scores_after(scores, moves, source_traffic)
-    return Prediction(min(after.values(), default=None), max(after.values(), default=None))
 
 
 def scores_after(

@@ -36,7 +36,7 @@ _SAME_BROKER = "cannot be transfer to same broker"
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
 
 
-async def carry_out(
+async def carry_out_moves(
     admin: BundleAdmin,
     moves: Sequence[Move],
     *,

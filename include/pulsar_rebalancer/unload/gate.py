@@ -12,7 +12,7 @@ from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.plan import Summary, verify
 from pulsar_rebalancer.run.request import Validation
-from pulsar_rebalancer.state.model import parse_decision
+from pulsar_rebalancer.state.model import DecisionState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.run.plan import Move
     from pulsar_rebalancer.run.request import RunRequest
     from pulsar_rebalancer.run.splits import Split
-    from pulsar_rebalancer.state.model import DecisionState
     from pulsar_rebalancer.storage.path import StoragePath
 
 
@@ -42,7 +41,7 @@ class Verdict(NamedTuple):
     splits: Sequence[Split] = ()
 
 
-def judge(
+def judge_plan(
     run: StoragePath, recorded: DecisionState, present: Settings, control: Control, now: datetime, until: datetime
 ) -> Verdict:
     """Return whether the plan of a run may be carried out; settings of plan and file both count, the stricter wins.
@@ -91,7 +90,7 @@ def may_act(request: RunRequest, validation: Validation) -> bool:
 def _closed(run: StoragePath, summary: Summary, settings: Settings, control: Control, now: datetime) -> Verdict | None:
     previous = ""
     if control.skip is not None:
-        previous = parse_decision((run / "input" / "state.json").read_json().get("decision")).plan_id
+        previous = DecisionState.parse((run / "input" / "state.json").read_json().get("decision")).plan_id
     found = closings(settings, control, now, Sample(summary.collected_at, previous))
     return Verdict(*found[0]) if found else None
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.attempts import is_unended, records_of, remaining, remembered, write_outcomes
 from pulsar_rebalancer.run.outcome import read_wave, wave_file
 from pulsar_rebalancer.state.model import KeptDestination, MovesState, Unload
 
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
     from pulsar_rebalancer.run.plan import Move
     from pulsar_rebalancer.storage.path import StoragePath
-
-RETRIED = Trait.PASSING | Trait.RETRIED
-"""Outcomes that a retry of the wave can mend."""
 
 _SECONDS_BETWEEN_WRITES = 1.0
 
@@ -47,15 +45,14 @@ class WaveHistory:
         self._store = store
         self._file = wave_file(run, wave)
         self._plan_id = run.name
-        self._before = {b: unload for b, unload in stored.unloads.items() if unload.plan_id == run.name}
+        self._before = records_of(stored.unloads, run.name)
         self._unloads = dict(self._before)
         self.outcomes = read_wave(self._file) if self._file.exists() else {}
         self._written_at = 0.0
 
     def remaining(self, moves: Sequence[Move]) -> list[Move]:
         """Return the moves without an outcome, or with one that another attempt can mend."""
-        done = {bundle for bundle, outcome in self.outcomes.items() if not outcome.reason.has(RETRIED)}
-        return [move for move in moves if move.bundle not in done]
+        return remaining(moves, self.outcomes)
 
     def begun(self, moves: Sequence[Move]) -> bool:
         """Return whether an earlier attempt has begun the wave."""
@@ -67,7 +64,7 @@ class WaveHistory:
 
     def _was_unloaded(self, bundle: str) -> bool:
         before, earlier = self._before.get(bundle), self.outcomes.get(bundle)
-        under_way = before is not None and before.outcome in ("", Reason.INTERRUPTED)
+        under_way = before is not None and is_unended(before)
         return under_way or (earlier is not None and earlier.attempts > 0)
 
     def plan(self, moves: Sequence[Move], now: datetime) -> None:
@@ -101,7 +98,7 @@ class WaveHistory:
         self._written_at = time.monotonic()
 
     def _write_details(self) -> None:
-        self._file.write_json([self.outcomes[bundle].model_dump(mode="json") for bundle in sorted(self.outcomes)])
+        write_outcomes(self._file, self.outcomes)
 
     def _store_unloads(self) -> None:
         def change(stored: MovesState) -> MovesState:
@@ -137,22 +134,8 @@ class WaveHistory:
 
 
 def tidied(history: MovesState, outcome: Outcome, now: datetime, grace_minutes: float) -> MovesState:
-    """Return the unload history after a run.
-
-    Bundles that were left alone do not count as recently unloaded (Pulsar's ModularLoadManagerImpl records an unload
-    only after it succeeded); interrupted ones do, because nobody knows. Unloads older than the grace period go.
-    """
-    untouched = {
-        move.bundle
-        for move in outcome.moves
-        if move.attempts == 0 and not move.ok and move.reason is not Reason.INTERRUPTED
-    }
-    unloads = {}
-    for bundle, unload in history.recent(now, grace_minutes).items():
-        if unload.plan_id != outcome.plan_id:
-            unloads[bundle] = unload
-        elif bundle not in untouched:
-            unloads[bundle] = unload if unload.outcome else unload.model_copy(update={"outcome": Reason.INTERRUPTED})
+    """Return the unload history after a run (`attempts.remembered`); unloads older than the grace period go."""
+    unloads = remembered(history.recent(now, grace_minutes), outcome.moves, outcome.plan_id)
     return history.model_copy(update={"unloads": unloads})
 
 

@@ -11,9 +11,8 @@ from pulsar_rebalancer.control.form import FILE_NAME
 from pulsar_rebalancer.errors import StateError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.backup import committed_sequences, copy_of, keep_copy
-from pulsar_rebalancer.state.model import DecisionState, MovesState, parse_decision, parse_moves
+from pulsar_rebalancer.state.model import DecisionState, MovesState
 from pulsar_rebalancer_airflow.control.audit import note
-from pulsar_rebalancer_airflow.state_store import DECISION, MOVES
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -46,7 +45,12 @@ def export(store: StateStore, storage: ClusterStorage, now: datetime) -> str:
         StateError: `state_version`.
     """
     file = storage.state / f"export-{now:%Y%m%dT%H%M%SZ}.json"
-    file.write_json({DECISION: store.decision().model_dump(mode="json"), MOVES: store.moves().model_dump(mode="json")})
+    file.write_json(
+        {
+            DecisionState.KEY: store.get(DecisionState).model_dump(mode="json"),
+            MovesState.KEY: store.get(MovesState).model_dump(mode="json"),
+        }
+    )
     _log.info("Exported to %s", file.uri)
     return file.name
 
@@ -67,15 +71,15 @@ def change(store: StateStore, storage: ClusterStorage, action: str, order: Order
         StateError: a file cannot be read, or nothing is there to restore.
         SnapshotError: likewise.
     """
-    before = _sequence(store.raw(DECISION), storage)
+    before = _sequence(store.raw(DecisionState.KEY), storage)
     source, decision, moves = ("", DecisionState(), MovesState())
     if action == "restore":
         source, decision, moves = _restorable(storage, name)
     # No plan id: a plan that was recorded once must not be carried out after a restore.
     means = decision.means if decision.means and (storage.state / decision.means).exists() else ""
     state = decision.model_copy(update={"seq": before + 1, "plan_id": "", "means": means})
-    store.put_decision(state)
-    store.put_moves(_history(store.raw(MOVES), moves, reset=action == "reset"))
+    store.put(state)
+    store.put(_history(store.raw(MovesState.KEY), moves, reset=action == "reset"))
     keep_copy(storage, state)
     note(storage, action, order, {"file": source, "seq_before": before, "seq_after": state.seq})
     if decision.means and not means:
@@ -98,10 +102,12 @@ def _restorable(storage: ClusterStorage, name: str) -> tuple[str, DecisionState,
         raise StateError(Reason.WRONG_SETTING, f"file: {name!r} is no decision-<number>.json or export-<time>.json")
     document = (storage.state / name).read_json()
     if name.startswith("export-"):
-        if not isinstance(document, Mapping) or set(document) != {DECISION, MOVES}:
-            raise StateError(Reason.FILE_DAMAGED, f"{name} is no export: it must hold {DECISION} and {MOVES}")
-        return name, parse_decision(document[DECISION]), parse_moves(document[MOVES])
-    return name, parse_decision(document), MovesState()
+        if not isinstance(document, Mapping) or set(document) != {DecisionState.KEY, MovesState.KEY}:
+            raise StateError(
+                Reason.FILE_DAMAGED, f"{name} is no export: it must hold {DecisionState.KEY} and {MovesState.KEY}"
+            )
+        return name, DecisionState.parse(document[DecisionState.KEY]), MovesState.parse(document[MovesState.KEY])
+    return name, DecisionState.parse(document), MovesState()
 
 
 def _history(stored: Any, restored: MovesState, *, reset: bool) -> MovesState:
@@ -110,7 +116,7 @@ def _history(stored: Any, restored: MovesState, *, reset: bool) -> MovesState:
     A reset forgets the destinations that the leader may remember: whoever has restarted it says so in this way.
     """
     try:
-        present = parse_moves(stored)
+        present = MovesState.parse(stored)
     except StateError:
         return restored
     return MovesState(

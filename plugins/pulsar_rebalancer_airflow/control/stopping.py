@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pulsar_rebalancer.reasons import Trait
 from pulsar_rebalancer.run.outcome import read_waves
 from pulsar_rebalancer.run.splits import read_outcomes
+from pulsar_rebalancer.state.model import DecisionState, MovesState
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.reasons import Reason
@@ -42,7 +43,7 @@ def wait(store: StateStore, storage: ClusterStorage, longest_seconds: float) -> 
         storage: of the cluster.
         longest_seconds: after which those that are still under way are named as such.
     """
-    plan, until = store.decision().plan_id, time.monotonic() + longest_seconds
+    plan, until = store.get(DecisionState).plan_id, time.monotonic() + longest_seconds
     planned = _without_outcome(store, plan)
     left = planned
     while left and time.monotonic() < until:
@@ -61,7 +62,7 @@ def _reasons(run: StoragePath) -> dict[str, Reason]:
 
 
 def _without_outcome(store: StateStore, plan: str) -> set[str]:
-    moves = store.moves()
+    moves = store.get(MovesState)
     known = {bundle: (unload.plan_id, unload.outcome) for bundle, unload in moves.unloads.items()}
     known |= {bundle: (split.plan_id, split.outcome) for bundle, split in moves.splits.items()}
     return {bundle for bundle, (plan_id, outcome) in known.items() if plan_id == plan and not outcome}

@@ -67,6 +67,18 @@ class PulsarAdminHook(BaseHook):
                 Reason.WRONG_SETTING, f"connection {self.pulsar_admin_conn_id}: extra is nested too deep to be read"
             ) from None
 
+    def get_writing_settings(self, pulsar_cluster: str = "") -> AdminConnection:
+        """Return the connection, validated, for a task that is about to change something.
+
+        Raises:
+            AdminError: `read_only`.
+        """
+        connection = self.get_connection_settings(pulsar_cluster)
+        if connection.read_only:
+            name = self.pulsar_admin_conn_id
+            raise AdminError(Reason.READ_ONLY, f"connection {name} is read-only; nothing was changed")
+        return connection
+
     def get_conn(self) -> PulsarAdmin:
         """Return a client of the cluster, to be used as an async context manager."""
         return PulsarAdmin(self.get_connection_settings())

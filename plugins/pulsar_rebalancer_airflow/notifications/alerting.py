@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from airflow.sdk.configuration import conf
 
-from pulsar_rebalancer.alerts.conditions import BEFORE_UNLOAD, EndedRun, judge
+from pulsar_rebalancer.alerts.conditions import BEFORE_UNLOAD, EndedRun, judge_run
 from pulsar_rebalancer.alerts.incidents import AlertsState, advance, delivered, pending_messages
 from pulsar_rebalancer.alerts.messages import compose, figures_of
 from pulsar_rebalancer.storage.path import StoragePath
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from pulsar_rebalancer.alerts.conditions import Condition, Observation
-    from pulsar_rebalancer.alerts.messages import Message
+    from pulsar_rebalancer.alerts.messages import AlertMessage
     from pulsar_rebalancer.config.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ def tell_of_run(context: Context, cluster: str, settings: Settings, run: str | N
         if folder is not None:
             ended = ended.with_documents(folder)
         last_seen = {condition: incident.seen_at for condition, incident in store.alerts().incidents.items()}
-        observed = judge(ended, settings, last_seen, now)
+        observed = judge_run(ended, settings, last_seen, now)
         name = folder.name if folder else ""
         tell(context, cluster, settings, ALERTS, observed, figures_of(ended), now, run=name)
     except Exception as error:
@@ -118,7 +118,7 @@ def tell(
     store.put_alerts(state, key)
 
 
-def _send(connection: str, messages: Sequence[tuple[Message, frozenset[int]]]) -> Delivery:
+def _send(connection: str, messages: Sequence[tuple[AlertMessage, frozenset[int]]]) -> Delivery:
     try:
         sent = send(connection, messages)
     except ImportError:

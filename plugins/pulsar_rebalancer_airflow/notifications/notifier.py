@@ -15,7 +15,7 @@ from airflow.sdk.log import mask_secret
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from pulsar_rebalancer.alerts.messages import Message
+    from pulsar_rebalancer.alerts.messages import AlertMessage
 
 TIMEOUT_SECONDS = 10.0
 """How long a run waits for all receivers together."""
@@ -38,7 +38,7 @@ class Delivery(NamedTuple):
     receivers: int
 
 
-def send(connection: str, messages: Sequence[tuple[Message, Collection[int]]]) -> Delivery:
+def send(connection: str, messages: Sequence[tuple[AlertMessage, Collection[int]]]) -> Delivery:
     """Send messages through Apprise, and return who has them.
 
     The provider's own notifier drops Apprise's answer and waits as long as the receivers like. Here a process of its
@@ -88,7 +88,7 @@ def _environment() -> dict[str, str]:
 
 
 def _ask(
-    urls: Sequence[str], messages: Sequence[tuple[Message, Collection[int]]]
+    urls: Sequence[str], messages: Sequence[tuple[AlertMessage, Collection[int]]]
 ) -> tuple[list[tuple[int, int, str]], str]:
     """Message, receiver and status of each answer, and what to say of receivers that gave none."""
     otherwise = "could not be asked"

@@ -24,7 +24,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.by_hand import parse_form
 from pulsar_rebalancer.run.plan import LONGEST_RUN, Summary
 from pulsar_rebalancer.splitting.candidates import Candidates
-from pulsar_rebalancer.state.by_hand import Drain, Drains, ShownPlan, ShownPlans, parse_drains
+from pulsar_rebalancer.state.by_hand import Drain, Drains, ShownPlan, ShownPlans
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
@@ -113,7 +113,7 @@ class PlanByHandOperator(BaseOperator):
             if has_effect(summary):
                 store, now = StateStore.of(context, self.cluster), datetime.now(UTC)
                 entry = ShownPlan(plan_id=run.name, action=request.action, at=summary.collected_at, by=by)
-                store.put_shown(store.shown().added(summary.hash, entry, now, kept, LONGEST_RUN))
+                store.put(store.get(ShownPlans).added(summary.hash, entry, now, kept, LONGEST_RUN))
             self.log.info("%s", text(summary, run, context["dag_run"].dag_id))
         return document(summary, run)
 
@@ -183,7 +183,7 @@ class CarryOutOperator(TriggerDagRunOperator):
 
     def _carry_out(self, context: Context, store: StateStore, form: HandRequest, by: str, now: datetime) -> bool:
         """Mark a broker as drained, or set the run up that carries the plan out; return whether there is one."""
-        shown = store.shown()
+        shown = store.get(ShownPlans)
         entry, request = self._shown(store, shown, form, now)
         drains = request.action is Action.DRAIN
         run_id = context["dag_run"].run_id if drains else f"by_hand__{form.plan[:32]}"
@@ -194,7 +194,7 @@ class CarryOutOperator(TriggerDagRunOperator):
         else:
             self._check_others(context, [other.run_id for other in shown.plans.values() if other.run_id], run_id)
         handed_over = entry.model_copy(update={"run_id": run_id, "handed_over_by": by})
-        store.put_shown(ShownPlans(plans=shown.plans | {form.plan: handed_over}))
+        store.put(ShownPlans(plans=shown.plans | {form.plan: handed_over}))
         if drains:
             return False
         self.trigger_run_id, self.conf = run_id, {"plan": form.plan}
@@ -207,7 +207,7 @@ class CarryOutOperator(TriggerDagRunOperator):
             raise PlanError(Reason.PLAN_USED, f"see run {entry.run_id}")
         run, marked = self.storage.run(entry.plan_id), store.drains(self.storage).brokers
         snapshot = (run / "input" / "state.json").read_json() if run else {}
-        shown_with = parse_drains(snapshot.get("drains"))
+        shown_with = Drains.parse(snapshot.get("drains"))
         if marked.keys() != shown_with.brokers.keys():
             raise PlanError(Reason.OTHER_PLAN, f"since it was shown, what is drained is another: {', '.join(marked)}")
         store.put_drains(self.storage, Drains(brokers=marked | {broker: drain}))

@@ -17,6 +17,8 @@ from pulsar_rebalancer.config.resolution import parse_params, resolve
 from pulsar_rebalancer.control.in_force import Sample, closings, sentence
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.state.by_hand import ShownPlans
+from pulsar_rebalancer.state.model import MovesState
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
@@ -72,7 +74,7 @@ class CollectOperator(BaseOperator):
                 raise AirflowSkipException(f"cluster {self.entry.name}: mode is off, nothing was asked [mode_off]")
             storage = ClusterStorage(self.root, self.entry.name)
             store = StateStore.of(context, self.entry.name)
-            decision, moves = store.decision_or_lost(storage), store.moves()
+            decision, moves = store.decision_or_lost(storage), store.get(MovesState)
             drains, control = store.drains(storage), store.control(storage)
             shown = _handed_over(store, params.plan, context["dag_run"].run_id) if params.plan else None
             now = datetime.now(UTC)
@@ -124,7 +126,7 @@ def _handed_over(store: StateStore, identity: str, airflow_run_id: str) -> Shown
         PlanError: `other_plan`; whoever may start runs cannot choose what they carry out.
         StateError: `state_version`.
     """
-    shown = store.shown().plans.get(identity)
+    shown = store.get(ShownPlans).plans.get(identity)
     if shown is None or shown.run_id != airflow_run_id:
         raise PlanError(Reason.OTHER_PLAN, f"plan {identity[:16]} was not handed over to this run")
     return shown

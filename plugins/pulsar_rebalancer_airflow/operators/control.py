@@ -14,6 +14,7 @@ from pulsar_rebalancer.control.form import ControlAction, parse_control_form
 from pulsar_rebalancer.control.in_force import Sample, closings, sentence
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.state.model import DecisionState, MovesState
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.control import handover, kept_state, stopping
 from pulsar_rebalancer_airflow.control.audit import note
@@ -83,7 +84,7 @@ class ControlOperator(BaseOperator):
             return {"file": kept_state.export(store, storage, order.at)}
         elif action is not ControlAction.SHOW:
             return self._order(store, storage, request, order)
-        told: dict[str, Any] = {"state": kept_state.summary(store.decision(), store.moves())}
+        told: dict[str, Any] = {"state": kept_state.summary(store.get(DecisionState), store.get(MovesState))}
         return told | ({"shedding": self._shedding()} if action is ControlAction.SHOW else {})
 
     def _order(

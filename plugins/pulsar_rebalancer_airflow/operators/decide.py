@@ -15,7 +15,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
-from pulsar_rebalancer.by_hand.plan import carry_out
+from pulsar_rebalancer.by_hand.plan import carry_out_shown
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import RunRequest
@@ -156,7 +156,7 @@ class DecideOperator(SparkSubmitOperator):
 
         Raises:
             AirflowFailException: `foreign_run`; `wrong_setting`, see `checked_connection`; a plan made by hand is not
-                the one that was handed over, or no longer holds (`by_hand.plan.carry_out`).
+                the one that was handed over, or no longer holds (`by_hand.plan.carry_out_shown`).
             AirflowException: the application failed; the last lines of its output are in the message, and its reason
                 code is the XCom `failure`. Tried again.
         """
@@ -164,7 +164,7 @@ class DecideOperator(SparkSubmitOperator):
             _, root, _, address = self.application_args or []
             run = run_folder(context, self.cluster, address)
             if RunRequest.read(run).params.plan:
-                summary = carry_out(ClusterStorage(root, self.cluster), run)
+                summary = carry_out_shown(ClusterStorage(root, self.cluster), run)
                 self.log.info("%s; stay: %s", summary.sentence, dict(summary.bundles_passed_over))
                 return
             connection = checked_connection(self._conn_id)

@@ -9,7 +9,8 @@ from airflow.sdk import BaseOperator
 
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.unload.gate import Verdict, judge
+from pulsar_rebalancer.state.model import DecisionState
+from pulsar_rebalancer.unload.gate import Verdict, judge_plan
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
 from pulsar_rebalancer_airflow.locations import run_folder, storage_of
@@ -58,7 +59,7 @@ class GateOperator(BaseOperator):
             run = run_folder(context, self.cluster, self.run)
             store, until = StateStore.of(context, self.cluster), Summary.read(run).opens_until
             control = store.control(storage_of(self.cluster))
-            verdict = judge(run, store.decision(), self.settings, control, datetime.now(UTC), until)
+            verdict = judge_plan(run, store.get(DecisionState), self.settings, control, datetime.now(UTC), until)
             connection = self.settings.connection
             if verdict.reason is Reason.OPEN and PulsarAdminHook(connection).get_connection_settings().read_only:
                 verdict = Verdict(Reason.READ_ONLY, connection)

@@ -10,9 +10,10 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from pulsar_rebalancer.maintenance.retention import maintain
 from pulsar_rebalancer.maintenance.state_files import Needed
+from pulsar_rebalancer.state.model import DecisionState
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.failures import final_unless_passing
-from pulsar_rebalancer_airflow.state_store import DECISION, StateStore, state_asset
+from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -51,7 +52,7 @@ class MaintainOperator(BaseOperator):
         storage = ClusterStorage(self.root, self.entry.name)
         with final_unless_passing():
             store = StateStore.of(context, self.entry.name)
-            needed = Needed.read(storage, None if store.raw(DECISION) is None else store.decision())
+            needed = Needed.read(storage, None if store.raw(DecisionState.KEY) is None else store.get(DecisionState))
             report = maintain(storage, self.entry.settings, needed, datetime.now(UTC), dry_run=dry_run)
         self.log.info("Upkeep of cluster %s:\n%s", self.entry.name, report.table())
         if report.problems:

@@ -12,6 +12,7 @@ from pulsar_rebalancer.run.plan import Summary, read_state, verify
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.state.backup import keep_copy
 from pulsar_rebalancer.state.counting import commit
+from pulsar_rebalancer.state.model import DecisionState
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.locations import run_folder
@@ -62,13 +63,13 @@ class RecordOperator(BaseOperator):
             if blocking:
                 raise PlanError(Reason.BLOCKED, f"validation stopped this run: {', '.join(blocking)}")
             store = StateStore.of(context, self.cluster)
-            stored = store.decision()
+            stored = store.get(DecisionState)
             document = commit(stored, read_state(run).model_copy(update={"plan_hash": summary.hash}))
             if document is None:
                 self.log.info("Plan %s is recorded already, as number %d", stored.plan_id, stored.seq)
                 document = stored
             else:
-                store.put_decision(document)
+                store.put(document)
                 self.log.info("Recorded plan %s as number %d (%s)", document.plan_id, document.seq, summary.counting)
             keep_copy(storage, document)
         return [0] if actions.splits else []

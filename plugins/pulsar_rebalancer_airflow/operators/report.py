@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.outcome import conclude, describe, read_earlier
+from pulsar_rebalancer.run.outcome import Outcome, conclude, describe
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.tables import owners
 from pulsar_rebalancer.splitting import history as splitting
+from pulsar_rebalancer.state.model import MovesState
 from pulsar_rebalancer.unload.history import still_kept, tidied
 from pulsar_rebalancer_airflow.locations import run_folder
 from pulsar_rebalancer_airflow.notifications.alerting import tell_of_run
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.run.outcome import Outcome
     from pulsar_rebalancer.storage.path import StoragePath
 
 
@@ -80,7 +80,7 @@ class ReportOperator(BaseOperator):
 
     def _report(self, context: Context, run: StoragePath) -> Outcome:
         now, store = datetime.now(UTC), StateStore.of(context, self.cluster)
-        request, earlier, stored = RunRequest.read(run), read_earlier(run), store.moves()
+        request, earlier, stored = RunRequest.read(run), Outcome.find(run), store.get(MovesState)
         history = still_kept(stored, owners(run, stored.kept), request.collected_at, now)
         begun = {bundle for bundle, known in (history.unloads | history.splits).items() if known.plan_id == run.name}
         gate = Reason.get(str(context["ti"].xcom_pull(task_ids=self.gate, key="reason") or ""))
@@ -91,7 +91,7 @@ class ReportOperator(BaseOperator):
         splits = splitting.tidied(history.splits, outcome, now, settings.split_grace_minutes)
         history = tidied(history.model_copy(update={"splits": splits}), outcome, now, grace)
         if history != stored:
-            store.put_moves(history)
+            store.put(history)
         self.log.info("%s", describe(outcome, run))
         # One event for each plan: an earlier report that saw bundles land has sent it.
         if _changed(outcome) and not (earlier and _changed(earlier)):

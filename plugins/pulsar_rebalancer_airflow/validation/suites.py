@@ -24,7 +24,7 @@ from pulsar_rebalancer.run.quarantine import (
 )
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
 from pulsar_rebalancer.run.tables import LARGEST
-from pulsar_rebalancer.state.model import parse_moves
+from pulsar_rebalancer.state.model import MovesState
 from pulsar_rebalancer_airflow.validation.findings import KEYS, Result, findings_of, suite_failed
 from pulsar_rebalancer_airflow.validation.frames import judged_frames, shares_of
 from pulsar_rebalancer_airflow.validation.page import SHOWN_ROWS, wording, write_page
@@ -89,7 +89,7 @@ def validate(run: StoragePath, suites: Path | None = None) -> Validation:
 def _moved_lately(run: StoragePath) -> frozenset[str]:
     """Return the bundles of the unload history: for an interval two brokers report them."""
     try:
-        return frozenset(parse_moves((run / "input" / "state.json").read_json()["moves"]).unloads)
+        return frozenset(MovesState.parse((run / "input" / "state.json").read_json()["moves"]).unloads)
     except (RebalancerError, KeyError, TypeError):
         return frozenset()  # decide, which needs it, says what is wrong with it
 

@@ -17,7 +17,7 @@ from pulsar_rebalancer.maintenance.history import RUNS, compacted_documents, tab
 from pulsar_rebalancer.names import CLUSTER_NAME
 from pulsar_rebalancer.run.run_folder import belongs, lies_below
 from pulsar_rebalancer.storage.layout import ClusterStorage, time_of
-from pulsar_rebalancer.storage.path import StoragePath, parse_json
+from pulsar_rebalancer.storage.path import StoragePath, json_document
 from pulsar_rebalancer_airflow.locations import BY_HAND_DAG, REBALANCE_DAG, storage_root
 from pulsar_rebalancer_airflow.validation.page import POLICY, page_of
 
@@ -93,4 +93,4 @@ def _from_history(root: str, storage: ClusterStorage, name: str) -> tuple[Any, b
         return None
     found = compacted_documents(listed, name, ["settings", "page"])
     settings, page = found.get("settings"), found.get("page")
-    return (parse_json(settings, listed.uri), page.encode()) if settings and page else None
+    return (json_document(settings, listed.uri), page.encode()) if settings and page else None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pulsar_rebalancer.check_age import CRITICAL, OK, WARNING, Ages, ages, judge, main
+from pulsar_rebalancer.check_age import CRITICAL, OK, WARNING, Ages, ages, judge_ages, main
 from pulsar_rebalancer.storage.layout import ClusterStorage
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def check(storage: ClusterStorage, limit: str = "180") -> int:
     ],
 )
 def test_the_exit_code_follows_the_ages(outcome: float | None, decision: float | None, code: int) -> None:
-    assert judge(Ages(outcome, decision), 180) == code
+    assert judge_ages(Ages(outcome, decision), 180) == code
 
 
 def test_all_is_well(storage: ClusterStorage, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,7 +22,7 @@ from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.plan import Summary, read_moves, read_state, verify
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.state.counting import Counting, decide_counting
-from pulsar_rebalancer.state.model import VERSION, HitCount, parse_decision, parse_moves
+from pulsar_rebalancer.state.model import VERSION, DecisionState, HitCount, MovesState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +47,7 @@ def run(storage: ClusterStorage) -> StoragePath:
 
 def test_hits_are_carried_on() -> None:
     document = previous.stored("counted")["decision"]
-    state = parse_decision(document)
+    state = DecisionState.parse(document)
 
     assert (document["version"], state.version) == (1, VERSION)
     assert state.hits == {f"{previous.HOST}:{port}": HitCount(high=1, low=1) for port in (18081, 18082)}
@@ -57,17 +57,17 @@ def test_hits_are_carried_on() -> None:
 
 
 def test_bundles_stay_in_their_grace_period() -> None:
-    moves = parse_moves(previous.stored("moved")["moves"])
+    moves = MovesState.parse(previous.stored("moved")["moves"])
     assert moves.version == VERSION
     assert set(moves.recent(NEXT_DAY.replace(day=21, hour=17, minute=30), 30)) == set(previous.BUNDLES)
 
 
 def test_copies_and_exports_can_be_restored(storage: ClusterStorage) -> None:
     copies = {name: (storage.state / name).read_json() for name in storage.state.names() if name.endswith(".json")}
-    assert [parse_decision(copies.pop(f"decision-{seq}.json")).seq for seq in (1, 2)] == [1, 2]
+    assert [DecisionState.parse(copies.pop(f"decision-{seq}.json")).seq for seq in (1, 2)] == [1, 2]
     (export,) = copies.values()
-    assert parse_decision(export["decision"]).seq == 2
-    assert set(parse_moves(export["moves"]).unloads) == set(previous.BUNDLES)
+    assert DecisionState.parse(export["decision"]).seq == 2
+    assert set(MovesState.parse(export["moves"]).unloads) == set(previous.BUNDLES)
 
 
 def test_its_plan_is_whole(run: StoragePath) -> None:
@@ -160,7 +160,7 @@ def test_policies_of_another_release_are_refused(run: StoragePath) -> None:
 def test_a_newer_state_is_refused(name: str) -> None:
     document = previous.stored("moved")[name] | {"version": VERSION + 1}
     with pytest.raises(StateError, match=rf"version {VERSION + 1}, this release reads 1 to 4 \[state_version\]"):
-        (parse_decision if name == "decision" else parse_moves)(document)
+        (DecisionState if name == "decision" else MovesState).parse(document)
     assert Reason("state_version").action == "Upgrade, or reset the state."
 
 

@@ -21,10 +21,10 @@ def test_documents_come_back_as_they_were(state: MemoryState) -> None:
     store = StateStore(state)
     written = DecisionState(seq=3, plan_id="p", hits={"b:1": HitCount(1, 2)})
 
-    store.put_decision(written)
+    store.put(written)
 
-    assert store.decision() == written
-    assert store.moves() == MovesState()
+    assert store.get(DecisionState) == written
+    assert store.get(MovesState) == MovesState()
     assert state.writes == ["decision"]
 
 

@@ -17,7 +17,7 @@ from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.run.outcome import Outcome, read_waves
-from pulsar_rebalancer.state.model import VERSION
+from pulsar_rebalancer.state.model import VERSION, DecisionState, MovesState
 from pulsar_rebalancer_airflow.locations import STORAGE_VARIABLE
 from pulsar_rebalancer_airflow.operators import (
     ControlOperator,
@@ -27,7 +27,7 @@ from pulsar_rebalancer_airflow.operators import (
     UnloadWaveOperator,
     ValidateOperator,
 )
-from pulsar_rebalancer_airflow.state_store import DECISION, MOVES, StateStore
+from pulsar_rebalancer_airflow.state_store import StateStore
 from pulsar_simulator import serve
 from pulsar_simulator.clock import RealClock
 from pulsar_simulator.load import QUIET
@@ -93,10 +93,10 @@ def test_a_plan_that_was_decided_before_is_carried_out_after(
     storage: ClusterStorage, cluster: Cluster, recorded: bool
 ) -> None:
     run = decided(storage)
-    state = MemoryState({DECISION: previous.stored("moved" if recorded else "counted")[DECISION]})
+    state = MemoryState({DecisionState.KEY: previous.stored("moved" if recorded else "counted")[DecisionState.KEY]})
 
     assert record(storage, run, state) == []  # it splits nothing
-    assert state.documents[DECISION]["seq"] == 2
+    assert state.documents[DecisionState.KEY]["seq"] == 2
     assert gate(run, state) == ([0], "open")
     assert {cluster.owner(bundle) for bundle in previous.BUNDLES} == {previous.HOT}
     unload = UnloadWaveOperator(task_id="unload", cluster=EAST, settings=PRESENT, run=run.uri, wave=0)
@@ -106,17 +106,17 @@ def test_a_plan_that_was_decided_before_is_carried_out_after(
 
     assert {cluster.owner(bundle) for bundle in previous.BUNDLES} == {previous.COLD}
     assert Outcome.read(run).verdict == "open"
-    assert state.documents[MOVES]["version"] == VERSION
+    assert state.documents[MovesState.KEY]["version"] == VERSION
     if not recorded:
-        assert state.documents[DECISION]["version"] == VERSION
+        assert state.documents[DecisionState.KEY]["version"] == VERSION
 
 
 def test_it_is_not_once_it_is_old(storage: ClusterStorage, cluster: Cluster) -> None:
     run = decided(storage, age=timedelta(seconds=181))
-    state = MemoryState({DECISION: previous.stored("moved")[DECISION]})
+    state = MemoryState({DecisionState.KEY: previous.stored("moved")[DecisionState.KEY]})
 
     assert record(storage, run, state) == []  # it splits nothing
-    assert state.documents[DECISION]["seq"] == 2
+    assert state.documents[DecisionState.KEY]["seq"] == 2
     assert gate(run, state) == ([], "plan_too_old")
 
 
@@ -143,7 +143,7 @@ def test_its_copies_are_restored(storage: ClusterStorage) -> None:
 
     assert operator.execute(context(EAST, state, params=params))["state"]["brokers_with_hits"] == 2
 
-    restored = StateStore(state).decision()
+    restored = StateStore(state).get(DecisionState)
     assert (restored.version, restored.seq, restored.means) == (VERSION, 3, "means-1-d60d8ce9.parquet")
 
 
@@ -152,7 +152,7 @@ def test_its_copies_are_restored(storage: ClusterStorage) -> None:
     [("plan/summary.json", {"version": 2}), ("plan/state.json", {"version": VERSION + 1})],
 )
 def test_a_plan_of_a_newer_release_is_not_recorded(storage: ClusterStorage, path: str, changes: dict[str, Any]) -> None:
-    run, state = decided(storage), MemoryState({DECISION: previous.stored("counted")[DECISION]})
+    run, state = decided(storage), MemoryState({DecisionState.KEY: previous.stored("counted")[DecisionState.KEY]})
     (run / path).write_json((run / path).read_json() | changes)
 
     with pytest.raises(AirflowFailException, match=r"file_version.*Clear|plan_changed"):

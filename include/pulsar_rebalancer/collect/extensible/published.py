@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from pulsar_rebalancer.collect.extensible.load_data import kept
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.storage import documents
+from pulsar_rebalancer.storage.documents import VersionedDocument
 from pulsar_rebalancer.storage.layout import LOAD_DATA
 from pulsar_rebalancer.texts import parse_json
 
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class TopicMessage:
     """A message of a system topic.
 
     Attributes:
@@ -47,7 +47,7 @@ class TopBundles(BaseModel):
     bundles: tuple[str, ...]
 
 
-class Published(BaseModel):
+class Published(VersionedDocument):
     """What was received last of each broker.
 
     Attributes:
@@ -55,27 +55,21 @@ class Published(BaseModel):
         top: top bundles by broker.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(frozen=False)
 
-    version: int = documents.VERSION
+    FILE: ClassVar[str] = LOAD_DATA
+
     load: dict[str, dict[str, JsonValue]] = {}
     top: dict[str, TopBundles] = {}
 
     @classmethod
-    def read(cls, folder: StoragePath | None) -> Self:
+    def earlier(cls, folder: StoragePath | None) -> Self:
         """Return what earlier runs received; nothing without a file of this version: it is received anew."""
-        if folder is None or not (folder / LOAD_DATA).exists():
-            return cls()
         try:
-            return documents.read(cls, folder / LOAD_DATA)
+            return (cls.find(folder) if folder else None) or cls()
         except SnapshotError as error:
             _log.warning("what brokers published is received anew: %s", error)
             return cls()
-
-    def write(self, folder: StoragePath | None) -> None:
-        """Keep it for the next run."""
-        if folder is not None:
-            (folder / LOAD_DATA).write_json(self.model_dump(mode="json"))
 
     def keep_only(self, brokers: Collection[str]) -> None:
         """Forget brokers that are not listed any more."""
@@ -83,7 +77,7 @@ class Published(BaseModel):
             for broker in by_broker.keys() - set(brokers):
                 del by_broker[broker]
 
-    def take_load(self, message: Message) -> bool:
+    def take_load(self, message: TopicMessage) -> bool:
         """Take a message of the topic of load data; return whether there was anything in it."""
         self.load.pop(message.broker, None)
         document = _document(message)
@@ -92,7 +86,7 @@ class Published(BaseModel):
         self.load[message.broker] = kept(document)
         return True
 
-    def take_top(self, message: Message) -> bool:
+    def take_top(self, message: TopicMessage) -> bool:
         """Take a message of the topic of top bundles; return whether there was anything in it."""
         self.top.pop(message.broker, None)
         entries = (_document(message) or {}).get("topBundlesLoadData")
@@ -104,7 +98,7 @@ class Published(BaseModel):
         return True
 
 
-def _document(message: Message) -> dict[str, JsonValue] | None:
+def _document(message: TopicMessage) -> dict[str, JsonValue] | None:
     if not message.data:
         return None
     try:

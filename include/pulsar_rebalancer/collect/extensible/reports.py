@@ -12,6 +12,7 @@ from pulsar_rebalancer.collect.extensible.published import Published
 from pulsar_rebalancer.collect.extensible.system_topics import LOAD, TOP, receive, require_client
 from pulsar_rebalancer.collect.load_report import figure, read_report
 from pulsar_rebalancer.errors import AdminError, SettingsError
+from pulsar_rebalancer.names import is_extensible
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.texts import one_line
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from pulsar_rebalancer.admin import PulsarAdmin
-    from pulsar_rebalancer.collect.extensible.published import Message
+    from pulsar_rebalancer.collect.extensible.published import TopicMessage
     from pulsar_rebalancer.collect.load_report import BrokerReport
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.storage.path import StoragePath
@@ -31,11 +32,6 @@ _TOPIC_STATS_AT_ONCE = 4
 """Statistics of single topics are long: few brokers' are held at the same time."""
 
 _SLACK_S = 60.0
-
-
-def is_extensible(runtime: Mapping[str, str]) -> bool:
-    """Return whether a broker with this configuration runs the extensible load manager."""
-    return runtime.get("loadManagerClassName", "").strip().endswith(".ExtensibleLoadManagerImpl")
 
 
 async def load_reports(
@@ -63,7 +59,11 @@ async def load_reports(
         SettingsError: `contradiction`; the brokers offer no TLS to a token that came over https.
     """
     read = partial(read_report, collected_at=now, host_interval_s=settings.host_usage_interval_minutes * 60)
-    extensible = {broker: runtime for broker, runtime in runtimes.items() if is_extensible(runtime)}
+    extensible = {
+        broker: runtime
+        for broker, runtime in runtimes.items()
+        if is_extensible(runtime.get("loadManagerClassName", ""))
+    }
     reports = await admin.load_reports([broker for broker in runtimes if broker not in extensible], read)
     if extensible:
         made = await _ExtensibleBrokers(admin, extensible, settings, now, state_folder).reports()
@@ -97,7 +97,7 @@ class _ExtensibleBrokers:
         self._settings = settings
         self._now_ms = now.timestamp() * 1000
         self._state_folder = state_folder
-        self._published = Published.read(state_folder)
+        self._published = Published.earlier(state_folder)
         self._received_now: set[str] = set()
         self._slots = asyncio.Semaphore(_TOPIC_STATS_AT_ONCE)
 
@@ -141,7 +141,7 @@ class _ExtensibleBrokers:
         # Top bundles are published all the time, load data after changes alone.
         missing = {LOAD: {b for b in figures if not self._is_current(b, figures[b])}, TOP: set(figures)}
 
-        def take(topic: str, message: Message) -> bool:
+        def take(topic: str, message: TopicMessage) -> bool:
             if message.broker in self._runtimes and self._take(topic, message):
                 missing[topic].discard(message.broker)
             return not any(missing.values())
@@ -149,9 +149,10 @@ class _ExtensibleBrokers:
         topics = {topic: partial(take, topic) for topic in missing}
         url = await self._service_url()
         await asyncio.to_thread(receive, self._admin.connection, url, topics, self._settings.listen_seconds)
-        self._published.write(self._state_folder)
+        if self._state_folder is not None:
+            self._published.write(self._state_folder)
 
-    def _take(self, topic: str, message: Message) -> bool:
+    def _take(self, topic: str, message: TopicMessage) -> bool:
         if topic == TOP:
             return self._published.take_top(message)
         taken = self._published.take_load(message)

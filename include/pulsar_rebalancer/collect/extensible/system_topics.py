@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.admin.token_mask import TokenMask
-from pulsar_rebalancer.collect.extensible.published import Message
+from pulsar_rebalancer.collect.extensible.published import TopicMessage
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.reasons import Reason
 
@@ -47,7 +47,7 @@ def require_client() -> None:
 
 
 def receive(
-    connection: AdminConnection, service_url: str, topics: Mapping[str, Callable[[Message], bool]], seconds: float
+    connection: AdminConnection, service_url: str, topics: Mapping[str, Callable[[TopicMessage], bool]], seconds: float
 ) -> None:
     """Hand over the messages that arrive until a handler has had enough or the time is over; blocks.
 
@@ -74,7 +74,7 @@ def receive(
     raise AdminError(reason, f"the system topics of {service_url} cannot be read: {failed}")
 
 
-def _receive(client: Any, topics: Mapping[str, Callable[[Message], bool]], seconds: float) -> None:
+def _receive(client: Any, topics: Mapping[str, Callable[[TopicMessage], bool]], seconds: float) -> None:
     import pulsar
 
     with ExitStack() as closing:
@@ -93,14 +93,14 @@ def _receive(client: Any, topics: Mapping[str, Callable[[Message], bool]], secon
                         return
 
 
-def _next(reader: Any) -> Message | None:
+def _next(reader: Any) -> TopicMessage | None:
     import pulsar
 
     try:
         found = reader.read_next(timeout_millis=_POLL_MS)
     except pulsar.Timeout:
         return None
-    return Message(found.partition_key(), found.publish_timestamp(), found.data())
+    return TopicMessage(found.partition_key(), found.publish_timestamp(), found.data())
 
 
 def _options(connection: AdminConnection) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.airflow_runs import CLUSTER, bundle
 
-from pulsar_rebalancer.alerts.conditions import Condition, EndedRun, judge
+from pulsar_rebalancer.alerts.conditions import Condition, EndedRun, judge_run
 from pulsar_rebalancer.alerts.messages import figures_of
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.config.resolution import Origin, Resolved
@@ -58,7 +58,7 @@ def told(
 ) -> Mapping[str, int] | str | None:
     """Reasons of a condition that is there, None or why nobody looks any more of one that is not."""
     last_seen = {} if seen is None else {condition: NOW - seen}
-    found = judge(run, Settings(mode=mode), last_seen, NOW).get(condition)
+    found = judge_run(run, Settings(mode=mode), last_seen, NOW).get(condition)
     if found is None:
         return CANNOT_TELL
     return found.reasons if found.present else found.unwatched

@@ -49,6 +49,7 @@ class Snapshots:
         self.quarantined: list[str] = []
         self.unloaded: dict[str, timedelta] = {}
         self.topics: dict[str, int] = {}
+        self.load_manager = "ModularLoadManagerImpl"
         self.state = DecisionState(seq=7, plan_id="before", hits={"a:1": (3, 5)})
 
     def take(self, *, after: timedelta = timedelta(0), by: str = "ada", **more: Any) -> StoragePath:
@@ -68,7 +69,8 @@ class Snapshots:
             run
         )
         self.policies.write(run)
-        write(run, {"cluster": table([], CLUSTER), "brokers": self._brokers(), "bundles": self._bundles()})
+        cluster = table([{"cluster": "east", "load_manager": self.load_manager}], CLUSTER)
+        write(run, {"cluster": cluster, "brokers": self._brokers(), "bundles": self._bundles()})
         history = MovesState(
             unloads={
                 bundle: Unload(at=at - age, plan_id="p", source="x:1", destination="y:1")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.include.pulsar_rebalancer.by_hand.snapshots import Snapshots
 
-from pulsar_rebalancer.by_hand.plan import carry_out, show
+from pulsar_rebalancer.by_hand.plan import carry_out_shown, show
 from pulsar_rebalancer.by_hand.text import document
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.run.by_hand import parse_form
@@ -67,6 +67,17 @@ def test_which_bundle_is_cut_and_where(
     assert document(summary, run)["plan"] == summary.hash
 
 
+def test_the_extensible_load_manager_cuts_in_two_whether_it_reports_averages_or_not(snapshots: Snapshots) -> None:
+    snapshots.load_manager = "ExtensibleLoadManagerImpl"
+    form = {"algorithm": "specified_positions_divide", "positions": [0x15000000, 0x25000000]}
+
+    summary = shown(snapshots, bundles=[LOW], **form)
+
+    run = snapshots.storage.run(summary.plan_id)
+    assert run is not None
+    assert [split.positions for split in verify(run, summary).splits] == [(0x25000000,)]
+
+
 @pytest.mark.parametrize(
     ("form", "topics", "reason"),
     [
@@ -103,7 +114,7 @@ def test_a_run_carries_out_the_split_that_was_shown(snapshots: Snapshots) -> Non
     entry = snapshots.handed_over(plan).model_dump(mode="json")
 
     run = snapshots.take(params={"plan": plan.hash}, shown=entry)
-    carry_out(snapshots.storage, run)
+    carry_out_shown(snapshots.storage, run)
 
     (split,) = read_splits(run)
     assert (split.bundle, split.positions, split.unload) == (LOW, (0x40000000,), True)

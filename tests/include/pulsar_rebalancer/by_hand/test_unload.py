@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.include.pulsar_rebalancer.by_hand.snapshots import Snapshots, fates, name
 
-from pulsar_rebalancer.by_hand.plan import carry_out
+from pulsar_rebalancer.by_hand.plan import carry_out_shown
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import IsolationPolicy
@@ -151,12 +151,12 @@ def test_a_run_carries_out_what_was_shown_as_far_as_it_still_holds(snapshots: Sn
     del snapshots.owned["a:1"][name(3, "t/other")]
 
     run = snapshots.take(params={"plan": shown.hash}, shown=snapshots.handed_over(shown).model_dump(mode="json"))
-    summary = carry_out(snapshots.storage, run)
+    summary = carry_out_shown(snapshots.storage, run)
 
     assert fates(run) == {name(1): "c:1", name(2): "owner_changed", name(3, "t/other"): "no_such_bundle"}
     assert summary.by_hand is not None
     assert (summary.by_hand.by, summary.by_hand.carries_out) == ("bob", shown.hash)
-    assert carry_out(snapshots.storage, run) == summary == Summary.read(run)  # a retry
+    assert carry_out_shown(snapshots.storage, run) == summary == Summary.read(run)  # a retry
 
 
 @pytest.mark.parametrize("reason", ["other_plan", "plan_changed", "shown_too_long_ago"])
@@ -174,6 +174,6 @@ def test_no_other_plan_is_carried_out(snapshots: Snapshots, reason: str) -> None
     run = snapshots.take(after=late, params={"plan": wanted.hash}, shown=entry)
 
     with pytest.raises(PlanError) as refused:
-        carry_out(snapshots.storage, run)
+        carry_out_shown(snapshots.storage, run)
 
     assert refused.value.reason == reason

@@ -10,7 +10,7 @@ from pulsar_rebalancer.admin import AdminConnection
 from pulsar_rebalancer.admin.bundles import BundleAdmin
 from pulsar_rebalancer.admin.transport import Transport
 from pulsar_rebalancer.run.splits import Split
-from pulsar_rebalancer.splitting.executor import carry_out
+from pulsar_rebalancer.splitting.executor import carry_out_splits
 from pulsar_simulator.brokers import BrokerSpec
 from pulsar_simulator.cluster import Cluster
 from pulsar_simulator.load import QUIET, Traffic
@@ -66,7 +66,7 @@ def carry(served, *splits, most=128, timeout=LONG, begun=(), prepare=None, told=
             client = Watched(transport)
             if prepare:
                 prepare(client)
-            outcomes = await carry_out(
+            outcomes = await carry_out_splits(
                 client,
                 splits,
                 most_bundles=most,

@@ -3,15 +3,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from pulsar_rebalancer.errors import StateError
-from pulsar_rebalancer.state.model import (
-    CountedSample,
-    DecisionState,
-    HitCount,
-    MovesState,
-    Unload,
-    parse_decision,
-    parse_moves,
-)
+from pulsar_rebalancer.state.model import CountedSample, DecisionState, HitCount, MovesState, Unload
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -21,16 +13,16 @@ def test_documents_survive_the_store():
         seq=4, plan_id="p4", counted_at=NOW, hits={"b": HitCount(1, 7)}, samples={"b": CountedSample(30.5, NOW)}
     )
     moves = MovesState(unloads={"t/n/0x0_0x1": Unload(at=NOW, plan_id="p", source="a", destination="b")})
-    assert parse_decision(decision.model_dump(mode="json")) == decision
-    assert parse_moves(moves.model_dump(mode="json")) == moves
-    assert parse_decision(None) == DecisionState()
-    assert parse_moves(None) == MovesState()
+    assert DecisionState.parse(decision.model_dump(mode="json")) == decision
+    assert MovesState.parse(moves.model_dump(mode="json")) == moves
+    assert DecisionState.parse(None) == DecisionState()
+    assert MovesState.parse(None) == MovesState()
 
 
 @pytest.mark.parametrize("document", [{"version": 99}, {}, [], "x", {"version": 1, "seq": "many"}])
 def test_a_foreign_document_is_refused(document):
     with pytest.raises(StateError) as refused:
-        parse_decision(document)
+        DecisionState.parse(document)
     assert refused.value.reason == "state_version"
 
 

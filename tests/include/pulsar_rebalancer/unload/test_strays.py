@@ -8,7 +8,7 @@ from tests.include.pulsar_rebalancer.unload.unloading_scene import IDLE, LONG, O
 from pulsar_rebalancer.admin.transport import Transport
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.unload.executor import carry_out
+from pulsar_rebalancer.unload.executor import carry_out_moves
 
 
 def test_a_stray_is_unloaded_again_from_where_it_landed(scene):
@@ -259,7 +259,7 @@ def test_a_cancelled_run_ends_at_once_and_tells_nothing_of_what_is_under_way(sce
             admin.after_unload = unloaded.set
             moves = [scene.move(number) for number in range(4)]
             options = {"concurrency": 1, "retries": 0, "timeout_seconds": LONG, "on_outcome": scene.told.append}
-            task = asyncio.create_task(carry_out(admin, moves, **options))
+            task = asyncio.create_task(carry_out_moves(admin, moves, **options))
             await unloaded.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):

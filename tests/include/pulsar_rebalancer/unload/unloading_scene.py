@@ -14,7 +14,7 @@ from pulsar_rebalancer.admin import AdminConnection, BundleAdmin
 from pulsar_rebalancer.admin.transport import Transport
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Move
-from pulsar_rebalancer.unload.executor import carry_out
+from pulsar_rebalancer.unload.executor import carry_out_moves
 from pulsar_simulator.brokers import BrokerSpec
 from pulsar_simulator.cluster import Cluster
 from pulsar_simulator.load import QUIET, Traffic
@@ -96,7 +96,7 @@ class Scene:
                 self.admin = admin = Watched(transport)
                 if prepare is not None:
                     prepare(admin)
-                return await carry_out(
+                return await carry_out_moves(
                     admin,
                     moves,
                     concurrency=concurrency,

@@ -20,6 +20,7 @@ from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.outcome import MoveOutcome
 from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.run.request import Finding, Validation
+from pulsar_rebalancer.state.model import MovesState
 from pulsar_rebalancer.unload.history import WaveHistory
 from pulsar_rebalancer_airflow.failures import FAILURE, final_unless_passing
 from pulsar_rebalancer_airflow.operators import ReportOperator
@@ -79,7 +80,7 @@ def test_a_block_is_told_once_and_its_end_once(
 def unloaded(storage: ClusterStorage, state: MemoryState, *reasons: str) -> StoragePath:
     """A run whose unloads ended for these reasons."""
     run = make_run(storage, [move_row(n, "a:1", "b:1") for n in range(len(reasons))])
-    history = WaveHistory(StateStore(state).moves(), StateStore(state).change_moves, run, 0)
+    history = WaveHistory(StateStore(state).get(MovesState), StateStore(state).change_moves, run, 0)
     moves = read_moves(run)
     history.plan(moves, datetime.now(UTC))
     for move, reason in zip(moves, reasons, strict=True):

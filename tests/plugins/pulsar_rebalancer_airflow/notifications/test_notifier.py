@@ -14,13 +14,13 @@ from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import (
     webhook,
 )
 
-from pulsar_rebalancer.alerts.messages import Message
+from pulsar_rebalancer.alerts.messages import AlertMessage
 from pulsar_rebalancer_airflow.notifications import notifier
 from pulsar_rebalancer_airflow.notifications.notifier import send
 
 SECRETS = ("S3cretUser", "S3cretPass", "S3cretPath", "S3cretKey")
-FIRST = Message("Pulsar east: validation failed", "Cluster: east\nRun: {{ not.a.template }} <b>&", "failure")
-SECOND = Message("Pulsar east: over: a run failed", "Cluster: east", "success")
+FIRST = AlertMessage("Pulsar east: validation failed", "Cluster: east\nRun: {{ not.a.template }} <b>&", "failure")
+SECOND = AlertMessage("Pulsar east: over: a run failed", "Cluster: east", "success")
 BOTH = [(FIRST, ()), (SECOND, ())]
 
 

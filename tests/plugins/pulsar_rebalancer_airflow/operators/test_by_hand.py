@@ -39,7 +39,7 @@ def shown(storage: ClusterStorage, state: MemoryState, age: timedelta = timedelt
     assert request.action is not None
     entry = ShownPlan(plan_id=run.name, action=request.action, at=summary.collected_at, by="ada")
     store = StateStore(state)
-    store.put_shown(ShownPlans(plans=store.shown().plans | {summary.hash: entry}))
+    store.put(ShownPlans(plans=store.get(ShownPlans).plans | {summary.hash: entry}))
     return summary.hash
 
 
@@ -65,7 +65,7 @@ def test_a_plan_is_handed_over_with_its_hash_and_who_did_it(storage: ClusterStor
 
     run_id = f"by_hand__{identity[:32]}"
     assert act(storage, state, plan=identity) == ("done", (run_id, {"plan": identity}))
-    entry = StateStore(state).shown().plans[identity]
+    entry = StateStore(state).get(ShownPlans).plans[identity]
     assert (entry.by, entry.run_id, entry.handed_over_by) == ("ada", run_id, "bob")
 
 

@@ -20,7 +20,6 @@ from pulsar_rebalancer.state.model import DecisionState
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.dag_factory.params import run_params
 from pulsar_rebalancer_airflow.operators import CollectOperator
-from pulsar_rebalancer_airflow.state_store import DECISION
 
 if TYPE_CHECKING:
     from tests.airflow_context import MemoryState
@@ -44,7 +43,7 @@ def collect(
 
 
 def test_writes_the_input_of_a_run(served: Running, storage: ClusterStorage, state: MemoryState) -> None:
-    state.set(DECISION, DecisionState(seq=4, plan_id="p").model_dump(mode="json"))
+    state.set(DecisionState.KEY, DecisionState(seq=4, plan_id="p").model_dump(mode="json"))
 
     run = StoragePath(collect(storage, state, params={"force": "new broker", "excluded_brokers": ["x:1"]}))
 

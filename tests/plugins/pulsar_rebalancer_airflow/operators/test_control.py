@@ -45,7 +45,7 @@ def order(storage: ClusterStorage, state: MemoryState, action: str, until: str |
 
 def gate(storage: ClusterStorage, state: MemoryState, run: StoragePath) -> str:
     """What the gate says of a run that was collected now and recorded."""
-    document = {"decision": StateStore(state).decision().model_dump(mode="json"), "moves": None}
+    document = {"decision": StateStore(state).get(DecisionState).model_dump(mode="json"), "moves": None}
     (run / "input" / "state.json").write_json(document)
     given: Any = context(CLUSTER, state)
     RecordOperator(task_id="record", cluster=CLUSTER, root=storage.root, run=run.uri).execute(given)
@@ -54,7 +54,7 @@ def gate(storage: ClusterStorage, state: MemoryState, run: StoragePath) -> str:
 
 
 def next_run(storage: ClusterStorage, state: MemoryState) -> StoragePath:
-    return make_run(storage, [move_row(1, "a:1", "b:1")], base_seq=StateStore(state).decision().seq)
+    return make_run(storage, [move_row(1, "a:1", "b:1")], base_seq=StateStore(state).get(DecisionState).seq)
 
 
 def test_a_pause_holds_until_somebody_resumes(storage: ClusterStorage, state: MemoryState) -> None:
@@ -79,7 +79,7 @@ def test_nothing_but_a_person_lifts_a_pause(storage: ClusterStorage, state: Memo
 
     if then == "loss of the store":
         state.documents.clear()
-        StateStore(state).put_decision(DecisionState(seq=1))
+        StateStore(state).put(DecisionState(seq=1))
     elif then == "loss of the copy":
         storage.control.delete()
     else:

@@ -13,7 +13,7 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.state.backup import committed_sequences, keep_copy
 from pulsar_rebalancer.state.model import DecisionState, HitCount, MovesState, Unload
 from pulsar_rebalancer_airflow.operators import ControlOperator
-from pulsar_rebalancer_airflow.state_store import DECISION, MOVES, StateStore
+from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
     from tests.airflow_context import MemoryState
@@ -30,8 +30,8 @@ DECIDED = DecisionState(
 def filled(storage: ClusterStorage, state: MemoryState) -> StateStore:
     store = StateStore(state)
     (storage.state / DECIDED.means).write_bytes(b"")
-    store.put_decision(DECIDED)
-    store.put_moves(MovesState(unloads={"t/n/0x00000000_0xffffffff": UNLOAD}))
+    store.put(DECIDED)
+    store.put(MovesState(unloads={"t/n/0x00000000_0xffffffff": UNLOAD}))
     keep_copy(storage, DECIDED)
     state.writes.clear()
     return store
@@ -56,14 +56,14 @@ def test_reset_is_the_way_out_of_a_state_of_a_newer_release(
     storage: ClusterStorage, state: MemoryState, filled: StateStore
 ) -> None:
     newer = DECIDED.model_dump(mode="json") | {"version": 99}
-    state.set(DECISION, newer)
+    state.set(DecisionState.KEY, newer)
     (storage.state / "decision-5.json").write_json(newer)
 
     with pytest.raises(AirflowFailException, match=r"version 99.*state_version.*reset the state"):
         act(storage, state, "show")
     act(storage, state, "reset", "back to the release before")
 
-    assert filled.decision() == DecisionState(seq=6)
+    assert filled.get(DecisionState) == DecisionState(seq=6)
     assert any(name.startswith("change-") for name in storage.state.names())
     # The newer release may be installed again: its copy and the means that it may point to are kept.
     assert {"decision-5.json", DECIDED.means} <= set(storage.state.names())
@@ -72,8 +72,8 @@ def test_reset_is_the_way_out_of_a_state_of_a_newer_release(
 def test_reset_makes_plans_under_way_stale(storage: ClusterStorage, state: MemoryState, filled: StateStore) -> None:
     act(storage, state, "reset", "load was replayed")
 
-    assert filled.decision() == DecisionState(seq=6)
-    assert set(filled.moves().unloads) == {"t/n/0x00000000_0xffffffff"}  # moved lately: still protected
+    assert filled.get(DecisionState) == DecisionState(seq=6)
+    assert set(filled.get(MovesState).unloads) == {"t/n/0x00000000_0xffffffff"}  # moved lately: still protected
     assert committed_sequences(storage) == [5, 6]
     (entry,) = [(storage.state / n).read_json() for n in storage.state.names() if n.startswith("change-")]
     assert (entry["action"], entry["by"], entry["reason"]) == ("reset", "ada", "load was replayed")
@@ -96,7 +96,7 @@ def test_restores_a_lost_state_from_the_newest_copy(
     act(storage, state, "restore", "database was lost")
 
     # The plan id is gone: what was carried out once must not be carried out again.
-    assert filled.decision() == DECIDED.model_copy(update={"seq": 6, "plan_id": ""})
+    assert filled.get(DecisionState) == DECIDED.model_copy(update={"seq": 6, "plan_id": ""})
 
 
 def test_resets_a_lost_state(storage: ClusterStorage, state: MemoryState, filled: StateStore) -> None:
@@ -117,8 +117,8 @@ def test_restores_an_export_with_the_unload_history(
 
     act(storage, state, "restore", "moved to another Airflow", name)
 
-    assert filled.decision().hits == DECIDED.hits
-    assert set(filled.moves().unloads) == {"t/n/0x00000000_0xffffffff"}
+    assert filled.get(DecisionState).hits == DECIDED.hits
+    assert set(filled.get(MovesState).unloads) == {"t/n/0x00000000_0xffffffff"}
 
 
 def test_means_that_are_gone_start_anew(storage: ClusterStorage, state: MemoryState, filled: StateStore) -> None:
@@ -126,7 +126,7 @@ def test_means_that_are_gone_start_anew(storage: ClusterStorage, state: MemorySt
 
     act(storage, state, "restore", "test")
 
-    assert filled.decision().means == ""
+    assert filled.get(DecisionState).means == ""
 
 
 @pytest.mark.parametrize(
@@ -158,9 +158,9 @@ def test_nothing_to_restore(storage: ClusterStorage, state: MemoryState) -> None
 
 
 def test_an_unreadable_state_can_be_reset(storage: ClusterStorage, state: MemoryState, filled: StateStore) -> None:
-    state.documents = {DECISION: {"version": 99, "seq": 40}, MOVES: {"version": 99}}
+    state.documents = {DecisionState.KEY: {"version": 99, "seq": 40}, MovesState.KEY: {"version": 99}}
 
     act(storage, state, "reset", "written by a newer release")
 
-    assert filled.decision() == DecisionState(seq=41)
-    assert filled.moves() == MovesState()
+    assert filled.get(DecisionState) == DecisionState(seq=41)
+    assert filled.get(MovesState) == MovesState()

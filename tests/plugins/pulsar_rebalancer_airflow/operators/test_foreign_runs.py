@@ -14,6 +14,7 @@ from tests.airflow_runs import CLUSTER, make_run, move_row
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.state.model import DecisionState
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.operators import (
     DecideOperator,
@@ -23,7 +24,6 @@ from pulsar_rebalancer_airflow.operators import (
     UnloadWaveOperator,
     ValidateOperator,
 )
-from pulsar_rebalancer_airflow.state_store import DECISION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,7 +123,7 @@ def recorded(state: MemoryState, run: Path) -> None:
     folder = ClusterStorage(str(run.parents[3]), run.parents[2].name).run(run.name)
     assert folder is not None
     document = (folder / "plan" / "state.json").read_json()
-    state.set(DECISION, document | {"plan_hash": Summary.read(folder).hash})
+    state.set(DecisionState.KEY, document | {"plan_hash": Summary.read(folder).hash})
 
 
 def test_the_own_run_is_taken(storage: ClusterStorage, state: MemoryState, monkeypatch: pytest.MonkeyPatch) -> None:

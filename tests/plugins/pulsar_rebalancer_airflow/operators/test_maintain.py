@@ -44,7 +44,7 @@ def decided(storage: ClusterStorage, state: MemoryState, seq: int, run: StorageP
     """A state as record leaves it: in the store, a copy beside it, and the means it points to."""
     document = DecisionState(seq=seq, plan_id=run.name if run else "", means=f"means-{seq}-0a0a0a0a.parquet")
     (storage.state / document.means).write_bytes(b"means")
-    StateStore(state).put_decision(document)
+    StateStore(state).put(document)
     keep_copy(storage, document)
 
 

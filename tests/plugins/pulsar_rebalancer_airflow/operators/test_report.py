@@ -14,7 +14,7 @@ from pulsar_rebalancer.run.tables import BUNDLES, table
 from pulsar_rebalancer.state.model import KeptDestination, MovesState, Unload
 from pulsar_rebalancer.unload.history import WaveHistory
 from pulsar_rebalancer_airflow.operators import ReportOperator
-from pulsar_rebalancer_airflow.state_store import MOVES, StateStore, moves_alias, moves_asset
+from pulsar_rebalancer_airflow.state_store import StateStore, moves_alias, moves_asset
 
 if TYPE_CHECKING:
     from tests.airflow_context import MemoryState
@@ -28,7 +28,7 @@ NOW = datetime.now(UTC)
 
 def carried_out(run: StoragePath, state: MemoryState, wave: int, reasons: dict[int, str]) -> None:
     """A wave with these outcomes; an empty reason is a bundle that was under way when the task was killed."""
-    history = WaveHistory(StateStore(state).moves(), StateStore(state).change_moves, run, wave)
+    history = WaveHistory(StateStore(state).get(MovesState), StateStore(state).change_moves, run, wave)
     planned: list[Move] = [m for m in read_moves(run) if m.bundle in {bundle(number) for number in reasons}]
     history.plan(planned, NOW)
     by_bundle = {bundle(number): reason for number, reason in reasons.items() if reason}
@@ -88,7 +88,7 @@ def test_bundles_left_alone_are_not_recently_unloaded(storage: ClusterStorage, s
 
     report(run, state)
 
-    history = StateStore(state).moves().unloads
+    history = StateStore(state).get(MovesState).unloads
     assert {b: u.outcome for b, u in history.items()} == {
         bundle(0): "moved",
         bundle(2): "interrupted",
@@ -106,20 +106,20 @@ def test_forgets_unloads_older_than_the_grace_period(storage: ClusterStorage, st
             outcome="moved",
         )
 
-    StateStore(state).put_moves(MovesState(unloads={bundle(8): unloaded(31), bundle(9): unloaded(29)}))
+    StateStore(state).put(MovesState(unloads={bundle(8): unloaded(31), bundle(9): unloaded(29)}))
 
     report(make_run(storage), state, gate="nothing_to_do")
 
-    assert set(state.documents[MOVES]["unloads"]) == {bundle(9)}
+    assert set(state.documents[MovesState.KEY]["unloads"]) == {bundle(9)}
 
 
 def test_forgets_unloads_from_the_future(storage: ClusterStorage, state: MemoryState) -> None:
     ahead = Unload(at=NOW + timedelta(days=365), plan_id="p", source="a:1", destination="b:1", outcome="moved")
-    StateStore(state).put_moves(MovesState(unloads={bundle(9): ahead}))
+    StateStore(state).put(MovesState(unloads={bundle(9): ahead}))
 
     report(make_run(storage), state, gate="nothing_to_do")
 
-    assert StateStore(state).moves().unloads == {}
+    assert StateStore(state).get(MovesState).unloads == {}
 
 
 def test_no_event_and_no_write_when_nothing_moved(storage: ClusterStorage, state: MemoryState) -> None:
@@ -197,7 +197,7 @@ def test_a_destination_that_the_leader_may_remember_is_told_until_the_bundle_has
     storage: ClusterStorage, state: MemoryState
 ) -> None:
     found = KeptDestination(at=NOW - timedelta(hours=2), plan_id="p", destination="b:1", owner="a:1")
-    StateStore(state).put_moves(MovesState(kept={bundle(0): found}))
+    StateStore(state).put(MovesState(kept={bundle(0): found}))
 
     run = make_run(storage)
     outcome = kept(run, state, "a:1")
@@ -205,4 +205,4 @@ def test_a_destination_that_the_leader_may_remember_is_told_until_the_bundle_has
     assert f"{bundle(0)}: b:1" in describe(outcome, run)
 
     assert kept(make_run(storage), state, "b:1").destinations_kept == {}
-    assert state.documents[MOVES]["kept"] == {}
+    assert state.documents[MovesState.KEY]["kept"] == {}

@@ -16,9 +16,10 @@ from pulsar_rebalancer.control.documents import Control, Order
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude
 from pulsar_rebalancer.run.splits import read_outcomes
+from pulsar_rebalancer.state.model import MovesState
 from pulsar_rebalancer_airflow.operators import SplitOperator
-from pulsar_rebalancer_airflow.operators.split import UnfinishedSplitsError
-from pulsar_rebalancer_airflow.state_store import MOVES, StateStore
+from pulsar_rebalancer_airflow.operators.plan_part import UnfinishedError
+from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
     from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
@@ -105,7 +106,7 @@ def test_a_retry_after_a_kill_finds_the_bounds_and_asks_for_nothing(scene: Unloa
 
 
 def known(scene: UnloadScene, planned: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = scene.state.documents[MOVES]["splits"][planned["bundle"]]
+    found: dict[str, Any] = scene.state.documents[MovesState.KEY]["splits"][planned["bundle"]]
     return found
 
 
@@ -154,7 +155,7 @@ def test_brokers_that_do_not_answer_are_asked_again_and_those_that_refuse_are_no
     planned = row(scene)
     run = scene.run([], splits=[planned], **ACTS)
     scene.cluster.faults.add("error_500", path="/split", times=1)
-    with pytest.raises(UnfinishedSplitsError, match="server_error"):
+    with pytest.raises(UnfinishedError, match="server_error"):
         split(scene, run)
     scene.cluster.faults.add("unauthorized", path="/split", times=1)
     with pytest.raises(AirflowFailException, match="unauthorized"):

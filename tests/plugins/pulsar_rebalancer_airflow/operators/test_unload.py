@@ -16,9 +16,9 @@ from tests.airflow_runs import make_run
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude, read_waves
 from pulsar_rebalancer.run.request import Finding, Validation
+from pulsar_rebalancer.state.model import MovesState
 from pulsar_rebalancer.unload import history
-from pulsar_rebalancer_airflow.operators.unload import UnfinishedWaveError
-from pulsar_rebalancer_airflow.state_store import MOVES
+from pulsar_rebalancer_airflow.operators.plan_part import UnfinishedError
 
 if TYPE_CHECKING:
     from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
@@ -36,7 +36,7 @@ def test_moves_its_wave_alone_and_verifies(scene: UnloadScene) -> None:
 
     assert scene.all_on(moves, "destination")
     assert scene.all_on([later], "source")
-    unloads = scene.state.documents[MOVES]["unloads"]
+    unloads = scene.state.documents[MovesState.KEY]["unloads"]
     assert {bundle: unload["outcome"] for bundle, unload in unloads.items()} == {m["bundle"]: "moved" for m in moves}
     assert {outcome.attempts for outcome in read_waves(run).values()} == {1}
 
@@ -45,7 +45,9 @@ def test_plans_are_stored_before_the_first_unload(scene: UnloadScene) -> None:
     moves = scene.moves(3)
     seen: list[dict[str, str]] = []
     unloads = scene.state.documents
-    scene.before_unloads(lambda _: seen.append({b: u["outcome"] for b, u in unloads[MOVES]["unloads"].items()}))
+    scene.before_unloads(
+        lambda _: seen.append({b: u["outcome"] for b, u in unloads[MovesState.KEY]["unloads"].items()})
+    )
 
     scene.unload(scene.run(moves))
 
@@ -55,12 +57,12 @@ def test_plans_are_stored_before_the_first_unload(scene: UnloadScene) -> None:
 def test_what_others_write_meanwhile_stays(scene: UnloadScene) -> None:
     restored = {"at": "2026-11-21T10:00:00Z", "plan_id": "earlier", "source": "a:1", "destination": "b:1"}
     other = "acme/shop/0x00000000_0x10000000"
-    scene.before_unloads(lambda _: scene.state.documents[MOVES]["unloads"].update({other: restored}))
+    scene.before_unloads(lambda _: scene.state.documents[MovesState.KEY]["unloads"].update({other: restored}))
 
     scene.unload(scene.run(scene.moves(1)))
 
-    assert scene.state.documents[MOVES]["unloads"][other]["plan_id"] == "earlier"
-    assert len(scene.state.documents[MOVES]["unloads"]) == 2
+    assert scene.state.documents[MovesState.KEY]["unloads"][other]["plan_id"] == "earlier"
+    assert len(scene.state.documents[MovesState.KEY]["unloads"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -125,7 +127,7 @@ def test_a_wave_is_not_begun_while_pulsar_sheds_itself(scene: UnloadScene) -> No
         scene.unload(scene.run(moves))
 
     assert scene.all_on(moves, "source")
-    assert scene.state.documents[MOVES]["unloads"] == {}
+    assert scene.state.documents[MovesState.KEY]["unloads"] == {}
 
 
 def test_a_wave_that_was_not_begun_in_time_is_left_and_says_so(scene: UnloadScene) -> None:
@@ -156,10 +158,10 @@ def test_a_destination_that_the_leader_keeps_is_recorded_until_another_unload_ta
     cluster.faults.add("error_500", move["source"], path="/unload")
     run = scene.run([move], unload_retries=0, unload_timeout_seconds=1)
 
-    with pytest.raises(UnfinishedWaveError, match="server_error"):
+    with pytest.raises(UnfinishedError, match="server_error"):
         scene.unload(run)
 
-    kept = scene.state.documents[MOVES]["kept"]
+    kept = scene.state.documents[MovesState.KEY]["kept"]
     assert {name: (found["destination"], found["owner"]) for name, found in kept.items()} == {
         bundle: (move["destination"], move["source"])
     }
@@ -167,7 +169,7 @@ def test_a_destination_that_the_leader_keeps_is_recorded_until_another_unload_ta
     cluster.faults.clear()
 
     assert scene.unload(scene.run([move | {"destination": leader}], base_seq=1)) == {"moved": 1}
-    assert scene.state.documents[MOVES]["kept"] == {}
+    assert scene.state.documents[MovesState.KEY]["kept"] == {}
 
 
 def test_what_moved_on_is_an_outcome_and_no_failure(scene: UnloadScene) -> None:
@@ -187,4 +189,4 @@ def test_details_are_on_disk_while_the_wave_goes_on(scene: UnloadScene) -> None:
     scene.unload(run)
 
     # Planned, once per outcome with a clock that leaps, and at the end.
-    assert scene.state.writes.count(MOVES) == 1 + len(moves) + 1
+    assert scene.state.writes.count(MovesState.KEY) == 1 + len(moves) + 1

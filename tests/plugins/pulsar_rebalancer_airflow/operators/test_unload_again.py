@@ -17,9 +17,10 @@ from airflow.sdk.exceptions import AirflowFailException
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude, read_waves, wave_file
 from pulsar_rebalancer.run.plan import read_moves
+from pulsar_rebalancer.state.model import MovesState
 from pulsar_rebalancer.unload.history import WaveHistory
-from pulsar_rebalancer_airflow.operators.unload import UnfinishedWaveError
-from pulsar_rebalancer_airflow.state_store import MOVES, StateStore
+from pulsar_rebalancer_airflow.operators.plan_part import UnfinishedError
+from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
     from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
@@ -41,7 +42,7 @@ def test_a_wave_that_was_begun_in_time_is_resumed_later(scene: UnloadScene, minu
     moves = scene.moves(2)
     run = scene.run(moves, age=timedelta(minutes=minutes))
     store = StateStore(scene.state)
-    WaveHistory(store.moves(), store.change_moves, run, 0).plan(
+    WaveHistory(store.get(MovesState), store.change_moves, run, 0).plan(
         read_moves(run), datetime.now(UTC) - timedelta(minutes=15)
     )
 
@@ -59,7 +60,7 @@ def test_brokers_that_fail_are_tried_again_and_the_rest_is_not(scene: UnloadScen
     run = scene.run(moves)
     scene.cluster.faults.add("error_500", moves[0]["destination"], path="/topicHashPositions")
 
-    with pytest.raises(UnfinishedWaveError, match="server_error"):
+    with pytest.raises(UnfinishedError, match="server_error"):
         scene.unload(run)
     reached = {b for b, outcome in read_waves(run).items() if outcome.ok}
     scene.cluster.faults.clear()
@@ -103,7 +104,7 @@ def test_killed_in_the_middle_it_resumes(scene: UnloadScene, tmp_path: Path, ast
     killing = False
     assert child.returncode == -signal.SIGKILL
     scene.state.documents = json.loads(file.read_text())
-    assert set(scene.state.documents[MOVES]["unloads"]) == {move["bundle"] for move in moves}
+    assert set(scene.state.documents[MovesState.KEY]["unloads"]) == {move["bundle"] for move in moves}
     # The bundle that was unloaded and not placed: nobody owns it until it is looked up.
     assert [m["bundle"] for m in moves if scene.cluster.owner(m["bundle"]) is None] == unloaded[1:2]
     if astray:

@@ -9,8 +9,8 @@ from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER, make_run, move_row
 
 from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.state.model import DecisionState
 from pulsar_rebalancer_airflow.operators import UnloadWaveOperator
-from pulsar_rebalancer_airflow.state_store import DECISION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +63,7 @@ class UnloadScene:
         """A run with these moves whose plan is recorded."""
         run = make_run(self.storage, moves, **given)
         document = (run / "plan" / "state.json").read_json()
-        self.state.set(DECISION, document | {"plan_hash": Summary.read(run).hash})
+        self.state.set(DecisionState.KEY, document | {"plan_hash": Summary.read(run).hash})
         self.state.writes.clear()
         return run
 

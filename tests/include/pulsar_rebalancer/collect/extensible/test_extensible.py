@@ -16,7 +16,7 @@ import pytest
 
 from pulsar_rebalancer.admin import AdminConnection
 from pulsar_rebalancer.collect.extensible import load_data, load_reports, reports
-from pulsar_rebalancer.collect.extensible.published import Message
+from pulsar_rebalancer.collect.extensible.published import TopicMessage
 from pulsar_rebalancer.collect.extensible.system_topics import LOAD, TOP, receive
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import AdminError, SettingsError
@@ -54,7 +54,7 @@ def metrics_from(host):
 
 def message(topic, document, *, broker=A, age_s=0.0):
     data = document if isinstance(document, bytes) else json.dumps(document).encode()
-    return topic, Message(broker, round(NOW_MS - age_s * 1000), data)
+    return topic, TopicMessage(broker, round(NOW_MS - age_s * 1000), data)
 
 
 @dataclass

@@ -1,0 +1,111 @@
+"""What the tasks share that carry out a part of a recorded plan: its splits, or one wave of its moves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowFailException
+
+from pulsar_rebalancer.admin import PulsarAdmin
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.run.attempts import RETRIED
+from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.state.model import DecisionState
+from pulsar_rebalancer.unload.gate import judge_plan
+from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
+from pulsar_rebalancer_airflow.locations import storage_of
+from pulsar_rebalancer_airflow.state_store import state_asset
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from pulsar_rebalancer.admin import AdminConnection
+    from pulsar_rebalancer.run.outcome import MoveOutcome
+    from pulsar_rebalancer.run.splits import SplitOutcome
+    from pulsar_rebalancer.storage.path import StoragePath
+    from pulsar_rebalancer.unload.gate import Verdict
+    from pulsar_rebalancer_airflow.state_store import StateStore
+
+
+class UnfinishedError(Exception):
+    """Some bundles met an obstacle that may be gone at the next attempt."""
+
+
+class PlanPartOperator(BaseOperator):
+    """Carry out a part of a plan; how many bundles had which outcome is the XCom of the task.
+
+    A retry resumes: what is in place already is a success, and nothing is asked for twice. Every attempt asks the rules
+    of the gate again before it begins.
+
+    Args:
+        cluster: name in the clusters file.
+        settings: the cluster's settings in the clusters file as it is now, in JSON form.
+        run: address of the run's folder.
+    """
+
+    template_fields: Sequence[str] = ("run",)
+
+    def __init__(self, *, cluster: str, settings: dict[str, Any], run: str, **kwargs: Any) -> None:
+        # A mapped task is not built before it runs: the DAG names the inlet then, for the scheduler to see.
+        super().__init__(**{"inlets": [state_asset(cluster)]} | kwargs)
+        self.cluster = cluster
+        self.settings = settings
+        self.run = run
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def present(self) -> Settings:
+        """Return the cluster's settings in the clusters file as it is now."""
+        return Settings.model_validate(self.settings)
+
+    def _judge(self, run: StoragePath, store: StateStore, *, begun: bool) -> Verdict:
+        """Return what the gate says by now; what was begun has more time, since it has to be brought to its end."""
+        summary = Summary.read(run)
+        until = summary.waves_resume_until if begun else summary.waves_begin_until
+        control = store.control(storage_of(self.cluster))
+        return judge_plan(run, store.get(DecisionState), self.present, control, datetime.now(UTC), until)
+
+    def _connection(self) -> AdminConnection:
+        """Return the cluster's connection.
+
+        Raises:
+            AdminError: `read_only`.
+        """
+        return PulsarAdminHook(self.present.connection).get_writing_settings(self.present.pulsar_cluster)
+
+    def _work(self, connection: AdminConnection, work: Callable[[PulsarAdmin], Awaitable[None]]) -> None:
+        async def go() -> None:
+            self._task = asyncio.current_task()
+            async with PulsarAdmin(connection) as admin:
+                await work(admin)
+
+        asyncio.run(go())
+
+    def on_kill(self) -> None:
+        """Begin nothing more; what was begun stays in the history as planned."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def _conclude(self, outcomes: Iterable[MoveOutcome | SplitOutcome]) -> dict[str, int]:
+        """Log the outcomes, and return how often there was which.
+
+        Raises:
+            AirflowFailException: the brokers refused, or a person stopped the run.
+            UnfinishedError: brokers did not answer; tried again.
+        """
+        counts: Counter[Reason] = Counter()
+        for outcome in outcomes:
+            counts[outcome.reason] += 1
+            self.log.info("%s: %s %s", outcome.bundle, outcome.reason, outcome.error or f"({outcome.read_back})")
+        told = {str(reason): count for reason, count in counts.items()}
+        refused = sorted(Reason.having(Trait.NEEDS_PERSON) & counts.keys())
+        if refused:
+            raise AirflowFailException(f"{told}. {refused[0].meaning}")
+        if Reason.having(RETRIED) & counts.keys():
+            raise UnfinishedError(f"{told}; a retry resumes what is not in place")
+        return told
