@@ -17,12 +17,11 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet as pq
 
-from pulsar_rebalancer.names import namespace_of
+from pulsar_rebalancer.names import HEARTBEAT_NAMESPACE, SYSTEM_NAMESPACE, namespace_of
 from pulsar_rebalancer.run.plan import MAX_WAVES
 from pulsar_rebalancer.run.tables import MEANS, MOVES, TRAFFIC
 from pulsar_rebalancer.strategies import waves
 from pulsar_rebalancer.strategies.bundles import COLUMNS, Bundles
-from pulsar_rebalancer.strategies.candidates import HEARTBEAT_NAMESPACE, SYSTEM_NAMESPACE
 from pulsar_rebalancer.strategies.means import LONG_TERM_SAMPLES, MAX_SAMPLES
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.rows import broker_samples

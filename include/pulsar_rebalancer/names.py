@@ -21,6 +21,20 @@ SHEDDING = "loadBalancerSheddingEnabled"
 BALANCER = "loadBalancerEnabled"
 """The static setting without which a broker never sheds, whatever the dynamic one says."""
 
+SPLITTING = "loadBalancerAutoBundleSplitEnabled"
+"""The dynamic setting that a broker looks at before it splits a bundle by itself.
+
+The leader does (ModularLoadManagerImpl.checkNamespaceBundleSplit); with the extensible load manager every broker does
+(SplitScheduler), for its own bundles.
+"""
+
+HEARTBEAT_NAMESPACE = r"(?:pulsar|sla-monitor)/[^:/]+:[0-9]+"
+"""Heartbeat and SLA-monitor namespaces, which no strategy of Pulsar looks at (NamespaceService, 4.2.4 and 5.0.1)."""
+
+SYSTEM_NAMESPACE = "pulsar/system"
+"""Pulsar would move its bundles; the rebalancer never does."""
+
+_HEARTBEAT = re.compile(HEARTBEAT_NAMESPACE)
 _BROKER_ID = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}")
 _NAMESPACE = re.compile(r"[^/\s]+/[^/\s]+")
 _LONGEST_BROKER_ID = 253 + len("[]:65535")
@@ -47,6 +61,16 @@ def namespace_of(bundle: str) -> str:
 def range_of(bundle: str) -> str:
     """Return `0x…_0x…` of a bundle name."""
     return bundle.rpartition("/")[2]
+
+
+def is_heartbeat(bundle: str) -> bool:
+    """Return whether the bundle belongs to a heartbeat or SLA-monitor namespace."""
+    return _HEARTBEAT.fullmatch(namespace_of(bundle)) is not None
+
+
+def is_of_brokers(bundle: str) -> bool:
+    """Return whether the bundle holds topics of the brokers themselves, so that it is never touched."""
+    return is_heartbeat(bundle) or namespace_of(bundle) == SYSTEM_NAMESPACE
 
 
 def is_in_bundle(topic: str, bundle: str) -> bool:

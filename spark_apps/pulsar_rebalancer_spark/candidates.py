@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from pulsar_rebalancer.names import HEARTBEAT_NAMESPACE, SYSTEM_NAMESPACE
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.strategies.candidates import HEARTBEAT_NAMESPACE, SYSTEM_NAMESPACE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -129,11 +129,27 @@ def test_the_schedule_is_the_interval(dags: dict[str, DAG]) -> None:
 
 def test_one_run_at_a_time_and_no_past(dags: dict[str, DAG]) -> None:
     for dag in dags.values():
-        assert dag.max_active_runs == 1
+        assert dag.max_active_runs == (16 if dag.dag_id.startswith("pulsar_by_hand__") else 1)
         assert not dag.catchup
         started_by_hand = dag.dag_id in ("pulsar_rebalance__east", "pulsar_rebalance__west")
         assert dag.allowed_run_types == {"scheduled", "manual", *(["operator_triggered"] if started_by_hand else [])}
     assert dags["pulsar_rebalance__east"].dagrun_timeout is not None
+
+
+def test_by_hand_a_release_waits_for_no_plan_and_nothing_lasts_for_ever(dags: dict[str, DAG]) -> None:
+    dag = dags["pulsar_by_hand__east"]
+
+    assert dag.max_active_runs > 1
+    # Each of these writes its documents of the state store alone.
+    assert {name: task.max_active_tis_per_dag for name, task in dag.task_dict.items()} == {
+        "form": None,
+        "collect": None,
+        "validate": None,
+        "plan": 1,
+        "carry_out": 1,
+    }
+    assert dag.dagrun_timeout is not None
+    assert all(task.execution_timeout is not None for task in dag.tasks)
 
 
 def test_settings_reach_the_tasks(dags: dict[str, DAG]) -> None:

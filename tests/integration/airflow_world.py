@@ -44,16 +44,23 @@ class World:
 
     Args:
         name: of the cluster.
-        served: the simulation behind it.
         root: storage root.
+        served: the simulation behind it; None: real brokers.
     """
 
-    def __init__(self, name: str, served: Running, root: Path) -> None:
+    def __init__(self, name: str, root: Path, served: Running | None = None) -> None:
         self.name = name
-        self.served = served
+        self._served = served
         self.storage = ClusterStorage(str(root), name)
         DagBundlesManager().sync_bundles_to_db()
         sync_bag_to_db(self._bag(), "dags-folder", None)
+
+    @property
+    def served(self) -> Running:
+        """The simulation behind it."""
+        if self._served is None:
+            raise RuntimeError(f"cluster {self.name} is not simulated")
+        return self._served
 
     def _bag(self) -> DagBag:
         bag = DagBag(dag_folder=str(HOME / "dags"), bundle_name="dags-folder")
@@ -99,8 +106,8 @@ class World:
             )
             return list(session.scalars(found.order_by(DagRun.run_after, DagRun.id)))
 
-    def begin(self, run_id: str, dag: str = "rebalance") -> Outcome:
-        """Let a run that waits go on to its end, as the scheduler does."""
+    def begin(self, run_id: str, dag: str = "rebalance", last: str = "") -> Outcome:
+        """Let a run that waits go on to its end, or to that of the task `last`, as the scheduler does."""
         made = self.dag(f"pulsar_{dag}__{self.name}")
         scheduled = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(made))
         with create_session() as session:
@@ -108,10 +115,19 @@ class World:
             run.start_date = timezone.utcnow()
             run.set_state(DagRunState.RUNNING)
             number = run.id
-        while _step(number, made, scheduled):
+        while _step(number, made, scheduled, last):
             pass
         with create_session() as session:
             return Outcome(self, _run(number, session))
+
+    def go_on(self, outcome: Outcome) -> Outcome:
+        """Let a run in which the machine stood still go on to its end."""
+        made = self.dag(outcome.run.dag_id)
+        scheduled = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(made))
+        while _step(outcome.run.id, made, scheduled):
+            pass
+        with create_session() as session:
+            return Outcome(self, _run(outcome.run.id, session))
 
     def decision(self) -> DecisionState:
         """The stored decision state."""
@@ -252,16 +268,30 @@ def world(name: str, folder: Path, **settings: Any) -> Iterator[World]:
     with running(cluster) as served:
         host = ",".join(url.removeprefix("http://") for url in served.urls)
         connection = {"conn_type": "pulsar_admin", "host": host, "password": served.token}
-        clusters = folder / "clusters.yaml"
-        always = {"connection": f"pulsar_{name}", "host_usage_interval_minutes": 1 / 60}
-        clusters.write_text(yaml.safe_dump({"clusters": {name: always | settings}}))
-        environment = {
-            "PULSAR_REBALANCER_CLUSTERS": str(clusters),
-            "PULSAR_REBALANCER_STORAGE": str(folder / "runs"),
-            f"AIRFLOW_CONN_PULSAR_{name.upper()}": json.dumps(connection),
-            "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
-        }
-        shutil.copy(SOURCE / "dags" / "pulsar_rebalancer_dags.py", HOME / "dags")
-        with mock.patch.dict(os.environ, environment):
-            yield World(name, served, folder / "runs")
-        (HOME / "dags" / "pulsar_rebalancer_dags.py").unlink()
+        with dags(name, folder, connection, **settings) as root:
+            yield World(name, root, served)
+
+
+@contextmanager
+def dags(name: str, folder: Path, connection: dict[str, Any], **settings: Any) -> Iterator[Path]:
+    """The DAGs of one cluster in the folder of this process's Airflow; the storage root.
+
+    Args:
+        name: of the cluster.
+        folder: for the clusters file and the runs.
+        connection: of the brokers.
+        settings: of the clusters file.
+    """
+    clusters = folder / "clusters.yaml"
+    always = {"connection": f"pulsar_{name}", "host_usage_interval_minutes": 1 / 60}
+    clusters.write_text(yaml.safe_dump({"clusters": {name: always | settings}}))
+    environment = {
+        "PULSAR_REBALANCER_CLUSTERS": str(clusters),
+        "PULSAR_REBALANCER_STORAGE": str(folder / "runs"),
+        f"AIRFLOW_CONN_PULSAR_{name.upper()}": json.dumps(connection),
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+    }
+    shutil.copy(SOURCE / "dags" / "pulsar_rebalancer_dags.py", HOME / "dags")
+    with mock.patch.dict(os.environ, environment):
+        yield folder / "runs"
+    (HOME / "dags" / "pulsar_rebalancer_dags.py").unlink()

@@ -23,9 +23,9 @@ def _database() -> None:
 @pytest.fixture(scope="module")
 def one_session() -> Iterator[None]:
     """Decide in one Spark session, with the application that the DAG submits: only Spark's start is spared."""
+    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
     from pyspark.sql import SparkSession
 
-    from pulsar_rebalancer_airflow.operators import DecideOperator
     from pulsar_rebalancer_airflow.operators.decide import CONF, JAVA_OPTIONS
     from pulsar_rebalancer_spark import rebalance
     from pulsar_rebalancer_spark.run_input import RunInput
@@ -41,7 +41,7 @@ def one_session() -> Iterator[None]:
         _, root, _, run = operator.application_args
         rebalance.decide(session, RunInput.read(root, run))
 
-    with mock.patch.object(DecideOperator, "execute", decide):
+    with mock.patch.object(SparkSubmitOperator, "execute", decide):
         yield
     if running is None:
         session.stop()

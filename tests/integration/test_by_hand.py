@@ -16,7 +16,7 @@ from pulsar_rebalancer.run.plan import Summary, read_moves
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("one_session")]
 
 CAP = 12
 
@@ -36,6 +36,12 @@ def ends(hand: World) -> tuple[str, str]:
     """The hottest and the coldest broker."""
     scores = hand.served.cluster.true_scores()
     return max(scores, key=scores.__getitem__), min(scores, key=scores.__getitem__)
+
+
+def loaded(hand: World, broker: str) -> list[str]:
+    """Bundles of a broker that have topics and were not moved lately."""
+    stats = hand.served.cluster.load_report(broker)["lastStats"]
+    return sorted(bundle for bundle in stats if stats[bundle]["topics"] and bundle not in hand.moves().unloads)
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +109,26 @@ def test_a_run_is_undone(hand: World, ends: tuple[str, str], unloaded: Outcome) 
     assert hand.served.cluster.owner(move.bundle) == ends[0]
 
 
+def test_a_plan_that_was_stopped_goes_on_by_its_hash(hand: World, ends: tuple[str, str], unloaded: Outcome) -> None:
+    (hot, cold), cluster = ends, hand.served.cluster
+    bundles = loaded(hand, hot)[:2]
+    identity = hand.run("by_hand", action="unload", bundles=bundles, destination=cold).xcom("plan")["plan"]
+    hand.run("by_hand", plan=identity)
+    (waiting,) = hand.queued()
+    under_way = hand.begin(waiting, last="gate")
+    assert hand.run("control", action="stop", reason="wait").state == "success"
+
+    stopped = hand.go_on(under_way)
+
+    assert (stopped.state, Written.read(stopped.folder).counts) == ("failed", {"stopped": 2})
+    assert hand.run("by_hand", plan=identity).state == "success"
+    (again,) = hand.queued()
+    assert Written.read(hand.begin(again).folder).counts == {"moved": 2}
+    assert {cluster.owner(bundle) for bundle in bundles} == {cold}
+    last = hand.run("by_hand", plan=identity)
+    assert (last.states["carry_out"], last.xcom("carry_out", "failure")) == ("failed", "plan_used")
+
+
 def test_a_bundle_is_split(hand: World, ends: tuple[str, str], unloaded: Outcome) -> None:
     shown = hand.run("by_hand", action="split", bundles=["acme/orders/LARGEST"])
     hand.run("by_hand", plan=shown.xcom("plan")["plan"])
@@ -120,11 +146,20 @@ def test_a_drain_is_served_interval_by_interval_until_the_broker_is_released(
     broker = max(cluster.active_brokers(), key=lambda name: (name not in ends, len(cluster.owned_bundles(name))))
     held = len(cluster.owned_bundles(broker))
 
+    elsewhere = loaded(hand, ends[0])[0]
+    brings = hand.run("by_hand", action="unload", bundles=[elsewhere], destination=broker)
+    hand.run("by_hand", plan=brings.xcom("plan")["plan"])
+    (waiting,) = hand.queued()
+    early = hand.begin(waiting, last="gate")
+
     shown = hand.run("by_hand", action="drain", broker=broker, reason="new disks")
     movable = shown.xcom("plan")["bundles"]
     assert CAP < movable <= 2 * CAP
     assert hand.run("by_hand", plan=shown.xcom("plan")["plan"]).state == "success"
     assert hand.queued() == []
+    # A run that was decided before the mark brings nothing there.
+    assert Written.read(hand.go_on(early).folder).counts == {"draining": 1}
+    assert cluster.owner(elsewhere) == ends[0]
     reset = hand.run("control", action="reset", reason="whoever resets the state ends no drain")
     assert reset.state == "success"
     first, second = hand.run(), hand.run()

@@ -31,12 +31,14 @@ class TopicReport:
         acked: messages a broker acknowledged.
         errors: messages given up (queue full, or no acknowledgement within five minutes).
         longest_ack_gap: longest time between two acknowledgements, in seconds.
+        received: messages that the subscriber has seen, each counted once; 0 without one.
     """
 
     sent: int
     acked: int
     errors: int
     longest_ack_gap: float
+    received: int
 
 
 class Load:
@@ -48,10 +50,18 @@ class Load:
         log: file for what the client complains about.
         batching: unbatched messages cost the broker far more CPU.
         size: bytes per message.
+        subscribed: a subscriber reads what is sent; the report waits for it.
     """
 
     def __init__(
-        self, cluster: PulsarCluster, rates: Mapping[str, float], log: Path, *, batching: bool = True, size: int = 100
+        self,
+        cluster: PulsarCluster,
+        rates: Mapping[str, float],
+        log: Path,
+        *,
+        batching: bool = True,
+        size: int = 100,
+        subscribed: bool = False,
     ) -> None:
         self._order = {
             "service_url": cluster.service_url,
@@ -60,6 +70,7 @@ class Load:
             "rates": dict(rates),
             "batching": batching,
             "size": size,
+            "subscribed": subscribed,
         }
         self._log = log
         self._child: subprocess.Popen[str] | None = None

@@ -1,4 +1,4 @@
-"""Child process of `load.Load`: one Pulsar client that sends to many topics, each at its own rate.
+"""Child process of `load.Load`: one Pulsar client that sends to many topics, each at its own rate, and may read them.
 
 Reads one line of JSON (the order) from standard input, prints a line ``ready`` when every producer is connected, sends
 until standard input is closed or SIGTERM comes, and prints one line of JSON: the report.
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _TICK_SECONDS = 0.05
+_READ_SECONDS = 300
+"""For the subscriber to see the last message; only a lost one takes that long."""
 
 
 @dataclass
@@ -32,6 +34,7 @@ class Counts:
     acked: int = 0
     errors: int = 0
     longest_ack_gap: float = 0.0
+    received: int = 0
 
 
 class Topic:
@@ -43,6 +46,7 @@ class Topic:
         self.counts = Counts()
         self._due = 0.0
         self._last_ack: float | None = None
+        self._seen: set[bytes] = set()
 
     def send(self, seconds: float, body: bytes) -> None:
         """Send what is due after this many further seconds."""
@@ -51,7 +55,7 @@ class Topic:
             self._due -= 1
             self.counts.sent += 1
             try:
-                self.producer.send_async(body, self._acknowledged)
+                self.producer.send_async(b"%d " % self.counts.sent + body, self._acknowledged)
             except pulsar.PulsarException:
                 self.counts.errors += 1
 
@@ -65,6 +69,12 @@ class Topic:
         self._last_ack = now
         self.counts.acked += 1
 
+    def receive(self, consumer: Any, message: Any) -> None:
+        """Note a message; what a producer sends again after an outage has the same number."""
+        self._seen.add(message.data().partition(b" ")[0])
+        self.counts.received = len(self._seen)
+        consumer.acknowledge(message)
+
 
 def connect(order: dict[str, Any]) -> dict[str, Topic]:
     """Producers for every topic of the order."""
@@ -77,7 +87,13 @@ def connect(order: dict[str, Any]) -> dict[str, Topic]:
     if order["ca_file"]:
         options |= {"tls_trust_certs_file_path": order["ca_file"], "tls_validate_hostname": True}
     client = pulsar.Client(order["service_url"], operation_timeout_seconds=30, **options)
-    return {topic: Topic(_producer(client, topic, order["batching"]), rate) for topic, rate in order["rates"].items()}
+    topics = {topic: Topic(_producer(client, topic, order["batching"]), rate) for topic, rate in order["rates"].items()}
+    if order["subscribed"]:
+        for name, topic in topics.items():
+            client.subscribe(
+                name, "tests", message_listener=topic.receive, initial_position=pulsar.InitialPosition.Earliest
+            )
+    return topics
 
 
 def _producer(client: Any, topic: str, batching: bool) -> Any:
@@ -122,6 +138,9 @@ def main() -> None:
 
     threading.Thread(target=watch_input, daemon=True).start()
     send_until(stop.wait, topics, b"x" * order["size"])
+    limit = time.monotonic() + (_READ_SECONDS if order["subscribed"] else 0)
+    while any(topic.counts.received < topic.counts.acked for topic in topics.values()) and time.monotonic() < limit:
+        time.sleep(_TICK_SECONDS)
     print(json.dumps({name: asdict(topic.counts) for name, topic in topics.items()}), flush=True)
     # Taking the client apart can outlast the brokers; everything is acknowledged and told.
     os._exit(0)

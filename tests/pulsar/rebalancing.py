@@ -91,13 +91,14 @@ def rebalancer(cluster: PulsarCluster, folder: Path, settings: dict[str, Any]) -
         yield airflow
 
 
-def load_broker_zero(admin: Admin, namespaces: list[str], bundles: int) -> dict[str, str]:
+def load_broker_zero(
+    admin: Admin, namespaces: list[str], bundles: int, domain: str = "non-persistent"
+) -> dict[str, str]:
     """New namespaces whose bundles are all on broker 0; a topic of each bundle by the bundle's full name."""
     found = {}
     for namespace in namespaces:
         ranges = admin.create_namespace(namespace, bundles)
-        for bundle_range, (topic,) in topics_in_bundles(namespace, ranges, 1).items():
-            admin.look_up(topic)
+        for bundle_range, (topic,) in topics_in_bundles(namespace, ranges, 1, domain).items():
             admin.move(namespace, bundle_range, topic, 0)
             found[f"{namespace}/{bundle_range}"] = topic
     return found

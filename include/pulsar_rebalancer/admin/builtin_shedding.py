@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.errors import AdminError
-from pulsar_rebalancer.names import BALANCER, SHEDDING
+from pulsar_rebalancer.names import BALANCER, SHEDDING, SPLITTING
 from pulsar_rebalancer.reasons import Reason
 
 if TYPE_CHECKING:
@@ -24,6 +24,11 @@ _SECONDS_BETWEEN_READS = 0.5
 def shedding_is_on(runtime: Mapping[str, str]) -> bool:
     """Return whether a broker with this configuration would shed if it led."""
     return all(runtime[name].strip().lower() == "true" for name in (BALANCER, SHEDDING))
+
+
+def splitting_is_on(runtime: Mapping[str, str]) -> bool:
+    """Return whether a broker with this configuration splits bundles by itself, as leader or for its own bundles."""
+    return runtime.get(SPLITTING, "").strip().lower() == "true"
 
 
 async def read(admin: PulsarAdmin, name: str = SHEDDING) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from pulsar_rebalancer.by_hand import makers
@@ -16,7 +17,7 @@ from pulsar_rebalancer.strategies import caps, waves
 from pulsar_rebalancer.strategies.sample import Decision, Measure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from pulsar_rebalancer.state.by_hand import Drain
     from pulsar_rebalancer.storage.path import StoragePath
@@ -69,11 +70,12 @@ def serve(
         groups.setdefault(frozenset(drains[broker].overrule) - {Overrule.CAPS}, []).append(broker)
     scenes: dict[str, Scene] = {}
     leaving: list[CandidateMove] = []
+    after: dict[str, float] = {}
     first_pair = -len(drains)  # below zero: caps take the pairs in their order
     for overruled, brokers in groups.items():
         scene = Scene.read(run, state_folder, overruled)
         wishes = [wish for broker in brokers for wish in makers.leaving(scene, broker)]
-        leaving += placed(scene, candidates_of(scene, wishes, first_pair))
+        leaving += _within_load(scene, placed(scene, candidates_of(scene, wishes, first_pair)), after, overruled)
         first_pair += len(brokers)
         scenes |= dict.fromkeys(brokers, scene)
     # One bundle of each anti-affinity group goes at a time, whatever is overruled.
@@ -89,6 +91,34 @@ def serve(
         {broker: scenes[broker].traffic[broker] for broker in givers},
         {broker: _progress(broker, drains[broker], of_drain) for broker in sorted(drains)},
     )
+
+
+def _within_load(
+    scene: Scene, moves: Iterable[CandidateMove], after: dict[str, float], overruled: Container[Overrule]
+) -> list[CandidateMove]:
+    """Return the moves, without those that would bring a broker above `overloaded_threshold`.
+
+    Args:
+        scene: the snapshot.
+        moves: of some drained brokers.
+        after: scores of the brokers that took bundles before these moves; these are added.
+        overruled: what does not hold for these moves.
+    """
+    limit = scene.settings.overloaded_threshold
+    found = []
+    for move in sorted(moves, key=lambda move: (move.pair, move.rank)):
+        to = move.destination
+        if not move.taken or to is None:
+            found.append(move)
+            continue
+        share = makers.share_of_score(scene, scene.sample.bundles.find(move.source, move.bundle))
+        score = after.get(to, scene.scores.get(to, 0.0)) + share
+        if share > 0 and score > limit and Overrule.OVERLOAD not in overruled:
+            found.append(replace(move, reason=Reason.WOULD_OVERLOAD))
+        else:
+            after[to] = score
+            found.append(move)
+    return found
 
 
 def _decision(scene: Scene, broker: str, pair: int, drain: Drain) -> Decision:

@@ -166,7 +166,7 @@ def fill(scene: Scene, broker: str) -> list[Wish]:
     pools = {
         source: sorted(
             (
-                (_share(scene, bundle), bundle.bundle)
+                (share_of_score(scene, bundle), bundle.bundle)
                 for bundle in scene.sample.bundles.of(source)
                 if scene.stays(bundle) is None and policies.forbids(bundle.bundle, source, broker) is None
             ),
@@ -188,8 +188,8 @@ def fill(scene: Scene, broker: str) -> list[Wish]:
     return wishes
 
 
-def _share(scene: Scene, bundle: BundleSample) -> float:
-    """Return the points of score that a bundle brings along."""
+def share_of_score(scene: Scene, bundle: BundleSample) -> float:
+    """Return the points of score that a bundle takes along, if score follows traffic."""
     whole = max(scene.traffic[bundle.broker], bundle.msg_throughput)
     return scene.scores[bundle.broker] * bundle.msg_throughput / whole if whole > 0 else 0.0
 
@@ -235,7 +235,7 @@ def again(scene: Scene, moves: Iterable[Move]) -> list[Wish]:
         Wish(
             move.bundle,
             move.destination,
-            None if scene.owners.get(move.bundle) in (None, move.source) else Reason.OWNER_CHANGED,
+            None if scene.owners.get(move.bundle) in (None, move.source, move.destination) else Reason.OWNER_CHANGED,
         )
         for move in moves
     ]

@@ -17,7 +17,7 @@ from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.splits import taken_rows
 from pulsar_rebalancer.run.tables import MOVES, table
 from pulsar_rebalancer.splitting.candidates import Candidates
-from pulsar_rebalancer.state.by_hand import ShownPlan
+from pulsar_rebalancer.state.by_hand import HandedOver
 from pulsar_rebalancer.storage import documents
 from pulsar_rebalancer.strategies import caps, plan_files, rows, waves
 from pulsar_rebalancer.strategies.explain import complete, reasons_by_pair, scores_after
@@ -79,7 +79,8 @@ def carry_out_shown(storage: ClusterStorage, run: StoragePath) -> Summary:
         SnapshotError: a file of the run or of the plan that was shown cannot be read.
     """
     request = RunRequest.read(run)
-    entry = documents.load(ShownPlan, (run / "input" / "state.json").read_json().get("shown"), run.uri)
+    handed = documents.load(HandedOver, (run / "input" / "state.json").read_json().get("handed_over"), run.uri)
+    entry = handed.plan
     folder = storage.run(entry.plan_id)
     summary = Summary.read(folder) if folder is not None else None
     if folder is None or summary is None or summary.by_hand is None or summary.hash != request.params.plan:
@@ -89,7 +90,7 @@ def carry_out_shown(storage: ClusterStorage, run: StoragePath) -> Summary:
         raise PlanError(Reason.SHOWN_TOO_LONG_AGO, f"plan {entry.plan_id} is {age:.0f} s old")
     wanted = summary.by_hand.request
     scene = Scene.read(run, storage.state, wanted.overruled)
-    record = ByHand(by=entry.handed_over_by, request=wanted, carries_out=summary.hash)
+    record = ByHand(by=handed.by, request=wanted, carries_out=summary.hash)
     moves, _ = verify(folder, summary)
     # A split that no longer fits is seen by its bounds, before anything is asked for.
     return _write(scene, makers.again(scene, moves), record, taken_rows(folder))

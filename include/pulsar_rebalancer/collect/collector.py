@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pulsar_rebalancer.admin.builtin_shedding import shedding_is_on
+from pulsar_rebalancer.admin.builtin_shedding import shedding_is_on, splitting_is_on
 from pulsar_rebalancer.collect.extensible import load_reports
 from pulsar_rebalancer.collect.split_candidates import read_candidates
 from pulsar_rebalancer.config.enums import Mode
@@ -22,6 +22,7 @@ from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.splitting.candidates import Candidates
+from pulsar_rebalancer.splitting.history import recently_split
 from pulsar_rebalancer.texts import one_line
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.collect.load_report import BrokerReport
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
     from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.state.model import BundleSplit
     from pulsar_rebalancer.storage.path import StoragePath
 
 _log = logging.getLogger(__name__)
@@ -66,6 +68,7 @@ async def collect(
     requested_by: str = "",
     state_folder: StoragePath | None = None,
     means: str = "",
+    splits: Mapping[str, BundleSplit] | None = None,
 ) -> Collected:
     """Take one sample of a cluster.
 
@@ -80,6 +83,7 @@ async def collect(
         requested_by: who started a manual run.
         state_folder: where the means of bundles lie, and what brokers under the extensible load manager published.
         means: name of the file there with the means of the last counted sample; empty when there is none.
+        splits: bundles that were split lately.
 
     Raises:
         SettingsError: `wrong_setting` or `contradiction`.
@@ -94,7 +98,10 @@ async def collect(
     leader = await admin.leader()
     runtimes, failed = await _runtimes(admin, brokers)
     runtime = runtimes.get(leader) or next(iter(runtimes.values()), {})
-    resolved = resolve(entry.given, from_brokers(runtime), params)
+    live = from_brokers(runtime)
+    if any(map(splitting_is_on, runtimes.values())):
+        live["auto_split"] = "true"  # one broker that splits is enough
+    resolved = resolve(entry.given, live, params)
     silent = {broker for broker, reason in failed.items() if reason.has(Trait.NO_ANSWER)}
     asked = {broker: runtimes.get(broker, runtime) for broker in brokers if broker not in silent}
     answers = await load_reports(admin, asked, resolved.settings, now=now, state_folder=state_folder)
@@ -135,8 +142,14 @@ async def collect(
         "brokers": _brokers(listings, reports, errors, policies, request),
         "bundles": _bundles(bundles, owners, policies, entry.name),
     }
+    known = _long_term_means(state_folder, means, resolved.settings)
+    grace = resolved.settings.split_grace_minutes
     candidates = await read_candidates(
-        admin, by_name["bundles"], _long_term_means(state_folder, means, resolved.settings), resolved.settings
+        admin,
+        by_name["bundles"],
+        known,
+        resolved.settings,
+        waits=lambda bundle: recently_split(bundle, splits or {}, now, grace),
     )
     return Collected(request, by_name, policies, candidates)
 
@@ -242,7 +255,6 @@ def _without_persistent(reports: Mapping[str, BrokerReport]) -> list[str]:
 def _switches(runtimes: Iterable[Mapping[str, str]]) -> dict[str, bool | str]:
     """Return the settings that more than one balancer or broker must agree on; one broker that differs is enough."""
     runtimes = list(runtimes)
-
     return {
         "builtin_shedding": any(map(shedding_is_on, runtimes)),
         "even_distribution": any(

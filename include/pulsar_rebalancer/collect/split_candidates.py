@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 from pulsar_rebalancer.collect.load_report import figure
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.errors import AdminError
-from pulsar_rebalancer.names import namespace_of, range_of
+from pulsar_rebalancer.names import is_of_brokers, namespace_of, range_of
 from pulsar_rebalancer.splitting.algorithms import MIB, TopicLoad
 from pulsar_rebalancer.splitting.candidates import Candidate, Candidates
 from pulsar_rebalancer.splitting.conditions import FEWEST_TOPICS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -38,7 +38,11 @@ MOST_SECONDS = 30
 
 
 async def read_candidates(
-    admin: PulsarAdmin, bundles: pa.Table, means: pa.Table | None, settings: Settings
+    admin: PulsarAdmin,
+    bundles: pa.Table,
+    means: pa.Table | None,
+    settings: Settings,
+    waits: Callable[[str], bool] = lambda _: False,
 ) -> Candidates:
     """Ask the owners of the bundles that may have to be split about their topics, and what those carry.
 
@@ -47,8 +51,9 @@ async def read_candidates(
         bundles: the bundles table of the sample.
         means: bundle and long-term means of the last counted sample (`tables.MEANS`); None when there are none.
         settings: effective settings; nothing is asked while `split_mode` is off.
+        waits: whether a bundle is not split again yet.
     """
-    chosen = choose(bundles, means, settings) if settings.split_mode is not Mode.OFF else []
+    chosen = choose(bundles, means, settings, waits) if settings.split_mode is not Mode.OFF else []
     if not chosen:
         return Candidates()
     namespaces = sorted({namespace_of(row["bundle"]) for row in chosen})
@@ -83,8 +88,13 @@ async def read_candidate(admin: PulsarAdmin, bundle: str, broker: str) -> Candid
     return Candidate(bundle=bundle, bounds=bounds, topics=await _topics(admin, bundle, stats, MOST_TOPICS))
 
 
-def choose(bundles: pa.Table, means: pa.Table | None, settings: Settings) -> list[dict[str, Any]]:
+def choose(
+    bundles: pa.Table, means: pa.Table | None, settings: Settings, waits: Callable[[str], bool] = lambda _: False
+) -> list[dict[str, Any]]:
     """Return bundle and broker of those that may meet a condition of splitting, those furthest above a bound first.
+
+    Bundles that are not split anyway take no place of others: those of the brokers' own and of excluded namespaces are
+    left out, those that wait come last.
 
     A mean exceeds a bound only if the mean before or the present figure does, so both are looked at.
 
@@ -92,6 +102,7 @@ def choose(bundles: pa.Table, means: pa.Table | None, settings: Settings) -> lis
         bundles: the bundles table.
         means: the means table of the last counted sample, or None.
         settings: effective settings.
+        waits: whether a bundle is not split again yet.
     """
     rate, bandwidth = float(settings.max_bundle_msg_rate), float(settings.max_bundle_bandwidth * MIB)
     large = (
@@ -123,10 +134,10 @@ def choose(bundles: pa.Table, means: pa.Table | None, settings: Settings) -> lis
         )
         return max(*figures, of_means.get(row["bundle"], 0.0))
 
-    rows.sort(key=lambda row: (-excess(row), row["bundle"]))
+    rows.sort(key=lambda row: (waits(row["bundle"]), -excess(row), row["bundle"]))
     once: dict[str, dict[str, Any]] = {}
     for row in rows:
-        if namespace_of(row["bundle"]) not in settings.excluded_namespaces:
+        if not is_of_brokers(row["bundle"]) and namespace_of(row["bundle"]) not in settings.excluded_namespaces:
             once.setdefault(row["bundle"], row)
     if len(once) > MOST_BUNDLES:
         _log.warning("%d bundles may have to be split; %d of them are looked at", len(once), MOST_BUNDLES)

@@ -465,7 +465,7 @@ class Reason(StrEnum):
         "Make the plan anew.")
     PLAN_USED = ("plan_used", VERDICT, Trait.TYPED,
         "The plan was handed over to be carried out before.",
-        "See that run; make the plan anew if it is still needed.")
+        "See that run; make the plan anew if it is still needed. After a stop it may be given again.")
     PLAN_UNDER_WAY = ("plan_under_way", VERDICT, Trait.TYPED,
         "Another plan made by hand waits for its run or is being carried out.",
         "Wait for the end of that run.")
@@ -476,14 +476,15 @@ class Reason(StrEnum):
         "See why the others were left out.")
     DRAIN = ("drain", VERDICT, Trait.NONE,
         "The broker is being drained: its bundles leave, within the caps.")
-    DRAINING = ("draining", VERDICT, Trait.TYPED,
+    DRAINING = ("draining", VERDICT, Trait.TYPED | Trait.SETTLED,
         "The broker is being drained: nothing is brought there until it is released.",
         "Release it, or name another broker.")
     NOT_DRAINED = ("not_drained", VERDICT, Trait.TYPED,
         "The broker that is to be released is not being drained.")
     STOPPED = ("stopped", VERDICT, Trait.NOT_BEGUN | Trait.RETRIED | Trait.NEEDS_PERSON,
         "A person stopped what was under way before the bundle was begun.",
-        "To go on, make a plan for the rest; the waves can be cleared until another run has recorded its plan.")
+        "To go on, give the hash of a plan by hand again, or plan the rest anew; waves can be cleared until another "
+        "run has recorded its plan.")
     # moves
     MOVED = ("moved", VERDICT, Trait.ON_PLANNED_BROKER | Trait.NEW_OWNER | Trait.SETTLED,
         "The bundle is owned by its planned broker.")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 SHORTEST_MEMORY = timedelta(hours=1)
-"""Records are kept for that long at least: the parts take over means at the next sample that counts."""
+"""Records are kept for that long at least: brokers may go on reporting the bundle for a moment."""
 
 
 class SplitHistory:
@@ -79,18 +79,29 @@ class SplitHistory:
 
 
 def tidied(
-    splits: Mapping[str, BundleSplit], outcome: Outcome, now: datetime, grace_minutes: float
+    splits: Mapping[str, BundleSplit],
+    outcome: Outcome,
+    now: datetime,
+    grace_minutes: float,
+    counted_at: datetime | None = None,
 ) -> dict[str, BundleSplit]:
-    """Return the records of splits after a run (`attempts.remembered`); old ones go.
+    """Return the records of splits after a run (`attempts.remembered`).
+
+    Old ones go once a sample has counted after the split: with it the parts take means over.
 
     Args:
         splits: by bundle.
         outcome: of the run.
         now: the present.
         grace_minutes: `split_grace_minutes`.
+        counted_at: time of the last sample that counted; None: there are no means to take over.
     """
     longest = max(SHORTEST_MEMORY, timedelta(minutes=grace_minutes))
-    young = {name: split for name, split in splits.items() if -longest <= now - split.at <= longest}
+    young = {
+        name: split
+        for name, split in splits.items()
+        if -longest <= now - split.at <= longest or (counted_at is not None and counted_at < split.at <= now)
+    }
     return remembered(young, outcome.splits, outcome.plan_id)
 
 

@@ -1,4 +1,4 @@
-"""The documents of what people do by hand; `pulsar_by_hand__<cluster>` is the only writer of all of them.
+"""The documents of what people do by hand; one task of `pulsar_by_hand__<cluster>` is the only writer of each.
 
 Neither a reset nor a restore of the state touches them.
 """
@@ -24,47 +24,73 @@ class ShownPlan(BaseModel):
         action: what was asked for.
         at: when its snapshot was taken.
         by: Airflow's user who asked for it.
-        run_id: the Airflow run that carries it out; empty while nobody has asked for that.
-        handed_over_by: Airflow's user who did.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True)
 
     plan_id: str
     action: Action
     at: AwareDatetime
     by: str
-    run_id: str = ""
-    handed_over_by: str = ""
 
 
 class ShownPlans(StateDocument):
-    """The `shown` document: plans by their hash."""
+    """The `shown` document, written by the task *plan* alone: plans by their hash."""
 
     KEY: ClassVar[str] = "shown"
 
     plans: dict[str, ShownPlan] = {}
 
-    def added(
-        self, identity: str, plan: ShownPlan, now: datetime, kept: timedelta, longest_run: timedelta
-    ) -> ShownPlans:
+    def added(self, identity: str, plan: ShownPlan, now: datetime, kept: timedelta) -> ShownPlans:
         """Return it with one more plan, without those that were shown too long ago to be carried out.
-
-        What was handed over stays so, and is known for as long as its run may last.
 
         Args:
             identity: hash of the plan.
             plan: what was shown.
             now: the present.
             kept: age up to which a plan may be handed over.
-            longest_run: how long a run that carries one out may last.
         """
-        young = {
-            known: shown
-            for known, shown in self.plans.items()
-            if now - shown.at <= (kept + longest_run if shown.run_id else kept)
-        }
+        young = {known: shown for known, shown in self.plans.items() if now - shown.at <= kept}
         return ShownPlans(plans={identity: plan} | young)
+
+
+class HandedOver(BaseModel):
+    """A plan made by hand that somebody has carried out.
+
+    Attributes:
+        plan: what was shown.
+        run_id: the Airflow run that carries it out; of a drain, the run of the by-hand DAG that marked the broker.
+        at: when it was handed over.
+        by: Airflow's user who did it.
+        turn: 1; one more for each time that it was handed over again after a stop.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    plan: ShownPlan
+    run_id: str
+    at: AwareDatetime
+    by: str
+    turn: int = 1
+
+
+class HandedOverPlans(StateDocument):
+    """The `handed_over` document, written by the task *carry_out* alone: plans by their hash."""
+
+    KEY: ClassVar[str] = "handed_over"
+
+    plans: dict[str, HandedOver] = {}
+
+    def added(self, identity: str, handed: HandedOver, kept: timedelta) -> HandedOverPlans:
+        """Return it with one more plan, without those whose runs have ended long ago and that nobody may give again.
+
+        Args:
+            identity: hash of the plan.
+            handed: who handed it over, and when.
+            kept: age of a plan up to which it may be handed over, and how long its run may last.
+        """
+        young = {known: other for known, other in self.plans.items() if handed.at - other.plan.at <= kept}
+        return HandedOverPlans(plans=young | {identity: handed})
 
 
 class Drain(BaseModel):

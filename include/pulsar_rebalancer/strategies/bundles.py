@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pulsar_rebalancer.names import HEARTBEAT_NAMESPACE
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import BUNDLES, TRAFFIC
-from pulsar_rebalancer.strategies.candidates import HEARTBEAT_NAMESPACE
 from pulsar_rebalancer.strategies.sample import BundleSample
 
 if TYPE_CHECKING:

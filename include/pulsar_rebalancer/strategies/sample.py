@@ -7,9 +7,9 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from pulsar_rebalancer.names import is_heartbeat
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.counting import Counting
-from pulsar_rebalancer.strategies.candidates import is_heartbeat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

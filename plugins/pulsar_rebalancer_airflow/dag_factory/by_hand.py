@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG
 
+from pulsar_rebalancer.run.plan import LONGEST_RUN
 from pulsar_rebalancer_airflow.dag_factory.defaults import COMMON
 from pulsar_rebalancer_airflow.dag_factory.docs import by_hand_page
 from pulsar_rebalancer_airflow.dag_factory.params import by_hand_params
@@ -30,21 +31,21 @@ def by_hand_dag(entry: ClusterEntry, root: str) -> DAG:
         description=f"Moves bundles of cluster {entry.name} as a person asks for; shows the plan first",
         doc_md=by_hand_page(entry),
         schedule=None,
-        **COMMON,
+        # A stop or a release does not wait for a plan that is being made.
+        **COMMON | {"max_active_runs": 16},
+        dagrun_timeout=LONGEST_RUN,
+        default_args={"execution_timeout": timedelta(minutes=5)},
         # It never runs by itself.
         is_paused_upon_creation=False,
         params=by_hand_params(),
         tags={"pulsar", "by hand", entry.name},
     ) as dag:
         form = FormOperator(task_id="form", shows="collect", acts="carry_out")
-        collect = CollectForPlanOperator(
-            task_id="collect", entry=entry, root=root, execution_timeout=timedelta(minutes=5)
-        )
+        collect = CollectForPlanOperator(task_id="collect", entry=entry, root=root)
         run: Any = collect.output
         validate = ValidateOperator(task_id="validate", cluster=entry.name, run=run)
-        plan = PlanByHandOperator(
-            task_id="plan", cluster=entry.name, root=root, run=run, execution_timeout=timedelta(minutes=5)
-        )
+        # Each of the two writes documents of the state store that nobody else writes: one at a time.
+        plan = PlanByHandOperator(task_id="plan", cluster=entry.name, root=root, run=run, max_active_tis_per_dag=1)
         form >> collect >> validate >> plan
-        form >> CarryOutOperator(task_id="carry_out", entry=entry, root=root)
+        form >> CarryOutOperator(task_id="carry_out", entry=entry, root=root, max_active_tis_per_dag=1)
     return dag

@@ -24,7 +24,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.by_hand import parse_form
 from pulsar_rebalancer.run.plan import LONGEST_RUN, Summary
 from pulsar_rebalancer.splitting.candidates import Candidates
-from pulsar_rebalancer.state.by_hand import Drain, Drains, ShownPlan, ShownPlans
+from pulsar_rebalancer.state.by_hand import Drain, Drains, HandedOver, HandedOverPlans, ShownPlan, ShownPlans
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
@@ -113,7 +113,7 @@ class PlanByHandOperator(BaseOperator):
             if has_effect(summary):
                 store, now = StateStore.of(context, self.cluster), datetime.now(UTC)
                 entry = ShownPlan(plan_id=run.name, action=request.action, at=summary.collected_at, by=by)
-                store.put(store.get(ShownPlans).added(summary.hash, entry, now, kept, LONGEST_RUN))
+                store.put(store.get(ShownPlans).added(summary.hash, entry, now, kept))
             self.log.info("%s", text(summary, run, context["dag_run"].dag_id))
         return document(summary, run)
 
@@ -132,7 +132,7 @@ class CarryOutOperator(TriggerDagRunOperator):
 
     The plan of a drain marks its broker: every interval's run serves it from then on. Any other plan is handed over to
     a rebalancing run, which goes through the same gate as every other. A retry hands over nothing twice: the run's id
-    is made from the hash.
+    is made from the hash. A plan that was stopped may be handed over again: what is left of it is carried out.
 
     Args:
         entry: the cluster's entry in the clusters file.
@@ -183,28 +183,30 @@ class CarryOutOperator(TriggerDagRunOperator):
 
     def _carry_out(self, context: Context, store: StateStore, form: HandRequest, by: str, now: datetime) -> bool:
         """Mark a broker as drained, or set the run up that carries the plan out; return whether there is one."""
-        shown = store.get(ShownPlans)
-        entry, request = self._shown(store, shown, form, now)
+        entry, request = self._shown(store, store.get(ShownPlans), form, now)
+        others = store.get(HandedOverPlans)
+        before = others.plans.get(form.plan)
         drains = request.action is Action.DRAIN
-        run_id = context["dag_run"].run_id if drains else f"by_hand__{form.plan[:32]}"
         if drains:
-            self._mark(
-                store, entry, request.broker, Drain(at=now, by=by, reason=request.reason, overrule=request.overrule)
-            )
+            if before is not None:  # who released the broker meanwhile has the last word
+                raise PlanError(Reason.PLAN_USED, f"see run {before.run_id}")
+            handed = HandedOver(plan=entry, run_id=context["dag_run"].run_id, at=now, by=by)
+            drain = Drain(at=now, by=by, reason=request.reason, overrule=request.overrule)
+            self._mark(store, entry, request.broker, drain)
         else:
-            self._check_others(context, [other.run_id for other in shown.plans.values() if other.run_id], run_id)
-        handed_over = entry.model_copy(update={"run_id": run_id, "handed_over_by": by})
-        store.put(ShownPlans(plans=shown.plans | {form.plan: handed_over}))
+            turn = self._turn(context, store, form.plan, before)
+            self._check_none_under_way(context, others)
+            handed = HandedOver(plan=entry, run_id=_run_id(form.plan, turn), at=now, by=by, turn=turn)
+        kept = timedelta(seconds=self.entry.settings.max_shown_plan_age_seconds)
+        store.put(others.added(form.plan, handed, kept + LONGEST_RUN))
         if drains:
             return False
-        self.trigger_run_id, self.conf = run_id, {"plan": form.plan}
-        self.log.info("Plan %s is carried out by run %s of %s", entry.plan_id, run_id, self.trigger_dag_id)
+        self.trigger_run_id, self.conf = handed.run_id, {"plan": form.plan}
+        self.log.info("Plan %s is carried out by run %s of %s", entry.plan_id, handed.run_id, self.trigger_dag_id)
         return True
 
     def _mark(self, store: StateStore, entry: ShownPlan, broker: str, drain: Drain) -> None:
-        """Mark a broker as drained, once: who released it meanwhile has the last word."""
-        if entry.run_id:
-            raise PlanError(Reason.PLAN_USED, f"see run {entry.run_id}")
+        """Mark a broker as drained."""
         run, marked = self.storage.run(entry.plan_id), store.drains(self.storage).brokers
         snapshot = (run / "input" / "state.json").read_json() if run else {}
         shown_with = Drains.parse(snapshot.get("drains"))
@@ -234,9 +236,21 @@ class CarryOutOperator(TriggerDagRunOperator):
             raise PlanError(closed[0].reason, f"nothing is carried out: {closed[0].detail}")
         return entry, planned.request
 
-    def _check_others(self, context: Context, run_ids: Sequence[str], mine: str) -> None:
-        ti, dag_id = context["ti"], self.trigger_dag_id
-        if ti.get_dr_count(dag_id, run_ids=[mine]):
-            raise PlanError(Reason.PLAN_USED, f"see run {mine} of {dag_id}")
-        if run_ids and ti.get_dr_count(dag_id, run_ids=list(run_ids), states=["queued", "running"]):
+    def _turn(self, context: Context, store: StateStore, identity: str, before: HandedOver | None) -> int:
+        """Return how often a plan has been handed over with this: once more only if somebody stopped it meanwhile."""
+        turn = before.turn if before else 1
+        run_id = _run_id(identity, turn)
+        if not context["ti"].get_dr_count(self.trigger_dag_id, run_ids=[run_id]):
+            return turn  # an attempt that ended early may have noted it
+        if before is None or not store.stopped_since(before.at):
+            raise PlanError(Reason.PLAN_USED, f"see run {run_id} of {self.trigger_dag_id}")
+        return turn + 1
+
+    def _check_none_under_way(self, context: Context, handed: HandedOverPlans) -> None:
+        run_ids, dag_id = sorted(other.run_id for other in handed.plans.values()), self.trigger_dag_id
+        if run_ids and context["ti"].get_dr_count(dag_id, run_ids=run_ids, states=["queued", "running"]):
             raise PlanError(Reason.PLAN_UNDER_WAY, f"one of the runs {', '.join(run_ids)} of {dag_id}"[:500])
+
+
+def _run_id(identity: str, turn: int) -> str:
+    return f"by_hand__{identity[:32]}" + (f"__{turn}" if turn > 1 else "")

@@ -17,7 +17,7 @@ from pulsar_rebalancer.config.resolution import parse_params, resolve
 from pulsar_rebalancer.control.in_force import Sample, closings, sentence
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.state.by_hand import ShownPlans
+from pulsar_rebalancer.state.by_hand import HandedOverPlans
 from pulsar_rebalancer.state.model import MovesState
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.failures import final_unless_passing
@@ -25,6 +25,8 @@ from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from airflow.sdk import Context
 
     from pulsar_rebalancer.collect.collector import Collected
@@ -32,7 +34,8 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.config.resolution import RunParams
     from pulsar_rebalancer.control.documents import Control
     from pulsar_rebalancer.run.request import RunRequest
-    from pulsar_rebalancer.state.by_hand import Drains, ShownPlan
+    from pulsar_rebalancer.state.by_hand import Drains, HandedOver
+    from pulsar_rebalancer.state.model import BundleSplit
 
 _ANY_THRESHOLDS = {"low_threshold": "0", "high_threshold": "1000"}
 """In the place of the live brokers' thresholds: nothing that the file or a run may say contradicts these."""
@@ -76,16 +79,16 @@ class CollectOperator(BaseOperator):
             store = StateStore.of(context, self.entry.name)
             decision, moves = store.decision_or_lost(storage), store.get(MovesState)
             drains, control = store.drains(storage), store.control(storage)
-            shown = _handed_over(store, params.plan, context["dag_run"].run_id) if params.plan else None
+            handed = _handed_over(store, params.plan, context["dag_run"].run_id) if params.plan else None
             now = datetime.now(UTC)
-            collected = asyncio.run(self._collect(context, params, now, storage, decision.means))
+            collected = asyncio.run(self._collect(context, params, now, storage, decision.means, moves.splits))
             run = storage.new_run(now)
             request = _with_what_is_in_force(collected.request, control, drains, decision.plan_id)
             save(replace(collected, request=request), run)
             state = {"decision": decision.model_dump(mode="json"), "moves": moves.model_dump(mode="json")}
             state["drains"] = drains.model_dump(mode="json")
-            if shown is not None:
-                state["shown"] = shown.model_dump(mode="json")
+            if handed is not None:
+                state["handed_over"] = handed.model_dump(mode="json")
             (run / "input" / "state.json").write_json(state)
         self.log.info("Collected %s", run.uri)
         return run.uri
@@ -94,7 +97,13 @@ class CollectOperator(BaseOperator):
         return parse_params(context["params"])
 
     async def _collect(
-        self, context: Context, params: RunParams, now: datetime, storage: ClusterStorage, means: str
+        self,
+        context: Context,
+        params: RunParams,
+        now: datetime,
+        storage: ClusterStorage,
+        means: str,
+        splits: Mapping[str, BundleSplit],
     ) -> Collected:
         settings = self.entry.settings
         connection = PulsarAdminHook(settings.connection).get_connection_settings(settings.pulsar_cluster)
@@ -109,6 +118,7 @@ class CollectOperator(BaseOperator):
                 requested_by=(dag_run.triggering_user_name or "") if dag_run.run_type != "scheduled" else "",
                 state_folder=storage.state,
                 means=means,
+                splits=splits,
             )
 
 
@@ -119,14 +129,14 @@ def _with_what_is_in_force(request: RunRequest, control: Control, drains: Drains
     return request.model_copy(update={"closed": closed, "in_force": sentence(settings, found, drains.brokers)})
 
 
-def _handed_over(store: StateStore, identity: str, airflow_run_id: str) -> ShownPlan:
+def _handed_over(store: StateStore, identity: str, airflow_run_id: str) -> HandedOver:
     """Return the plan made by hand that this very run was started to carry out.
 
     Raises:
         PlanError: `other_plan`; whoever may start runs cannot choose what they carry out.
         StateError: `state_version`.
     """
-    shown = store.get(ShownPlans).plans.get(identity)
-    if shown is None or shown.run_id != airflow_run_id:
+    handed = store.get(HandedOverPlans).plans.get(identity)
+    if handed is None or handed.run_id != airflow_run_id:
         raise PlanError(Reason.OTHER_PLAN, f"plan {identity[:16]} was not handed over to this run")
-    return shown
+    return handed

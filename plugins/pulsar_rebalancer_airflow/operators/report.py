@@ -12,7 +12,7 @@ from pulsar_rebalancer.run.outcome import Outcome, conclude, describe
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.tables import owners
 from pulsar_rebalancer.splitting import history as splitting
-from pulsar_rebalancer.state.model import MovesState
+from pulsar_rebalancer.state.model import DecisionState, MovesState
 from pulsar_rebalancer.unload.history import still_kept, tidied
 from pulsar_rebalancer_airflow.locations import run_folder
 from pulsar_rebalancer_airflow.notifications.alerting import tell_of_run
@@ -88,7 +88,8 @@ class ReportOperator(BaseOperator):
         outcome = conclude(run, gate, begun, now, kept)
         settings = request.resolved.settings
         grace = max(settings.grace_period_minutes, settings.shedding_delay_seconds / 60)
-        splits = splitting.tidied(history.splits, outcome, now, settings.split_grace_minutes)
+        counted_at = store.get(DecisionState).counted_at
+        splits = splitting.tidied(history.splits, outcome, now, settings.split_grace_minutes, counted_at)
         history = tidied(history.model_copy(update={"splits": splits}), outcome, now, grace)
         if history != stored:
             store.put(history)

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowSkipException
 
+from pulsar_rebalancer.admin import builtin_shedding
+from pulsar_rebalancer.config.resolution import Origin
+from pulsar_rebalancer.names import SPLITTING
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.splitting.executor import carry_out_splits
@@ -32,7 +35,7 @@ class SplitOperator(PlanPartOperator):
 
     Bundles whose range is gone or that somebody cut elsewhere are outcomes and no failures; the task fails when brokers
     did not answer (tried again), refused or a person stopped the run (not tried again), and then nothing is moved in
-    this run. It is skipped when the gate is closed.
+    this run. It is skipped when the gate is closed, and when a broker splits bundles by itself by now.
 
     Args:
         gate: task id of the gate.
@@ -52,7 +55,7 @@ class SplitOperator(PlanPartOperator):
             Reason code of an outcome to how many bundles had it.
 
         Raises:
-            AirflowSkipException: the gate is closed, or would be by now.
+            AirflowSkipException: the gate is closed, or would be by now; a broker splits bundles by itself.
             AirflowFailException: the folder is not of this run; the connection is read-only; the brokers refuse the
                 credentials.
             UnfinishedError: brokers did not answer; tried again.
@@ -63,16 +66,22 @@ class SplitOperator(PlanPartOperator):
             history = SplitHistory(store.get(MovesState), store.change_moves, run)
             opened = context["ti"].xcom_pull(task_ids=self.gate, key="reason")
             splits = self._open(run, store, history, str(opened))
-            remaining, settings = history.remaining(splits), Summary.read(run).resolved.settings
+            remaining, resolved = history.remaining(splits), Summary.read(run).resolved
             started = context["dag_run"].start_date
+            # Splits made by hand are not asked, nor is it where the clusters file says that brokers split nothing.
+            overruled = resolved.origins.get("auto_split") is Origin.FILE
+            asked = not overruled and any(split.condition for split in remaining)
 
             async def work(admin: PulsarAdmin) -> None:
+                by_broker = await builtin_shedding.read(admin, SPLITTING) if asked else {}
+                if "true" in by_broker.values():
+                    raise AirflowSkipException(f"Closed by now: {Reason.BUILTIN_SPLITTING_ON} {by_broker}")
                 history.plan(remaining, datetime.now(UTC))
                 await carry_out_splits(
                     admin.bundles,
                     remaining,
-                    most_bundles=settings.max_namespace_bundles,
-                    timeout_seconds=settings.unload_timeout_seconds,
+                    most_bundles=resolved.settings.max_namespace_bundles,
+                    timeout_seconds=resolved.settings.unload_timeout_seconds,
                     on_outcome=lambda outcome: history.add(outcome, datetime.now(UTC)),
                     begun=history.begun,
                     stopped=lambda: store.stopped_since(started),

@@ -18,7 +18,7 @@ from pulsar_rebalancer.state.model import MovesState
 from pulsar_rebalancer.unload.executor import carry_out_moves
 from pulsar_rebalancer.unload.history import WaveHistory
 from pulsar_rebalancer_airflow.failures import final_unless_passing
-from pulsar_rebalancer_airflow.locations import run_folder
+from pulsar_rebalancer_airflow.locations import run_folder, storage_of
 from pulsar_rebalancer_airflow.operators.plan_part import PlanPartOperator
 from pulsar_rebalancer_airflow.state_store import StateStore
 
@@ -86,7 +86,8 @@ class UnloadWaveOperator(PlanPartOperator):
     How many moves have ended is the XCom `progress`. When a person stops the run, no further bundle is begun and the
     task fails; cleared, it goes on as long as no other run has recorded its plan: from then on it is `not_recorded`.
     Nothing is unloaded when the store holds another plan by now, when the cluster was paused or its mode lowered, or
-    when Pulsar's own shedding was switched on. A wave that was not begun in time is left, and its moves say so.
+    when Pulsar's own shedding was switched on. A wave that was not begun in time is left, and its moves say so; so do
+    moves to a broker that is drained by now.
 
     Args:
         wave: number of the wave.
@@ -116,8 +117,8 @@ class UnloadWaveOperator(PlanPartOperator):
             planned = [move for move in read_moves(run) if move.wave == int(self.wave)]
             history = WaveHistory(store.get(MovesState), store.change_moves, run, int(self.wave))
             moves = self._open(run, store, history, planned)
-            self._carry_out(Summary.read(run).resolved.settings, history, moves, _Watch(context, store, len(moves)))
-        return self._conclude(history.outcomes[move.bundle] for move in moves)
+            self._carry_out(Summary.read(run).resolved.settings, history, moves, _Watch(context, store, len(planned)))
+        return self._conclude(history.outcomes[move.bundle] for move in planned)
 
     def _open(self, run: StoragePath, store: StateStore, history: WaveHistory, planned: list[Move]) -> list[Move]:
         """Return the moves of the wave if it may be carried out."""
@@ -126,7 +127,12 @@ class UnloadWaveOperator(PlanPartOperator):
             if verdict.reason is Reason.PLAN_TOO_OLD:
                 history.leave([not_moved(move, verdict.reason) for move in planned if not history.begun([move])])
             raise PlanError(verdict.reason, f"wave {self.wave} was not begun: {verdict.detail}")
-        return [move for move in verdict.moves if move.wave == int(self.wave)]
+        moves = [move for move in verdict.moves if move.wave == int(self.wave)]
+        # What an earlier attempt has begun comes to its end.
+        drained = store.drains(storage_of(self.cluster)).brokers
+        kept = {move.bundle for move in moves if move.destination in drained and not history.begun([move])}
+        history.leave([not_moved(move, Reason.DRAINING) for move in moves if move.bundle in kept])
+        return [move for move in moves if move.bundle not in kept]
 
     def _carry_out(self, settings: Settings, history: WaveHistory, moves: list[Move], watch: _Watch) -> None:
         connection, remaining = self._connection(), history.remaining(moves)

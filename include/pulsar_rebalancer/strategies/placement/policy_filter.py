@@ -11,10 +11,9 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from pulsar_rebalancer.names import namespace_of
+from pulsar_rebalancer.names import SYSTEM_NAMESPACE, namespace_of
 from pulsar_rebalancer.policies.isolation import policy_of
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.strategies.candidates import SYSTEM_NAMESPACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

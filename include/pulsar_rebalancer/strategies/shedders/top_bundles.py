@@ -6,9 +6,8 @@ import heapq
 import math
 from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.names import namespace_of
+from pulsar_rebalancer.names import SYSTEM_NAMESPACE, namespace_of
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.strategies.candidates import SYSTEM_NAMESPACE
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import Settings

@@ -13,7 +13,7 @@ from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.run.by_hand import parse_form
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, TRAFFIC, table, write
-from pulsar_rebalancer.state.by_hand import ShownPlan
+from pulsar_rebalancer.state.by_hand import HandedOver, ShownPlan
 from pulsar_rebalancer.state.model import DecisionState, MovesState, Unload
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.strategies import rows
@@ -104,13 +104,12 @@ class Snapshots:
         run = self.take()
         return show(self.storage, run, parse_form(form), "ada"), fates(run)
 
-    def handed_over(self, summary: Summary) -> ShownPlan:
-        """The entry of a plan that was shown, as the state store has it."""
+    def handed_over(self, summary: Summary) -> HandedOver:
+        """The entry of a plan that was handed over, as the state store has it."""
         assert summary.by_hand is not None
         action = summary.by_hand.request.action
-        return ShownPlan(
-            plan_id=summary.plan_id, action=action, at=summary.collected_at, by="ada", run_id="r", handed_over_by="bob"
-        )
+        shown = ShownPlan(plan_id=summary.plan_id, action=action, at=summary.collected_at, by="ada")
+        return HandedOver(plan=shown, run_id="r", at=summary.collected_at, by="bob")
 
 
 def fates(run: StoragePath) -> dict[str, str]:

@@ -144,6 +144,26 @@ def test_a_drain_waits_for_the_grace_period_unless_that_is_overruled(snapshots: 
     assert leaving.progress["a:1"].moving == 2
 
 
+@pytest.mark.parametrize(
+    ("limit", "overrule", "fates"),
+    [
+        (30.0, (), {"b:1", "c:1"}),
+        (29.0, (), {"would_overload"}),
+        (29.0, (Overrule.OVERLOAD,), {"b:1", "c:1"}),
+    ],
+)
+def test_a_run_that_serves_a_drain_overloads_no_broker(
+    snapshots: Snapshots, limit: float, overrule: tuple[Overrule, ...], fates: set[str]
+) -> None:
+    snapshots.settings = snapshots.settings.model_copy(update={"overloaded_threshold": limit})
+
+    found = served(snapshots, a=DRAIN.model_copy(update={"overrule": overrule}))
+
+    moves = fate(found.moves)
+    assert {moves[name(1)], moves[name(2)]} == fates
+    assert found.progress["a:1"].left == (2 if fates == {"would_overload"} else 0)
+
+
 def test_what_one_drain_overrules_holds_for_the_others(snapshots: Snapshots) -> None:
     snapshots.unloaded = {name(1): timedelta(minutes=1), name(4): timedelta(minutes=1)}
     at_once = DRAIN.model_copy(update={"overrule": (Overrule.GRACE_PERIOD,)})

@@ -113,7 +113,7 @@ def test_a_run_carries_out_the_split_that_was_shown(snapshots: Snapshots) -> Non
     plan = shown(snapshots, bundles=[LOW], unload=True)
     entry = snapshots.handed_over(plan).model_dump(mode="json")
 
-    run = snapshots.take(params={"plan": plan.hash}, shown=entry)
+    run = snapshots.take(params={"plan": plan.hash}, handed_over=entry)
     carry_out_shown(snapshots.storage, run)
 
     (split,) = read_splits(run)

@@ -150,7 +150,7 @@ def test_a_run_carries_out_what_was_shown_as_far_as_it_still_holds(snapshots: Sn
     snapshots.owned["b:1"][name(2)] = snapshots.owned["a:1"].pop(name(2))
     del snapshots.owned["a:1"][name(3, "t/other")]
 
-    run = snapshots.take(params={"plan": shown.hash}, shown=snapshots.handed_over(shown).model_dump(mode="json"))
+    run = snapshots.take(params={"plan": shown.hash}, handed_over=snapshots.handed_over(shown).model_dump(mode="json"))
     summary = carry_out_shown(snapshots.storage, run)
 
     assert fates(run) == {name(1): "c:1", name(2): "owner_changed", name(3, "t/other"): "no_such_bundle"}
@@ -171,7 +171,7 @@ def test_no_other_plan_is_carried_out(snapshots: Snapshots, reason: str) -> None
     late = timedelta(seconds=901 if reason == "shown_too_long_ago" else 0)
     wanted = other if reason == "other_plan" else shown
     entry = snapshots.handed_over(shown).model_dump(mode="json")
-    run = snapshots.take(after=late, params={"plan": wanted.hash}, shown=entry)
+    run = snapshots.take(after=late, params={"plan": wanted.hash}, handed_over=entry)
 
     with pytest.raises(PlanError) as refused:
         carry_out_shown(snapshots.storage, run)

@@ -126,6 +126,15 @@ def test_one_broker_that_sheds_is_enough(served):
     assert rows(sample(served), "cluster")[0]["builtin_shedding"] is True
 
 
+def test_one_broker_that_splits_is_enough_unless_the_file_overrules_it(served):
+    assert sample(served).request.resolved.settings.auto_split is False
+    values = {"loadBalancerAutoBundleSplitEnabled": "true"}
+    served.cluster.faults.add(FaultKind.OTHER_CONFIGURATION, broker(served, 2), values=values)
+    resolved = sample(served).request.resolved
+    assert (resolved.settings.auto_split, resolved.origins["auto_split"]) == (True, Origin.BROKERS)
+    assert sample(served, {"auto_split": False}).request.resolved.settings.auto_split is False
+
+
 def test_a_leader_that_does_not_say_whether_it_sheds_is_unread(served):
     values = {"loadBalancerSheddingEnabled": ""}
     served.cluster.faults.add(FaultKind.OTHER_CONFIGURATION, broker(served, 0), values=values)

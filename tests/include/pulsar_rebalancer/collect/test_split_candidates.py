@@ -52,6 +52,20 @@ def test_a_bundle_is_looked_at_if_its_figure_or_its_mean_exceeds_a_bound(figures
     assert [each["bundle"] for each in found] == ["a/b/1"] * chosen
 
 
+def test_bundles_that_are_not_split_anyway_take_no_place_of_others(monkeypatch):
+    monkeypatch.setattr(split_candidates, "MOST_BUNDLES", 2)
+    sizes = {"pulsar/system/1": 9000, "pulsar/b:1/1": 9000, "a/b/new": 8000, "a/b/1": 3000, "a/b/2": 2000}
+    bundles = table([row(name, topics=topics) for name, topics in sizes.items()], BUNDLES)
+
+    def found(**more):
+        return [each["bundle"] for each in choose(bundles, None, Settings(), **more)]
+
+    assert found(waits=lambda bundle: bundle == "a/b/new") == ["a/b/1", "a/b/2"]
+    assert found() == ["a/b/new", "a/b/1"]
+    monkeypatch.setattr(split_candidates, "MOST_BUNDLES", 3)
+    assert found(waits=lambda bundle: bundle == "a/b/new") == ["a/b/1", "a/b/2", "a/b/new"]
+
+
 def test_those_furthest_above_a_bound_are_looked_at_each_once_and_none_of_an_excluded_namespace(caplog):
     many = [row(f"a/b/{n:02}", topics=2000 + n, msg_rate_in=30000.0 - n) for n in range(25)]
     twice = row("a/b/24", topics=2000, broker="b:2")

@@ -109,6 +109,16 @@ def test_records_are_kept_for_the_grace_period_and_an_hour_at_least():
     assert sorted(tidied(before, outcome, NOW, 0)) == ["59"]
 
 
+@pytest.mark.parametrize(
+    ("counted", "kept"),
+    [(timedelta(hours=-5), True), (timedelta(hours=-4), False), (timedelta(0), False), (None, False)],
+)
+def test_a_record_waits_for_the_sample_with_which_its_parts_take_means_over(counted, kept):
+    outcome = Outcome(plan_id="p9", cluster="c", airflow_run_id="r", ended_at=NOW, verdict="open")
+    split = {ONE: record(at=NOW - timedelta(hours=4))}
+    assert bool(tidied(split, outcome, NOW, 60, None if counted is None else NOW + counted)) is kept
+
+
 def test_parts_are_named_with_their_shares():
     assert parts_by_bundle({ONE: record()}) == {
         ONE: {"a/b/0x00000000_0x40000000": 0.25, "a/b/0x40000000_0x80000000": 0.75}

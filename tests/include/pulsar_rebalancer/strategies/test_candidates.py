@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from pulsar_rebalancer.names import is_heartbeat
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.strategies.candidates import is_heartbeat, preset_reason
+from pulsar_rebalancer.strategies.candidates import preset_reason
 
 
 @pytest.mark.parametrize(

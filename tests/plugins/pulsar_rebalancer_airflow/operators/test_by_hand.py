@@ -13,9 +13,10 @@ from tests.airflow_runs import CLUSTER, make_run, move_row
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.enums import Action
 from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.control.documents import Control, Order
 from pulsar_rebalancer.run.by_hand import ByHand, parse_form
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.state.by_hand import ShownPlan, ShownPlans
+from pulsar_rebalancer.state.by_hand import HandedOver, HandedOverPlans, ShownPlan, ShownPlans
 from pulsar_rebalancer_airflow.operators import CarryOutOperator
 from pulsar_rebalancer_airflow.state_store import StateStore
 
@@ -65,8 +66,8 @@ def test_a_plan_is_handed_over_with_its_hash_and_who_did_it(storage: ClusterStor
 
     run_id = f"by_hand__{identity[:32]}"
     assert act(storage, state, plan=identity) == ("done", (run_id, {"plan": identity}))
-    entry = StateStore(state).get(ShownPlans).plans[identity]
-    assert (entry.by, entry.run_id, entry.handed_over_by) == ("ada", run_id, "bob")
+    entry = StateStore(state).get(HandedOverPlans).plans[identity]
+    assert (entry.plan.by, entry.run_id, entry.by) == ("ada", run_id, "bob")
 
 
 @pytest.mark.parametrize(
@@ -128,15 +129,29 @@ def test_a_drain_that_was_shown_before_another_was_marked_is_shown_anew(
     assert list(StateStore(state).drains(storage).brokers) == ["a:1"]
 
 
-def test_a_plan_that_was_handed_over_is_known_while_its_run_lasts() -> None:
+def test_a_plan_is_known_as_long_as_it_may_be_carried_out_and_its_run_may_last() -> None:
     now, minute = datetime.now(UTC), timedelta(minutes=1)
-    plan = ShownPlan(plan_id="p", action=Action.UNLOAD, at=now - 20 * minute, by="ada")
-    going_on = plan.model_copy(update={"run_id": "by_hand__a"})
-    plans = ShownPlans(plans={"a": going_on, "b": plan})
+    old, new = (ShownPlan(plan_id="p", action=Action.UNLOAD, at=now - age * minute, by="ada") for age in (20, 0))
+    handed = HandedOver(plan=old, run_id="by_hand__a", at=now - 10 * minute, by="bob")
+    later = [HandedOver(plan=new, run_id="by_hand__b", at=now + age * minute, by="bob") for age in (24, 26)]
 
-    found = plans.added("a", plan, now, 15 * minute, 30 * minute)
+    assert ShownPlans(plans={"a": old}).added("b", new, now, 15 * minute).plans == {"b": new}
+    known = [HandedOverPlans(plans={"a": handed}).added("b", each, 45 * minute).plans for each in later]
+    assert [set(plans) for plans in known] == [{"a", "b"}, {"b"}]
 
-    assert found.plans == {"a": going_on}
-    assert ShownPlans(plans={"a": going_on}).added("c", plan, now + 26 * minute, 15 * minute, 30 * minute).plans == {
-        "c": plan
-    }
+
+def test_a_plan_that_was_stopped_is_carried_out_again(storage: ClusterStorage, state: MemoryState) -> None:
+    identity, store = shown(storage, state, **UNLOAD), StateStore(state)
+    _, (first, _) = act(storage, state, plan=identity)
+
+    # Another attempt of the same task, before the run was there.
+    assert act(storage, state, plan=identity) == ("done", (first, {"plan": identity}))
+    assert act(storage, state, {first: "failed"}, plan=identity)[0] == "plan_used"
+    store.put_control(storage, Control(stop=Order(at=datetime.now(UTC), by="ada", reason="wait")))
+    assert act(storage, state, {first: "running"}, plan=identity)[0] == "plan_under_way"
+
+    assert act(storage, state, {first: "failed"}, plan=identity) == ("done", (f"{first}__2", {"plan": identity}))
+    ended = {first: "failed", f"{first}__2": "success"}
+    assert act(storage, state, ended, plan=identity)[0] == "plan_used"
+    store.put_control(storage, Control(stop=Order(at=datetime.now(UTC), by="ada", reason="wait again")))
+    assert act(storage, state, ended, plan=identity)[1][0] == f"{first}__3"

@@ -140,6 +140,23 @@ def test_behind_a_closed_gate_nothing_is_split(
     assert scene.state.writes == []
 
 
+@pytest.mark.parametrize(("condition", "splits"), [("msg_rate", False), (None, True)])
+def test_nothing_is_split_once_a_broker_splits_by_itself(
+    scene: UnloadScene, condition: str | None, splits: bool
+) -> None:
+    planned, values = row(scene, condition=condition), {"loadBalancerAutoBundleSplitEnabled": "true"}
+    scene.cluster.faults.add("other_configuration", scene.cluster.active_brokers()[-1], values=values)
+    run = scene.run([], splits=[planned], **ACTS)
+
+    if splits:
+        assert split(scene, run) == {"split": 1}
+    else:
+        with pytest.raises(AirflowSkipException, match="builtin_splitting_on"):
+            split(scene, run)
+
+    assert is_split(scene, planned) is splits
+
+
 def test_a_split_made_by_hand_asks_for_no_split_mode(scene: UnloadScene) -> None:
     planned = row(scene, condition=None)
     assert split(scene, scene.run([], splits=[planned], **ACTS), split_mode="off") == {"split": 1}

@@ -15,10 +15,14 @@ from tests.airflow_runs import make_run
 
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude, read_waves
+from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.run.request import Finding, Validation
+from pulsar_rebalancer.state.by_hand import Drain, Drains
 from pulsar_rebalancer.state.model import MovesState
 from pulsar_rebalancer.unload import history
+from pulsar_rebalancer.unload.history import WaveHistory
 from pulsar_rebalancer_airflow.operators.plan_part import UnfinishedError
+from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
     from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
@@ -140,6 +144,29 @@ def test_a_wave_that_was_not_begun_in_time_is_left_and_says_so(scene: UnloadScen
 
     assert scene.all_on(moves, "source")
     assert conclude(run, Reason.OPEN, (), datetime.now(UTC)).counts == {"plan_too_old": 2}
+
+
+def test_no_bundle_is_brought_to_a_broker_that_is_drained_by_now(scene: UnloadScene) -> None:
+    here, away = scene.moves(99)[0], scene.moves(99)[-1]
+    assert here["destination"] != away["destination"]
+    run, store = scene.run([here, away]), StateStore(scene.state)
+    drain = Drain(at=datetime.now(UTC), by="ada", reason="new disks")
+    store.put_drains(scene.storage, Drains(brokers={here["destination"]: drain}))
+
+    assert scene.unload(run) == {"draining": 1, "moved": 1}
+
+    assert (scene.all_on([here], "source"), scene.all_on([away], "destination")) == (True, True)
+    assert here["bundle"] not in scene.state.documents[MovesState.KEY]["unloads"]
+
+
+def test_what_was_begun_comes_to_its_end_on_a_broker_that_is_drained_by_now(scene: UnloadScene) -> None:
+    (move,) = moves = scene.moves(1)
+    run, store = scene.run(moves), StateStore(scene.state)
+    WaveHistory(store.get(MovesState), store.change_moves, run, 0).plan(read_moves(run), datetime.now(UTC))
+    drain = Drain(at=datetime.now(UTC), by="ada", reason="new disks")
+    store.put_drains(scene.storage, Drains(brokers={move["destination"]: drain}))
+
+    assert scene.unload(run) == {"moved": 1}
 
 
 def test_the_time_for_waves_is_a_setting_of_the_plan(scene: UnloadScene) -> None:

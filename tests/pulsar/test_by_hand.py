@@ -1,0 +1,154 @@
+"""Plans made by hand on real brokers: to and fro, a drain without a lost message, a broker killed while it is drained.
+
+A namespace with more topics than a bundle may have is split by the first run that serves the drain.
+"""
+
+from __future__ import annotations
+
+import tests.airflow_home  # noqa: F401 - before anything of Airflow
+
+# isort: split
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from tests.integration.airflow_world import Outcome, World, dags
+from tests.integration.conftest import _database, one_session  # noqa: F401 - fixtures
+from tests.pulsar.admin import Admin, topics_in_bundles
+from tests.pulsar.events import await_that
+from tests.pulsar.load import Load
+from tests.pulsar.rebalancing import load_broker_zero
+
+from pulsar_rebalancer.run.outcome import Outcome as Written
+from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.unload.history import WaveHistory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from tests.pulsar.cluster import PulsarCluster
+    from tests.pulsar.conftest import ClusterFactory
+    from tests.pulsar.distribution import Distribution
+
+BUNDLES, CAP = 6, 4
+"""More than the cap lets go at once: a drain takes two runs."""
+CROWDED, TOPICS = "tests/crowded", 3
+SETTINGS: dict[str, Any] = {
+    "mode": "auto",
+    "interval_seconds": 5,
+    "state_max_gap": 1000,
+    "max_plan_age_seconds": 3600,
+    # Nothing moves by itself.
+    "hit_count_low": 10_000,
+    "hit_count_high": 10_000,
+    "max_bundles_per_broker": CAP,
+    "unload_concurrency": 1,
+    "unload_timeout_seconds": 90,
+    "split_mode": "auto",
+    "split_algorithm": "topic_count_equally_divide",
+    "max_bundle_topics": TOPICS - 1,
+    "hit_count_split": 0,
+    "unload_split_bundles": False,
+}
+# The machine is as busy as it is: what a prediction makes of that is tried elsewhere.
+BUSY = {"overrule": ["overload", "grace_period"], "reason": "new disks"}
+
+
+def acted(hand: World, **form: Any) -> None:
+    """Have a plan shown, and carried out by its hash."""
+    shown = hand.run("by_hand", **form)
+    assert shown.states["plan"] == "success", shown.xcom("plan", "failure")
+    done = hand.run("by_hand", plan=shown.xcom("plan")["plan"])
+    assert done.states["carry_out"] == "success", done.xcom("carry_out", "failure")
+
+
+def moved(hand: World, **form: Any) -> Outcome:
+    """The run that carries out what a form asks for: one bundle."""
+    acted(hand, **form)
+    (waiting,) = hand.queued()
+    run = hand.begin(waiting)
+    assert run.state == "success", run.states
+    summary, written = Summary.read(run.folder), Written.read(run.folder)
+    assert written.counts == {"moved": 1}, (written.verdict, summary.bundles_passed_over)
+    by_hand = summary.by_hand
+    assert by_hand is not None
+    assert by_hand.by == "dag_test"
+    return run
+
+
+def owners(admin: Admin, bundles: Iterable[str]) -> set[str]:
+    """The brokers that own these bundles; nobody while one of them has no owner."""
+    try:
+        return {admin.owner(bundle) for bundle in bundles}
+    except (httpx.HTTPError, KeyError):
+        return {"nobody"}
+
+
+def connection(cluster: PulsarCluster) -> dict[str, Any]:
+    seeds = ",".join(urlsplit(cluster.web_url(broker)).netloc for broker in range(3))
+    return {"conn_type": "pulsar_admin", "host": seeds, "extra": {"timeout_seconds": 90}}
+
+
+@pytest.mark.usefixtures("one_session")
+@pytest.mark.parametrize("extensible", [False, True], ids=["modular", "extensible"])
+def test_what_a_person_asks_for(
+    pulsar_424: Distribution,
+    clusters: ClusterFactory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    extensible: bool,
+) -> None:
+    cluster = clusters(pulsar_424, bookie=True, extensible=extensible)
+    zero, one, two = cluster.broker_ids
+    with Admin(cluster, broker=2) as admin, dags("real", tmp_path, connection(cluster), **SETTINGS) as root:
+        topics = load_broker_zero(admin, ["tests/hand"], BUNDLES, "persistent")
+        (whole,) = admin.create_namespace(CROWDED, 1)
+        crowd = topics_in_bundles(CROWDED, [whole], TOPICS, "persistent")[whole]
+        admin.move(CROWDED, whole, crowd[0], 2)
+        rates = dict.fromkeys([*topics.values(), *crowd], 20.0)
+        with Load(cluster, rates, tmp_path / "load.log", subscribed=True) as load:
+            load.start()
+            await_that(lambda: len(admin.get("broker-stats/topics", broker=0).get("tests/hand", ())) == BUNDLES)
+            hand, first = World("real", root), next(iter(topics))
+
+            forth = moved(hand, action="unload", bundles=[first], destination=one, **BUSY)
+            assert admin.owner(first) == one
+            moved(hand, action="undo", run=forth.folder.name, overrule=["overload"], reason="to and fro")
+            assert admin.owner(first) == zero
+
+            acted(hand, action="drain", broker=zero, **BUSY)
+            drained = [hand.run(), hand.run()]
+            assert [Summary.read(run.folder).drains[zero].moving for run in drained] == [CAP, BUNDLES - CAP]
+            assert Written.read(drained[1].folder).counts == {"moved": BUNDLES - CAP}
+            assert owners(admin, topics) == {one, two}
+            (split,) = Written.read(drained[0].folder).splits
+            assert (split.reason, split.bundle) == ("split", f"{CROWDED}/{whole}")
+            assert len(admin.ranges(CROWDED)) == 2
+            assert hand.run("by_hand", action="release", broker=zero, reason="the disks are in").state == "success"
+
+            # A broker that dies when the first of its bundles has left.
+            killed: list[int] = []
+            noted = WaveHistory.add
+
+            def add(history: WaveHistory, *outcome: Any) -> None:
+                noted(history, *outcome)
+                if not killed:
+                    cluster.kill_broker(1)
+                    killed.append(1)
+
+            monkeypatch.setattr(WaveHistory, "add", add)
+            acted(hand, action="drain", broker=one, **BUSY)
+            dying = hand.run()
+            assert Written.read(dying.folder).counts["moved"] >= 1
+            await_that(lambda: owners(admin, topics) <= {zero, two})
+            after = Summary.read(hand.run().folder)
+            assert (after.drains[one].bundles, after.drains[one].left) == (0, 0)
+            assert killed == [1]
+            report = load.report()
+    assert report.keys() == rates.keys()
+    for counts in report.values():
+        assert counts.errors == 0
+        assert counts.received == counts.acked == counts.sent > 0
