@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.admin.answers import failure, first_line
 from pulsar_rebalancer.admin.connection import address_in, is_service_url
-from pulsar_rebalancer.admin.transport import TOPIC_NAMES
+from pulsar_rebalancer.admin.exchange import TOPIC_NAMES
 from pulsar_rebalancer.admin.url_paths import path, split_bundle, split_namespace, split_topic
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.names import is_in_bundle

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from pulsar_rebalancer.admin.answers import first_line
 from pulsar_rebalancer.admin.bundles import BundleAdmin
 from pulsar_rebalancer.admin.connection import address_in
-from pulsar_rebalancer.admin.transport import TOPIC_NAMES, TOPIC_STATS, Transport
+from pulsar_rebalancer.admin.exchange import TOPIC_NAMES, TOPIC_STATS
+from pulsar_rebalancer.admin.transport import Transport
 from pulsar_rebalancer.admin.url_paths import path, split_namespace
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.names import BALANCER, SHEDDING, is_broker_id

@@ -29,19 +29,25 @@ class Told:
     """One reason code of a run.
 
     Attributes:
-        effect: what it does to the run.
         count: how many brokers, bundles or facts it was found for.
         worst: the worst of them with their figures.
-        meaning: what was seen.
         action: what to do, also about what lies behind it.
     """
 
     reason: Reason
-    effect: Effect
     count: int
     worst: tuple[str, ...]
-    meaning: str
     action: str
+
+    @property
+    def effect(self) -> Effect:
+        """What it does to the run."""
+        return self.reason.effect
+
+    @property
+    def meaning(self) -> str:
+        """What was seen."""
+        return self.reason.meaning
 
     def line(self) -> str:
         """One line of text."""
@@ -68,30 +74,28 @@ class Explanation:
     def document(self) -> dict[str, JsonValue]:
         """Return the same in JSON's types."""
         reasons: list[JsonValue] = [
-            asdict(told) | {"effect": told.effect.value, "worst": list(told.worst)} for told in self.reasons
+            asdict(told) | {"effect": told.effect.value, "meaning": told.meaning, "worst": list(told.worst)}
+            for told in self.reasons
         ]
         return {"reasons": reasons, "more": self.more}
 
 
 def explain(validation: Validation) -> Explanation:
     """Return what to tell of a validation whose findings stand worst first for each reason."""
-    groups: dict[tuple[Effect, Reason], list[Finding]] = defaultdict(list)
+    groups: dict[Reason, list[Finding]] = defaultdict(list)
     for finding in validation.findings:
-        groups[finding.effect, finding.reason].append(finding)
+        groups[finding.reason].append(finding)
     gravity = list(Effect)
-    ordered = sorted(groups.items(), key=lambda item: (gravity.index(item[0][0]), -len(item[1])))
-    told = [_told(effect, code, found) for (effect, code), found in ordered[:LISTED]]
+    ordered = sorted(groups.items(), key=lambda item: (gravity.index(item[0].effect), -len(item[1])))
+    told = [_told(reason, found) for reason, found in ordered[:LISTED]]
     return Explanation(tuple(told), len(ordered) - len(told))
 
 
-def _told(effect: Effect, code: Reason, found: Sequence[Finding]) -> Told:
+def _told(reason: Reason, found: Sequence[Finding]) -> Told:
     worst = (_shown(finding) for finding in found[:WORST])
     causes = sorted({cause for f in found if (cause := Reason.get(f.cause))})
-    actions = [
-        code.action,
-        *(f"{cause}: {cause.action}" for cause in causes if cause.action),
-    ]
-    return Told(code, effect, len(found), tuple(filter(None, worst)), code.meaning, " ".join(actions).strip())
+    actions = [reason.action, *(f"{cause}: {cause.action}" for cause in causes if cause.action)]
+    return Told(reason, len(found), tuple(filter(None, worst)), " ".join(actions).strip())
 
 
 def _shown(finding: Finding) -> str:

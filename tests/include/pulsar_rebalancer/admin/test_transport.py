@@ -20,7 +20,7 @@ from tests.include.pulsar_rebalancer.admin.scripted_broker import (
     whole,
 )
 
-from pulsar_rebalancer.admin import transport
+from pulsar_rebalancer.admin import exchange
 from pulsar_rebalancer.errors import AdminError
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ async def test_reset_unload_is_not_repeated() -> None:
 
 @pytest.mark.parametrize(("in_all", "at_one"), [(4, 32), (192, 4)])
 async def test_concurrency_is_bounded(monkeypatch: pytest.MonkeyPatch, in_all: int, at_one: int) -> None:
-    monkeypatch.setattr(transport, "OF_ONE_BROKER", at_one)
+    monkeypatch.setattr(exchange, "OF_ONE_BROKER", at_one)
     most = under_way = 0
 
     async def report(_: Request) -> Response:
@@ -298,7 +298,7 @@ async def test_concurrency_is_bounded(monkeypatch: pytest.MonkeyPatch, in_all: i
 
 
 async def test_few_connections_are_kept_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "MOST_KEPT", 3)
+    monkeypatch.setattr(exchange, "MOST_KEPT", 3)
     count = most = opened = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -322,7 +322,7 @@ async def test_few_connections_are_kept_open(monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_connections_to_seeds_are_kept_whatever_others_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "MOST_KEPT", 0)
+    monkeypatch.setattr(exchange, "MOST_KEPT", 0)
     opened = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
