@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from airflow.plugins_manager import AirflowPlugin
 
+from pulsar_rebalancer_airflow.overview.views import external_views
 from pulsar_rebalancer_airflow.validation.link import PREFIX, ValidationLink
 
 if TYPE_CHECKING:
@@ -13,15 +14,16 @@ if TYPE_CHECKING:
 
 
 async def pages(scope: Scope, receive: Receive, send: Send) -> None:
-    """Serve the pages of `web`, loaded with the first request: Airflow loads plugins in every process it has."""
-    from pulsar_rebalancer_airflow.validation.web import app
+    """Serve the application, loaded with the first request: Airflow loads plugins in every process it has."""
+    from pulsar_rebalancer_airflow.overview.app import app
 
     await app(scope, receive, send)
 
 
 class PulsarRebalancerPlugin(AirflowPlugin):
-    """The link to validation results and the pages behind it; the connection type is registered by `provider`."""
+    """The page of a cluster, and the link to validation results; the connection type is registered by `provider`."""
 
     name = "pulsar_rebalancer"
     fastapi_apps = [{"app": pages, "url_prefix": PREFIX, "name": "Pulsar rebalancer"}]
+    external_views = external_views()
     operator_extra_links = [ValidationLink()]

@@ -25,9 +25,13 @@ def page_address(dag_id: str, run_id: str, folder: str) -> str:
 
 def page_path(dag_id: str, run_id: str, folder: str) -> str:
     """Return the path of a page on the web server, whatever host it is reached by."""
-    prefix = urlsplit(_server()).path
     dag, run, name = (quote(part, safe="") for part in (dag_id, run_id, folder))
-    return f"{prefix}{PREFIX}/dags/{dag}/runs/{run}/validation/{name}"
+    return f"{base_path()}{PREFIX}/dags/{dag}/runs/{run}/validation/{name}"
+
+
+def base_path() -> str:
+    """Return the path below which the web server is reached; empty for the root."""
+    return urlsplit(_server()).path
 
 
 def _server() -> str:

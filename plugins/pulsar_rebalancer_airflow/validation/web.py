@@ -1,6 +1,6 @@
-"""What Airflow's web server serves of this package, to whoever may read the logs of the DAG in question.
+"""The route to the result of a validation, for whoever may read the logs of the DAG in question.
 
-Imported by that server alone: it loads Airflow's API with the metadata database.
+Imported by Airflow's web server alone: it loads Airflow's API with the metadata database.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.core_api.security import requires_access_dag
-from fastapi import Depends, FastAPI, HTTPException
+from fastapi import APIRouter, Depends, HTTPException
 from fastapi.responses import HTMLResponse
 
 from pulsar_rebalancer.errors import SnapshotError
@@ -31,11 +31,10 @@ HEADERS = {
     "Cache-Control": "private, no-store",
 }
 
-# The documentation pages of FastAPI would be open to everyone.
-app = FastAPI(title="Pulsar rebalancer", docs_url=None, redoc_url=None, openapi_url=None)
+router = APIRouter()
 
 
-@app.get(
+@router.get(
     "/dags/{dag_id}/runs/{run_id}/validation/{folder}",
     response_class=HTMLResponse,
     dependencies=[Depends(requires_access_dag("GET", DagAccessEntity.TASK_LOGS))],

@@ -1,0 +1,149 @@
+"""Brokers as bars: scores by resource, their range of late, what the plan makes of them, thresholds."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.overview.model import BrokerView, Line
+from pulsar_rebalancer.overview.runs import folders, known_scores
+from pulsar_rebalancer.run import tables
+from pulsar_rebalancer.storage.layout import time_of
+from pulsar_rebalancer.strategies.rows import broker_samples
+from pulsar_rebalancer.strategies.scoring import SCORED, percent, score
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+    from datetime import datetime
+
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.overview.model import PairView
+    from pulsar_rebalancer.overview.runs import Run
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.path import StoragePath
+    from pulsar_rebalancer.strategies.sample import BrokerSample
+
+OF_LATE = timedelta(minutes=30)
+"""How far back lowest and highest scores go."""
+
+_SAMPLES = 40
+"""Snapshots of that time that are read at most, evenly spread."""
+
+
+def broker_views(
+    storage: ClusterStorage, run: Run, after: Mapping[str, float], pairs: Iterable[PairView]
+) -> list[BrokerView]:
+    """Return the brokers of a run, the hottest first, those without a report last.
+
+    Args:
+        storage: of the cluster.
+        run: whose snapshot it is.
+        after: predicted score by broker, of those that the plan touches.
+        pairs: that the run looked at.
+    """
+    try:
+        rows = tables.read(run.folder, "brokers").to_pylist()
+    except SnapshotError:
+        return []
+    settings, left_out = run.request.resolved.settings, run.left_out
+    samples = broker_samples(rows, left_out)
+    labels = short_names([sample.broker for sample in samples])
+    before = _of_late(storage, run.request.collected_at)
+    without_report = {row["broker"] for row in rows if row.get("error")}
+    paired = _paired(pairs)
+    views = [
+        _view(sample, settings, before.get(sample.broker, ()), reported=sample.broker not in without_report).model_copy(
+            update={
+                "label": labels[sample.broker],
+                **paired.get(sample.broker, {}),
+                **_rounded(after.get(sample.broker)),
+            }
+        )
+        for sample in samples
+    ]
+    return sorted(views, key=lambda view: (view.score is None, -(view.score or 0.0), view.name))
+
+
+def _paired(pairs: Iterable[PairView]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for pair in pairs:
+        if pair.gap is not None and pair.destination != pair.source:
+            found[pair.source] = {"band": pair.band, "partner": pair.destination, "gap": pair.gap}
+            found[pair.destination] = {"band": pair.band}
+    return found
+
+
+def _rounded(after: float | None) -> dict[str, float]:
+    return {} if after is None else {"after": round(after, 2)}
+
+
+def _view(sample: BrokerSample, settings: Settings, before: Collection[float], *, reported: bool) -> BrokerView:
+    weights = {name: getattr(settings, f"{name}_weight") for name in SCORED}
+    used = {name: round(percent(*sample.resources[name][:2]) * weight, 2) for name, weight in weights.items() if weight}
+    figure = score(sample, settings) if reported else None
+    seen = [*before, *([] if figure is None else [figure])]
+    return BrokerView(
+        name=sample.broker,
+        label=sample.broker,
+        score=None if figure is None else round(figure, 2),
+        resources=used if reported else {},
+        deciding=max(used, key=lambda name: used[name]) if reported and used else "",
+        lowest=round(min(seen), 2) if seen else None,
+        highest=round(max(seen), 2) if seen else None,
+        left_out=f"{sample.left_out}: {sample.left_out.meaning}" if sample.left_out else "",
+        msg_rate=round(sample.msg_rate_in + sample.msg_rate_out, 1),
+        msg_throughput=round(sample.msg_throughput_in + sample.msg_throughput_out),
+        topics=sample.topics,
+        bundles=sample.bundles,
+    )
+
+
+def _of_late(storage: ClusterStorage, until: datetime) -> dict[str, list[float]]:
+    """Return the scores of the half hour before a time, by broker."""
+    recent: list[StoragePath] = []
+    for folder in folders(storage, until):
+        at = time_of(folder.name)
+        if at is None or at < until - OF_LATE:
+            break
+        recent.append(folder)
+    found: dict[str, list[float]] = {}
+    for folder in recent[:: math.ceil(len(recent) / _SAMPLES) or 1]:
+        for broker, figure in known_scores(folder).items():
+            found.setdefault(broker, []).append(figure)
+    return found
+
+
+def short_names(brokers: Collection[str]) -> dict[str, str]:
+    """Return what tells brokers apart, by broker: without a port or a domain that all of them share."""
+    shorter = {broker: broker.rpartition(":")[0] or broker for broker in brokers}
+    if len(set(shorter.values())) < len(shorter) or len({broker.rpartition(":")[2] for broker in brokers}) > 1:
+        # One machine, many ports: these tell the brokers apart.
+        hosts = {broker.rpartition(":")[0] for broker in brokers}
+        return {broker: f":{broker.rpartition(':')[2]}" if len(hosts) == 1 else broker for broker in brokers}
+    first = {broker: name.partition(".")[0] for broker, name in shorter.items()}
+    one_domain = len({name.partition(".")[2] for name in shorter.values()}) == 1
+    return first if one_domain and not any(name.isdecimal() for name in first.values()) else shorter
+
+
+def lines(settings: Settings, mean: float | None) -> tuple[Line, ...]:
+    """Return the thresholds to draw across the brokers.
+
+    AvgShedder's are of a gap between two: the stretch of that width around the mean is where nobody has to be moved.
+    """
+    if settings.strategy is Strategy.OVERLOAD:
+        limit = settings.overloaded_threshold
+        return (Line(name="overloaded", lower=limit, upper=limit),)
+    if mean is None:
+        return ()
+    if settings.strategy is Strategy.THRESHOLD:
+        limit = mean + settings.average_threshold
+        return (Line(name="above the mean by the threshold", lower=limit, upper=limit),)
+    if settings.strategy is not Strategy.AVG:
+        return ()
+    return tuple(
+        Line(name=name, lower=round(max(0.0, mean - gap / 2), 2), upper=round(mean + gap / 2, 2))
+        for name, gap in (("low threshold", settings.low_threshold), ("high threshold", settings.high_threshold))
+    )

@@ -1,0 +1,159 @@
+"""The newest runs of a cluster, and the scores of brokers in them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.reasons import Effect, Reason
+from pulsar_rebalancer.run import tables
+from pulsar_rebalancer.run.outcome import Outcome, read_waves
+from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.run.request import RunRequest, Validation
+from pulsar_rebalancer.storage.layout import day_of, time_of
+from pulsar_rebalancer.strategies.rows import broker_samples
+from pulsar_rebalancer.strategies.scoring import score
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import datetime
+    from typing import TypeVar
+
+    from pulsar_rebalancer.run.outcome import MoveOutcome
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.path import StoragePath
+
+    _Document = TypeVar("_Document")
+
+_LOOKED_AT = 20
+"""Newest folders among which one with a request is looked for: a run that died young leaves less."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is known of a run; None: it did not get that far, or the file cannot be read.
+
+    Attributes:
+        waves: outcomes of the moves so far, by bundle.
+    """
+
+    folder: StoragePath
+    request: RunRequest
+    validation: Validation | None
+    summary: Summary | None
+    outcome: Outcome | None
+    waves: dict[str, MoveOutcome]
+
+    @property
+    def left_out(self) -> dict[str, Reason]:
+        """Return why a broker is neither source nor destination, by broker."""
+        found = dict(self.validation.quarantined) if self.validation else {}
+        return found | dict.fromkeys(self.request.resolved.settings.excluded_brokers, Reason.BROKER_EXCLUDED)
+
+    @property
+    def moves(self) -> dict[str, MoveOutcome]:
+        """Return what became of the moves, by bundle."""
+        return {move.bundle: move for move in self.outcome.moves} if self.outcome else self.waves
+
+    @property
+    def under_way(self) -> bool:
+        """Return whether bundles are being moved."""
+        return self.outcome is None and bool(self.waves)
+
+    @property
+    def blocked(self) -> bool:
+        """Return whether validation stopped it."""
+        return self.validation is not None and bool(self.validation.reasons(Effect.BLOCK))
+
+
+def read_run(folder: StoragePath) -> Run | None:
+    """Return what is known of a run; None without a request."""
+    request = _known(lambda: RunRequest.read(folder))
+    if request is None:
+        return None
+    outcome = _known(lambda: Outcome.read(folder))
+    return Run(
+        folder=folder,
+        request=request,
+        validation=_known(lambda: Validation.read(folder)),
+        summary=_known(lambda: Summary.read(folder)),
+        outcome=outcome,
+        waves={} if outcome else _known(lambda: read_waves(folder)) or {},
+    )
+
+
+def _known(read: Callable[[], _Document]) -> _Document | None:
+    try:
+        return read()
+    except SnapshotError:
+        return None
+
+
+def newest(storage: ClusterStorage, now: datetime) -> tuple[Run | None, Run | None]:
+    """Return the newest run that was begun, and the newest that has ended; they may be the same.
+
+    Raises:
+        SnapshotError: `storage_failed`.
+    """
+    begun: Run | None = None
+    for looked_at, folder in enumerate(folders(storage, now)):
+        run = read_run(folder)
+        begun = begun or run
+        if run is not None and run.outcome is not None:
+            return begun, run
+        if looked_at == _LOOKED_AT:
+            break
+    return begun, None
+
+
+def folders(storage: ClusterStorage, until: datetime) -> Iterator[StoragePath]:
+    """Yield the folders of runs up to a time, the newest first: names of days and runs sort by time.
+
+    Raises:
+        SnapshotError: `storage_failed`.
+    """
+    for name in sorted(storage.runs.names(), reverse=True):
+        day = day_of(name)
+        if day is None or day > until.date():
+            continue
+        for run in sorted((storage.runs / name).names(), reverse=True):
+            at = time_of(run)
+            if at is not None and at <= until:
+                yield storage.runs / name / run
+
+
+@lru_cache(maxsize=4096)
+def scores_of(folder: StoragePath) -> dict[str, float]:
+    """Return the score of each broker that took part in a run, percent, as the run judged it.
+
+    What collect wrote never changes; what is not there yet is not remembered.
+
+    Raises:
+        SnapshotError: `file_missing`, `file_damaged` or `file_version`.
+    """
+    request, validation = RunRequest.read(folder), Validation.read(folder)
+    settings = request.resolved.settings
+    left_out = {**validation.quarantined, **dict.fromkeys(settings.excluded_brokers, Reason.BROKER_EXCLUDED)}
+    samples = broker_samples(tables.read(folder, "brokers").to_pylist(), left_out)
+    return {each.broker: score(each, settings) for each in samples if each.left_out is None}
+
+
+def known_scores(folder: StoragePath) -> dict[str, float]:
+    """Return the same; empty when a file cannot be read."""
+    return _known(lambda: scores_of(folder)) or {}
+
+
+def spread(scores: dict[str, float]) -> float | None:
+    """Return the points between the hottest and the coldest; None without a broker."""
+    return max(scores.values()) - min(scores.values()) if scores else None
+
+
+def deviation(scores: dict[str, float]) -> float | None:
+    """Return the standard deviation over all brokers, points; None without a broker."""
+    if not scores:
+        return None
+    mean = math.fsum(scores.values()) / len(scores)
+    return math.sqrt(math.fsum((figure - mean) ** 2 for figure in scores.values()) / len(scores))

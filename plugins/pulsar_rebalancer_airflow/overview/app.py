@@ -1,0 +1,26 @@
+"""What Airflow's web server serves of this package. Imported by that server alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastapi import FastAPI
+from fastapi.responses import JSONResponse
+
+from pulsar_rebalancer.errors import RebalancerError
+from pulsar_rebalancer_airflow.overview import routes
+from pulsar_rebalancer_airflow.validation import web
+
+if TYPE_CHECKING:
+    from fastapi import Request
+
+# The documentation pages of FastAPI would be open to everyone.
+app = FastAPI(title="Pulsar rebalancer", docs_url=None, redoc_url=None, openapi_url=None)
+app.include_router(web.router)
+app.include_router(routes.router)
+
+
+@app.exception_handler(RebalancerError)
+def unreadable(_: Request, error: Exception) -> JSONResponse:
+    """Answer that the clusters file, the storage root or a file cannot be read, in words."""
+    return JSONResponse({"detail": str(error)}, status_code=503)

@@ -1,0 +1,130 @@
+// Asks for the documents of the page again and again, and shows them.
+
+import { brokers } from "./brokers.js";
+import { clusters } from "./clusters.js";
+import { make, renew } from "./dom.js";
+import { findings } from "./findings.js";
+import { followTheme, uiLink } from "./links.js";
+import { pairs } from "./pairs.js";
+import { plan } from "./plan.js";
+import { figures, strip, tick } from "./strip.js";
+import { timeline } from "./timeline.js";
+
+const VERSION = 1;
+const { base } = document.documentElement.dataset;
+const page = document.getElementById("page");
+const run = new URLSearchParams(location.search).get("run_id") ?? "";
+const dag = dagOf(decodeURIComponent(location.pathname.slice(`${base}/page`.length + 1)));
+const sections = new Map();
+let note = document.getElementById("note");
+let offset = 0;
+let shownSpan = "hour";
+let last = {};
+
+// Every DAG of a cluster leads to its page; plans made by hand have runs of their own.
+function dagOf(id) {
+  const found = /^pulsar_([a-z_]+?)__(.+)$/.exec(id);
+  return found && !(run && found[1] === "by_hand") ? `pulsar_rebalance__${found[2]}` : id;
+}
+
+function section(name, kind = "section") {
+  if (!sections.has(name)) {
+    const made = make(kind, { class: name });
+    sections.set(name, made);
+    page.append(made);
+  }
+  return sections.get(name);
+}
+
+async function ask(path) {
+  const answer = await fetch(`${base}${path}`, { headers: { Accept: "application/json" }, cache: "no-store" })
+    .catch(() => ({ status: 0, json: async () => ({}) }));
+  if (answer.ok) return answer.json();
+  const said = await answer.json().catch(() => ({}));
+  const problem = new Error(typeof said.detail === "string" ? said.detail : `The server answered ${answer.status}.`);
+  problem.status = answer.status;
+  throw problem;
+}
+
+function tell(problem) {
+  if (problem.status === undefined) console.error(problem);
+  const words = { 401: "Your login has expired: load the page anew and sign in.", 403: "You may not read this DAG." };
+  const text = words[problem.status] ?? (problem.status ? problem.message : "The web server does not answer. What is shown is from before.");
+  note.textContent = text;
+  note.hidden = false;
+}
+
+function width() {
+  return Math.max(300, Math.min(1160, page.clientWidth - 32));
+}
+
+function show(view) {
+  if (view.version !== VERSION) location.reload();
+  offset = Date.parse(view.status.now) - Date.now();
+  const labels = new Map(view.brokers.map((broker) => [broker.name, broker.label]));
+  const { now, ...status } = view.status;
+  const live = !view.of_one_run;
+  document.title = `${view.status.cluster}: ${view.status.state}`;
+  renew(section("strip", "header"), status, () => [strip(view.status), figures(view.status, { live })]);
+  if (view.of_one_run) renew(section("of-run"), view.links, () => make("p", {}, "This is how one run saw the cluster. ", uiLink(`${view.links.dag}/plugin/pulsar-balance-dag`, "As it is now")));
+  renew(section("brokers"), [view.brokers, view.lines, view.middle, width()], () => brokers(view, width()));
+  renew(section("pairs"), [view.pairs, view.close_pairs], () => pairs(view, labels));
+  renew(section("plan"), [view.plan, labels.size], () => plan(view.plan, labels, { title: "Plan", address: view.links.run }));
+  renew(section("last"), [view.last, labels.size], () => plan(view.last, labels, { title: "Last run that moved bundles", address: view.last && `${view.links.dag}/runs/${encodeURIComponent(view.last.run_id)}` }));
+  section("time");
+  renew(section("validation"), [view.findings, view.validated, view.links], () => findings(view));
+  renew(section("links"), view.links, () => make("p", { class: "more" }, [["DAG", "dag"], ["newest run", "run"], ["its log", "log"]]
+    .filter(([, name]) => view.links[name]).map(([text, name]) => [uiLink(view.links[name], text), " "])));
+  last.view = view;
+}
+
+function showTime(data) {
+  last.time = data;
+  const { begin, end, ...rest } = data;
+  renew(section("time"), [rest, width()], () => timeline(data, width(), (span) => {
+    shownSpan = span;
+    refreshTime();
+  }));
+}
+
+async function refreshTime() {
+  const data = await ask(`/dags/${encodeURIComponent(dag)}/timeline?span=${shownSpan}`);
+  if (data.span === shownSpan) showTime(data);
+  if (data.unread) setTimeout(() => refreshTime().catch(tell), 500);
+}
+
+async function refresh() {
+  if (!dag) {
+    const all = await ask("/clusters");
+    if (all.length) offset = Date.parse(all[0].now) - Date.now();
+    renew(section("all"), all.map(({ now, ...rest }) => rest), () => clusters(all, base));
+    return 10;
+  }
+  const view = await ask(`/dags/${encodeURIComponent(dag)}/overview${run ? `?run_id=${encodeURIComponent(run)}` : ""}`);
+  show(view);
+  if (view.of_one_run) return 15;
+  await refreshTime();
+  return Math.min(15, Math.max(3, view.status.interval_seconds / 4));
+}
+
+async function again() {
+  let seconds = 10;
+  try {
+    seconds = await refresh();
+    note.hidden = true;
+  } catch (problem) {
+    tell(problem);
+    if (problem.status === 403) seconds = 60;
+  }
+  page.setAttribute("aria-busy", "false");
+  tick(offset);
+  setTimeout(again, (document.hidden ? 4 : 1) * seconds * 1000);
+}
+
+followTheme();
+new ResizeObserver(() => {
+  if (last.view) show(last.view);
+  if (last.time) showTime(last.time);
+}).observe(page);
+setInterval(() => tick(offset), 1000);
+again();

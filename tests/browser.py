@@ -1,0 +1,173 @@
+"""Chromium without a window, driven over its debugging protocol: what a page shows, says and asks for."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import itertools
+import json
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+from websockets.sync.client import connect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from websockets.sync.client import ClientConnection
+
+MISSING = "Chromium is missing: install it (Debian: apt-get install --no-install-recommends chromium)"
+_FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+    "--force-color-profile=srgb",
+    "--remote-debugging-port=0",
+]
+_PATIENCE = 30
+_LOOK = """(of) => new Promise((done) => {
+  const end = Date.now() + 2000;
+  const look = () => {
+    let found = null;
+    try { found = of() } catch {}
+    if (!found && Date.now() < end) requestAnimationFrame(look);
+    else done(found instanceof Object ? true : found || null);
+  };
+  look();
+})"""
+
+
+class Browser:
+    """One page of a Chromium.
+
+    Attributes:
+        problems: what its console said of errors, what was thrown, and what it was not allowed to do.
+        requests: addresses that it asked for.
+    """
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self._socket = socket
+        self._numbers = itertools.count(1)
+        self.problems: list[str] = []
+        self.requests: list[str] = []
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.send(f"{domain}.enable")
+
+    def send(self, method: str, **params: Any) -> Any:
+        """Send a command; returns its result. Events that come meanwhile are noted."""
+        number = next(self._numbers)
+        self._socket.send(json.dumps({"id": number, "method": method, "params": params}))
+        while True:
+            message = json.loads(self._socket.recv(timeout=_PATIENCE))
+            if message.get("id") == number:
+                if "error" in message:
+                    raise RuntimeError(f"{method}: {message['error']}")
+                return message["result"]
+            self._note(message.get("method"), message.get("params", {}))
+
+    def _note(self, event: str | None, params: Any) -> None:
+        if event == "Runtime.exceptionThrown":
+            self.problems.append(str(params["exceptionDetails"].get("exception", params["exceptionDetails"])))
+        elif event == "Runtime.consoleAPICalled" and params["type"] in ("error", "assert", "warning"):
+            self.problems.append(" ".join(str(each.get("value", each)) for each in params["args"]))
+        elif event == "Log.entryAdded" and params["entry"]["level"] == "error":
+            self.problems.append(f"{params['entry']['text']} {params['entry'].get('url', '')}")
+        elif event == "Network.requestWillBeSent":
+            self.requests.append(params["request"]["url"])
+
+    def open(self, url: str) -> None:
+        """Go to an address."""
+        self.send("Page.navigate", url=url)
+
+    def run(self, expression: str) -> Any:
+        """Return the value of an expression; a promise is awaited."""
+        answer = self.send("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        if "exceptionDetails" in answer:
+            raise RuntimeError(f"{expression}: {answer['exceptionDetails'].get('exception', {}).get('description')}")
+        return answer["result"].get("value")
+
+    def until(self, expression: str) -> Any:
+        """Return the value of an expression once it is true; a page that goes away meanwhile is asked anew."""
+        limit = time.monotonic() + _PATIENCE
+        while time.monotonic() < limit:
+            with contextlib.suppress(RuntimeError):
+                found = self.run(f"({_LOOK})(() => {expression})")
+                if found:
+                    return found
+        raise AssertionError(f"{expression} did not come true; the page says: {self.text()[:1500]} {self.problems}")
+
+    def text(self, frame: str = "") -> str:
+        """Return what is to be read, on the page or in a frame of it."""
+        document = f"document.querySelector({json.dumps(frame)}).contentDocument" if frame else "document"
+        return str(self.run(f"{document}.body?.innerText ?? ''"))
+
+    def press(self, key: str, code: int = 0) -> None:
+        """Press a key."""
+        typed = {"key": key, "code": key, "windowsVirtualKeyCode": code}
+        self.send("Input.dispatchKeyEvent", type="keyDown", text="\r" if key == "Enter" else "", **typed)
+        self.send("Input.dispatchKeyEvent", type="keyUp", **typed)
+
+    def write(self, text: str) -> None:
+        """Type a text into what has the focus."""
+        self.send("Input.insertText", text=text)
+
+    def size(self, width: int, height: int) -> None:
+        """Make the window so large."""
+        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+
+    def theme(self, name: str) -> None:
+        """Let the system be `light` or `dark`."""
+        self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
+
+    def picture(self, file: Path, *, whole: bool = True) -> None:
+        """Save what is seen as a PNG."""
+        answer = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(base64.b64decode(answer["data"]))
+
+
+@contextlib.contextmanager
+def browser() -> Iterator[Browser]:
+    """Start a Chromium with a profile of its own, and end it.
+
+    Raises:
+        AssertionError: there is none on this machine.
+    """
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    assert program, MISSING
+    with tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True) as profile:
+        process = subprocess.Popen(
+            [program, *_FLAGS, f"--user-data-dir={profile}", "about:blank"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            with connect(_address(process, Path(profile)), max_size=None) as socket:
+                yield Browser(socket)
+        finally:
+            process.terminate()
+            process.wait(timeout=_PATIENCE)
+
+
+def _address(process: subprocess.Popen[bytes], profile: Path) -> str:
+    """Return where its page is driven, once Chromium has written where it listens."""
+    file, limit = profile / "DevToolsActivePort", time.monotonic() + _PATIENCE
+    while not (file.exists() and file.read_text().count("\n")):
+        assert process.poll() is None, f"Chromium ended with {process.returncode}"
+        assert time.monotonic() < limit, "Chromium did not start"
+        time.sleep(0.05)
+    port = file.read_text().split("\n", 1)[0]
+    pages = httpx.get(f"http://127.0.0.1:{port}/json/list", trust_env=False).json()
+    return str(next(page["webSocketDebuggerUrl"] for page in pages if page["type"] == "page"))

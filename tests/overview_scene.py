@@ -1,0 +1,210 @@
+"""Runs of a cluster as its tasks leave them, decided by the specification of AvgShedder: for what shows them."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from pulsar_rebalancer.config.resolution import Resolved
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.reasons import Effect, Reason
+from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
+from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
+from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, MOVES, TRAFFIC, table, write
+from pulsar_rebalancer.state.model import DecisionState
+from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.strategies import caps, plan_files, rows
+from pulsar_rebalancer.strategies.bundles import COLUMNS, Bundles
+from pulsar_rebalancer.strategies.explain import complete, reasons_by_pair, scores_after
+from pulsar_rebalancer.strategies.kept import ShedderState
+from pulsar_rebalancer.strategies.sample import ClusterSample, Measure
+from pulsar_rebalancer.strategies.scoring import score
+from pulsar_rebalancer.strategies.shedders.avg_shedder import shed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from pulsar_rebalancer.storage.path import StoragePath
+    from pulsar_rebalancer.strategies.sample import BrokerSample, CandidateMove
+
+PERCENT = 2 * 1024 * 1024
+"""Bytes per second that make a percent of CPU."""
+
+
+def broker(number: int) -> str:
+    return f"broker-{number}.pulsar.example:8080"
+
+
+class Scene:
+    """One cluster; its hits are kept from run to run, and bundles that were moved stay moved.
+
+    Args:
+        root: storage root.
+        loads: percent of CPU by broker.
+        each: bundles of a broker.
+        settings: of the cluster.
+    """
+
+    def __init__(
+        self, root: str, loads: Mapping[str, float], *, cluster: str = "east", each: int = 10, **settings: Any
+    ) -> None:
+        self.storage = ClusterStorage(root, cluster)
+        self.settings = Settings.model_validate({"mode": "auto"} | settings)
+        self.hits = ShedderState()
+        self.namespace = "acme/orders"
+        self.findings: tuple[Finding, ...] = ()
+        self.runs = 0
+        self._random = random.Random(1)
+        self._width = (1 << 32) // (each * len(loads))
+        self.owned: dict[str, dict[int, float]] = {name: {} for name in loads}
+        for number, (name, load) in enumerate(loads.items()):
+            for part in range(each):
+                self.owned[name][number * each + part] = load / each
+
+    def run(
+        self, at: datetime, *, verdict: Reason | None = None, astray: int = 0, seconds: float = 20, **more: Any
+    ) -> StoragePath:
+        """A run that begins at a time.
+
+        Args:
+            at: when the sample is taken.
+            verdict: of the gate; None: what the mode says.
+            astray: so many moves go wrong.
+            seconds: until it ends; 0: it does not.
+            more: further fields of its request.
+        """
+        self.runs += 1
+        folder, cluster = self.storage.new_run(at), self.storage.cluster
+        resolved = Resolved(settings=self.settings, origins={})
+        run_id = f"scheduled__{at:%Y-%m-%dT%H:%M:%S}+00:00"
+        request = RunRequest(cluster=cluster, airflow_run_id=run_id, resolved=resolved, collected_at=at, **more)
+        request.write(folder)
+        validation = Validation(findings=self.findings)
+        validation.write(folder)
+        brokers, bundles = self._tables(at)
+        write(folder, {"cluster": table([], CLUSTER), "brokers": brokers, "bundles": bundles})
+        ended = {"plan_id": folder.name, "cluster": cluster, "airflow_run_id": run_id}
+        ended["ended_at"] = at + timedelta(seconds=seconds)
+        if validation.reasons(Effect.BLOCK):
+            Outcome(**ended, verdict=Reason.BLOCKED).write(folder)
+            return folder
+        taken = self._plan(folder, request, brokers, bundles)
+        verdict = verdict or (Reason.OBSERVE if self.settings.mode != "auto" else Reason.OPEN)
+        verdict = verdict if taken else Reason.NOTHING_TO_DO
+        moves = [self._moved(move, astray=number < astray) for number, move in enumerate(taken)]
+        if not seconds:
+            (folder / "unload" / "wave-00.json").write_json([move.model_dump(mode="json") for move in moves[:2]])
+            return folder
+        Outcome(**ended, verdict=verdict, moves=tuple(moves) if verdict is Reason.OPEN else ()).write(folder)
+        if verdict is Reason.OPEN:
+            self._carry_out(moves)
+        return folder
+
+    def _tables(self, at: datetime) -> tuple[pa.Table, pa.Table]:
+        noise = {name: 1 + self._random.uniform(-0.02, 0.02) for name in self.owned}
+        listed, held = [], []
+        for name, bundles in self.owned.items():
+            load = sum(bundles.values()) * noise[name]
+            carried = sum(bundles.values()) * PERCENT
+            listed.append(
+                dict.fromkeys(TRAFFIC, 0.0)
+                | {"cluster": self.storage.cluster, "broker": name, "collected_at": at, "listings": 1}
+                | {"cpu_usage": load * 8, "cpu_limit": 800.0, "host_samples": 100.0}
+                | {"direct_memory_usage": 100.0, "direct_memory_limit": 2000.0}
+                | {"bandwidth_in_usage": load * 4e4, "bandwidth_in_limit": 1e7}
+                | {"bandwidth_out_usage": load * 7e4, "bandwidth_out_limit": 1e7}
+                | {"msg_throughput_in": carried, "msg_rate_in": carried / 1024}
+                | {"topics": 4 * len(bundles), "bundles": len(bundles)}
+            )
+            held += [
+                dict.fromkeys(TRAFFIC, 0.0)
+                | {"cluster": self.storage.cluster, "broker": name, "bundle": self._name(number), "owners": 1}
+                | {"msg_throughput_in": load * PERCENT, "msg_rate_in": load * PERCENT / 1024}
+                | {"topics": 4, "producers": 3, "consumers": 5}
+                for number, load in bundles.items()
+            ]
+        return table(listed, BROKERS), table(held, BUNDLES)
+
+    def _name(self, number: int) -> str:
+        return f"{self.namespace}/0x{number * self._width:08x}_0x{(number + 1) * self._width:08x}"
+
+    def _plan(
+        self, folder: StoragePath, request: RunRequest, brokers: pa.Table, bundles: pa.Table
+    ) -> list[CandidateMove]:
+        left_out = dict.fromkeys(Validation.read(folder).quarantined, Reason.BROKER_QUARANTINED)
+        samples = rows.broker_samples(brokers.to_pylist(), left_out)
+        sample = ClusterSample(samples, Bundles(_with_means(bundles)), self.settings)
+        result = shed(sample, self.hits)
+        self.hits = result.kept
+        moves = caps.apply(result.moves, self.settings, {})
+        taken = [move for move in moves if move.taken]
+        by_pair = reasons_by_pair(moves)
+        decided = complete(result.decisions, taken, by_pair)
+        candidates = table([rows.move_row(request.cluster, each) for each in moves], MOVES)
+        (folder / "plan" / "moves.parquet").write_table(candidates)
+        going = [row for row in candidates.to_pylist() if row["taken"]]
+        state = DecisionState(seq=self.runs, plan_id=folder.name, hits=dict(self.hits.hits))
+        before = {each.broker: score(each, self.settings) for each in sample.taking_part}
+        gaps = [decision.gap for decision in decided if decision.gap is not None]
+        Summary(
+            **plan_files.write(folder, request, state, decided, going, by_pair, []),
+            **plan_files.scores(before, scores_after(before, taken, _traffic(samples, taken))),
+            counting=Reason.COUNTED,
+            pairs=len(gaps),
+            pairs_over=sum(gap >= self.settings.low_threshold for gap in gaps),
+            pairs_fired=sum(decision.fired for decision in decided),
+            hits=(0, 0),
+            sentence=result.sentence,
+        ).write(folder)
+        return taken
+
+    @staticmethod
+    def _moved(move: CandidateMove, *, astray: bool) -> MoveOutcome:
+        owner = "" if astray else move.destination or ""
+        return MoveOutcome(
+            bundle=move.bundle,
+            source=move.source,
+            destination=move.destination or "",
+            owner=owner,
+            reason=Reason.UNOWNED if astray else Reason.MOVED,
+            attempts=1,
+            seconds=0.8,
+            error="nobody owned it within 30 s" if astray else "",
+        )
+
+    def _carry_out(self, moves: Sequence[MoveOutcome]) -> None:
+        numbers = {self._name(number): number for held in self.owned.values() for number in held}
+        for move in moves:
+            if move.ok:
+                number = numbers[move.bundle]
+                self.owned[move.destination][number] = self.owned[move.source].pop(number)
+
+
+def _with_means(bundles: pa.Table) -> pa.Table:
+    found = bundles.append_column("msg_rate", bundles["msg_rate_in"])
+    found = found.append_column("msg_throughput", bundles["msg_throughput_in"])
+    nothing = pa.nulls(bundles.num_rows)
+    return found.append_column("long_term_msg_rate", nothing).append_column("reason", nothing).select(COLUMNS.names)
+
+
+def _traffic(samples: Sequence[BrokerSample], taken: Sequence[CandidateMove]) -> dict[str, float]:
+    measure = taken[0].measure if taken else Measure.RATE
+    return {each.broker: each.traffic(measure) for each in samples}
+
+
+def uneven(brokers: int, *, hottest: float = 82.0, coldest: float = 14.0) -> dict[str, float]:
+    """Loads of a cluster: one hot, one cold, the others in between."""
+    step = 20 / max(1, brokers - 3)
+    loads = [hottest, *(38 + step * number for number in range(brokers - 2)), coldest]
+    return {broker(number): load for number, load in enumerate(loads)}
+
+
+def history(scene: Scene, until: datetime, runs: int) -> None:
+    """So many runs, an interval apart, the last of them at a time."""
+    for back in reversed(range(runs)):
+        scene.run(until - timedelta(seconds=back * scene.settings.interval_seconds))
