@@ -97,15 +97,17 @@ TASKS = {
     "decide": ("score, pair, count", "hits, pick bundles", "plan/"),
     "record": ("commits counters", "exactly once", ""),
     "gate": ("open or closed,", "with a reason", ""),
+    "split": ("cuts bundles that", "are too large", "unload/"),
     "unload": ("moves bundles and", "verifies each", "unload/"),
     "report": ("what landed where,", "history, alerts", "outcome.json"),
 }
 """Of one run: what each does, and what it writes."""
 
 HELPERS = {
+    "collect": ("People", "plans by hand, drains", 1),
     "validate": ("Great Expectations", "suites of reason codes", 1),
     "decide": ("Spark", "local or a cluster", 1),
-    "record": ("State store of Airflow", "hit counters, last plan, history of unloads", 3),
+    "record": ("State store of Airflow", "hit counters, last plan, history of splits and unloads", 4),
     "report": ("Receivers", "chat, mail, pager", 1),
 }
 """What tasks use: by the first one, and for how many."""
@@ -113,9 +115,9 @@ HELPERS = {
 
 def how_it_works(colours: Palette) -> str:
     """Return the picture of one run: its tasks, and what they speak to."""
-    drawing = Drawing(1040, 410, colours, "One run: tasks of the DAG, Spark, state, brokers")
+    drawing = Drawing(1122, 410, colours, "One run: tasks of the DAG, Spark, state, brokers")
     drawing.text(24, 30, "Each interval: one run of the DAG of a cluster", size=15, bold=True)
-    wide, gap, top = 128, 16, 150
+    wide, gap, top = 124, 12, 150
     left = {name: 24 + number * (wide + gap) for number, name in enumerate(TASKS)}
     middle = {name: x + wide / 2 for name, x in left.items()}
     for name, (first, second, file) in TASKS.items():
@@ -131,22 +133,26 @@ def how_it_works(colours: Palette) -> str:
         drawing.box(left[name], 56, width, 52)
         drawing.text(left[name] + width / 2, 77, words, size=11, bold=True, middle=True)
         drawing.text(left[name] + width / 2, 95, more, size=10, middle=True, colour=colours.dim)
-    for name in ("validate", "decide", "record", "unload", "report"):
+    for name in ("validate", "decide", "record", "split", "unload", "report"):
         drawing.arrow((middle[name], top), (middle[name], 109))
-    drawing.arrow((middle["gate"], 108), (middle["gate"], top - 1))
+    for name in ("collect", "gate"):
+        drawing.arrow((middle[name], 108), (middle[name], top - 1))
     files = "every run leaves a folder of files below the storage root: each task writes its part"
     drawing.text((middle["collect"] + middle["unload"]) / 2, 262, files, size=11.5, middle=True, colour=colours.dim)
 
-    drawing.box(24, 308, 992, 84)
-    drawing.text(520, 344, "Pulsar cluster", size=15, bold=True, middle=True)
-    drawing.text(520, 366, "admin REST API; the brokers need no change", middle=True, colour=colours.dim)
+    drawing.box(24, 308, 1076, 84)
+    drawing.text(562, 344, "Pulsar cluster", size=15, bold=True, middle=True)
+    drawing.text(562, 366, "admin REST API; the brokers need no change", middle=True, colour=colours.dim)
     drawing.arrow((middle["collect"], 308), (middle["collect"], 239))
     drawing.text(middle["collect"] + 10, 290, "load reports, settings, policies", size=11.5, colour=colours.dim)
+    drawing.arrow((middle["split"], 238), (middle["split"], 307))
+    drawing.text(middle["split"] - 10 - 108, 282, "split, read the", size=11.5, colour=colours.dim)
+    drawing.text(middle["split"] - 10 - 108, 297, "bounds back", size=11.5, colour=colours.dim)
     drawing.arrow((middle["unload"], 238), (middle["unload"], 307))
     drawing.text(middle["unload"] + 10, 282, "unload to the planned", size=11.5, colour=colours.dim)
     drawing.text(middle["unload"] + 10, 297, "broker, ask for the owner", size=11.5, colour=colours.dim)
     _bars(drawing, 52, (52, 44, 30, 27, 22, 18, 12, 3), "before")
-    _bars(drawing, 800, (27, 26, 27, 25, 26, 26, 25, 26), "after")
+    _bars(drawing, 884, (27, 26, 27, 25, 26, 26, 25, 26), "after")
     return drawing.svg()
 
 
@@ -209,7 +215,7 @@ def house(colours: Palette) -> str:
     rows = [(domain, rooms, 908.0) for rooms in layers()]
     side_high, high = (40 + sum(12 + _height(*row) for row in part) for part in (sides, rows))
     top = 98 + side_high + 20
-    drawing = Drawing(980, round(top + high + 48), colours, "The house: rooms and layers")
+    drawing = Drawing(980, round(top + high + 70), colours, "The house: rooms and layers")
     drawing.text(24, 28, "The house: imports go downwards only", size=15, bold=True)
 
     drawing.box(24, 44, 600, 34)
@@ -238,6 +244,9 @@ def house(colours: Palette) -> str:
     drawing.text(38, top + high + 28, "include/pulsar_simulator", mono=True, bold=True, colour=colours.accent)
     apart = "a package of its own: simulated brokers over HTTP, which know nothing of the product"
     drawing.text(240, top + high + 28, apart, colour=colours.dim)
+    drawing.text(38, top + high + 50, "experiments/", mono=True, bold=True)
+    above = "no part of the wheel: strategies compared in simulated clusters; it imports the two packages above"
+    drawing.text(240, top + high + 50, above, colour=colours.dim)
     return drawing.svg()
 
 
@@ -268,7 +277,8 @@ SPARK_SIDE = (
     "AvgShedder as column expressions,",
     "the other shedders by their specification",
     "in include/; this side and the Airflow side",
-    "never import each other",
+    "never import each other;",
+    "replays of recorded load run here as well",
 )
 
 PICTURES = {"how-it-works": how_it_works, "terminal": terminal, "house": house}

@@ -70,6 +70,7 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     ".venv/bin/python -m benchmarks.page": benchmark_page,
     "make experiments": make(experiment),
     'make experiments NAME="jitter cold_start" SEEDS=2': make(experiment),
+    ".venv/bin/python -m experiments --page docs/experiments.md": experiment,
     "python -m experiments jitter --strategy my_package.my_module:shed": experiment,
     "make wheel": make(by("tests/project/test_wheel.py")),
     "make help": helped,
