@@ -115,6 +115,17 @@ def _broker(name: str) -> str:
     return name
 
 
+def regex_of(pattern: str) -> str:
+    """Return a pattern as a regular expression, for Python and Java alike; `*` is any text, `?` any character."""
+    return "".join({"*": ".*", "?": "."}.get(letter, re.escape(letter)) for letter in pattern)
+
+
+def _pattern(text: str) -> str:
+    if not text or len(text) > 512 or len(text.split()) != 1:
+        raise ValueError(f"{text[:80]!r} is no pattern of bundle names: one word of at most 512 characters")
+    return text
+
+
 def _items(value: object) -> object:
     """Split a list that may be written as one text; what surrounds a name is not part of it."""
     if isinstance(value, str):
@@ -125,4 +136,5 @@ def _items(value: object) -> object:
 
 
 Namespaces = Annotated[tuple[Annotated[str, AfterValidator(_namespace)], ...], BeforeValidator(_items)]
+Patterns = Annotated[tuple[Annotated[str, AfterValidator(_pattern)], ...], BeforeValidator(_items)]
 Brokers = Annotated[tuple[Annotated[str, AfterValidator(_broker)], ...], BeforeValidator(_items)]

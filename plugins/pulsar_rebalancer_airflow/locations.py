@@ -29,6 +29,9 @@ REBALANCE_DAG = "pulsar_rebalance__"
 BY_HAND_DAG = "pulsar_by_hand__"
 """Likewise of the DAG that makes plans by hand."""
 
+APPLY_DAG = "pulsar_apply__"
+"""Likewise of the DAG in which people approve plans."""
+
 CONTROL_DAG = "pulsar_control__"
 """Likewise of the DAG with which people hold it back, and look after its state."""
 

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from airflow.sdk import Asset, AssetAlias
 
 from pulsar_rebalancer.alerts.incidents import AlertsState, parse_alerts
+from pulsar_rebalancer.control.breaker import Breaker, advance, readable_breaker
 from pulsar_rebalancer.control.documents import Control
 from pulsar_rebalancer.errors import SnapshotError, StateError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.backup import committed_sequences
-from pulsar_rebalancer.state.by_hand import Drains
+from pulsar_rebalancer.state.by_hand import ApprovedPlans, Drains, HandedOver, HandedOverPlans
 from pulsar_rebalancer.state.model import DecisionState, MovesState, StateDocument
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
+    from pulsar_rebalancer.config.settings import BreakerRules
+    from pulsar_rebalancer.control.breaker import Round
+    from pulsar_rebalancer.run.plan import Summary
     from pulsar_rebalancer.storage.layout import ClusterStorage
 
 ALERTS, WATCH = "alerts", "watch"
@@ -118,6 +122,25 @@ class StateStore:
             )
         return DecisionState.parse(document)
 
+    def handed_over(self, identity: str, airflow_run_id: str) -> HandedOver | None:
+        """Return the plan of a hash that this very run was started to carry out; None when there is no such plan.
+
+        Raises:
+            StateError: `state_version`.
+        """
+        found = (self.get(document).plans.get(identity) for document in (ApprovedPlans, HandedOverPlans))
+        return next((plan for plan in found if plan is not None and plan.run_id == airflow_run_id), None)
+
+    def is_approved(self, summary: Summary, airflow_run_id: str) -> bool:
+        """Return whether a run carries out a plan that a person approved.
+
+        Raises:
+            StateError: `state_version`.
+        """
+        carried = summary.by_hand.carries_out if summary.by_hand else ""
+        found = self.handed_over(carried, airflow_run_id) if carried else None
+        return found is not None and found.approved
+
     def drains(self, storage: ClusterStorage) -> Drains:
         """Return the brokers that are drained, by the `drains` document and its copy: the loss of one ends no drain.
 
@@ -140,7 +163,7 @@ class StateStore:
         """
         try:
             copy = Control.parse(storage.control.read_json()) if storage.control.exists() else Control()
-            return copy.stricter(self.get(Control))
+            return copy.stricter(self.get(Control)).model_copy(update={"breaker": self.get(Breaker)})
         except (StateError, SnapshotError) as error:
             return Control(unreadable=error.message)
 
@@ -148,6 +171,13 @@ class StateStore:
         """Store the `control` document and its copy."""
         self.put(state)
         storage.control.write_json(state.model_dump(mode="json"))
+
+    def change_breaker(self, rules: BreakerRules, seen: Round, now: datetime) -> None:
+        """Store the `breaker` document after a run; one that cannot be read counts as opened now."""
+        present = readable_breaker(self.raw(Breaker.KEY), now)
+        changed = advance(present, rules, seen, now)
+        if changed != present or present.opened_at == now:
+            self.put(changed)
 
     def stopped_since(self, started: datetime | None) -> bool:
         """Return whether somebody stopped what was under way then.

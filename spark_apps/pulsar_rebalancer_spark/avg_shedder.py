@@ -39,7 +39,11 @@ def decide(spark: SparkSession, run: RunInput, brokers: Sequence[BrokerSample], 
         forbidden = policies.forbidden(run.context, run.cluster, brokers, bundles, giving)
         if forbidden:
             bundles = policies.with_policy(bundles, tables.literal(spark, forbidden, tables.FORBIDDEN))
-        held = candidates.with_reason(bundles, {run.cluster: run.settings.excluded_namespaces})
+        held = candidates.with_reason(
+            bundles,
+            {run.cluster: run.settings.excluded_namespaces},
+            {run.cluster: run.settings.excluded_bundles},
+        )
         walked = selection.select(tables.literal(spark, giving, tables.FIRING), held)
         capped_moves.write(walked, moves, run.settings, run.policies.groups, by_range=waves.needed(brokers))
     else:

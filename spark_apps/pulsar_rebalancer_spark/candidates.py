@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from pulsar_rebalancer.names import HEARTBEAT_NAMESPACE, SYSTEM_NAMESPACE
+from pulsar_rebalancer.names import HEARTBEAT_NAMESPACE, SYSTEM_NAMESPACE, regex_of
 from pulsar_rebalancer.reasons import Reason
 
 if TYPE_CHECKING:
@@ -32,13 +32,18 @@ def with_traffic(updated: DataFrame) -> DataFrame:
     return updated.withColumns(sums)
 
 
-def with_reason(bundles: DataFrame, excluded_namespaces: Mapping[str, Collection[str]]) -> DataFrame:
+def with_reason(
+    bundles: DataFrame,
+    excluded_namespaces: Mapping[str, Collection[str]],
+    excluded_bundles: Mapping[str, Collection[str]],
+) -> DataFrame:
     """Return bundles with `reason`: why each must stay whatever its traffic, else null.
 
     Args:
         bundles: cluster, bundle, `stays` (what the run knows against it, or null) and more; `forbids` where policies
             were asked (`policies.with_policy`).
         excluded_namespaces: `tenant/namespace` names by cluster.
+        excluded_bundles: patterns of bundle names by cluster.
     """
     excluded = [
         (F.col("cluster") == cluster) & namespace().isin(*names)
@@ -48,6 +53,10 @@ def with_reason(bundles: DataFrame, excluded_namespaces: Mapping[str, Collection
     reason = F.when(is_heartbeat() | (namespace() == SYSTEM_NAMESPACE), Reason.SYSTEM_NAMESPACE)
     if excluded:
         reason = reason.when(reduce(or_, excluded), Reason.NAMESPACE_EXCLUDED)
+    for cluster, patterns in excluded_bundles.items():
+        if patterns:
+            named = F.col("bundle").rlike(f"^(?:{'|'.join(map(regex_of, patterns))})$")
+            reason = reason.when((F.col("cluster") == cluster) & named, Reason.BUNDLE_EXCLUDED)
     reasons = [reason, F.col("stays"), *([F.col("forbids")] if "forbids" in bundles.columns else [])]
     return bundles.withColumn("reason", F.coalesce(*reasons)).drop("stays", "forbids")
 

@@ -40,7 +40,11 @@ _COLUMNS = (
 
 def decide(spark: SparkSession, run: RunInput, brokers: Sequence[BrokerSample], bundles: DataFrame) -> Decided:
     """Decide one run (`strategy.Decide`)."""
-    held = candidates.with_reason(bundles, {run.cluster: run.settings.excluded_namespaces})
+    held = candidates.with_reason(
+        bundles,
+        {run.cluster: run.settings.excluded_namespaces},
+        {run.cluster: run.settings.excluded_bundles},
+    )
     answers = decide_clusters({run.cluster: brokers}, held, {run.cluster: run.context}).cache()
     try:
         decided = decisions(answers)[run.cluster]

@@ -75,7 +75,8 @@ def _loaded(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[Lo
             msg_rate=rate,
             msg_throughput=throughput,
             policy=row["policy"],
-            stays=preset_reason(name, run.settings.excluded_namespaces, passed_over) or left_out.get(broker),
+            stays=preset_reason(name, run.settings.excluded_namespaces, passed_over, run.settings.excluded_bundles)
+            or left_out.get(broker),
         )
     return list(found.values())
 

@@ -80,6 +80,20 @@ def test_the_tasks_of_a_run_follow_one_another(dags: dict[str, DAG]) -> None:
         assert after in dag.task_dict[before].downstream_task_ids
 
 
+def test_plans_are_approved_in_mode_approve_alone(clusters: Path) -> None:
+    clusters.write_text("clusters: {east: {mode: approve}, west: {mode: auto}}")
+
+    dags = build_dags()
+
+    assert "ask" in dags["pulsar_rebalance__east"].task_dict["gate"].downstream_task_ids
+    assert "report" in dags["pulsar_rebalance__east"].task_dict["ask"].downstream_task_ids
+    assert [task.task_id for task in dags["pulsar_apply__east"].topological_sort()] == ["show", "approve", "carry_out"]
+    approve = dags["pulsar_apply__east"].task_dict["approve"]
+    assert (approve.defaults, approve.response_timeout) == (["Reject"], timedelta(minutes=60))
+    assert "ask" not in dags["pulsar_rebalance__west"].task_dict
+    assert "pulsar_apply__west" not in dags
+
+
 def test_report_does_not_decide_how_a_run_ended(dags: dict[str, DAG]) -> None:
     report = dags["pulsar_rebalance__east"].task_dict["report"]
 

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -128,6 +129,17 @@ class World:
             pass
         with create_session() as session:
             return Outcome(self, _run(outcome.run.id, session))
+
+    def answer(self, run_id: str, option: str) -> Outcome:
+        """Answer a question as Airflow's API does, and let the run that asks go on to its end."""
+        from airflow.api_fastapi.core_api.datamodels.hitl import UpdateHITLDetailPayload
+        from airflow.api_fastapi.core_api.routes.public.hitl import update_hitl_detail
+
+        ada: Any = SimpleNamespace(get_id=lambda: "7", get_name=lambda: "ada")
+        said = UpdateHITLDetailPayload(chosen_options=[option])
+        with create_session() as session:
+            update_hitl_detail(f"pulsar_apply__{self.name}", run_id, "approve", said, ada, session)
+        return self.begin(run_id, "apply")
 
     def decision(self) -> DecisionState:
         """The stored decision state."""

@@ -50,10 +50,10 @@ from tests.project.exercised import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-EAST = "clusters: {east: {connection: pulsar_admin_east, alert_connection: pulsar_alerts}}"
+EAST = "clusters: {east: {connection: pulsar_admin_east, alert_connection: pulsar_alerts, mode: approve}}"
 BALANCED = "tests/integration/test_embedded.py::test_once_ends_when_the_cluster_is_balanced"
 SIMULATION = "tests/project/test_documented_simulation.py::test_the_example"
-ALL_DAGS = ("rebalance", "by_hand", "control", "maintenance", "watch")
+ALL_DAGS = ("rebalance", "by_hand", "control", "maintenance", "watch", "apply")
 
 
 TABLE: dict[str, Callable[[list[str]], None]] = {

@@ -117,12 +117,14 @@ class EndedRun:
         failures: task id to the reason code it failed with, as far as it had one.
         seconds: since the run started.
         manual: whether a person started it.
+        breaker: why the circuit breaker is open; empty: it is not.
     """
 
     states: Mapping[str, str]
     failures: Mapping[str, str] = field(default_factory=dict)
     seconds: float | None = None
     manual: bool = False
+    breaker: str = ""
     request: RunRequest | None = None
     validation: Validation | None = None
     summary: Summary | None = None
@@ -146,7 +148,7 @@ class EndedRun:
     @property
     def acts(self) -> bool:
         """Whether the run may move bundles as far as its mode goes."""
-        return self.request is not None and self.request.resolved.settings.mode is Mode.AUTO
+        return self.request is not None and self.request.resolved.settings.mode.moves
 
 
 def _read(read: Callable[[StoragePath], _Document], run: StoragePath) -> _Document | None:
@@ -195,7 +197,9 @@ def _unsafe(run: EndedRun) -> Observation | None:
     reasons = run.validation.reasons(Effect.HOLD)
     if run.outcome is not None and run.outcome.verdict in (Reason.PLAN_CHANGED, Reason.CONTROL_UNREADABLE):
         reasons = reasons | {run.outcome.verdict: 1}
-    return _observed(reasons)
+    if run.breaker:
+        reasons = reasons | {Reason.BREAKER_OPEN: 1}
+    return _observed(reasons, run.breaker)
 
 
 def _unload(run: EndedRun) -> Observation | None:

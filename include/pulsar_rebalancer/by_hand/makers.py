@@ -195,7 +195,8 @@ def share_of_score(scene: Scene, bundle: BundleSample) -> float:
 
 
 def _most(scene: Scene) -> float:
-    caps = (scene.settings.max_bundles_per_run, scene.settings.max_bundles_per_broker)
+    settings = scene.settings
+    caps = (settings.max_bundles_per_run, settings.max_bundles_per_broker, settings.max_bundles_onto_broker)
     return min((cap for cap in caps if cap is not None), default=math.inf)
 
 

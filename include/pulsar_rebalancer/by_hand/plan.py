@@ -83,12 +83,16 @@ def carry_out_shown(storage: ClusterStorage, run: StoragePath) -> Summary:
     entry = handed.plan
     folder = storage.run(entry.plan_id)
     summary = Summary.read(folder) if folder is not None else None
-    if folder is None or summary is None or summary.by_hand is None or summary.hash != request.params.plan:
+    if folder is None or summary is None or summary.hash != request.params.plan:
         raise PlanError(Reason.OTHER_PLAN, f"{entry.plan_id} is not the plan {request.params.plan[:16]}")
     age = (request.collected_at - entry.at).total_seconds()
-    if age > request.resolved.settings.max_shown_plan_age_seconds:
+    settings = request.resolved.settings
+    if handed.approved and age > settings.max_awaiting_minutes * 60:
+        raise PlanError(Reason.AWAITED_TOO_LONG, f"plan {entry.plan_id} is {age:.0f} s old")
+    if not handed.approved and age > settings.max_shown_plan_age_seconds:
         raise PlanError(Reason.SHOWN_TOO_LONG_AGO, f"plan {entry.plan_id} is {age:.0f} s old")
-    wanted = summary.by_hand.request
+    # What a strategy decided is asked for by its hash alone.
+    wanted = summary.by_hand.request if summary.by_hand else HandRequest(plan=summary.hash)
     scene = Scene.read(run, storage.state, wanted.overruled)
     record = ByHand(by=handed.by, request=wanted, carries_out=summary.hash)
     moves, _ = verify(folder, summary)
@@ -111,6 +115,7 @@ def _write(scene: Scene, wishes: Iterable[Wish], record: ByHand, splits: list[di
     going = [row for row in candidates.to_pylist() if row["taken"]]
     fields = plan_files.write(scene.folder, scene.request, state, decisions, going, by_pair, splits or [])
     told = tuple(row["explanation"] for row in splits or [])
+    asked = f"{record.request.action} by hand" if record.request.action else f"approved by {record.by or 'somebody'}"
     summary = Summary(
         **fields,
         **plan_files.scores(scene.scores, after),
@@ -120,8 +125,7 @@ def _write(scene: Scene, wishes: Iterable[Wish], record: ByHand, splits: list[di
         pairs_over=0,
         pairs_fired=0,
         hits=(0, 0),
-        sentence=f"{record.request.action or Action.UNLOAD} by hand: "
-        + ("; ".join(told) or f"{number_of(len(taken), 'bundle')} to move"),
+        sentence=f"{asked}: " + ("; ".join(told) or f"{number_of(len(taken), 'bundle')} to move"),
         splits_told=told,
     )
     summary.write(scene.folder)
@@ -175,6 +179,8 @@ def _decisions(scene: Scene, moves: Iterable[CandidateMove], record: ByHand) -> 
     for move in moves:
         of_pair.setdefault(move.pair, []).append(move)
     why = f", because: {record.request.reason}" if record.request.reason else ""
+    action = record.request.action
+    asked = f"asked to {action}{why}" if action else f"approved plan {record.carries_out[:16]}"
     return [
         Decision(
             source=found[0].source,
@@ -182,7 +188,7 @@ def _decisions(scene: Scene, moves: Iterable[CandidateMove], record: ByHand) -> 
             pair=pair,
             source_score=scene.scores.get(found[0].source),
             fired=True,
-            explanation=f"{record.by or 'Somebody'} asked to {record.request.action}{why}",
+            explanation=f"{record.by or 'Somebody'} {asked}",
             measure=_MEASURE,
             target=math.fsum(move.traffic for move in found),
         )

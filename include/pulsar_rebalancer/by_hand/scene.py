@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_rebalancer.config.enums import Overrule, Placement
+from pulsar_rebalancer.config.settings import CAPS
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import tables
@@ -132,9 +133,9 @@ def _settings(settings: Settings, overruled: Collection[Overrule]) -> Settings:
         # AvgShedder plans destinations for its own moves; any other bundle it would place by chance.
         changes["placement"] = Placement.LEAST_RATE
     if Overrule.CAPS in overruled:
-        changes |= {"max_bundles_per_run": None, "max_bundles_per_broker": None}
+        changes |= dict.fromkeys(CAPS)
     if Overrule.EXCLUSIONS in overruled:
-        changes |= {"excluded_namespaces": (), "excluded_brokers": ()}
+        changes |= {"excluded_namespaces": (), "excluded_brokers": (), "excluded_bundles": ()}
     if Overrule.TOPIC_CEILING in overruled:
         changes["max_broker_topics"] = sys.maxsize
     return settings.model_copy(update=changes)
@@ -165,7 +166,9 @@ def _bundles(
     for measure in ("msg_rate", "msg_throughput"):
         wanted = wanted.append_column(measure, pc.add(known[f"{measure}_in"], known[f"{measure}_out"]))
     names = (row["bundle"] for row in table.select(["bundle"]).to_pylist())
-    reasons = [preset_reason(name, settings.excluded_namespaces, passed_over) for name in names]
+    reasons = [
+        preset_reason(name, settings.excluded_namespaces, passed_over, settings.excluded_bundles) for name in names
+    ]
     joined = table.append_column("reason", pa.array(reasons, pa.string())).join(wanted, "bundle")
     for measure in ("msg_rate", "msg_throughput"):
         present = pc.add(joined[f"{measure}_in"], joined[f"{measure}_out"])

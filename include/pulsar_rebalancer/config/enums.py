@@ -10,12 +10,18 @@ class Mode(StrEnum):
 
     OFF = "off"
     OBSERVE = "observe"
+    APPROVE = "approve"
     AUTO = "auto"
 
     @property
     def rank(self) -> int:
         """Return the position in the order of power: a manual run may lower it, never raise it."""
         return list(Mode).index(self)
+
+    @property
+    def moves(self) -> bool:
+        """Return whether bundles are moved in it, with a person's approval or without."""
+        return self in (Mode.APPROVE, Mode.AUTO)
 
 
 class Strategy(StrEnum):

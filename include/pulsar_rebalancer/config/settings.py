@@ -14,7 +14,7 @@ from pulsar_rebalancer.config.enums import Mode, Placement, Strategy
 from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME, PulsarSettings
 from pulsar_rebalancer.config.windows import Window
 from pulsar_rebalancer.errors import SettingsError
-from pulsar_rebalancer.names import Brokers
+from pulsar_rebalancer.names import Brokers, Patterns
 from pulsar_rebalancer.reasons import Reason
 
 if TYPE_CHECKING:
@@ -28,6 +28,44 @@ class Pause(BaseModel):
 
     until: AwareDatetime = Field(description="end of the pause, with a time zone")
     reason: str = Field(min_length=1, max_length=500, description="why, shown in every run")
+
+
+class SelfApproval(BaseModel):
+    """Which plans need no person in mode `approve`: those that meet every criterion given."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    max_bundles: int | None = Field(None, ge=1, description="at most so many bundles")
+    min_gain: float | None = Field(None, gt=0, description="the range of scores is to become so many points smaller")
+    window: Window | None = Field(None, description="within this time")
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if self == SelfApproval.model_construct():
+            raise ValueError("self_approval needs a criterion: max_bundles, min_gain or window")
+        return self
+
+
+class BreakerRules(BaseModel):
+    """When the circuit breaker opens, and for how long."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    bad_brokers: int | None = Field(None, ge=1, description="so many brokers are left out at once")
+    failed_moves: int | None = Field(None, ge=1, description="so many moves of a run fail or go astray")
+    worse_rounds: int | None = Field(None, ge=1, description="the range had grown after so many rounds in a row")
+    minutes: float = Field(60, gt=0, description="it closes by itself after so long")
+
+
+CAPS = (
+    "max_bundles_per_run",
+    "max_bundles_per_broker",
+    "max_bundles_off_broker",
+    "max_bundles_onto_broker",
+    "max_bundles_per_namespace",
+    "max_bytes_per_run",
+)
+"""Settings that cap what one run may move."""
 
 
 class Settings(PulsarSettings):
@@ -49,7 +87,10 @@ class Settings(PulsarSettings):
         le=1,
         description="AvgShedder: share of the amount to be moved that a bundle must carry to be moved, ratio; 0: any",
     )
-    mode: Mode = Field(Mode.OBSERVE, description="off, observe (decide and explain) or auto (act)")
+    mode: Mode = Field(
+        Mode.OBSERVE,
+        description="off, observe (decide and explain), approve (act once a person approves) or auto (act)",
+    )
     interval_seconds: float = Field(60, ge=5, le=86400, description="seconds between two runs")
     connection: str = Field("pulsar_admin_default", min_length=1, description="Airflow connection of type pulsar_admin")
     spark_connection: str = Field("spark_default", min_length=1, description="Airflow connection of type spark")
@@ -58,6 +99,17 @@ class Settings(PulsarSettings):
     max_bundles_per_run: int | None = Field(None, ge=1, description="cap of bundles moved in one run")
     max_bundles_per_broker: int | None = Field(
         None, ge=1, description="cap of bundles moved off or onto one broker in one run"
+    )
+    max_bundles_off_broker: int | None = Field(None, ge=1, description="cap of bundles moved off a broker in one run")
+    max_bundles_onto_broker: int | None = Field(None, ge=1, description="cap of bundles moved onto a broker in one run")
+    max_bundles_per_namespace: int | None = Field(
+        None, ge=1, description="cap of bundles of one namespace moved in one run"
+    )
+    max_bytes_per_run: float | None = Field(
+        None, gt=0, description="cap of the throughput of the bundles moved in one run, bytes/s in and out"
+    )
+    excluded_bundles: Patterns = Field(
+        (), description="bundles that stay where they are; * stands for any text, ? for any character"
     )
     max_quarantined_brokers: int = Field(2, ge=0, description="brokers that may be left out before the run is blocked")
     max_quarantined_traffic: float = Field(
@@ -69,6 +121,7 @@ class Settings(PulsarSettings):
     pause: Pause | None = Field(None, description="nothing is moved until its end")
     maintenance_windows: tuple[Window, ...] = Field((), description="bundles are moved within these times alone")
     blackouts: tuple[Window, ...] = Field((), description="nothing is moved within these times")
+    breaker: BreakerRules | None = Field(None, description="circuit breaker: when it opens, and for how long")
     state_max_gap: float = Field(3, ge=1, description="intervals after which hits are no longer consecutive")
     listen_seconds: float = Field(
         6,
@@ -81,6 +134,10 @@ class Settings(PulsarSettings):
     max_wave_delay_seconds: float = Field(
         300, ge=0, description="seconds after max_plan_age_seconds at which a wave is no longer begun"
     )
+    max_awaiting_minutes: float = Field(
+        60, gt=0, le=1440, description="mode approve: age at which a plan can no longer be approved"
+    )
+    self_approval: SelfApproval | None = Field(None, description="mode approve: which plans need no person")
     max_shown_plan_age_seconds: float = Field(
         900, gt=0, le=86400, description="age at which a plan made by hand is no longer carried out"
     )
@@ -118,6 +175,13 @@ class Settings(PulsarSettings):
     def _off(cls, value: object) -> object:
         # YAML takes a bare `off` for the truth value.
         return Mode.OFF if value is False else value
+
+    @field_validator("split_mode")
+    @classmethod
+    def _splits_by_itself(cls, value: Mode) -> Mode:
+        if value is Mode.APPROVE:
+            raise ValueError("off, observe or auto; in mode approve splits wait with the moves of their plan")
+        return value
 
     @property
     def names_destinations(self) -> Placement:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from pulsar_rebalancer.control.breaker import Breaker
 from pulsar_rebalancer.state.model import StateDocument
 
 if TYPE_CHECKING:
@@ -42,6 +43,25 @@ class PauseOrder(Order):
     until: AwareDatetime
 
 
+class Awaiting(StateDocument):
+    """The `awaiting` document: the plan that waits for a person in mode `approve`; the gate is its only writer.
+
+    Attributes:
+        plan_id: name of the run's folder that it lies in; empty: none waits.
+        hash: of the plan.
+        at: when its snapshot was taken.
+        asked: the run of `pulsar_apply__<cluster>` that shows it; a plan that supersedes one that is still shown has
+            the same.
+    """
+
+    KEY: ClassVar[str] = "awaiting"
+
+    plan_id: str = ""
+    hash: str = ""
+    at: AwareDatetime | None = None
+    asked: str = ""
+
+
 _Ordered = TypeVar("_Ordered", bound=Order)
 
 
@@ -52,6 +72,8 @@ class Control(StateDocument):
         pause: nothing is moved until its end.
         skip: the first run that is collected after it, and recorded, moves nothing.
         stop: runs that were under way then begin no further bundle; later ones do.
+        breaker_closed: a circuit breaker that was open then is closed.
+        breaker: the circuit breaker, whose document is another one. Never stored here.
         unreadable: why the document cannot be read: nothing is moved then. Never stored.
     """
 
@@ -60,6 +82,8 @@ class Control(StateDocument):
     pause: PauseOrder | None = None
     skip: Order | None = None
     stop: Order | None = None
+    breaker_closed: Order | None = None
+    breaker: Breaker = Field(Breaker(), exclude=True)
     unreadable: str = Field("", exclude=True)
 
     def stricter(self, other: Self) -> Self:
@@ -70,6 +94,7 @@ class Control(StateDocument):
                 "pause": max(pauses, key=lambda pause: pause.until, default=None),
                 "skip": _latest(self.skip, other.skip),
                 "stop": _latest(self.stop, other.stop),
+                "breaker_closed": _latest(self.breaker_closed, other.breaker_closed),
             }
         )
 

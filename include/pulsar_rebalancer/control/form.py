@@ -24,6 +24,7 @@ class ControlAction(StrEnum):
     RESUME = "resume"
     SKIP = "skip"
     STOP = "stop"
+    CLOSE_BREAKER = "close_breaker"
     TAKE_OVER = "take_over"
     HAND_BACK = "hand_back"
     EXPORT = "export"

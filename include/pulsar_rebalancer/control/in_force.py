@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from pulsar_rebalancer.config.enums import Mode
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.config.settings import BreakerRules, Settings
+    from pulsar_rebalancer.control.breaker import Breaker
     from pulsar_rebalancer.control.calendar import Shut
     from pulsar_rebalancer.control.documents import Control
     from pulsar_rebalancer.state.by_hand import Drain
@@ -53,10 +55,13 @@ def closings(settings: Settings, control: Control, now: datetime, sample: Sample
         sample: the run that is judged; None: no run in particular, so none is skipped.
     """
     found = []
-    if settings.mode is not Mode.AUTO:
+    if not settings.mode.moves:
         found.append(Closed(Reason.OBSERVE, f"mode {settings.mode}"))
     if control.unreadable:
         found.append(Closed(Reason.CONTROL_UNREADABLE, control.unreadable))
+    closed_at = control.breaker_closed.at if control.breaker_closed else None
+    if settings.breaker is not None and control.breaker.is_open(settings.breaker, closed_at, now):
+        found.append(Closed(Reason.BREAKER_OPEN, _opened(control.breaker, settings.breaker)))
     paused = _paused(settings, control, now)
     if paused:
         found.append(Closed(Reason.PAUSED, paused))
@@ -81,6 +86,11 @@ def _told(calendar: Shut) -> str:
     return f"{until}: {calendar.why}" if calendar.why else until
 
 
+def _opened(breaker: Breaker, rules: BreakerRules) -> str:
+    closes = breaker.opened_at + timedelta(minutes=rules.minutes) if breaker.opened_at else None
+    return f"until {closes:%Y-%m-%d %H:%M %Z}: {breaker.why}"
+
+
 def _skips(ordered_at: datetime, sample: Sample) -> bool:
     """Return whether a run is the one to be skipped: the first that was collected since.
 
@@ -102,11 +112,13 @@ def sentence(settings: Settings, found: list[Closed], drains: Mapping[str, Drain
     others = [f"{_WORDS[each.reason]} {each.detail}" for each in found if each.reason is not Reason.OBSERVE]
     drained = [f"{broker} drained by {drain.by or 'unknown'}: {drain.reason}" for broker, drain in drains.items()]
     said = "; ".join([f"mode {settings.mode}", *others, *drained])
-    return f"{'Nothing is moved' if found else 'Moves are carried out'}: {said}"
+    moved = "Moves are carried out" if settings.mode is not Mode.APPROVE else "Moves wait for approval"
+    return f"{'Nothing is moved' if found else moved}: {said}"
 
 
 _WORDS = {
     Reason.CONTROL_UNREADABLE: "what people ordered cannot be read:",
+    Reason.BREAKER_OPEN: "circuit breaker open",
     Reason.PAUSED: "paused",
     Reason.BLACKOUT: "blackout",
     Reason.OUTSIDE_WINDOW: "outside the maintenance windows",

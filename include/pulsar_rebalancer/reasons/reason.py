@@ -336,12 +336,19 @@ class Reason(StrEnum):
         "Look why brokers were left out.")
     SAME_BROKER = ("same_broker", VERDICT, Trait.KEPT_IN_PLACE,
         "Placement chose the broker that the bundle is on.")
+    BUNDLE_EXCLUDED = ("bundle_excluded", VERDICT, Trait.NONE,
+        "The bundle is excluded by a setting.")
     BUNDLE_QUARANTINED = ("bundle_quarantined", VERDICT, Trait.NONE,
         "Validation left the bundle out.")
     CAP_RUN = ("cap_run", VERDICT, Trait.CAP,
         "The cap of bundles per run was reached.")
     CAP_BROKER = ("cap_broker", VERDICT, Trait.CAP,
         "The cap of bundles per broker was reached.")
+    CAP_NAMESPACE = ("cap_namespace", VERDICT, Trait.CAP,
+        "The cap of bundles per namespace was reached.")
+    CAP_BYTES = ("cap_bytes", VERDICT, Trait.CAP,
+        "The cap of throughput per run would be exceeded.",
+        "Nothing: a later run takes it, unless the bundle alone is above max_bytes_per_run.")
     CAP_WAVES = ("cap_waves", VERDICT, Trait.CAP,
         "The same hash range is moved in too many namespaces at once.",
         "Nothing: the next firing takes it.")
@@ -417,6 +424,18 @@ class Reason(StrEnum):
     PAUSED = ("paused", VERDICT, Trait.NONE,
         "The cluster is paused.",
         "Wait for its end, or lift it: with pulsar_control__<cluster> and the action resume, or in the clusters file.")
+    AWAITING_APPROVAL = ("awaiting_approval", VERDICT, Trait.NONE,
+        "The plan waits for a person's approval (mode approve).",
+        "Approve or reject it in pulsar_apply__<cluster>.")
+    SUPERSEDED = ("superseded", VERDICT, Trait.TYPED,
+        "A newer plan waits for approval in the place of this one.",
+        "Approve the newer one.")
+    AWAITED_TOO_LONG = ("awaited_too_long", VERDICT, Trait.TYPED,
+        "The plan that waited for approval is older than max_awaiting_minutes.",
+        "Nothing: the next plan with moves is shown.")
+    BREAKER_OPEN = ("breaker_open", VERDICT, Trait.NONE,
+        "The circuit breaker is open: too many brokers were bad, moves failed, or the range grew.",
+        "See why; it closes by itself, or with pulsar_control__<cluster> and the action close_breaker.")
     BLACKOUT = ("blackout", VERDICT, Trait.NONE,
         "It is a time of blackouts in the clusters file.",
         "Nothing: the gate opens by itself; the detail says when.")

@@ -82,7 +82,7 @@ class _Replica:
         settings = variant.settings
         stays = dict.fromkeys(recording.under_policy, Reason.POLICY_FORBIDS)
         for number, name in enumerate(recording.bundles):
-            reason = preset_reason(name, settings.excluded_namespaces, {})
+            reason = preset_reason(name, settings.excluded_namespaces, {}, settings.excluded_bundles)
             if reason is not None:
                 stays[number] = reason
         self.outcome = Outcome(variant.name)

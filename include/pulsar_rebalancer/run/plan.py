@@ -134,6 +134,7 @@ class Move(BaseModel):
     wave: int
     traffic: float
     measure: str
+    msg_throughput: float = 0.0
 
 
 def read_moves(run: StoragePath) -> list[Move]:

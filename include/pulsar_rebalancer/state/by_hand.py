@@ -5,7 +5,7 @@ Neither a reset nor a restore of the state touches them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
@@ -21,7 +21,7 @@ class ShownPlan(BaseModel):
 
     Attributes:
         plan_id: name of the folder that it lies in.
-        action: what was asked for.
+        action: what was asked for; None when a strategy decided it.
         at: when its snapshot was taken.
         by: Airflow's user who asked for it.
     """
@@ -29,7 +29,7 @@ class ShownPlan(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     plan_id: str
-    action: Action
+    action: Action | None
     at: AwareDatetime
     by: str
 
@@ -63,6 +63,7 @@ class HandedOver(BaseModel):
         at: when it was handed over.
         by: Airflow's user who did it.
         turn: 1; one more for each time that it was handed over again after a stop.
+        approved: whether that was a person's approval of this very plan, in mode `approve`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -72,6 +73,7 @@ class HandedOver(BaseModel):
     at: AwareDatetime
     by: str
     turn: int = 1
+    approved: bool = False
 
 
 class HandedOverPlans(StateDocument):
@@ -81,7 +83,7 @@ class HandedOverPlans(StateDocument):
 
     plans: dict[str, HandedOver] = {}
 
-    def added(self, identity: str, handed: HandedOver, kept: timedelta) -> HandedOverPlans:
+    def added(self, identity: str, handed: HandedOver, kept: timedelta) -> Self:
         """Return it with one more plan, without those whose runs have ended long ago and that nobody may give again.
 
         Args:
@@ -90,7 +92,13 @@ class HandedOverPlans(StateDocument):
             kept: age of a plan up to which it may be handed over, and how long its run may last.
         """
         young = {known: other for known, other in self.plans.items() if handed.at - other.plan.at <= kept}
-        return HandedOverPlans(plans=young | {identity: handed})
+        return self.model_copy(update={"plans": young | {identity: handed}})
+
+
+class ApprovedPlans(HandedOverPlans):
+    """The `approved` document: plans that a person approved, by their hash; the apply DAG is its only writer."""
+
+    KEY: ClassVar[str] = "approved"
 
 
 class Drain(BaseModel):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.names import is_of_brokers, namespace_of
+from pulsar_rebalancer.names import is_of_brokers, namespace_of, regex_of
 from pulsar_rebalancer.reasons import Reason
 
 if TYPE_CHECKING:
@@ -12,7 +13,10 @@ if TYPE_CHECKING:
 
 
 def preset_reason(
-    bundle: str, excluded_namespaces: Collection[str], passed_over: Mapping[str, Reason]
+    bundle: str,
+    excluded_namespaces: Collection[str],
+    passed_over: Mapping[str, Reason],
+    excluded_bundles: Collection[str] = (),
 ) -> Reason | None:
     """Return why a bundle must stay whatever its traffic; None when it may move.
 
@@ -20,9 +24,12 @@ def preset_reason(
         bundle: `tenant/namespace/0x…_0x…`.
         excluded_namespaces: `tenant/namespace` names.
         passed_over: reason by bundle, for those that validation left out or that moved within the grace period.
+        excluded_bundles: patterns of bundle names.
     """
     if is_of_brokers(bundle):
         return Reason.SYSTEM_NAMESPACE
     if namespace_of(bundle) in excluded_namespaces:
         return Reason.NAMESPACE_EXCLUDED
+    if any(re.fullmatch(regex_of(pattern), bundle) for pattern in excluded_bundles):
+        return Reason.BUNDLE_EXCLUDED
     return passed_over.get(bundle)

@@ -24,12 +24,12 @@ def apply(
 
     Caps bite in this order: one bundle of each anti-affinity group, because destinations are right only while the
     group's others are where they were counted, and a move may be capped or fail; bundles off or onto one broker;
-    bundles per run, outer pairs first; waves. The n-th move of the same hash range goes to wave n, where waves are
-    needed. Counters never feel a cap.
+    bundles of one namespace; throughput; bundles per run, outer pairs first; waves. The n-th move of the same hash
+    range goes to wave n, where waves are needed. Counters never feel a cap.
 
     Args:
         moves: as selection and placement made them, in any order.
-        settings: `max_bundles_per_broker` and `max_bundles_per_run`.
+        settings: the caps (`config.settings.CAPS`).
         groups: anti-affinity group by namespace.
         by_range: whether moves of the same hash range need waves (`waves.needed`); else all go in one.
     """
@@ -70,7 +70,10 @@ class _Caps:
         self._groups = groups
         self._by_range = by_range
         self._moving: set[str] = set()
-        self._of_broker: Counter[str | None] = Counter()
+        self._off: Counter[str | None] = Counter()
+        self._onto: Counter[str | None] = Counter()
+        self._of_namespace: Counter[str] = Counter()
+        self._bytes = 0.0
         self._of_range: Counter[str] = Counter()
         self._of_run = 0
 
@@ -90,13 +93,36 @@ class _Caps:
         if len(set(groups)) < len(groups) or self._moving.intersection(groups):
             return Reason.ANTI_AFFINITY
         self._moving.update(groups)
-        ends = Counter(end for move in unit for end in (move.source, move.destination))
-        cap = self._settings.max_bundles_per_broker
-        if any(_over(self._of_broker[broker] + count, cap) for broker, count in ends.items()):
-            return Reason.CAP_BROKER
-        self._of_broker.update(ends)
+        reason = self._bitten(unit, names)
+        if reason is not None:
+            return reason
+        self._off.update(move.source for move in unit)
+        self._onto.update(move.destination for move in unit)
+        self._of_namespace.update(names)
+        self._bytes += sum(move.msg_throughput for move in unit)
         self._of_run += len(unit)
         return Reason.CAP_RUN if _over(self._of_run, self._settings.max_bundles_per_run) else None
+
+    def _bitten(self, unit: list[CandidateMove], names: list[str]) -> Reason | None:
+        """Return which cap a unit exceeds that one further down may not."""
+        caps = self._settings
+        # Only what the unit touches is added up: a plan may have a million moves.
+        leaving: Counter[str | None] = Counter(move.source for move in unit)
+        coming: Counter[str | None] = Counter(move.destination for move in unit)
+        off = {end: self._off[end] + leaving[end] for end in {*leaving, *coming}}
+        onto = {end: self._onto[end] + coming[end] for end in off}
+        if (
+            _over(max(off[end] + onto[end] for end in off), caps.max_bundles_per_broker)
+            or _over(max(off.values()), caps.max_bundles_off_broker)
+            or _over(max(onto.values()), caps.max_bundles_onto_broker)
+        ):
+            return Reason.CAP_BROKER
+        namespaces = (self._of_namespace[name] + count for name, count in Counter(names).items())
+        if _over(max(namespaces), caps.max_bundles_per_namespace):
+            return Reason.CAP_NAMESPACE
+        if _over(self._bytes + sum(move.msg_throughput for move in unit), caps.max_bytes_per_run):
+            return Reason.CAP_BYTES
+        return None
 
     def _next_wave(self, move: CandidateMove) -> int:
         if not self._by_range:
@@ -106,5 +132,5 @@ class _Caps:
         return self._of_range[hash_range] - 1
 
 
-def _over(count: int, cap: int | None) -> bool:
+def _over(count: float, cap: float | None) -> bool:
     return cap is not None and count > cap

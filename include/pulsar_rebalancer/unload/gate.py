@@ -9,10 +9,12 @@ from pulsar_rebalancer.config.enums import Mode, Overrule
 from pulsar_rebalancer.control.documents import Control
 from pulsar_rebalancer.control.in_force import Sample, closings
 from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.plan import Summary, verify
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.state.model import DecisionState
+from pulsar_rebalancer.unload.approval import approves_itself
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +44,14 @@ class Verdict(NamedTuple):
 
 
 def judge_plan(
-    run: StoragePath, recorded: DecisionState, present: Settings, control: Control, now: datetime, until: datetime
+    run: StoragePath,
+    recorded: DecisionState,
+    present: Settings,
+    control: Control,
+    now: datetime,
+    until: datetime,
+    *,
+    approved: bool = False,
 ) -> Verdict:
     """Return whether the plan of a run may be carried out; settings of plan and file both count, the stricter wins.
 
@@ -53,6 +62,7 @@ def judge_plan(
         control: what people ordered.
         now: the present.
         until: end of the time in which it may.
+        approved: whether a person approved what this run carries out.
 
     Raises:
         SnapshotError: a file of the run cannot be read.
@@ -76,6 +86,7 @@ def judge_plan(
         or _other_cluster(planned, present)
         or (None if _caps_overruled(summary) else _over_cap(moves, planned, present))
         or _not_splitting(splits, present)
+        or (None if approved else _awaiting(summary, planned, present, now))
     )
     detail = f"{len(moves)} bundles" + (f", {len(splits)} splits" if splits else "")
     return closed or Verdict(Reason.OPEN, detail, moves, splits)
@@ -121,6 +132,12 @@ def _not_splitting(splits: Sequence[Split], present: Settings) -> Verdict | None
     return None
 
 
+def _awaiting(summary: Summary, planned: Settings, present: Settings, now: datetime) -> Verdict | None:
+    if Mode.APPROVE not in (planned.mode, present.mode) or approves_itself(present.self_approval, summary, now):
+        return None
+    return Verdict(Reason.AWAITING_APPROVAL, f"plan {summary.hash[:16]}, {summary.bundles_taken} bundles")
+
+
 def _caps_overruled(summary: Summary) -> bool:
     return summary.by_hand is not None and Overrule.CAPS in summary.by_hand.request.overruled
 
@@ -128,13 +145,18 @@ def _caps_overruled(summary: Summary) -> bool:
 def _over_cap(moves: Sequence[Move], planned: Settings, present: Settings) -> Verdict | None:
     if not moves:
         return None
-    brokers = Counter(broker for move in moves for broker in (move.source, move.destination))
-    busiest, most = brokers.most_common(1)[0]
-    for settings in (planned, present):
-        if settings.max_bundles_per_run is not None and len(moves) > settings.max_bundles_per_run:
-            return Verdict(Reason.OVER_CAP, f"{len(moves)} bundles, at most {settings.max_bundles_per_run} per run")
-        if settings.max_bundles_per_broker is not None and most > settings.max_bundles_per_broker:
-            return Verdict(
-                Reason.OVER_CAP, f"{most} bundles, at most {settings.max_bundles_per_broker} off or onto {busiest}"
-            )
+    off, onto = Counter(move.source for move in moves), Counter(move.destination for move in moves)
+    found = {
+        "max_bundles_per_run": ("the run", len(moves)),
+        "max_bundles_per_broker": (off + onto).most_common(1)[0],
+        "max_bundles_off_broker": off.most_common(1)[0],
+        "max_bundles_onto_broker": onto.most_common(1)[0],
+        "max_bundles_per_namespace": Counter(namespace_of(move.bundle) for move in moves).most_common(1)[0],
+        "max_bytes_per_run": ("the run", sum(move.msg_throughput for move in moves)),
+    }
+    for name, (where, figure) in found.items():
+        for settings in (planned, present):
+            cap = getattr(settings, name)
+            if cap is not None and figure > cap:
+                return Verdict(Reason.OVER_CAP, f"{figure:.12g} for {where}, {name} is {cap:g}")
     return None

@@ -7,7 +7,6 @@ import logging
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.admin import PulsarAdmin, builtin_shedding
-from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.names import BALANCER, SHEDDING
 from pulsar_rebalancer.reasons import Reason
@@ -73,8 +72,8 @@ def _warn(settings: Settings, action: str, balancing: dict[str, str]) -> None:
     off = sorted(broker for broker, said in balancing.items() if said == "false")
     if action == "hand_back" and off:
         _log.warning("%s is false on %s: Pulsar does not shed there", BALANCER, ", ".join(off))
-    if action == "take_over" and settings.mode is not Mode.AUTO:
-        _log.warning("The mode is %s: nobody moves bundles until it is auto", settings.mode)
+    if action == "take_over" and not settings.mode.moves:
+        _log.warning("The mode is %s: nobody moves bundles until it is auto or approve", settings.mode)
 
 
 async def _read(connection: AdminConnection) -> dict[str, str]:

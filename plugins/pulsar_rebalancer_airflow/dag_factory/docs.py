@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _MODES = {
     "off": "nothing is asked of the brokers",
     "observe": "every run decides and explains, nothing is moved",
+    "approve": "what is decided waits for a person, who approves it in `pulsar_apply__`",
     "auto": "what is decided is carried out",
 }
 
@@ -123,6 +124,7 @@ def control_page(entry: ClusterEntry, root: str) -> str:
 | resume | lifts a pause and a skip; a pause in the clusters file stays |
 | skip | lets the next run move nothing |
 | stop | lets the run that is under way begin no further bundle; the answer names those that came to their end |
+| close_breaker | closes the circuit breaker if it is open |
 | take_over | sets `loadBalancerSheddingEnabled` to `false` on all brokers: the rebalancer alone moves bundles |
 | hand_back | sets it to `true` on all brokers: Pulsar balances again |
 | export | writes hit counters, the last plan and what was moved lately to `{folder}/export-<time>.json` |
@@ -137,6 +139,19 @@ airflow dags trigger {dag_id} --conf '{{"action": "pause", "until": "2027-01-02T
 airflow dags trigger {dag_id} --conf '{{"action": "hand_back", "reason": "..."}}'
 airflow dags trigger {dag_id} --conf '{{"action": "take_over", "reason": "..."}}'
 ```
+"""
+
+
+def apply_page(entry: ClusterEntry) -> str:
+    """Return Markdown: what is asked, and what an answer does."""
+    return f"""### Approve a plan of cluster `{entry.name}`
+
+In mode `approve` the newest plan that moves something waits here for {entry.settings.max_awaiting_minutes:g} minutes.
+The task *approve* shows it: what moves, the scores before and after, whom it disturbs. Rejected, or without an answer,
+nothing is moved. A newer plan takes the place of one that waits.
+
+Once it is approved, a run of `{REBALANCE_DAG}{entry.name}` asks the brokers anew and carries out what of this plan
+still holds, or says why not.
 """
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from airflow.sdk import DAG
 
 from pulsar_rebalancer.config.clusters_file import load_clusters
+from pulsar_rebalancer_airflow.dag_factory.apply import apply_dags
 from pulsar_rebalancer_airflow.dag_factory.by_hand import by_hand_dag
 from pulsar_rebalancer_airflow.dag_factory.control import control_dag
 from pulsar_rebalancer_airflow.dag_factory.defaults import COMMON
@@ -42,7 +43,7 @@ def build_dags(config_path: Path | None = None) -> dict[str, DAG]:
         made = (
             [_broken_dag(entry, taken=dags)]
             if entry.error
-            else [*(make(entry, root) for make in _DAGS), *watch_dags(entry)]
+            else [*(make(entry, root) for make in _DAGS), *watch_dags(entry), *apply_dags(entry, root)]
         )
         dags.update({dag.dag_id: dag for dag in made})
     return dags

@@ -28,7 +28,8 @@ def run_params(settings: Settings) -> dict[str, Param]:
     """
     properties = RunParams.model_json_schema()["properties"]
     form = {name: _param(name, schema, settings) for name, schema in properties.items() if name not in ("mode", "plan")}
-    lower = [mode.value for mode in Mode if mode.rank <= settings.mode.rank]
+    # Who approves is asked where the clusters file says so alone.
+    lower = [m.value for m in Mode if m.rank <= settings.mode.rank and (m is not Mode.APPROVE or m is settings.mode)]
     form["mode"] = Param(
         None,
         type=["null", "string"],

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, CronTriggerTimetable, DeltaTriggerTimetable, TriggerRule
 
+from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.run.plan import LONGEST_RUN
 from pulsar_rebalancer_airflow.dag_factory.defaults import COMMON
 from pulsar_rebalancer_airflow.dag_factory.docs import rebalance_page
 from pulsar_rebalancer_airflow.dag_factory.params import run_params
 from pulsar_rebalancer_airflow.locations import REBALANCE_DAG
 from pulsar_rebalancer_airflow.operators import (
+    AskOperator,
     CollectOperator,
     DecideOperator,
     GateOperator,
@@ -38,7 +40,7 @@ def rebalance_dag(entry: ClusterEntry, root: str) -> DAG:
         description=f"Balances the load of Pulsar cluster {entry.name} (mode {settings.mode})",
         doc_md=rebalance_page(entry, root),
         schedule=_timetable(settings.interval_seconds),
-        # Plans made by hand are carried out by runs that `pulsar_by_hand__` starts.
+        # Plans made by hand, and those that were approved, are carried out by runs that their DAGs start.
         **COMMON | {"allowed_run_types": (*COMMON["allowed_run_types"], "operator_triggered")},
         dagrun_timeout=LONGEST_RUN,
         params=run_params(settings),
@@ -79,6 +81,8 @@ def rebalance_dag(entry: ClusterEntry, root: str) -> DAG:
             trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
         ).expand(wave=gate.output)
         report = ReportOperator(task_id="report", cluster=entry.name, run=run, gate=gate.task_id, settings=settings)
+        if settings.mode is Mode.APPROVE:
+            gate >> AskOperator(task_id="ask", cluster=entry.name, gate=gate.task_id) >> report
         collect >> validate >> decide >> record >> gate >> split >> unload >> report
         report.as_teardown(on_failure_fail_dagrun=False)
     return dag

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -12,8 +13,11 @@ from airflow.sdk.configuration import conf
 from pulsar_rebalancer.alerts.conditions import BEFORE_UNLOAD, EndedRun, judge_run
 from pulsar_rebalancer.alerts.incidents import AlertsState, advance, delivered, pending_messages
 from pulsar_rebalancer.alerts.messages import compose, figures_of
+from pulsar_rebalancer.control.in_force import closings
+from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.failures import FAILURE
+from pulsar_rebalancer_airflow.locations import storage_of
 from pulsar_rebalancer_airflow.notifications.notifier import Delivery, send
 from pulsar_rebalancer_airflow.state_store import ALERTS, WATCH, StateStore
 
@@ -47,12 +51,19 @@ def tell_of_run(context: Context, cluster: str, settings: Settings, run: str | N
         ended = _ended(context, now)
         if folder is not None:
             ended = ended.with_documents(folder)
+        ended = replace(ended, breaker=_breaker(store, cluster, settings, now))
         last_seen = {condition: incident.seen_at for condition, incident in store.alerts().incidents.items()}
         observed = judge_run(ended, settings, last_seen, now)
         name = folder.name if folder else ""
         tell(context, cluster, settings, ALERTS, observed, figures_of(ended), now, run=name)
     except Exception as error:
         _log.warning("Alerts: nothing could be told of this run (%s)", type(error).__name__)
+
+
+def _breaker(store: StateStore, cluster: str, settings: Settings, now: datetime) -> str:
+    """Return until when the circuit breaker is open, and why; empty when it is not."""
+    found = closings(settings, store.control(storage_of(cluster)), now)
+    return next((closed.detail for closed in found if closed.reason is Reason.BREAKER_OPEN), "")
 
 
 def _forget(store: StateStore) -> None:

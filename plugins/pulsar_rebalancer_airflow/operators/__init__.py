@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pulsar_rebalancer_airflow.operators.apply import ApplyOperator, AskOperator, ShowAwaitingOperator
 from pulsar_rebalancer_airflow.operators.by_hand import (
     CarryOutOperator,
     CollectForPlanOperator,
@@ -22,6 +23,8 @@ from pulsar_rebalancer_airflow.operators.validate import ValidateOperator
 from pulsar_rebalancer_airflow.operators.watch import WatchOperator
 
 __all__ = [
+    "ApplyOperator",
+    "AskOperator",
     "CarryOutOperator",
     "CollectForPlanOperator",
     "CollectOperator",
@@ -34,6 +37,7 @@ __all__ = [
     "RecordOperator",
     "RefuseOperator",
     "ReportOperator",
+    "ShowAwaitingOperator",
     "SplitOperator",
     "UnloadWaveOperator",
     "ValidateOperator",

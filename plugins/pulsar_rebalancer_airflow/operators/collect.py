@@ -17,7 +17,6 @@ from pulsar_rebalancer.config.resolution import parse_params, resolve
 from pulsar_rebalancer.control.in_force import Sample, closings, sentence
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.state.by_hand import HandedOverPlans
 from pulsar_rebalancer.state.model import MovesState
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.failures import final_unless_passing
@@ -130,13 +129,13 @@ def _with_what_is_in_force(request: RunRequest, control: Control, drains: Drains
 
 
 def _handed_over(store: StateStore, identity: str, airflow_run_id: str) -> HandedOver:
-    """Return the plan made by hand that this very run was started to carry out.
+    """Return the plan that this very run was started to carry out.
 
     Raises:
         PlanError: `other_plan`; whoever may start runs cannot choose what they carry out.
         StateError: `state_version`.
     """
-    handed = store.get(HandedOverPlans).plans.get(identity)
-    if handed is None or handed.run_id != airflow_run_id:
+    handed = store.handed_over(identity, airflow_run_id)
+    if handed is None:
         raise PlanError(Reason.OTHER_PLAN, f"plan {identity[:16]} was not handed over to this run")
     return handed

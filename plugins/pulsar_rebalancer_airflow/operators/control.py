@@ -129,6 +129,7 @@ def _ordered(control: Control, request: ControlRequest, order: Order) -> Control
     changes: dict[ControlAction, dict[str, Order | None]] = {
         ControlAction.SKIP: {"skip": order},
         ControlAction.STOP: {"stop": order},
+        ControlAction.CLOSE_BREAKER: {"breaker_closed": order},
         ControlAction.RESUME: {"pause": None, "skip": None},
     }
     if request.until is not None:

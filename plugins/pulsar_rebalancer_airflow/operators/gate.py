@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
+from pulsar_rebalancer.control.documents import Awaiting
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.state.model import DecisionState
-from pulsar_rebalancer.unload.gate import Verdict, judge_plan
+from pulsar_rebalancer.unload.gate import Verdict
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
-from pulsar_rebalancer_airflow.locations import run_folder, storage_of
+from pulsar_rebalancer_airflow.locations import APPLY_DAG, run_folder
+from pulsar_rebalancer_airflow.operators.verdict import present_verdict
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
@@ -57,9 +57,10 @@ class GateOperator(BaseOperator):
         """
         with final_unless_passing(context):
             run = run_folder(context, self.cluster, self.run)
-            store, until = StateStore.of(context, self.cluster), Summary.read(run).opens_until
-            control = store.control(storage_of(self.cluster))
-            verdict = judge_plan(run, store.get(DecisionState), self.settings, control, datetime.now(UTC), until)
+            summary = Summary.read(run)
+            verdict = present_verdict(context, self.cluster, run, self.settings, summary.opens_until)
+            if verdict.reason is Reason.AWAITING_APPROVAL:
+                self._keep(context, summary)
             connection = self.settings.connection
             if verdict.reason is Reason.OPEN and PulsarAdminHook(connection).get_connection_settings().read_only:
                 verdict = Verdict(Reason.READ_ONLY, connection)
@@ -68,3 +69,11 @@ class GateOperator(BaseOperator):
         state = Reason.OPEN if verdict.reason is Reason.OPEN else "closed"
         self.log.info("Gate %s: %s%s. %s", state, verdict.reason, detail, verdict.reason.meaning)
         return sorted({move.wave for move in verdict.moves})
+
+    def _keep(self, context: Context, summary: Summary) -> None:
+        """Keep the plan for a person; one that is still shown ends, because the run that shows it begins anew."""
+        store, dag_id = StateStore.of(context, self.cluster), f"{APPLY_DAG}{self.cluster}"
+        before, going_on = store.get(Awaiting), ["queued", "running"]
+        shown = before.asked and context["ti"].get_dr_count(dag_id, run_ids=[before.asked], states=going_on)
+        asked = before.asked if shown else f"ask__{summary.plan_id}"
+        store.put(Awaiting(plan_id=summary.plan_id, hash=summary.hash, at=summary.collected_at, asked=asked))

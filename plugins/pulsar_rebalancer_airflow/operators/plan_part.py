@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
@@ -15,21 +14,20 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.attempts import RETRIED
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.state.model import DecisionState
-from pulsar_rebalancer.unload.gate import judge_plan
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
-from pulsar_rebalancer_airflow.locations import storage_of
+from pulsar_rebalancer_airflow.operators.verdict import present_verdict
 from pulsar_rebalancer_airflow.state_store import state_asset
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from airflow.sdk import Context
 
     from pulsar_rebalancer.admin import AdminConnection
     from pulsar_rebalancer.run.outcome import MoveOutcome
     from pulsar_rebalancer.run.splits import SplitOutcome
     from pulsar_rebalancer.storage.path import StoragePath
     from pulsar_rebalancer.unload.gate import Verdict
-    from pulsar_rebalancer_airflow.state_store import StateStore
 
 
 class UnfinishedError(Exception):
@@ -63,12 +61,11 @@ class PlanPartOperator(BaseOperator):
         """Return the cluster's settings in the clusters file as it is now."""
         return Settings.model_validate(self.settings)
 
-    def _judge(self, run: StoragePath, store: StateStore, *, begun: bool) -> Verdict:
+    def _judge(self, context: Context, run: StoragePath, *, begun: bool) -> Verdict:
         """Return what the gate says by now; what was begun has more time, since it has to be brought to its end."""
         summary = Summary.read(run)
         until = summary.waves_resume_until if begun else summary.waves_begin_until
-        control = store.control(storage_of(self.cluster))
-        return judge_plan(run, store.get(DecisionState), self.present, control, datetime.now(UTC), until)
+        return present_verdict(context, self.cluster, run, self.present, until)
 
     def _connection(self) -> AdminConnection:
         """Return the cluster's connection.

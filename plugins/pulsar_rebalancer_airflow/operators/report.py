@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.control.breaker import Round
+from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import Outcome, conclude, describe
-from pulsar_rebalancer.run.request import RunRequest
+from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.tables import owners
 from pulsar_rebalancer.splitting import history as splitting
 from pulsar_rebalancer.state.model import DecisionState, MovesState
@@ -105,7 +107,24 @@ class ReportOperator(BaseOperator):
             }
             context["outlet_events"][moves_alias(self.cluster)].add(moves_asset(self.cluster), extra=extra)
         outcome.write(run)
+        # One round for each run: a report that is run again has nothing new.
+        if earlier is None and self.settings is not None and self.settings.breaker is not None:
+            store.change_breaker(self.settings.breaker, _round(run, outcome), now)
         return outcome
+
+
+def _round(run: StoragePath, outcome: Outcome) -> Round:
+    validation = Validation.read(run) if (run / "validation.json").exists() else Validation()
+    # Names of bundles hold a slash.
+    left_out = {name: reason for name, reason in validation.quarantined.items() if "/" not in name}
+    decided = (run / "plan" / "summary.json").exists()
+    expected = Trait.SETTLED | Trait.NOT_BEGUN
+    return Round(
+        bad_brokers=sum(not reason.has(Trait.EXPECTED) for reason in left_out.values()),
+        failed=sum(not move.ok and not move.reason.has(expected) for move in outcome.moves),
+        moved=outcome.landed > 0,
+        score_range=Summary.read(run).score_range if decided else None,
+    )
 
 
 def _changed(outcome: Outcome) -> bool:

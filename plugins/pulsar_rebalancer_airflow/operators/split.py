@@ -65,7 +65,7 @@ class SplitOperator(PlanPartOperator):
             store = StateStore.of(context, self.cluster)
             history = SplitHistory(store.get(MovesState), store.change_moves, run)
             opened = context["ti"].xcom_pull(task_ids=self.gate, key="reason")
-            splits = self._open(run, store, history, str(opened))
+            splits = self._open(context, run, history, str(opened))
             remaining, resolved = history.remaining(splits), Summary.read(run).resolved
             started = context["dag_run"].start_date
             # Splits made by hand are not asked, nor is it where the clusters file says that brokers split nothing.
@@ -90,11 +90,11 @@ class SplitOperator(PlanPartOperator):
             self._work(self._connection(), work)
         return self._conclude(history.outcomes[split.bundle] for split in splits)
 
-    def _open(self, run: StoragePath, store: StateStore, history: SplitHistory, opened: str) -> Sequence[Split]:
+    def _open(self, context: Context, run: StoragePath, history: SplitHistory, opened: str) -> Sequence[Split]:
         """Return the splits of the plan if they may be carried out."""
         if opened != Reason.OPEN:
             raise AirflowSkipException(f"The gate is closed: {opened}")
-        verdict = self._judge(run, store, begun=bool(history.begun))
+        verdict = self._judge(context, run, begun=bool(history.begun))
         if verdict.reason is not Reason.OPEN:
             raise AirflowSkipException(f"Closed by now: {verdict.reason} {verdict.detail}")
         return verdict.splits

@@ -116,13 +116,15 @@ class UnloadWaveOperator(PlanPartOperator):
             store = StateStore.of(context, self.cluster)
             planned = [move for move in read_moves(run) if move.wave == int(self.wave)]
             history = WaveHistory(store.get(MovesState), store.change_moves, run, int(self.wave))
-            moves = self._open(run, store, history, planned)
+            moves = self._open(context, run, store, history, planned)
             self._carry_out(Summary.read(run).resolved.settings, history, moves, _Watch(context, store, len(planned)))
         return self._conclude(history.outcomes[move.bundle] for move in planned)
 
-    def _open(self, run: StoragePath, store: StateStore, history: WaveHistory, planned: list[Move]) -> list[Move]:
+    def _open(
+        self, context: Context, run: StoragePath, store: StateStore, history: WaveHistory, planned: list[Move]
+    ) -> list[Move]:
         """Return the moves of the wave if it may be carried out."""
-        verdict = self._judge(run, store, begun=history.begun(planned))
+        verdict = self._judge(context, run, begun=history.begun(planned))
         if verdict.reason is not Reason.OPEN:
             if verdict.reason is Reason.PLAN_TOO_OLD:
                 history.leave([not_moved(move, verdict.reason) for move in planned if not history.begun([move])])

@@ -92,7 +92,9 @@ def sample(given: RunInput, previous: Iterable[dict[str, Any]] = ()) -> tuple[li
         row["msg_rate"] = mean["msg_rate_in"] + mean["msg_rate_out"]
         row["msg_throughput"] = mean["msg_throughput_in"] + mean["msg_throughput_out"]
         row["long_term_msg_rate"] = mean.get("long_term_msg_rate")
-        row["reason"] = preset_reason(row["bundle"], given.settings.excluded_namespaces, passed_over)
+        row["reason"] = preset_reason(
+            row["bundle"], given.settings.excluded_namespaces, passed_over, given.settings.excluded_bundles
+        )
     return broker_samples(brokers, given.left_out), bundles_of(bundles)
 
 

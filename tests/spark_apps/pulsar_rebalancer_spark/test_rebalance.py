@@ -80,6 +80,7 @@ def eventful(tmp_path):
     held[-6]["bundle"] = "pulsar/system/0x00000000_0x40000000"
     held[-7]["bundle"] = "tenant/kept/0x00000000_0x40000000"
     shared, recent, long_ago = (row["bundle"] for row in held[-10:-7])
+    stays = held[-11]["bundle"]
     held[-10]["owners"] = 2
     held.append({**held[-10], "broker": brokers[0]["broker"]})
     content |= {
@@ -105,6 +106,7 @@ def eventful(tmp_path):
             )
         ),
         excluded_namespaces=("tenant/kept",),
+        excluded_bundles=("none/*", f"?{stays[1:]}"),
         excluded_brokers=(brokers[2]["broker"],),
         max_bundles_per_broker=4,
         **EAGER,
@@ -121,6 +123,7 @@ def test_the_plan_is_the_one_the_specification_makes(spark, tmp_path, eventful):
     assert (isolated.source, isolated.reason) == ("broker-00007.pulsar:8080", "anti_affinity")
     assert {row.reason for row in moves} >= {
         *("taken", "over_remaining", "cap_broker", "system_namespace", "namespace_excluded"),
+        "bundle_excluded",
         *("bundle_quarantined", "recently_unloaded", "policy_unknown", "policy_forbids", "anti_affinity"),
     }
     assert [row.reason for row in decisions if row.pair is None] == [

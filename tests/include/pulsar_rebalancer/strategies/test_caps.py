@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pulsar_rebalancer.config.settings import Settings
@@ -14,7 +16,7 @@ HOT, COLD = "hot:1", "cold:1"
 
 
 def move(rank, bundle, source=HOT, destination=COLD, *, pair=0, taken=True):
-    held = BundleSample(source, f"{bundle}_0x1")
+    held = BundleSample(source, f"{bundle}_0x1", msg_throughput=10.0)
     reason = Reason.TAKEN if taken else Reason.NO_TRAFFIC
     return CandidateMove.of(held, pair=pair, rank=rank, measure=Measure.RATE, reason=reason, destination=destination)
 
@@ -40,6 +42,13 @@ def test_a_bundle_and_those_that_come_back_for_it_are_one_unit():
         ({"max_bundles_per_run": 4}, [0, 1, 2, 3], None),
         ({"max_bundles_per_run": 3}, [0], "cap_run"),
         ({"max_bundles_per_broker": 3}, [0], "cap_broker"),
+        ({"max_bundles_off_broker": 2, "max_bundles_onto_broker": 2}, [0, 1, 2, 3], None),
+        ({"max_bundles_off_broker": 1}, [0], "cap_broker"),
+        ({"max_bundles_onto_broker": 1}, [0], "cap_broker"),
+        ({"max_bundles_per_namespace": 2}, [0, 1, 2, 3], None),
+        ({"max_bundles_per_namespace": 1}, [0], "cap_namespace"),
+        ({"max_bytes_per_run": 40}, [0, 1, 2, 3], None),
+        ({"max_bytes_per_run": 39}, [0], "cap_bytes"),
     ],
 )
 def test_a_cap_never_splits_a_swap(settings, taken, reason):
@@ -70,3 +79,10 @@ def test_without_need_for_waves_all_go_in_one_and_none_waits():
 def test_one_bundle_of_a_group_goes_in_a_run_and_a_swap_never_splits(groups, settings, reasons):
     moves = caps.apply(SWAP, Settings().model_copy(update=settings), groups)
     assert [each.reason for each in moves] == [*reasons, "no_traffic"]
+
+
+def test_a_bundle_that_is_too_much_waits_and_lets_others_go():
+    large = replace(move(0, "t/a/0x0"), msg_throughput=50.0)
+    moves = caps.apply([large, move(1, "t/a/0x1")], Settings(max_bytes_per_run=40), {})
+
+    assert [each.reason for each in moves] == ["cap_bytes", "taken"]

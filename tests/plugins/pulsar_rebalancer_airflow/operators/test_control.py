@@ -12,10 +12,17 @@ from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER, make_run, move_row
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
-from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.config.settings import BreakerRules, Settings
+from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.state.model import DecisionState
 from pulsar_rebalancer_airflow.control import stopping
-from pulsar_rebalancer_airflow.operators import ControlOperator, GateOperator, RecordOperator, UnloadWaveOperator
+from pulsar_rebalancer_airflow.operators import (
+    ControlOperator,
+    GateOperator,
+    RecordOperator,
+    ReportOperator,
+    UnloadWaveOperator,
+)
 from pulsar_rebalancer_airflow.operators import unload as module
 from pulsar_rebalancer_airflow.state_store import StateStore
 
@@ -43,18 +50,18 @@ def order(storage: ClusterStorage, state: MemoryState, action: str, until: str |
     return operator.execute(context(CLUSTER, state, params=params))
 
 
-def gate(storage: ClusterStorage, state: MemoryState, run: StoragePath) -> str:
+def gate(storage: ClusterStorage, state: MemoryState, run: StoragePath, settings: Settings = SETTINGS) -> str:
     """What the gate says of a run that was collected now and recorded."""
     document = {"decision": StateStore(state).get(DecisionState).model_dump(mode="json"), "moves": None}
     (run / "input" / "state.json").write_json(document)
     given: Any = context(CLUSTER, state)
     RecordOperator(task_id="record", cluster=CLUSTER, root=storage.root, run=run.uri).execute(given)
-    GateOperator(task_id="gate", cluster=CLUSTER, settings=SETTINGS, run=run.uri).execute(given)
+    GateOperator(task_id="gate", cluster=CLUSTER, settings=settings, run=run.uri).execute(given)
     return str(given["ti"].pushed["reason"])
 
 
-def next_run(storage: ClusterStorage, state: MemoryState) -> StoragePath:
-    return make_run(storage, [move_row(1, "a:1", "b:1")], base_seq=StateStore(state).get(DecisionState).seq)
+def next_run(storage: ClusterStorage, state: MemoryState, **given: Any) -> StoragePath:
+    return make_run(storage, [move_row(1, "a:1", "b:1")], base_seq=StateStore(state).get(DecisionState).seq, **given)
 
 
 def test_a_pause_holds_until_somebody_resumes(storage: ClusterStorage, state: MemoryState) -> None:
@@ -148,3 +155,33 @@ def test_a_stop_finds_nothing_under_way(storage: ClusterStorage, state: MemorySt
     gate(storage, state, next_run(storage, state))
 
     assert order(storage, state, "stop")["stopped"] == {"finished": {}, "unfinished": [], "not_begun": 0}
+
+
+BREAKER = SETTINGS.model_copy(update={"breaker": BreakerRules(bad_brokers=1)})
+SILENT = Validation(findings=(Finding(reason="report_missing", subject="c:1"),))
+
+
+def report(state: MemoryState, run: StoragePath) -> None:
+    operator = ReportOperator(task_id="report", cluster=CLUSTER, run=run.uri, gate="gate", settings=BREAKER)
+    operator.execute(context(CLUSTER, state))
+
+
+@pytest.mark.parametrize("then", ["nothing", "reset", "damage", "close_breaker"])
+def test_the_breaker_that_a_run_opened_closes_the_gate_until_a_person_closes_it(
+    storage: ClusterStorage, state: MemoryState, then: str
+) -> None:
+    calm = next_run(storage, state)
+    assert gate(storage, state, calm, BREAKER) == "open"
+    report(state, calm)
+    bad = next_run(storage, state, validation=SILENT)
+    assert gate(storage, state, bad, BREAKER) == "open"
+    report(state, bad)
+
+    if then == "damage":
+        state.documents["breaker"] = {"version": 99}
+    elif then != "nothing":
+        order(storage, state, then)
+
+    expected = {"close_breaker": "open", "damage": "control_unreadable"}
+    assert gate(storage, state, next_run(storage, state), BREAKER) == expected.get(then, "breaker_open")
+    assert gate(storage, state, next_run(storage, state)) == ("control_unreadable" if then == "damage" else "open")

@@ -143,7 +143,17 @@ def test_closes_for_a_read_only_connection(
     assert ask(run, state) == ([], "read_only")
 
 
-@pytest.mark.parametrize("cap", [{"max_bundles_per_run": 2}, {"max_bundles_per_broker": 2}])
+@pytest.mark.parametrize(
+    "cap",
+    [
+        {"max_bundles_per_run": 2},
+        {"max_bundles_per_broker": 2},
+        {"max_bundles_off_broker": 2},
+        {"max_bundles_onto_broker": 1},
+        {"max_bundles_per_namespace": 2},
+        {"max_bytes_per_run": 2993.5},
+    ],
+)
 @pytest.mark.parametrize("of_the_plan", [True, False])
 def test_closes_for_more_moves_than_the_stricter_cap_allows(
     storage: ClusterStorage, state: MemoryState, cap: dict[str, Any], of_the_plan: bool

@@ -1,0 +1,107 @@
+"""The circuit breaker: when moving makes things worse or cannot work, nothing is moved for a while.
+
+Its document `breaker` is written by report alone. It closes by itself after a time, or when a person says so.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from pydantic import AwareDatetime
+
+from pulsar_rebalancer.errors import StateError
+from pulsar_rebalancer.state.model import StateDocument
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pulsar_rebalancer.config.settings import BreakerRules
+
+
+class Breaker(StateDocument):
+    """The `breaker` document.
+
+    Attributes:
+        opened_at: when it opened last; None: never.
+        why: the figure that opened it.
+        range_before: points between the hottest and the coldest broker when bundles were moved last; None once that was
+            compared, and before.
+        worse: rounds in a row after which the range had grown.
+    """
+
+    KEY: ClassVar[str] = "breaker"
+
+    opened_at: AwareDatetime | None = None
+    why: str = ""
+    range_before: float | None = None
+    worse: int = 0
+
+    def is_open(self, rules: BreakerRules | None, closed_at: datetime | None, now: datetime) -> bool:
+        """Return whether it lets nothing be moved.
+
+        Args:
+            rules: of the clusters file; None: there is no breaker.
+            closed_at: when a person closed it last.
+            now: the present.
+        """
+        if rules is None or self.opened_at is None or (closed_at is not None and closed_at >= self.opened_at):
+            return False
+        return now < self.opened_at + timedelta(minutes=rules.minutes)
+
+
+class Round(NamedTuple):
+    """What a run saw and did.
+
+    Attributes:
+        bad_brokers: brokers that were left out because something is wrong with them.
+        failed: moves that failed or went astray.
+        moved: whether bundles have another owner since.
+        score_range: points between the hottest and the coldest broker before it; None: nothing was decided.
+    """
+
+    bad_brokers: int
+    failed: int
+    moved: bool
+    score_range: float | None
+
+
+def advance(state: Breaker, rules: BreakerRules, seen: Round, now: datetime) -> Breaker:
+    """Return the document after a run.
+
+    Args:
+        state: before it.
+        rules: of the clusters file.
+        seen: what the run saw and did.
+        now: the present.
+    """
+    worse = state.worse
+    if state.range_before is not None and seen.score_range is not None:
+        worse = worse + 1 if seen.score_range > state.range_before else 0
+    before = None if seen.score_range is not None else state.range_before
+    why = _why(rules, seen, worse)
+    return Breaker(
+        opened_at=now if why else state.opened_at,
+        why=why or state.why,
+        range_before=seen.score_range if seen.moved else before,
+        # Once it has opened the rounds are counted anew.
+        worse=0 if why else worse,
+    )
+
+
+def _why(rules: BreakerRules, seen: Round, worse: int) -> str:
+    if rules.bad_brokers is not None and seen.bad_brokers >= rules.bad_brokers:
+        return f"{seen.bad_brokers} brokers were left out at once"
+    if rules.failed_moves is not None and seen.failed >= rules.failed_moves:
+        return f"{seen.failed} moves of a run failed or went astray"
+    if rules.worse_rounds is not None and worse >= rules.worse_rounds:
+        return f"the range of scores had grown after each of the last {worse} rounds"
+    return ""
+
+
+def readable_breaker(document: Any, now: datetime) -> Breaker:
+    """Return the `breaker` document; one that cannot be read counts as opened now."""
+    try:
+        return Breaker.parse(document)
+    except StateError as error:
+        return Breaker(opened_at=now, why=error.message)

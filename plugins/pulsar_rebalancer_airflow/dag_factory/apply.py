@@ -1,0 +1,50 @@
+"""The DAG in which a person approves a plan; there is one in mode `approve`."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import DAG
+
+from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer_airflow.dag_factory.defaults import COMMON
+from pulsar_rebalancer_airflow.dag_factory.docs import apply_page
+from pulsar_rebalancer_airflow.locations import APPLY_DAG
+from pulsar_rebalancer_airflow.operators import ApplyOperator, ShowAwaitingOperator
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.config.clusters_file import ClusterEntry
+
+_SHOWN = "{{{{ ti.xcom_pull(task_ids='show')['{part}'] }}}}"
+
+
+def apply_dags(entry: ClusterEntry, root: str) -> list[DAG]:
+    """Return the DAG `pulsar_apply__<cluster>`; none in another mode than `approve`."""
+    settings = entry.settings
+    if settings.mode is not Mode.APPROVE:
+        return []
+    with DAG(
+        f"{APPLY_DAG}{entry.name}",
+        description=f"Shows the plan of cluster {entry.name} that waits for a person, and has it carried out",
+        doc_md=apply_page(entry),
+        schedule=None,
+        # No question waits behind another: each run asks its own, and a newer plan begins the run of an older one anew.
+        **COMMON | {"allowed_run_types": ("manual", "operator_triggered"), "max_active_runs": 8},
+        is_paused_upon_creation=False,
+        tags={"pulsar", "approval", entry.name},
+    ) as dag:
+        show = ShowAwaitingOperator(task_id="show", entry=entry, root=root)
+        approve = ApprovalOperator(
+            task_id="approve",
+            subject=_SHOWN.format(part="subject"),
+            body=_SHOWN.format(part="body"),
+            defaults=ApprovalOperator.REJECT,
+            response_timeout=timedelta(minutes=settings.max_awaiting_minutes),
+            # An answer within a second of the question fails the task in Airflow 3.3: it asks again.
+            retries=2,
+            retry_delay=timedelta(seconds=1),
+        )
+        show >> approve >> ApplyOperator(task_id="carry_out", entry=entry, root=root)
+    return [dag]

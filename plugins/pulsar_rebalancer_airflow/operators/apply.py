@@ -1,0 +1,182 @@
+"""Approval: a plan that waits is shown to a person, and handed over to a rebalancing run once it is approved."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowSkipException
+
+from pulsar_rebalancer.control.documents import Awaiting
+from pulsar_rebalancer.control.in_force import Sample, closings
+from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.plan import LONGEST_RUN, Summary
+from pulsar_rebalancer.state.by_hand import ApprovedPlans, HandedOver, ShownPlan
+from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.unload.approval import page
+from pulsar_rebalancer_airflow.failures import final_unless_passing
+from pulsar_rebalancer_airflow.locations import APPLY_DAG, REBALANCE_DAG
+from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from pulsar_rebalancer.config.clusters_file import ClusterEntry
+    from pulsar_rebalancer.storage.path import StoragePath
+
+
+class AskOperator(TriggerDagRunOperator):
+    """Have the plan that waits shown to a person; skipped when none does.
+
+    A run that shows an older plan begins anew, with this one: nobody approves a plan that was superseded, and none
+    waits behind another. A retry does the same again.
+
+    Args:
+        cluster: name in the clusters file.
+        gate: task id of the gate.
+    """
+
+    def __init__(self, *, cluster: str, gate: str, **kwargs: Any) -> None:
+        super().__init__(
+            trigger_dag_id=f"{APPLY_DAG}{cluster}",
+            reset_dag_run=True,
+            openlineage_inject_parent_info=False,
+            logical_date=None,
+            **kwargs,
+            inlets=[state_asset(cluster)],
+        )
+        self.cluster = cluster
+        self.gate = gate
+
+    def execute(self, context: Context) -> None:
+        """Start the run that asks.
+
+        Raises:
+            AirflowSkipException: no plan of this run waits.
+        """
+        said = context["ti"].xcom_pull(task_ids=self.gate, key="reason")
+        awaiting = StateStore.of(context, self.cluster).get(Awaiting)
+        if said != Reason.AWAITING_APPROVAL or not awaiting.plan_id:
+            raise AirflowSkipException(f"No plan waits: {said}")
+        self.trigger_run_id = awaiting.asked
+        super().execute(context)
+
+
+class ShowAwaitingOperator(BaseOperator):
+    """Make the page of the plan that waits, in Markdown; it is the XCom of the task.
+
+    A retry shows the plan that waits by then.
+
+    Args:
+        entry: the cluster's entry in the clusters file.
+        root: storage root.
+    """
+
+    def __init__(self, *, entry: ClusterEntry, root: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs, inlets=[state_asset(entry.name)])
+        self.entry = entry
+        self.storage = ClusterStorage(root, entry.name)
+
+    def execute(self, context: Context) -> dict[str, str]:
+        """Show.
+
+        Returns:
+            `plan` (the hash), `subject` and `body`.
+
+        Raises:
+            AirflowFailException: no plan waits (`superseded`), it is too old (`awaited_too_long`), or a file of its run
+                cannot be read.
+        """
+        with final_unless_passing(context):
+            awaiting, run, summary = _waiting(StateStore.of(context, self.entry.name), self.storage)
+            shown = page(summary, run, _until(summary, self.entry))
+        self.log.info("%s\n%s", shown.subject, shown.body)
+        return {"plan": awaiting.hash, "subject": shown.subject, "body": shown.body}
+
+
+class ApplyOperator(TriggerDagRunOperator):
+    """Hand the plan that was approved over to a rebalancing run, which reads everything anew.
+
+    A retry hands over nothing twice: the run's id is made from the hash.
+
+    Args:
+        entry: the cluster's entry in the clusters file.
+        root: storage root.
+        show: id of the task that showed the plan.
+        approve: id of the task that asked for approval.
+    """
+
+    def __init__(
+        self, *, entry: ClusterEntry, root: str, show: str = "show", approve: str = "approve", **kwargs: Any
+    ) -> None:
+        super().__init__(
+            trigger_dag_id=f"{REBALANCE_DAG}{entry.name}",
+            # Of a paused DAG the run would wait, and the plan with it.
+            fail_when_dag_is_paused=True,
+            skip_when_already_exists=True,
+            # A run's parameters are ours alone: a key that is added to them would be refused.
+            openlineage_inject_parent_info=False,
+            logical_date=None,
+            **kwargs,
+            inlets=[state_asset(entry.name)],
+        )
+        self.entry = entry
+        self.storage = ClusterStorage(root, entry.name)
+        self.show = show
+        self.approve = approve
+
+    def execute(self, context: Context) -> None:
+        """Hand over.
+
+        Raises:
+            AirflowFailException: `superseded`, `awaited_too_long`, or what lets nothing be moved now (`paused`, …).
+        """
+        with final_unless_passing(context):
+            ti, store, now = context["ti"], StateStore.of(context, self.entry.name), datetime.now(UTC)
+            asked, answer = ti.xcom_pull(task_ids=self.show), ti.xcom_pull(task_ids=self.approve)
+            awaiting, _, summary = _waiting(store, self.storage)
+            if awaiting.hash != asked["plan"]:
+                raise PlanError(Reason.SUPERSEDED, f"plan {awaiting.hash[:16]} has taken its place")
+            if now > _until(summary, self.entry):
+                raise PlanError(Reason.AWAITED_TOO_LONG, f"it was made at {summary.collected_at:%Y-%m-%d %H:%M:%S} UTC")
+            control = store.control(self.storage)
+            closed = closings(self.entry.settings, control, now, Sample(now, store.last_plan()))
+            if closed:
+                raise PlanError(closed[0].reason, f"nothing is carried out: {closed[0].detail}")
+            run_id = f"approved__{awaiting.hash[:32]}"
+            shown = ShownPlan(plan_id=awaiting.plan_id, action=None, at=summary.collected_at, by="")
+            approved = HandedOver(plan=shown, run_id=run_id, at=now, by=_responder(answer), approved=True)
+            kept = timedelta(minutes=self.entry.settings.max_awaiting_minutes) + LONGEST_RUN
+            store.put(store.get(ApprovedPlans).added(awaiting.hash, approved, kept))
+            self.trigger_run_id, self.conf = run_id, {"plan": awaiting.hash}
+            self.log.info("%s approved plan %s; run %s", approved.by, awaiting.plan_id, run_id)
+        super().execute(context)
+
+
+def _waiting(store: StateStore, storage: ClusterStorage) -> tuple[Awaiting, StoragePath, Summary]:
+    """Return the plan that waits.
+
+    Raises:
+        PlanError: `superseded`; there is none, or its files are another plan's.
+    """
+    awaiting = store.get(Awaiting)
+    run = storage.run(awaiting.plan_id)
+    if run is None:
+        raise PlanError(Reason.SUPERSEDED, "no plan waits")
+    summary = Summary.read(run)
+    if summary.hash != awaiting.hash:
+        raise PlanError(Reason.SUPERSEDED, f"run {run.name} has another plan by now")
+    return awaiting, run, summary
+
+
+def _until(summary: Summary, entry: ClusterEntry) -> datetime:
+    return summary.collected_at + timedelta(minutes=entry.settings.max_awaiting_minutes)
+
+
+def _responder(answer: Any) -> str:
+    """Return Airflow's user who answered."""
+    user = answer.get("responded_by_user") if isinstance(answer, dict) else None
+    return str(user.get("name") or user.get("id") or "") if isinstance(user, dict) else ""

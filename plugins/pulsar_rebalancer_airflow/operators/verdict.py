@@ -1,0 +1,39 @@
+"""What the gate says now: asked by the gate, and again before splits and before each wave."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.state.model import DecisionState
+from pulsar_rebalancer.unload.gate import judge_plan
+from pulsar_rebalancer_airflow.locations import storage_of
+from pulsar_rebalancer_airflow.state_store import StateStore
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.storage.path import StoragePath
+    from pulsar_rebalancer.unload.gate import Verdict
+
+
+def present_verdict(context: Context, cluster: str, run: StoragePath, present: Settings, until: datetime) -> Verdict:
+    """Return whether the plan of a run may be carried out, by the clock and the store as they are now.
+
+    Args:
+        context: of the task; the cluster's state asset is one of its inlets.
+        cluster: name in the clusters file.
+        run: the run's folder.
+        present: the cluster's settings in the clusters file as it is now.
+        until: end of the time in which it may.
+
+    Raises:
+        SnapshotError: a file of the run cannot be read.
+        StateError: `state_version`.
+    """
+    store = StateStore.of(context, cluster)
+    control = store.control(storage_of(cluster))
+    approved = store.is_approved(Summary.read(run), context["dag_run"].run_id)
+    return judge_plan(run, store.get(DecisionState), present, control, datetime.now(UTC), until, approved=approved)

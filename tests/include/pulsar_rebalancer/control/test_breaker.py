@@ -1,0 +1,74 @@
+"""When the circuit breaker opens, and when it closes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from pulsar_rebalancer.config.settings import BreakerRules, Settings
+from pulsar_rebalancer.control.breaker import Breaker, Round, advance, readable_breaker
+from pulsar_rebalancer.control.documents import Control, Order
+from pulsar_rebalancer.control.in_force import closings
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+CALM = Round(bad_brokers=0, failed=0, moved=False, score_range=30.0)
+
+
+@pytest.mark.parametrize(
+    ("rules", "seen", "why"),
+    [
+        ({"bad_brokers": 2}, CALM._replace(bad_brokers=2), "2 brokers were left out at once"),
+        ({"bad_brokers": 2}, CALM._replace(bad_brokers=1), ""),
+        ({"failed_moves": 3}, CALM._replace(failed=3), "3 moves of a run failed or went astray"),
+        ({"failed_moves": 3}, CALM._replace(failed=2), ""),
+        ({"worse_rounds": 1}, CALM._replace(bad_brokers=9, failed=9), ""),
+    ],
+)
+def test_it_opens_when_its_figure_is_reached(rules: dict[str, Any], seen: Round, why: str) -> None:
+    after = advance(Breaker(), BreakerRules.model_validate(rules), seen, NOW)
+
+    assert (after.why, after.opened_at) == (why, NOW if why else None)
+
+
+def opened_after(*rounds: tuple[bool, float | None]) -> list[bool]:
+    """Whether it opened, after each of some rounds: whether bundles moved, and the range before."""
+    state, found, rules = Breaker(), [], BreakerRules(worse_rounds=2)
+    for number, (moved, score_range) in enumerate(rounds):
+        at = NOW + number * MINUTE
+        state = advance(state, rules, CALM._replace(moved=moved, score_range=score_range), at)
+        found.append(state.opened_at == at)
+    return found
+
+
+def test_it_opens_when_the_range_has_grown_after_each_of_the_last_rounds() -> None:
+    assert opened_after((True, 30), (True, 31), (True, 32)) == [False, False, True]
+    assert opened_after((True, 30), (True, 31), (True, 29), (True, 30)) == [False] * 4
+    # Only what follows a round that moved something is compared with it.
+    assert opened_after((False, 30), (False, 31), (False, 32)) == [False] * 3
+    assert opened_after((True, 30), (False, 31), (False, 40), (True, 41), (False, 42)) == [False] * 4 + [True]
+    # A run that decided nothing tells nothing.
+    assert opened_after((True, 30), (False, None), (True, 31), (False, 32)) == [False] * 3 + [True]
+
+
+@pytest.mark.parametrize(
+    ("minutes", "closed_by_hand", "is_open"),
+    [(0, None, True), (59, None, True), (60, None, False), (30, 20, False), (30, -1, True)],
+)
+def test_it_closes_after_its_time_or_by_hand(minutes: int, closed_by_hand: int | None, is_open: bool) -> None:
+    given = Settings.model_validate({"mode": "auto", "breaker": {"failed_moves": 1}})
+    order = None
+    if closed_by_hand is not None:
+        order = Order(at=NOW + closed_by_hand * MINUTE, by="ada", reason="mended")
+    control = Control(breaker=Breaker(opened_at=NOW, why="x"), breaker_closed=order)
+
+    found = closings(given, control, NOW + minutes * MINUTE)
+
+    assert found == ([("breaker_open", "until 2026-11-22 13:00 UTC: x")] if is_open else [])
+
+
+def test_one_that_cannot_be_read_counts_as_opened_now() -> None:
+    assert readable_breaker({"version": 99}, NOW).opened_at == NOW
+    assert readable_breaker(None, NOW) == Breaker()

@@ -1,0 +1,219 @@
+"""Mode `approve`: the gate keeps the plan for a person, and what an answer does."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, DagRunTriggerException
+from tests.airflow_context import context
+from tests.airflow_runs import CLUSTER, make_run, move_row
+
+from pulsar_rebalancer.config.clusters_file import ClusterEntry
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.control.documents import Awaiting, Control, PauseOrder
+from pulsar_rebalancer.run.by_hand import ByHand, HandRequest
+from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.run.tables import BUNDLES, table
+from pulsar_rebalancer.state.by_hand import ApprovedPlans, HandedOver, ShownPlan
+from pulsar_rebalancer.state.model import DecisionState
+from pulsar_rebalancer_airflow.operators import (
+    ApplyOperator,
+    AskOperator,
+    GateOperator,
+    RecordOperator,
+    ShowAwaitingOperator,
+)
+from pulsar_rebalancer_airflow.state_store import StateStore
+
+if TYPE_CHECKING:
+    from tests.airflow_context import MemoryState
+
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.path import StoragePath
+
+NOW = datetime.now(UTC)
+MOVES = [move_row(1, "a:1", "b:1"), move_row(2, "a:1", "b:1")]
+
+
+@pytest.fixture(autouse=True)
+def connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_PULSAR_TEST", '{"conn_type": "pulsar_admin", "host": "nowhere"}')
+
+
+def settings(**given: Any) -> Settings:
+    return Settings.model_validate({"mode": "approve", "connection": "pulsar_test"} | given)
+
+
+def entry(**given: Any) -> ClusterEntry:
+    return ClusterEntry(name=CLUSTER, given={}, settings=settings(**given))
+
+
+def gate(
+    storage: ClusterStorage,
+    state: MemoryState,
+    run: StoragePath,
+    runs: dict[str, str] | None = None,
+    record: bool = True,
+    **present: Any,
+) -> str:
+    given: Any = context(CLUSTER, state)
+    given["ti"].runs = runs or {}
+    if record:
+        RecordOperator(task_id="record", cluster=CLUSTER, root=storage.root, run=run.uri).execute(given)
+    GateOperator(task_id="gate", cluster=CLUSTER, settings=settings(**present), run=run.uri).execute(given)
+    return str(given["ti"].pushed["reason"])
+
+
+def plan(storage: ClusterStorage, state: MemoryState, moves: Any = MOVES, **given: Any) -> StoragePath:
+    seq = StateStore(state).get(DecisionState).seq
+    run = make_run(storage, moves, base_seq=seq, **({"mode": "approve"} | given))
+    (run / "input" / "bundles.parquet").write_table(table([], BUNDLES))
+    return run
+
+
+def awaiting(state: MemoryState) -> Awaiting:
+    return StateStore(state).get(Awaiting)
+
+
+def test_the_newest_plan_with_moves_waits(storage: ClusterStorage, state: MemoryState) -> None:
+    first = plan(storage, state)
+
+    assert gate(storage, state, first) == "awaiting_approval"
+    assert awaiting(state).plan_id == first.name
+    asked = awaiting(state).asked
+    # The first is still shown: the run that shows it begins anew with the second.
+    second = plan(storage, state)
+    assert gate(storage, state, second, {asked: "running"}) == "awaiting_approval"
+    assert (awaiting(state).plan_id, awaiting(state).asked) == (second.name, asked)
+    empty = plan(storage, state, [])
+    assert gate(storage, state, empty) == "nothing_to_do"
+    assert awaiting(state).plan_id == second.name
+    third = plan(storage, state)
+    assert gate(storage, state, third, {asked: "success"}) == "awaiting_approval"
+    assert awaiting(state).asked != asked
+
+
+@pytest.mark.parametrize(
+    ("planned", "present", "reason"),
+    [
+        ({"mode": "auto"}, {}, "awaiting_approval"),
+        ({}, {"mode": "auto"}, "awaiting_approval"),
+        ({"mode": "auto"}, {"mode": "auto"}, "open"),
+        ({}, {"self_approval": {"max_bundles": 2}}, "open"),
+        ({}, {"self_approval": {"max_bundles": 1}}, "awaiting_approval"),
+        ({}, {"pause": {"until": "2999-01-01T00:00:00Z", "reason": "x"}}, "paused"),
+        ({}, {"max_bundles_per_run": 1}, "over_cap"),
+    ],
+)
+def test_the_stricter_mode_wins(
+    storage: ClusterStorage, state: MemoryState, planned: dict[str, Any], present: dict[str, Any], reason: str
+) -> None:
+    assert gate(storage, state, plan(storage, state, **planned), **present) == reason
+    assert bool(awaiting(state).plan_id) == (reason == "awaiting_approval")
+
+
+@pytest.mark.parametrize(
+    ("approved", "run_id", "reason"),
+    [
+        (True, "manual__1", "open"),
+        (True, "manual__2", "awaiting_approval"),
+        (False, "manual__1", "awaiting_approval"),
+    ],
+)
+def test_what_was_approved_is_carried_out_by_its_own_run_alone(
+    storage: ClusterStorage, state: MemoryState, approved: bool, run_id: str, reason: str
+) -> None:
+    carried = "a" * 64
+    shown = ShownPlan(plan_id="p", action=None, at=NOW, by="")
+    handed_over = HandedOver(plan=shown, run_id=run_id, at=NOW, by="ada", approved=approved)
+    StateStore(state).put(ApprovedPlans(plans={carried: handed_over}))
+    run = plan(storage, state)
+    by_hand = ByHand(by="ada", request=HandRequest(plan=carried), carries_out=carried)
+    Summary.read(run).model_copy(update={"by_hand": by_hand}).write(run)
+
+    assert gate(storage, state, run) == reason
+
+
+def ask(state: MemoryState, reason: str) -> str:
+    given: Any = context(CLUSTER, state, xcoms={("gate", "reason"): reason})
+    with pytest.raises((DagRunTriggerException, AirflowSkipException)) as ended:
+        AskOperator(task_id="ask", cluster=CLUSTER, gate="gate").execute(given)
+    asked = ended.value
+    return f"{asked.trigger_dag_id} {asked.dag_run_id}" if isinstance(asked, DagRunTriggerException) else ""
+
+
+def test_a_plan_that_waits_is_asked_about(storage: ClusterStorage, state: MemoryState) -> None:
+    assert ask(state, "awaiting_approval") == ""
+    gate(storage, state, plan(storage, state))
+
+    assert ask(state, "awaiting_approval") == f"pulsar_apply__{CLUSTER} {awaiting(state).asked}"
+    assert ask(state, "nothing_to_do") == ""
+
+
+def show(storage: ClusterStorage, state: MemoryState) -> dict[str, str]:
+    return ShowAwaitingOperator(task_id="show", entry=entry(), root=storage.root).execute(context(CLUSTER, state))
+
+
+def apply(storage: ClusterStorage, state: MemoryState, shown: dict[str, str], **present: Any) -> str:
+    """The reason code, or the id of the run that carries the plan out."""
+    answer = {"chosen_options": ["Approve"], "responded_by_user": {"id": "7", "name": "ada"}}
+    given: Any = context(CLUSTER, state, user=None)
+    pulled = {"show": shown, "approve": answer}
+    given["ti"].xcom_pull = lambda *, task_ids: pulled[task_ids]
+    with pytest.raises((DagRunTriggerException, AirflowFailException)) as ended:
+        ApplyOperator(task_id="carry_out", entry=entry(**present), root=storage.root).execute(given)
+    if isinstance(ended.value, AirflowFailException):
+        return str(given["ti"].pushed["failure"])
+    assert ended.value.conf == {"plan": shown["plan"]}
+    return str(ended.value.dag_run_id)
+
+
+def test_what_is_shown_is_handed_over_with_who_approved_it(storage: ClusterStorage, state: MemoryState) -> None:
+    run = plan(storage, state)
+    gate(storage, state, run)
+    shown = show(storage, state)
+
+    assert shown["subject"] == f"Move 2 bundles in cluster {CLUSTER}?"
+    assert "` load/test/0x10000000_0x20000000 `: ` a:1 ` to ` b:1 `" in shown["body"]
+    run_id = apply(storage, state, shown)
+    found = StateStore(state).handed_over(shown["plan"], run_id)
+    assert found is not None
+    assert (found.plan.plan_id, found.by, found.approved) == (run.name, "ada", True)
+
+
+@pytest.mark.parametrize(
+    ("present", "reason"),
+    [
+        ({"pause": {"until": "2999-01-01T00:00:00Z", "reason": "x"}}, "paused"),
+        ({"mode": "observe"}, "observe"),
+        ({"max_awaiting_minutes": 0.0001}, "awaited_too_long"),
+        ({"blackouts": [{"start": "2020-01-01T00:00", "end": "2999-01-01T00:00"}]}, "blackout"),
+    ],
+)
+def test_what_holds_by_now_holds_in_spite_of_an_approval(
+    storage: ClusterStorage, state: MemoryState, present: dict[str, Any], reason: str
+) -> None:
+    gate(storage, state, plan(storage, state, age=timedelta(seconds=10)))
+    before = dict(state.documents)
+
+    assert apply(storage, state, show(storage, state), **present) == reason
+    assert state.documents == before
+
+
+def test_a_pause_that_was_ordered_meanwhile_holds(storage: ClusterStorage, state: MemoryState) -> None:
+    gate(storage, state, plan(storage, state))
+    shown = show(storage, state)
+    pause = PauseOrder(at=NOW, by="bob", reason="x", until=NOW + timedelta(days=1))
+    StateStore(state).put_control(storage, Control(pause=pause))
+
+    assert apply(storage, state, shown) == "paused"
+
+
+def test_a_plan_that_was_superseded_is_not_carried_out(storage: ClusterStorage, state: MemoryState) -> None:
+    gate(storage, state, plan(storage, state))
+    shown = show(storage, state)
+    gate(storage, state, plan(storage, state))
+
+    assert apply(storage, state, shown) == "superseded"
