@@ -177,3 +177,19 @@ def test_no_other_plan_is_carried_out(snapshots: Snapshots, reason: str) -> None
         carry_out_shown(snapshots.storage, run)
 
     assert refused.value.reason == reason
+
+
+def test_a_plan_that_a_strategy_made_is_carried_out_once_it_is_approved(snapshots: Snapshots) -> None:
+    made, before = snapshots.show(action="unload", bundles=["t/n"], destination="c:1")
+    handed = snapshots.handed_over(made).model_copy(update={"approved": True}).model_dump(mode="json")
+    folder = snapshots.storage.run(made.plan_id)
+    assert folder is not None
+    made.model_copy(update={"by_hand": None}).write(folder)
+
+    run = snapshots.take(params={"plan": made.hash}, handed_over=handed)
+    summary = carry_out_shown(snapshots.storage, run)
+
+    assert fates(run) == {bundle: fate for bundle, fate in before.items() if fate == "c:1"}
+    assert summary.sentence.startswith("approved by bob: ")
+    assert summary.by_hand is not None
+    assert (summary.by_hand.by, summary.by_hand.carries_out) == ("bob", made.hash)
