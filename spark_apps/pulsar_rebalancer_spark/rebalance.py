@@ -1,53 +1,37 @@
-"""The application that decides: `spark-submit rebalance.py --root ROOT --run RUN [--run RUN ...]`.
+"""Runs are decided side by side: files in, files out.
 
-Files in, files out: it touches neither Airflow nor Pulsar. The driver holds pairs and taken moves, never the bundles.
-A retry on the same run writes the same plan with the same hash. With the wheel installed nothing else is needed; from a
-source tree PYTHONPATH names the folders include/ and spark_apps/.
+It touches neither Airflow nor Pulsar. The driver holds pairs and taken moves, never the bundles. A retry on the same
+run writes the same plan with the same hash.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-import os
 import sys
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from pyspark.sql import SparkSession
-
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.errors import RebalancerError, SnapshotError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer_spark import avg_shedder, bundles, plan_output, specification
 from pulsar_rebalancer_spark.run_input import RunInput
+from pulsar_rebalancer_spark.session import session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from concurrent.futures import Future
+
+    from pyspark.sql import SparkSession
 
     from pulsar_rebalancer.run.plan import Summary
     from pulsar_rebalancer_spark.strategy import Decide
 
 BUNDLES_PER_TASK = 100_000
 RUNS_AT_ONCE = 4
-
-
-def session() -> SparkSession:
-    """Return the Spark session; master and memory come from spark-submit."""
-    # Python workers take the driver's interpreter unless the connection names another (`spark.pyspark.python`).
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName("pulsar-rebalancer")
-    return (
-        builder.config("spark.sql.session.timeZone", "UTC")
-        # Spark would look up the Python call site of every column expression: seconds in all.
-        .config("spark.python.sql.dataFrameDebugging.enabled", "false")
-        # What executors write is for its owner alone, as everything below the storage root.
-        .config("spark.hadoop.fs.permissions.umask-mode", "077")
-        .getOrCreate()
-    )
 
 
 def decide(spark: SparkSession, run: RunInput) -> Summary:
@@ -116,21 +100,22 @@ def _decided(spark: Future[SparkSession], root: str, folder: str) -> bool:
     return True
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Decide the runs side by side; 1 and a line with the reason code for each that cannot be decided."""
-    parser = argparse.ArgumentParser(prog="rebalance.py", description="Decide runs of the Pulsar rebalancer.")
+def main(arguments: Sequence[str], begun: Future[SparkSession] | None = None) -> int:
+    """Decide the runs side by side; 1 and a line with the reason code for each that cannot be decided.
+
+    Args:
+        arguments: of the command.
+        begun: the session, if its start was begun already.
+    """
+    parser = argparse.ArgumentParser(prog="application.py", description="Decide runs of the Pulsar rebalancer.")
     parser.add_argument("--root", required=True, help="storage root, the folder of all clusters")
     parser.add_argument("--run", required=True, action="append", help="folder of a run; may be given again")
     given = parser.parse_args(arguments)
     with ThreadPoolExecutor(max_workers=1) as beside, ThreadPoolExecutor(max_workers=RUNS_AT_ONCE) as runs:
-        spark = beside.submit(session)
+        spark = begun or beside.submit(session)
         # One that is named twice is decided once: two threads would write the same files.
         folders = dict.fromkeys(folder.rstrip("/") for folder in given.run)
         decided = list(runs.map(lambda folder: _decided(spark, given.root, folder), folders))
         if spark.exception() is None:
             spark.result().stop()
     return 0 if all(decided) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

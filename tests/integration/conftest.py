@@ -29,12 +29,13 @@ def one_session() -> Iterator[None]:
     from pulsar_rebalancer_airflow.operators.decide import CONF, JAVA_OPTIONS
     from pulsar_rebalancer_spark import rebalance
     from pulsar_rebalancer_spark.run_input import RunInput
+    from pulsar_rebalancer_spark.session import session as make_session
 
     running = SparkSession.getActiveSession()
     builder = SparkSession.builder.master("local[2]").config(map=CONF)
     builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.sql.shuffle.partitions", "1")
     builder.config("spark.driver.extraJavaOptions", JAVA_OPTIONS).getOrCreate()
-    session = rebalance.session()
+    session = make_session()
     session.sparkContext.setLogLevel("ERROR")
 
     def decide(operator: Any, context: Any) -> None:

@@ -58,7 +58,7 @@ def application() -> str:
     spec = find_spec(_APPLICATION_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError(f"{_APPLICATION_PACKAGE} is not installed beside {__name__}")
-    return str(Path(next(iter(spec.submodule_search_locations))) / "rebalance.py")
+    return str(Path(next(iter(spec.submodule_search_locations))) / "application.py")
 
 
 def source_roots() -> list[str]:

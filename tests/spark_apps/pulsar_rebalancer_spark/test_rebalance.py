@@ -26,7 +26,7 @@ from pulsar_rebalancer.run.tables import BUNDLES
 from pulsar_rebalancer.state.model import DecisionState, HitCount, MovesState, Unload
 from pulsar_rebalancer.strategies import means, rows
 from pulsar_rebalancer.strategies.sample import ClusterSample
-from pulsar_rebalancer_spark import rebalance
+from pulsar_rebalancer_spark import application, rebalance
 from pulsar_rebalancer_spark.rebalance import decide
 from pulsar_rebalancer_spark.run_input import RunInput
 
@@ -307,7 +307,7 @@ def submit(root, *folders):
     options += [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
     asked = [part for folder in folders for part in ("--run", folder.uri)]
     return subprocess.Popen(
-        ["spark-submit", *options, rebalance.__file__, "--root", str(root), *asked],
+        ["spark-submit", *options, application.__file__, "--root", str(root), *asked],
         env={**os.environ, "PATH": binaries, "PYTHONPATH": paths},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

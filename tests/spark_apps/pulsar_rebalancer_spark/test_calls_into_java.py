@@ -1,0 +1,27 @@
+"""What deciding asks of Java does not grow with the cluster: every call costs, and those for lists of names are many."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from benchmarks import clusters
+from py4j.java_gateway import GatewayClient
+
+from pulsar_rebalancer_spark.rebalance import decide
+from pulsar_rebalancer_spark.run_input import RunInput
+
+
+def test_calls_into_java_are_as_many_for_ten_times_the_brokers(spark, tmp_path, monkeypatch):
+    send, made = GatewayClient.send_command, Counter()
+
+    def counted(self, command, *rest, **named):
+        made[brokers] += command.startswith("c\n")
+        return send(self, command, *rest, **named)
+
+    monkeypatch.setattr(GatewayClient, "send_command", counted)
+    for brokers in (20, 200):
+        root = str(tmp_path / str(brokers))
+        # Under policies, all pairs firing, with bundles that moved lately.
+        run = clusters.make(root, brokers, 10)
+        assert decide(spark, RunInput.read(root, run.uri)).bundles_taken
+    assert 0 < made[200] <= made[20]
