@@ -42,6 +42,9 @@ FIRING = {
     "overloaded_threshold": 75,
 }
 
+EAGER_TRANSFER = {"hit_count_transfer": 0, "shedding_delay_seconds": 0}
+"""Without them TransferShedder only counts a hit, and waits while a broker was unloaded lately."""
+
 
 def make(root: str, brokers: int, bundles_each: int, *, seed: int = 1, **settings: Any) -> StoragePath:
     """Write a run whose brokers are hot and cold by turns, with means of the run before, policies and caps.

@@ -1,7 +1,7 @@
 """Collect a cluster in this process and say how long that took: `python -m benchmarks.collect_once PORT FOLDER`.
 
 The token is read from standard input. What a task has imported already when it begins is imported before the clock
-starts.
+starts; with the scheduler's settings of `make run` and the image that is pandas as well, which Arrow asks for.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import pandas  # noqa: F401
 from pydantic import SecretStr
 
 from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin

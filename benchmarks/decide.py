@@ -22,7 +22,7 @@ from pulsar_rebalancer_airflow.operators.decide import CONF, JAVA_OPTIONS, LOCAL
 from pulsar_rebalancer_airflow.spark_archive import cached_archive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from pulsar_rebalancer.storage.path import StoragePath
 
@@ -56,12 +56,16 @@ def measure(repetitions: int, only: str) -> Iterator[Comparison]:
             )
 
 
-def submit(application: str, *arguments: str) -> Callable[[], Taken]:
-    """Return what runs a Spark application once as `decide` runs it, from the archive of `make run`."""
+def submit(
+    application: str, *arguments: str, bundles: int = 0, conf: Mapping[str, str] | None = None
+) -> Callable[[], Taken]:
+    """Return what runs a Spark application once as `decide` runs it for so many bundles, from `make run`'s archive."""
     archive = cached_archive(ROOT / ".cache")
     options = f"{JAVA_OPTIONS} -XX:SharedArchiveFile={archive} -Xshare:auto"
     command = ["spark-submit", "--master", MASTER, "--driver-java-options", options]
-    command += [part for name, value in (CONF | LOCAL_CONF).items() for part in ("--conf", f"{name}={value}")]
+    command += [
+        part for name, value in (CONF | LOCAL_CONF | dict(conf or {})).items() for part in ("--conf", f"{name}={value}")
+    ]
 
     def once() -> Taken:
         with driver_environment():
@@ -79,11 +83,12 @@ def floor(folder: str) -> Callable[[], Taken]:
 
 def _measured(folder: str, name: str, strategy: Strategy, brokers: int, each: int, repetitions: int) -> Comparison:
     with tempfile.TemporaryDirectory(dir=folder) as root:
-        run = clusters.make(root, brokers, each, strategy=strategy)
-        decided = submit(application(), "--root", root, "--run", run.uri)
+        eager = clusters.EAGER_TRANSFER if strategy is Strategy.TRANSFER else {}
+        run = clusters.make(root, brokers, each, strategy=strategy, **eager)
+        decided = submit(application(), "--root", root, "--run", run.uri, bundles=brokers * each)
 
         def anew() -> Taken:
-            _forget(root, run)
+            forget(root, run)
             return decided()
 
         subjects: dict[str, Callable[[], Taken]] = {APPLICATION: anew, FLOOR: floor(root)}
@@ -110,7 +115,7 @@ def _goal(brokers: int, taken: dict[str, list[Taken]]) -> tuple[str, float | Non
     return "", None
 
 
-def _forget(root: str, run: StoragePath) -> None:
+def forget(root: str, run: StoragePath) -> None:
     """Remove the means that an earlier repetition wrote: they would not be written again."""
     state = ClusterStorage(root, clusters.NAME).state
     for name in state.names():
@@ -118,13 +123,16 @@ def _forget(root: str, run: StoragePath) -> None:
             (state / name).delete()
 
 
-def _same(run: StoragePath, folder: str) -> None:
-    """Raise when the limit program's moves are not those of the application."""
-    order: Any = [("pair", "ascending"), ("rank", "ascending")]
-    ours = (run / "plan" / "moves.parquet").read_table().sort_by(order)
-    limit = pq.read_table(Path(folder) / "moves.parquet").sort_by(order)
-    if not ours.equals(limit.select(ours.column_names).cast(ours.schema)):
-        raise BenchmarkError(f"the limit program finds other moves: {_difference(ours, limit)}")
+def _same(run: StoragePath, root: str) -> None:
+    """Raise when the limit program's moves or means are not those of the application."""
+    state = ClusterStorage(root, clusters.NAME).state
+    means = state / next(name for name in state.names() if not name.startswith("means-1-"))
+    for name, file, by in (("moves", run / "plan" / "moves.parquet", ("pair", "rank")), ("means", means, ("bundle",))):
+        order: Any = [(key, "ascending") for key in by]
+        ours = file.read_table().sort_by(order)
+        limit = pq.read_table(Path(root) / f"{name}.parquet").sort_by(order)
+        if not ours.equals(limit.select(ours.column_names).cast(ours.schema)):
+            raise BenchmarkError(f"the limit program finds other {name}: {_difference(ours, limit)}")
 
 
 def _difference(ours: pa.Table, limit: pa.Table) -> str:

@@ -53,6 +53,7 @@ class Comparison:
         goal_seconds: the same as a figure of this run, as the yardsticks decide it.
         goal_mib: of peak memory.
         notes: what else is to be known, such as bundles moved.
+        remark: what the page's table says beside the figures.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Comparison:
     goal_seconds: float | None = None
     goal_mib: float | None = None
     notes: dict[str, Any] = field(default_factory=dict)
+    remark: str = ""
 
 
 def median(taken: Sequence[Taken]) -> float:

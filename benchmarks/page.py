@@ -57,11 +57,13 @@ def table(comparisons: Sequence[Comparison]) -> str:
     """Return a Markdown table: seconds of every subject, memory of the first, the goal and whether it is reached."""
     measured = [each for each in comparisons if each.taken]
     subjects = list(dict.fromkeys(name for each in measured for name in each.taken))
-    lines = [["", *(f"{name}, s" for name in subjects), "peak memory, MiB", "goal"]]
-    lines.append(["---"] * len(lines[0]))
+    lines = [["", *(f"{name}, s" for name in subjects), "peak memory, MiB", "goal", ""]]
     for each in measured:
         seconds = [figure(each.taken[name]) if name in each.taken else "" for name in subjects]
-        lines.append([each.name, *seconds, memory(next(iter(each.taken.values()))), verdict(each)])
+        lines.append([each.name, *seconds, memory(next(iter(each.taken.values()))), verdict(each), each.remark])
+    filled = [n for n in range(len(lines[0])) if n <= len(subjects) or any(line[n] for line in lines[1:])]
+    lines = [[line[n] for n in filled] for line in lines]
+    lines.insert(1, ["---"] * len(filled))
     rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     rest = [
         f"{each.name}: {name} {value}." for each in comparisons if not each.taken for name, value in each.notes.items()

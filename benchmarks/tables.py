@@ -45,6 +45,8 @@ def line(comparison: Comparison) -> str:
     parts = []
     for name, taken in comparison.taken.items():
         parts.append(f"{name} {figure(taken)} s" + (f", {memory(taken)} MiB" if memory(taken) else ""))
-    parts += [f"{name} {value}" for name, value in comparison.notes.items()]
+    parts += [f"{name} {value}" for name, value in comparison.notes.items()] + [comparison.remark] * bool(
+        comparison.remark
+    )
     goal = verdict(comparison)
     return f"{comparison.name}: {'; '.join(parts)}" + (f"; goal {goal}" if goal else "")

@@ -17,13 +17,14 @@ import tempfile
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
 
 from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.collect.collector import collect, save
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
+from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.config.resolution import RunParams
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import RebalancerError
@@ -83,13 +84,14 @@ def archive_path(cache: Path) -> Path:
     Raises:
         SettingsError: `wrong_setting` when there is no Java that Spark could run on.
     """
-    made_of = (version("pyspark"), java_version(), str(shutil.which(java_command())), JAVA_OPTIONS)
+    ours = Path(__file__).read_text(encoding="utf-8")
+    made_of = (version("pyspark"), java_version(), str(shutil.which(java_command())), JAVA_OPTIONS, ours)
     key = hashlib.sha256("\n".join(made_of).encode()).hexdigest()[:12]
     return cache / f"spark-{key}.jsa"
 
 
 def make_archive(path: Path) -> None:
-    """Run the application once on a small simulated cluster, and keep the classes that it loaded.
+    """Decide a small simulated cluster with and without the specification, and keep the classes that were loaded.
 
     Raises:
         ArchiveError: the application failed, with the last lines of its output.
@@ -98,34 +100,38 @@ def make_archive(path: Path) -> None:
     # In the folder of the archive, which takes the place of an older one at once; of its own for runs side by side.
     with tempfile.TemporaryDirectory(dir=path.parent) as root:
         draft = Path(root) / path.name
-        run = asyncio.run(_sample_run(root))
+        runs = asyncio.run(_sample_runs(root))
         options = f"{JAVA_OPTIONS} -XX:ArchiveClassesAtExit={draft} -Xlog:cds=error"
         settings = [f"{name}={value}" for name, value in (CONF | LOCAL_CONF).items()]
         command = ["spark-submit", "--master", "local[2]", "--driver-java-options", options]
         command += [part for setting in settings for part in ("--conf", setting)]
+        command += [application(), "--root", root, *(part for run in runs for part in ("--run", run.uri))]
         with driver_environment():
-            done = subprocess.run(
-                [*command, application(), "--root", root, "--run", run.uri], capture_output=True, text=True, check=False
-            )
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode or not draft.exists():
             said = (done.stdout + done.stderr)[-3000:]
             raise ArchiveError(Reason.UNEXPECTED_ERROR, f"the Spark application failed on a small cluster:\n{said}")
         draft.replace(path)
 
 
-async def _sample_run(root: str) -> StoragePath:
+async def _sample_runs(root: str) -> list[StoragePath]:
+    """Return runs that together ask Spark all there is to be asked of a small cluster."""
     cluster = build(brokers=4, bundles=40)
-    storage = ClusterStorage(root, "sample")
-    now = datetime.now(UTC)
-    run = storage.new_run(now)
+    reserved = next(iter(cluster.topology.namespaces))
+    cluster.spec.isolation_policies = {"vip": {"namespaces": [reserved], "primary": ["elsewhere"], "secondary": []}}
     # Thresholds of zero: the pairs fire, so that the classes of every step are loaded.
-    given = {"low_threshold": 0, "high_threshold": 0, "hit_count_low": 1, "min_unload_message": 0}
-    entry = ClusterEntry(name="sample", given=given, settings=Settings(**given))
+    firing = {"low_threshold": 0, "high_threshold": 0, "hit_count_low": 1, "min_unload_message": 0}
     with running(cluster) as brokers:
         connection = AdminConnection(seeds=(brokers.urls[0],), token=SecretStr(brokers.token))
         async with PulsarAdmin(connection) as admin:
-            collected = await collect(admin, entry, RunParams(), now=now, airflow_run_id="sample", requested_by="")
-    save(collected, run)
+            return [await _sample_run(admin, root, strategy, firing) for strategy in (Strategy.AVG, Strategy.THRESHOLD)]
+
+
+async def _sample_run(admin: PulsarAdmin, root: str, strategy: Strategy, firing: dict[str, Any]) -> StoragePath:
+    storage, now = ClusterStorage(root, strategy), datetime.now(UTC)
+    run, given = storage.new_run(now), firing | {"strategy": strategy}
+    entry = ClusterEntry(name=strategy, given=given, settings=Settings(**given))
+    save(await collect(admin, entry, RunParams(), now=now, airflow_run_id="sample"), run)
     # Means of a run before: they are joined with the bundles from the second run on.
     known = means.update((run / "input" / "bundles.parquet").read_table().to_pylist(), [])
     (storage.state / "means-0.parquet").write_table(table(known, MEANS))

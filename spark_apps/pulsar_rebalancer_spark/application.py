@@ -12,10 +12,34 @@ from concurrent.futures import ThreadPoolExecutor
 from pulsar_rebalancer_spark.session import session
 
 
+class _NoPandas:
+    """Finds no pandas."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(name, name=name)
+
+
+def spare_pandas() -> None:
+    """Have Arrow do without pandas, which it would import to ask of every list whether it is one of pandas' own.
+
+    It asks once for all; whoever else wants pandas gets it.
+    """
+    import pyarrow as pa
+
+    sys.meta_path.insert(0, _NoPandas)
+    try:
+        pa.array([])
+    finally:
+        sys.meta_path.remove(_NoPandas)
+
+
 def main() -> int:
     """Decide the runs that the command line names; returns its exit code."""
     with ThreadPoolExecutor(max_workers=1) as beside:
         begun = beside.submit(session)
+        spare_pandas()
         # Imported while Java makes the session: half a second.
         from pulsar_rebalancer_spark import rebalance
 

@@ -41,7 +41,7 @@ from pulsar_rebalancer.replay.request import (
 from pulsar_rebalancer.replay.samples import Recording
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer_spark.rebalance import session
+from pulsar_rebalancer_spark.session import session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

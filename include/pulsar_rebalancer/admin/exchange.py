@@ -36,8 +36,8 @@ _LONG_AT_ONCE = 8
 OF_ONE_BROKER = 32
 """Of all requests under way so many may be at one address: a cluster's thousand namespaces are asked of one broker."""
 MOST_KEPT = 384
-"""Connections that are kept for the next request, beside those to seeds, which are asked most: a process often may open
-no more than 1,024 files."""
+"""Connections that are kept for the next request, beside those to the first seed, which is asked most: a process often
+may open no more than 1,024 files."""
 _LIMITS = httpx.Limits(max_connections=1, keepalive_expiry=15)
 """A connection is kept from one round of questions to the next; brokers close one that is idle for 30 s."""
 
@@ -214,7 +214,7 @@ class Exchange:
         try:
             yield client
         finally:
-            if self._kept < MOST_KEPT or base in self._connection.seeds:
+            if self._kept < MOST_KEPT or base == self._connection.seeds[0]:
                 self._kept += 1
                 idle.append(client)
             else:

@@ -15,8 +15,8 @@ from pulsar_rebalancer_airflow.spark_archive import archive_path, make_archive
 
 
 def test_made_with_the_options_of_the_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    async def sample_run(_: str) -> Any:
-        return mock.Mock(uri="run")
+    async def sample_runs(_: str) -> Any:
+        return [mock.Mock(uri="run")]
 
     def submit(command: list[str], **_: Any) -> Any:
         options = command[command.index("--driver-java-options") + 1]
@@ -25,7 +25,7 @@ def test_made_with_the_options_of_the_driver(monkeypatch: pytest.MonkeyPatch, tm
         Path(more.split()[0]).write_text("classes")
         return mock.Mock(returncode=0)
 
-    monkeypatch.setattr(archive_module, "_sample_run", sample_run)
+    monkeypatch.setattr(archive_module, "_sample_runs", sample_runs)
     monkeypatch.setattr(subprocess, "run", submit)
 
     make_archive(tmp_path / "cache" / "spark.jsa")
@@ -52,11 +52,11 @@ def test_another_one_for_other_options_another_java_or_another_spark(
 def test_the_command_says_why_there_is_none(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def sample_run(_: str) -> Any:
-        return mock.Mock(uri="run")
+    async def sample_runs(_: str) -> Any:
+        return [mock.Mock(uri="run")]
 
     failed = mock.Mock(returncode=1, stdout="", stderr="Java gateway process exited")
-    monkeypatch.setattr(archive_module, "_sample_run", sample_run)
+    monkeypatch.setattr(archive_module, "_sample_runs", sample_runs)
     monkeypatch.setattr(subprocess, "run", mock.Mock(return_value=failed))
 
     assert archive_module.main([str(tmp_path / "spark.jsa")]) == 1

@@ -1,4 +1,4 @@
-"""What deciding asks of Java does not grow with the cluster: every call costs, and those for lists of names are many."""
+"""What deciding asks of Java does not grow with the cluster: lists of names would be a call for each of them."""
 
 from __future__ import annotations
 

@@ -321,7 +321,7 @@ async def test_few_connections_are_kept_open(monkeypatch: pytest.MonkeyPatch) ->
     assert opened == 2 * 40 - 3, "those kept are used again"
 
 
-async def test_connections_to_seeds_are_kept_whatever_others_are(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connections_to_the_first_seed_are_kept_whatever_others_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "MOST_KEPT", 0)
     opened = 0
 
@@ -334,10 +334,17 @@ async def test_connections_to_seeds_are_kept_whatever_others_are(monkeypatch: py
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server, connect(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as admin:
+    base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    seeds = [f"{base}/{number}" for number in range(150)]
+    addresses = {f"b{number}.pulsar:8080": seed for number, seed in enumerate(seeds)}
+    async with server, connect(*seeds, address_map=addresses) as admin:
         for _ in range(3):
             assert await admin.brokers() == []
-    assert opened == 1
+        assert opened == 1
+        # A further seed is a broker as any other.
+        for _ in range(3):
+            await admin.load_reports(["b7.pulsar:8080"], whole)
+    assert opened == 4
 
 
 async def test_a_template_that_makes_no_address_is_a_bad_answer() -> None:
