@@ -1,0 +1,248 @@
+"""One bundle that is moved: unloaded, placed, and asked for, until it is known where it is.
+
+With the modular load manager a planned destination is remembered once, in the leader's memory, and consumed by the
+first placement after it (ModularLoadManagerImpl.setNamespaceBundleAffinity). So the success of an unload says nothing
+about where the bundle lands: only what the brokers say they own does. The extensible load manager hands a bundle over
+before it answers, and is asked in the same way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.errors import AdminError
+from pulsar_rebalancer.names import is_in_bundle
+from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.run.outcome import MoveOutcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pulsar_rebalancer.admin import BundleAdmin
+    from pulsar_rebalancer.run.plan import Move
+
+_log = logging.getLogger(__name__)
+
+_SAME_BROKER = "cannot be transfer to same broker"
+"""How the extensible load manager refuses to move a bundle to its owner (ExtensibleLoadManagerImpl, 500)."""
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """How an attempt, or the whole move, ended; `again` if another unload may mend it."""
+
+    reason: Reason
+    owner: str = ""
+    error: str = ""
+    again: bool = False
+
+
+class BundleMove:
+    """Moves one bundle, once.
+
+    Args:
+        admin: asks about bundles and unloads them.
+        move: what is to be moved where.
+        retries: further unloads, if it does not land on its destination.
+        timeout_s: until an unload must have reached a broker, and from then until the bundle must have an owner.
+        unloaded: whether an earlier attempt may have unloaded it.
+    """
+
+    def __init__(self, admin: BundleAdmin, move: Move, retries: int, timeout_s: float, *, unloaded: bool) -> None:
+        self._admin = admin
+        self._move = move
+        self._bundle = move.bundle
+        self._destination = move.destination
+        self._retries = retries
+        self._timeout_s = timeout_s
+        self._unloaded = unloaded
+        self._attempts = 0
+        self._owner: str | None = None  # as read last
+        self._kept = False  # whether the leader may still remember the destination
+
+    async def outcome(self) -> MoveOutcome:
+        """Move the bundle and say what became of it."""
+        begun = time.monotonic()
+        try:
+            end = await self._move_bundle()
+        except AdminError as error:
+            # Raised by reads alone: before the first unload nothing was done, after one the owner is in doubt.
+            end = self._broken_off(error.reason, error.message)
+        except Exception as error:
+            _log.exception("%s: the move broke off", self._bundle)
+            end = self._broken_off(Reason.UNEXPECTED_ERROR, f"{type(error).__name__}, see the task's log")
+        kept = self._kept and end.owner != self._destination
+        if kept:
+            _log.warning("%s: the leader may send its next unload to %s", self._bundle, self._destination)
+        return MoveOutcome(
+            bundle=self._bundle,
+            source=self._move.source,
+            destination=self._destination,
+            owner=end.owner,
+            reason=end.reason,
+            attempts=self._attempts,
+            seconds=time.monotonic() - begun,
+            error="" if end.reason.has(Trait.ON_PLANNED_BROKER) else end.error,
+            destination_kept=kept,
+        )
+
+    def _broken_off(self, reason: Reason, error: str) -> _Result:
+        return _Result(Reason.UNKNOWN_OWNER if self._attempts else reason, self._owner or "", error)
+
+    async def _move_bundle(self) -> _Result:
+        early = await self._check()
+        if early is not None:
+            return early
+        topic = await self._topic()
+        if topic is None:
+            return _Result(Reason.NO_TOPIC, self._owner or "")
+        while True:
+            end = await self._attempt(topic)
+            if not end.again or self._attempts > self._retries:
+                return end
+            _log.warning("%s: %s (owner %s), trying again", self._bundle, end.reason, end.owner or "none")
+            early = await self._check_destination(Reason.MOVED)
+            if early is not None:
+                return early
+
+    # before an unload
+
+    async def _check(self) -> _Result | None:
+        """Return how the move ends before any unload; None when the bundle is to be unloaded."""
+        early = await self._check_destination(Reason.ALREADY_THERE)
+        if early is not None:
+            return early
+        # The source is asked first: in the normal case nobody else has to be.
+        self._owner = await self._admin.owner(self._bundle, (self._move.source,))
+        if self._owner == self._destination:
+            return _Result(Reason.ALREADY_THERE, self._destination)
+        if self._owner not in (None, self._move.source) and not self._unloaded:
+            return _Result(Reason.OWNER_CHANGED, self._owner or "")
+        return None
+
+    async def _check_destination(self, if_owner: Reason) -> _Result | None:
+        """Ask the destination itself: a killed broker stays in the list of active ones until its session ends."""
+        try:
+            arrived = await self._admin.owns(self._destination, self._bundle)
+        except AdminError as error:
+            gone = error.reason == Reason.UNREACHABLE
+            return _Result(Reason.DESTINATION_GONE if gone else error.reason, self._owner or "", error.message)
+        return _Result(if_owner, self._destination) if arrived else None
+
+    async def _topic(self) -> str | None:
+        """Return a topic of the bundle to look up; any other one would place another bundle."""
+        topics = await self._admin.topics_of_bundle(self._bundle)
+        return next((topic for topic in topics if is_in_bundle(topic, self._bundle)), None)
+
+    # an unload and what follows
+
+    async def _attempt(self, topic: str) -> _Result:
+        self._attempts += 1
+        failed: AdminError | None = None
+        before = self._owner
+        try:
+            await self._unload()
+            self._kept = False
+        except AdminError as error:
+            self._kept = self._keeps(error, before)
+            if error.reason.has(Trait.NOT_UNLOADED):
+                # Pulsar, too, remembers an unload only after its success (ModularLoadManagerImpl.doLoadShedding).
+                if not error.reason.has(Trait.MAY_HAVE_PLAN):
+                    self._attempts -= 1
+                reason = Reason.DESTINATION_GONE if error.reason is Reason.CONFLICT else error.reason
+                return _Result(reason, self._owner or "", error.message)
+            if not error.sent:
+                self._owner = await self._admin.owner(self._bundle, (self._destination,))
+                arrived = self._owner == self._destination
+                self._kept &= self._owner == before  # a placement has used the destination up
+                return _Result(Reason.MOVED if arrived else error.reason, self._owner or "", error.message)
+            failed = error  # it may have been carried out all the same: ownership decides
+            _log.warning("%s: unload failed, reading ownership: %s", self._bundle, error)
+        self._owner = None
+        self._owner = await self._settled(topic, before if failed else None)
+        # Whoever owns it anew was chosen by the leader; while nobody does, the next placement uses the destination up.
+        self._kept &= self._owner is not None and self._owner == before
+        if self._owner == self._destination:
+            there = failed is not None and _SAME_BROKER in failed.message
+            return _Result(Reason.ALREADY_THERE if there else Reason.MOVED, self._destination)
+        if self._owner is None:
+            return _Result(Reason.UNOWNED, again=True, error=failed.message if failed else "")
+        if failed is not None and self._owner == before:
+            return _Result(failed.reason, self._owner, failed.message, again=True)
+        return _Result(Reason.ASTRAY, self._owner, again=True)
+
+    def _keeps(self, error: AdminError, owner: str | None) -> bool:
+        """Return whether the leader may remember the destination after an unload that failed.
+
+        It stores the destination before it sends the unload on to the owner (NamespacesBase, unload of a bundle). Its
+        own refusals come before that; what an earlier attempt left stays.
+        """
+        if not error.sent:
+            return self._kept or error.broker == owner
+        return self._kept or not error.reason.has(Trait.NOT_UNLOADED) or error.reason.has(Trait.MAY_HAVE_PLAN)
+
+    async def _unload(self) -> None:
+        """Unload the bundle; tried again while it reaches nobody.
+
+        It is redirected to a dead leader, or by the leader to a dead owner, until that one's session ends. In the
+        second case the leader remembers the destination, and a client may have placed the bundle there meanwhile.
+
+        Raises:
+            AdminError: it was refused, failed, or reached nobody within the time-out.
+        """
+        pauses, until = _pauses(), time.monotonic() + self._timeout_s
+        while True:
+            try:
+                return await self._admin.unload(self._bundle, self._destination)
+            except AdminError as error:
+                if error.sent or error.reason != Reason.UNREACHABLE or time.monotonic() > until:
+                    raise
+                _log.info("%s: not unloaded yet: %s", self._bundle, error)
+            await asyncio.sleep(next(pauses))
+            with suppress(AdminError):
+                if await self._admin.owns(self._destination, self._bundle):
+                    return None
+
+    async def _settled(self, topic: str, leaving: str | None) -> str | None:
+        """Return the owner after an unload; None when nobody owns the bundle at the end of the time-out.
+
+        Args:
+            topic: a topic of the bundle.
+            leaving: a broker that may still be busy unloading it, so that owning it proves nothing yet.
+
+        Raises:
+            AdminError: the owner cannot be established.
+        """
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await self._placed(topic, leaving)
+        except TimeoutError:
+            return await self._admin.owner(self._bundle, (self._destination,))
+
+    async def _placed(self, topic: str, leaving: str | None) -> str:
+        """Look the topic up until the broker that the lookup names says itself that it owns the bundle."""
+        pauses = _pauses()
+        while True:
+            try:
+                owner = await self._admin.lookup_owner(topic)
+                if owner != leaving and await self._admin.owns(owner, self._bundle):
+                    return owner
+            except AdminError as error:
+                # Normal for a moment: "Failed to acquire ownership", a leader or an owner that just died.
+                _log.info("%s: not placed yet: %s", self._bundle, error)
+            await asyncio.sleep(next(pauses))
+
+
+def _pauses() -> Iterator[float]:
+    """Seconds between tries."""
+    pause = _FIRST_PAUSE_S
+    while True:
+        yield pause
+        pause = min(2 * pause, _LONGEST_PAUSE_S)
