@@ -189,3 +189,4 @@ def test_a_read_only_connection_splits_nothing(scene: UnloadScene) -> None:
     with pytest.raises(AirflowFailException, match="read_only"):
         split(scene, run)
     assert not is_split(scene, planned)
+    assert scene.state.writes == []
