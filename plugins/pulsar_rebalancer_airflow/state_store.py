@@ -6,6 +6,7 @@ Airflow deletes the state of an asset that is an outlet alone soon after its DAG
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from airflow.sdk import Asset, AssetAlias
@@ -21,7 +22,6 @@ from pulsar_rebalancer.state.model import DecisionState, MovesState, StateDocume
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime
 
     from airflow.sdk import Context
 
@@ -163,9 +163,11 @@ class StateStore:
         """
         try:
             copy = Control.parse(storage.control.read_json()) if storage.control.exists() else Control()
-            return copy.stricter(self.get(Control)).model_copy(update={"breaker": self.get(Breaker)})
+            control = copy.stricter(self.get(Control))
         except (StateError, SnapshotError) as error:
-            return Control(unreadable=error.message)
+            control = Control(unreadable=error.message)
+        breaker = readable_breaker(self.raw(Breaker.KEY), datetime.now(UTC))
+        return control.model_copy(update={"breaker": breaker})
 
     def put_control(self, storage: ClusterStorage, state: Control) -> None:
         """Store the `control` document and its copy."""

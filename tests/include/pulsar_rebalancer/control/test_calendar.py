@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -115,3 +116,9 @@ def test_the_gate_says_when_it_opens() -> None:
 def test_what_is_refused(window: dict[str, Any], named: str) -> None:
     with pytest.raises(SettingsError, match=named):
         validate({"blackouts": [window]}, where="clusters.yaml: east")
+
+
+def test_windows_reach_the_tasks_of_waves_as_json() -> None:
+    given = settings(blackouts=[NIGHT, {"start": "2026-11-22T20:00", "end": "2026-11-22T21:00"}])
+
+    assert Settings.model_validate(json.loads(given.model_dump_json(exclude_defaults=True))) == given

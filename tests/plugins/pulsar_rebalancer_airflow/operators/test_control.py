@@ -182,6 +182,20 @@ def test_the_breaker_that_a_run_opened_closes_the_gate_until_a_person_closes_it(
     elif then != "nothing":
         order(storage, state, then)
 
-    expected = {"close_breaker": "open", "damage": "control_unreadable"}
-    assert gate(storage, state, next_run(storage, state), BREAKER) == expected.get(then, "breaker_open")
-    assert gate(storage, state, next_run(storage, state)) == ("control_unreadable" if then == "damage" else "open")
+    expected = "open" if then == "close_breaker" else "breaker_open"
+    assert gate(storage, state, next_run(storage, state), BREAKER) == expected
+    # Where the clusters file has no breaker, none is asked.
+    assert gate(storage, state, next_run(storage, state)) == "open"
+
+
+def test_a_breaker_that_cannot_be_read_is_written_anew_and_closed_by_hand(
+    storage: ClusterStorage, state: MemoryState
+) -> None:
+    state.documents["breaker"] = {"version": 99}
+    run = next_run(storage, state)
+    assert gate(storage, state, run, BREAKER) == "breaker_open"
+    report(state, run)
+
+    order(storage, state, "close_breaker")
+
+    assert gate(storage, state, next_run(storage, state), BREAKER) == "open"
