@@ -91,11 +91,11 @@ def advance(state: Breaker, rules: BreakerRules, seen: Round, now: datetime) -> 
 
 def _why(rules: BreakerRules, seen: Round, worse: int) -> str:
     if rules.bad_brokers is not None and seen.bad_brokers >= rules.bad_brokers:
-        return f"{seen.bad_brokers} brokers were left out at once"
+        return f"brokers left out at once: {seen.bad_brokers}"
     if rules.failed_moves is not None and seen.failed >= rules.failed_moves:
-        return f"{seen.failed} moves of a run failed or went astray"
+        return f"moves of a run that failed or went astray: {seen.failed}"
     if rules.worse_rounds is not None and worse >= rules.worse_rounds:
-        return f"the range of scores had grown after each of the last {worse} rounds"
+        return f"rounds in a row after which the range of scores had grown: {worse}"
     return ""
 
 

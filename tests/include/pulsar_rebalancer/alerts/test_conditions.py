@@ -189,3 +189,18 @@ def test_the_figures_of_a_run_that_moved_something() -> None:
     run = ended("open", "moved", "astray", "moved", validation=HOLD)
 
     assert figures_of(run) == ["moves: 2 of 3 verified, 1 astray", "findings: 2 hold"]
+
+
+@pytest.mark.parametrize(
+    ("run", "reasons"),
+    [
+        (ended(breaker="until 12:00: brokers left out at once: 2"), {"breaker_open": 1}),
+        (ended("control_unreadable"), {"control_unreadable": 1}),
+        (ended(request=request(Mode.APPROVE), validation=HOLD), {"builtin_shedding_on": 1, "policy_unreadable": 1}),
+        (ended("awaiting_approval", request=request(Mode.APPROVE)), None),
+    ],
+)
+def test_what_lets_nothing_be_moved_is_told_and_what_waits_for_a_person_is_not(
+    run: EndedRun, reasons: Mapping[str, int] | None
+) -> None:
+    assert told(run, Condition.UNSAFE) == reasons

@@ -20,9 +20,9 @@ CALM = Round(bad_brokers=0, failed=0, moved=False, score_range=30.0)
 @pytest.mark.parametrize(
     ("rules", "seen", "why"),
     [
-        ({"bad_brokers": 2}, CALM._replace(bad_brokers=2), "2 brokers were left out at once"),
+        ({"bad_brokers": 2}, CALM._replace(bad_brokers=2), "brokers left out at once: 2"),
         ({"bad_brokers": 2}, CALM._replace(bad_brokers=1), ""),
-        ({"failed_moves": 3}, CALM._replace(failed=3), "3 moves of a run failed or went astray"),
+        ({"failed_moves": 3}, CALM._replace(failed=3), "moves of a run that failed or went astray: 3"),
         ({"failed_moves": 3}, CALM._replace(failed=2), ""),
         ({"worse_rounds": 1}, CALM._replace(bad_brokers=9, failed=9), ""),
     ],

@@ -70,6 +70,14 @@ def test_a_plan_is_handed_over_with_its_hash_and_who_did_it(storage: ClusterStor
     assert (entry.plan.by, entry.run_id, entry.by) == ("ada", run_id, "bob")
 
 
+def test_in_mode_approve_a_plan_is_handed_over_as_well_and_its_run_asks(
+    storage: ClusterStorage, state: MemoryState
+) -> None:
+    identity = shown(storage, state, **UNLOAD)
+
+    assert act(storage, state, file={"mode": "approve"}, plan=identity)[0] == "done"
+
+
 @pytest.mark.parametrize(
     ("given", "file", "reason"),
     [

@@ -28,6 +28,7 @@ from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
     from tests.airflow_context import MemoryState
+    from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import Webhook
     from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
 
     from pulsar_rebalancer.storage.layout import ClusterStorage
@@ -161,8 +162,8 @@ BREAKER = SETTINGS.model_copy(update={"breaker": BreakerRules(bad_brokers=1)})
 SILENT = Validation(findings=(Finding(reason="report_missing", subject="c:1"),))
 
 
-def report(state: MemoryState, run: StoragePath) -> None:
-    operator = ReportOperator(task_id="report", cluster=CLUSTER, run=run.uri, gate="gate", settings=BREAKER)
+def report(state: MemoryState, run: StoragePath, settings: Settings = BREAKER) -> None:
+    operator = ReportOperator(task_id="report", cluster=CLUSTER, run=run.uri, gate="gate", settings=settings)
     operator.execute(context(CLUSTER, state))
 
 
@@ -199,3 +200,13 @@ def test_a_breaker_that_cannot_be_read_is_written_anew_and_closed_by_hand(
     order(storage, state, "close_breaker")
 
     assert gate(storage, state, next_run(storage, state), BREAKER) == "open"
+
+
+def test_that_the_breaker_opened_is_told_to_people(storage: ClusterStorage, state: MemoryState, hook: Webhook) -> None:
+    bad = next_run(storage, state, validation=SILENT)
+    gate(storage, state, bad, BREAKER)
+
+    report(state, bad, BREAKER.model_copy(update={"alert_connection": "alerts"}))
+
+    assert hook.titles == [f"Pulsar {CLUSTER}: acting is unsafe"]
+    assert "brokers left out at once: 1" in hook.messages[0]["message"]
