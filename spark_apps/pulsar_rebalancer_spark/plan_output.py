@@ -68,9 +68,8 @@ def _moves(file: StoragePath) -> tuple[list[dict[str, Any]], dict[int, Counter[R
     found = file.read_table()
     taken = found.filter(found["taken"]).to_pylist()
     reasons: dict[int, Counter[Reason]] = {}
-    counted: Counter[Any] = Counter(zip(found["pair"].to_pylist(), found["reason"].to_pylist(), strict=True))
-    for (pair, reason), count in counted.items():
-        reasons.setdefault(pair, Counter())[Reason(reason)] = count
+    for row in found.group_by(["pair", "reason"]).aggregate([([], "count_all")]).to_pylist():
+        reasons.setdefault(row["pair"], Counter())[Reason(row["reason"])] = row["count_all"]
     return taken, reasons
 
 
