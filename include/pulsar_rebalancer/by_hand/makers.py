@@ -130,7 +130,7 @@ def split(scene: Scene, request: HandRequest, candidates: Candidates) -> dict[st
         "unload": request.unload,
         "taken": True,
         "reason": Reason.TO_BE_SPLIT,
-        "explanation": f"{bundle.bundle} is cut at {', '.join(f'0x{position:08x}' for position in cut.positions)}",
+        "explanation": f"{bundle.bundle} is cut at {cut.at}",
     }
 
 

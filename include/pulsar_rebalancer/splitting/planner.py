@@ -59,6 +59,11 @@ class Cut(NamedTuple):
     positions: tuple[int, ...]
     shares: tuple[float, ...]
 
+    @property
+    def at(self) -> str:
+        """Return the positions as people read them."""
+        return ", ".join(f"0x{position:08x}" for position in self.positions)
+
 
 @dataclass(frozen=True)
 class SplitContext:
@@ -170,8 +175,7 @@ class _Walk:
         found = self._refused(bundle) or self._cut(bundle)
         cut = found if isinstance(found, Cut) else None
         reason = found if isinstance(found, Reason) else self._held_back(bundle)
-        taken = cut is not None and reason is Reason.TO_BE_SPLIT
-        if taken and cut is not None:
+        if cut is not None and reason is Reason.TO_BE_SPLIT:
             namespace = namespace_of(bundle.bundle)
             self._of_namespace[namespace] += 1
             self._of_broker[bundle.broker] += 1
@@ -188,7 +192,7 @@ class _Walk:
                 "positions": cut.positions if cut else None,
                 "shares": cut.shares if cut else None,
                 "unload": self._settings.unload_split_bundles and bundle.policy is None,
-                "taken": taken,
+                "taken": reason is Reason.TO_BE_SPLIT,
                 "reason": reason,
                 "explanation": _explanation(bundle, condition, cut, reason),
             }
@@ -242,6 +246,5 @@ def _explanation(bundle: LoadedBundle, condition: SplitCondition, cut: Cut | Non
     found = f"{bundle.bundle} on {bundle.broker} has {value} {_UNITS[condition.name]}, more than {bound}"
     if cut is None:
         return f"{found}. {reason.meaning}"
-    at = ", ".join(f"0x{position:08x}" for position in cut.positions)
     shares = ", ".join(f"{100 * share:.0f} %" for share in cut.shares)
-    return f"{found}; split at {at} its parts would carry {shares}. {reason.meaning}"
+    return f"{found}; split at {cut.at} its parts would carry {shares}. {reason.meaning}"
