@@ -10,7 +10,6 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
 from pulsar_rebalancer.control.documents import Awaiting
-from pulsar_rebalancer.control.in_force import Sample, closings
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import LONGEST_RUN, Summary
@@ -18,7 +17,8 @@ from pulsar_rebalancer.state.by_hand import ApprovedPlans, HandedOver, ShownPlan
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.unload.approval import page
 from pulsar_rebalancer_airflow.failures import final_unless_passing
-from pulsar_rebalancer_airflow.locations import APPLY_DAG, REBALANCE_DAG
+from pulsar_rebalancer_airflow.locations import APPLY_DAG
+from pulsar_rebalancer_airflow.operators.hand_over import HandOverOperator
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class ShowAwaitingOperator(BaseOperator):
         return {"plan": awaiting.hash, "subject": shown.subject, "body": shown.body}
 
 
-class ApplyOperator(TriggerDagRunOperator):
+class ApplyOperator(HandOverOperator):
     """Hand the plan that was approved over to a rebalancing run, which reads everything anew.
 
     A retry hands over nothing twice: the run's id is made from the hash.
@@ -112,19 +112,7 @@ class ApplyOperator(TriggerDagRunOperator):
     def __init__(
         self, *, entry: ClusterEntry, root: str, show: str = "show", approve: str = "approve", **kwargs: Any
     ) -> None:
-        super().__init__(
-            trigger_dag_id=f"{REBALANCE_DAG}{entry.name}",
-            # Of a paused DAG the run would wait, and the plan with it.
-            fail_when_dag_is_paused=True,
-            skip_when_already_exists=True,
-            # A run's parameters are ours alone: a key that is added to them would be refused.
-            openlineage_inject_parent_info=False,
-            logical_date=None,
-            **kwargs,
-            inlets=[state_asset(entry.name)],
-        )
-        self.entry = entry
-        self.storage = ClusterStorage(root, entry.name)
+        super().__init__(entry=entry, root=root, **kwargs)
         self.show = show
         self.approve = approve
 
@@ -142,10 +130,7 @@ class ApplyOperator(TriggerDagRunOperator):
                 raise PlanError(Reason.SUPERSEDED, f"plan {awaiting.hash[:16]} has taken its place")
             if now > _until(summary, self.entry):
                 raise PlanError(Reason.AWAITED_TOO_LONG, f"it was made at {summary.collected_at:%Y-%m-%d %H:%M:%S} UTC")
-            control = store.control(self.storage)
-            closed = closings(self.entry.settings, control, now, Sample(now, store.last_plan()))
-            if closed:
-                raise PlanError(closed[0].reason, f"nothing is carried out: {closed[0].detail}")
+            self._refuse_while_closed(store, now)
             run_id = f"approved__{awaiting.hash[:32]}"
             shown = ShownPlan(plan_id=awaiting.plan_id, action=None, at=summary.collected_at, by="")
             approved = HandedOver(plan=shown, run_id=run_id, at=now, by=_responder(answer), approved=True)

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.branch import BaseBranchOperator
-from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import BaseOperator
 
 from pulsar_rebalancer.admin import PulsarAdmin
@@ -18,7 +17,6 @@ from pulsar_rebalancer.by_hand.text import document, has_effect, text
 from pulsar_rebalancer.collect.split_candidates import read_candidate
 from pulsar_rebalancer.config.enums import Action
 from pulsar_rebalancer.config.resolution import RunParams
-from pulsar_rebalancer.control.in_force import Sample, closings
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.by_hand import parse_form
@@ -28,8 +26,9 @@ from pulsar_rebalancer.state.by_hand import Drain, Drains, HandedOver, HandedOve
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
-from pulsar_rebalancer_airflow.locations import REBALANCE_DAG, run_folder
+from pulsar_rebalancer_airflow.locations import run_folder
 from pulsar_rebalancer_airflow.operators.collect import CollectOperator
+from pulsar_rebalancer_airflow.operators.hand_over import HandOverOperator
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from pulsar_rebalancer.config.clusters_file import ClusterEntry
     from pulsar_rebalancer.run.by_hand import HandRequest
     from pulsar_rebalancer.storage.path import StoragePath
 
@@ -127,7 +125,7 @@ class PlanByHandOperator(BaseOperator):
             return Candidates(bundles=(await read_candidate(admin, bundle.bundle, bundle.broker),))
 
 
-class CarryOutOperator(TriggerDagRunOperator):
+class CarryOutOperator(HandOverOperator):
     """Do what the form asks for at once, or carry out the plan with its hash.
 
     The plan of a drain marks its broker: every interval's run serves it from then on. Any other plan is handed over to
@@ -138,21 +136,6 @@ class CarryOutOperator(TriggerDagRunOperator):
         entry: the cluster's entry in the clusters file.
         root: storage root.
     """
-
-    def __init__(self, *, entry: ClusterEntry, root: str, **kwargs: Any) -> None:
-        super().__init__(
-            trigger_dag_id=f"{REBALANCE_DAG}{entry.name}",
-            # Of a paused DAG the run would wait, and the plan with it.
-            fail_when_dag_is_paused=True,
-            skip_when_already_exists=True,
-            # A run's parameters are ours alone: a key that is added to them would be refused.
-            openlineage_inject_parent_info=False,
-            logical_date=None,
-            **kwargs,
-            inlets=[state_asset(entry.name)],
-        )
-        self.entry = entry
-        self.storage = ClusterStorage(root, entry.name)
 
     def execute(self, context: Context) -> None:
         """Carry out.
@@ -230,10 +213,7 @@ class CarryOutOperator(TriggerDagRunOperator):
         age = (now - entry.at).total_seconds()
         if age > self.entry.settings.max_shown_plan_age_seconds:
             raise PlanError(Reason.SHOWN_TOO_LONG_AGO, f"plan {form.plan[:16]} is {age:.0f} s old")
-        sample = Sample(now, store.last_plan())
-        closed = closings(self.entry.settings, store.control(self.storage), now, sample)
-        if closed:
-            raise PlanError(closed[0].reason, f"nothing is carried out: {closed[0].detail}")
+        self._refuse_while_closed(store, now)
         return entry, planned.request
 
     def _turn(self, context: Context, store: StateStore, identity: str, before: HandedOver | None) -> int:

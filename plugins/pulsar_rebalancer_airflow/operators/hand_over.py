@@ -1,0 +1,56 @@
+"""What the tasks share that hand a plan over to a rebalancing run, by its hash."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+
+from pulsar_rebalancer.control.in_force import Sample, closings
+from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer_airflow.locations import REBALANCE_DAG
+from pulsar_rebalancer_airflow.state_store import state_asset
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pulsar_rebalancer.config.clusters_file import ClusterEntry
+    from pulsar_rebalancer_airflow.state_store import StateStore
+
+
+class HandOverOperator(TriggerDagRunOperator):
+    """Start a rebalancing run that carries a plan out; it reads everything anew.
+
+    A retry hands over nothing twice: the run's id is made from the hash.
+
+    Args:
+        entry: the cluster's entry in the clusters file.
+        root: storage root.
+    """
+
+    def __init__(self, *, entry: ClusterEntry, root: str, **kwargs: Any) -> None:
+        super().__init__(
+            trigger_dag_id=f"{REBALANCE_DAG}{entry.name}",
+            # Of a paused DAG the run would wait, and the plan with it.
+            fail_when_dag_is_paused=True,
+            skip_when_already_exists=True,
+            # A run's parameters are ours alone: a key that is added to them would be refused.
+            openlineage_inject_parent_info=False,
+            logical_date=None,
+            **kwargs,
+            inlets=[state_asset(entry.name)],
+        )
+        self.entry = entry
+        self.storage = ClusterStorage(root, entry.name)
+
+    def _refuse_while_closed(self, store: StateStore, now: datetime) -> None:
+        """Refuse what would wait behind a closed gate.
+
+        Raises:
+            PlanError: what lets nothing be moved now.
+        """
+        control = store.control(self.storage)
+        closed = closings(self.entry.settings, control, now, Sample(now, store.last_plan()))
+        if closed:
+            raise PlanError(closed[0].reason, f"nothing is carried out: {closed[0].detail}")
