@@ -32,6 +32,9 @@ BY_HAND_DAG = "pulsar_by_hand__"
 APPLY_DAG = "pulsar_apply__"
 """Likewise of the DAG in which people approve plans."""
 
+REPLAY_DAG = "pulsar_replay__"
+"""Likewise of the DAG that replays recorded load."""
+
 CONTROL_DAG = "pulsar_control__"
 """Likewise of the DAG with which people hold it back, and look after its state."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from airflow.plugins_manager import AirflowPlugin
 
 from pulsar_rebalancer_airflow.overview.views import external_views
+from pulsar_rebalancer_airflow.replay.link import ReplayLink
 from pulsar_rebalancer_airflow.validation.link import PREFIX, ValidationLink
 
 if TYPE_CHECKING:
@@ -21,9 +22,12 @@ async def pages(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 class PulsarRebalancerPlugin(AirflowPlugin):
-    """The page of a cluster, and the link to validation results; the connection type is registered by `provider`."""
+    """The page of a cluster, the links to validation results and replay reports.
+
+    The connection type is registered by `provider`.
+    """
 
     name = "pulsar_rebalancer"
     fastapi_apps = [{"app": pages, "url_prefix": PREFIX, "name": "Pulsar rebalancer"}]
     external_views = external_views()
-    operator_extra_links = [ValidationLink()]
+    operator_extra_links = [ValidationLink(), ReplayLink()]

@@ -294,6 +294,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _not_replayed(folder: StoragePath, error: Exception) -> None:
+    (folder / SAMPLES).delete()
     why = str(error)
     if not isinstance(error, RebalancerError):
         traceback.print_exc()

@@ -17,6 +17,7 @@ from fastapi.testclient import TestClient
 from starlette.routing import Mount
 from tests.overview_scene import Scene, history, uneven
 
+from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.locations import CLUSTERS_VARIABLE, STORAGE_VARIABLE
 from pulsar_rebalancer_airflow.overview.app import app
 from pulsar_rebalancer_airflow.validation.page import page_of
@@ -52,6 +53,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoragePath:
     history(scene, datetime.now(UTC), 1)
     found = scene.run(datetime.now(UTC))
     page_of(found).write_bytes(b"<h1>east</h1>")
+    replay = ClusterStorage(str(tmp_path / "root"), "east").replays / found.name
+    (replay / "request.json").write_bytes((found / "input" / "settings.json").read_bytes())
+    (replay / "report.html").write_bytes(b"<h1>replay</h1>")
     return found
 
 
@@ -62,7 +66,9 @@ def known() -> None:
         session.merge(DagBundleModel(name="pages"))
         session.flush()
         for name in ("east", "west"):
-            session.merge(DagModel(dag_id=f"pulsar_rebalance__{name}", bundle_name="pages", is_stale=False, fileloc=""))
+            for kind in ("rebalance", "replay"):
+                dag_id = f"pulsar_{kind}__{name}"
+                session.merge(DagModel(dag_id=dag_id, bundle_name="pages", is_stale=False, fileloc=""))
 
 
 def header(role: str) -> dict[str, str]:
@@ -73,14 +79,19 @@ def header(role: str) -> dict[str, str]:
 def addresses(folder: StoragePath) -> list[str]:
     """Every route of the application, with values for what stands in braces."""
     run_id = json.loads((folder / "input" / "settings.json").read_bytes())["airflow_run_id"].replace("+", "%2B")
-    values = {"dag_id": "pulsar_rebalance__east", "run_id": run_id, "folder": folder.name, "name": "main.js"}
-    return [f"/pulsar_rebalancer{route.path.format(**values)}" for route in app.routes]  # type: ignore[attr-defined]
+    values = {"run_id": run_id, "folder": folder.name, "name": "main.js"}
+    paths: list[str] = [route.path for route in app.routes]  # type: ignore[attr-defined]
+    return [f"/pulsar_rebalancer{path.format(**values, dag_id=_dag_of(path))}" for path in paths]
+
+
+def _dag_of(path: str) -> str:
+    return f"pulsar_{'replay' if '/replay/' in path else 'rebalance'}__east"
 
 
 def test_every_route_wants_a_login_and_the_right_to_read(server: TestClient, folder: StoragePath, known: None) -> None:
     mounted = [each for each in server.app.routes if isinstance(each, Mount)]  # type: ignore[attr-defined]
     assert "/pulsar_rebalancer" in [each.path for each in mounted]
-    assert len(addresses(folder)) == 7
+    assert len(addresses(folder)) == 8
     for address in addresses(folder):
         assert server.get(address).status_code == 401, address
         assert server.get(address, headers={"Authorization": "Bearer made.up.token"}).status_code == 403, address

@@ -52,6 +52,10 @@ if TYPE_CHECKING:
 
 OWN_CLUSTER = "tests/integration/test_embedded.py::test_an_own_cluster_is_left_alone_and_ctrl_c_ends_every_process"
 
+REPLAYED = (
+    "tests/spark_apps/pulsar_rebalancer_spark/test_replay.py::test_clusters_variants_days_and_traces_side_by_side"
+)
+
 
 @cache
 def bag() -> Any:
@@ -129,6 +133,16 @@ def experiment(words: list[str]) -> None:
     """Its scenarios are there, and its arguments are taken."""
     assert words[1:3] == ["-m", "experiments"]
     assert set(_options(words[3:]).names) <= set(load_all())
+
+
+def replayed(words: list[str]) -> None:
+    """Its application is there, takes the arguments, and a test replays such a trace."""
+    from pulsar_rebalancer_spark import replay
+
+    application = next(number for number, word in enumerate(words) if word.endswith(".py"))
+    assert (ROOT / words[application]).is_file()
+    assert replay._options(words[application + 1 :]).trace
+    by(REPLAYED)(words)
 
 
 def done(*more: str) -> Callable[[list[str]], None]:

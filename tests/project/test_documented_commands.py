@@ -40,6 +40,7 @@ from tests.project.exercised import (
     observes_simulated,
     posted,
     removed,
+    replayed,
     strategy,
     triggered,
     unpaused,
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 EAST = "clusters: {east: {connection: pulsar_admin_east, alert_connection: pulsar_alerts, mode: approve}}"
 BALANCED = "tests/integration/test_embedded.py::test_once_ends_when_the_cluster_is_balanced"
 SIMULATION = "tests/project/test_documented_simulation.py::test_the_example"
-ALL_DAGS = ("rebalance", "by_hand", "control", "maintenance", "watch", "apply")
+ALL_DAGS = ("rebalance", "by_hand", "control", "maintenance", "replay", "watch", "apply")
 
 
 TABLE: dict[str, Callable[[list[str]], None]] = {
@@ -65,6 +66,7 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     "make test TESTS=tests/include": make(by("tests/project/test_documented_commands.py")),
     "make test-pulsar": make(by("tests/pulsar/test_rebalance.py")),
     "make lint": make(),
+    **dict.fromkeys(commands_in_blocks("replay.md"), replayed),
     "make benchmark": make(benchmark),
     "make benchmark PART=decide": make(benchmark),
     ".venv/bin/python -m benchmarks.page": benchmark_page,

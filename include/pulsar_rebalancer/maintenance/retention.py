@@ -17,8 +17,8 @@ from pulsar_rebalancer.maintenance.history import KINDS, complete_runs
 from pulsar_rebalancer.maintenance.inventory import days_before, names_of_others
 from pulsar_rebalancer.maintenance.report import Report, Step
 from pulsar_rebalancer.maintenance.state_files import is_draft, unneeded_files
-from pulsar_rebalancer.storage.layout import day_of
-from pulsar_rebalancer.storage.listing import Entry, Kind, below, entries, remove
+from pulsar_rebalancer.storage.layout import day_of, time_of
+from pulsar_rebalancer.storage.listing import Entry, Kind, below, entries, remove, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -50,6 +50,7 @@ def maintain(storage: ClusterStorage, settings: Settings, needed: Needed, now: d
     upkeep.runs()
     upkeep.history()
     upkeep.state()
+    upkeep.replays()
     return upkeep.report
 
 
@@ -166,6 +167,20 @@ class _Upkeep:
             self._note("remove state files", what, 0, content)
             if not self.report.dry_run:
                 remove(self.storage.base, folder, content, whole=False)
+
+    # replays
+
+    def replays(self) -> None:
+        for entry in entries(self.storage.replays):
+            at = time_of(entry.path)
+            if entry.kind is not Kind.FOLDER or at is None:
+                self._leave(self.storage.replays / entry.path, _NOT_OURS)
+            elif expired(at.date(), self.now, self.settings.retention_days):
+                folder = self.storage.replays / entry.path
+                content = walk(folder)
+                self._note("remove replays", entry.path, 0, content)
+                if not self.report.dry_run:
+                    remove(self.storage.base, folder, content, whole=True)
 
     # report
 

@@ -6,28 +6,33 @@ grace period. Nothing here knows where a minute comes from: it may be simulated 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import starmap
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.names import namespace_of
+from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.columns import NOBODY, ColumnBundles, MeanColumns
+from pulsar_rebalancer.run.tables import RESOURCES
+from pulsar_rebalancer.state.counting import PUNCTUALITY
 from pulsar_rebalancer.strategies import caps
+from pulsar_rebalancer.strategies.hits import used_samples
 from pulsar_rebalancer.strategies.kept import KeptState
 from pulsar_rebalancer.strategies.pipeline import RunContext, decide
+from pulsar_rebalancer.strategies.placement.policy_filter import policy_set
 from pulsar_rebalancer.strategies.placement.registry import selector
 from pulsar_rebalancer.strategies.placement.selector import choose, overloaded
 from pulsar_rebalancer.strategies.sample import COUNTED, BrokerSample, BundleSample, ClusterSample, ResourceUsage
-from pulsar_rebalancer.strategies.scoring import percents
+from pulsar_rebalancer.strategies.scoring import SCORED, percents, weighted_usages
 from pulsar_rebalancer.strategies.shedders.registry import SHEDDERS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.replay.columns import Flags, Floats, Ints
@@ -58,7 +63,8 @@ class Minute:
         bundles: a row for each figure of `run.tables.TRAFFIC`, an entry for each bundle.
         resources: names of what is measured.
         reserved: the isolation policy that reserves a broker, by its index.
-        counting: how the sample counts.
+        counting: how the sample counts, but for figures that are repeated.
+        stays: why a bundle must stay this time, by its index.
     """
 
     number: int
@@ -73,6 +79,7 @@ class Minute:
     resources: tuple[str, ...] = MEASURED
     reserved: Mapping[int, str] = field(default_factory=dict)
     counting: Counting = COUNTED
+    stays: Mapping[int, Reason] = field(default_factory=dict)
 
     @cached_property
     def percents(self) -> Floats:
@@ -98,6 +105,7 @@ class Balancer:
         seed: decides where placement draws.
         means: of the bundles, kept up to date by whoever gives them; else they are kept here.
         stays: why a bundle never moves, by its index.
+        policies: which brokers take whose bundles.
     """
 
     def __init__(
@@ -109,6 +117,7 @@ class Balancer:
         seed: int = 1,
         means: MeanColumns | None = None,
         stays: Mapping[int, Reason] | None = None,
+        policies: Policies | None = None,
     ) -> None:
         self._brokers = tuple(brokers)
         self._bundles = tuple(bundles)
@@ -122,6 +131,8 @@ class Balancer:
         self._means = means or MeanColumns(len(bundles))
         self._keeps_means = means is None
         self._stays = dict(stays or {})
+        self._policies = policies or Policies()
+        self._samples: dict[str, tuple[float, int]] = {}
         self._excluded = dict.fromkeys(settings.excluded_brokers, Reason.BROKER_EXCLUDED)
         self._moved: dict[int, int] = {}
         self._unloaded_brokers: dict[str, int] = {}
@@ -136,7 +147,8 @@ class Balancer:
         grace = self._settings.grace_period_minutes
         self._moved = {bundle: at for bundle, at in self._moved.items() if minute.number - at < grace}
         columns = self._columns(minute, seen)
-        sample = ClusterSample(self._broker_samples(minute), columns, self._settings, counting=minute.counting)
+        counting = self._counting(minute)
+        sample = ClusterSample(self._broker_samples(minute), columns, self._settings, counting=counting)
         moves = self._shed(minute, sample)
         self._placing = _Placing(sample, self._kept, f"{self._seed}/{minute.number}")
         found = [Move(self._bundle_index[move.bundle], self._destination(move)) for move in moves]
@@ -155,6 +167,7 @@ class Balancer:
         """
         name, known = self._bundles[bundle], self._placing.known
         names = [self._brokers[number] for number in candidates if self._brokers[number] in known]
+        names = policy_set(self._policies, namespace_of(name), names)
         chosen = self._placing.broker(name, float(self._means.long_term_msg_rate[bundle]), names)
         return None if chosen is None else self._broker_index[chosen]
 
@@ -162,20 +175,40 @@ class Balancer:
         if self._shedder is None and self._settings.strategy is Strategy.AVG:
             shed = SHEDDERS[Strategy.AVG](sample, self._kept.shedder)
             self._kept = replace(self._kept, shedder=shed.kept)
+            if self._repeats:
+                self._note(minute, used_samples(shed.decisions, sample.counting))
             moves = caps.apply(shed.moves, self._settings, {})
         else:
             since = {name: (minute.number - at) * MINUTE for name, at in self._unloaded_brokers.items()}
             context = RunContext(
                 self._settings,
-                minute.counting,
+                sample.counting,
                 self._kept,
+                policies=self._policies,
                 unloaded_brokers=since,
                 seed=f"{self._seed}/{minute.number}",
                 shedder=self._shedder,
             )
             decision = decide(context, sample.brokers, sample.bundles)
             self._kept, moves = decision.kept, decision.moves
+            self._note(minute, decision.samples)
         return [move for move in moves if move.taken]
+
+    @property
+    def _repeats(self) -> bool:
+        """Return whether brokers measure themselves less often than once a minute: then a figure may be an old one."""
+        return self._settings.host_usage_interval_minutes * PUNCTUALITY > 1
+
+    def _counting(self, minute: Minute) -> Counting:
+        oldest = minute.number - self._settings.host_usage_interval_minutes * PUNCTUALITY
+        self._samples = {broker: seen for broker, seen in self._samples.items() if seen[1] > oldest}
+        young = {broker: figure for broker, (figure, _) in self._samples.items()}
+        return replace(minute.counting, samples=young) if young else minute.counting
+
+    def _note(self, minute: Minute, used: Mapping[str, float]) -> None:
+        """Keep the figures that gave a hit, as `state.counting.samples_after` does."""
+        if self._repeats:
+            self._samples.update({broker: (figure, minute.number) for broker, figure in used.items()})
 
     def _destination(self, move: CandidateMove) -> int:
         if move.destination is None:
@@ -188,13 +221,16 @@ class Balancer:
 
     def _broker_samples(self, minute: Minute) -> list[BrokerSample]:
         held = np.bincount(minute.owner[minute.owner != NOBODY], minlength=len(self._brokers)).tolist()
-        figures = np.stack([minute.usage, minute.limits, minute.percents], axis=-1).transpose(1, 0, 2).tolist()
+        scored, of_all = (
+            weighted_usages(minute.percents, minute.resources, self._settings, looked_at).tolist()
+            for looked_at in (SCORED, RESOURCES)
+        )
         traffic, age, reported = minute.traffic.T.tolist(), minute.age.tolist(), minute.reported.tolist()
         return [
             BrokerSample(
                 self._brokers[i],
                 self._excluded.get(self._brokers[i], None if reported[i] else Reason.BROKER_QUARANTINED),
-                dict(zip(minute.resources, starmap(ResourceUsage, figures[i]), strict=True)),
+                _Resources(minute, i),
                 msg_rate_in=rate_in,
                 msg_rate_out=rate_out,
                 msg_throughput_in=throughput_in,
@@ -203,6 +239,7 @@ class Balancer:
                 bundles=held[i],
                 reserved_by=minute.reserved.get(i),
                 report_age_seconds=age[i],
+                weighted={SCORED: scored[i], RESOURCES: of_all[i]},
             )
             for i in np.flatnonzero(minute.registered).tolist()
             for rate_in, rate_out, throughput_in, throughput_out in (traffic[i],)
@@ -217,7 +254,7 @@ class Balancer:
             np.where(seen, minute.owner, NOBODY),
             minute.bundles,
             self._means,
-            dict.fromkeys(self._moved, Reason.RECENTLY_UNLOADED) | self._stays,
+            dict.fromkeys(self._moved, Reason.RECENTLY_UNLOADED) | self._stays | dict(minute.stays),
         )
 
     def _empty(self) -> ClusterSample:
@@ -235,6 +272,30 @@ class Balancer:
             reasons={},
         )
         return ClusterSample([BrokerSample(name) for name in self._brokers], bundles, self._settings)
+
+
+class _Resources(Mapping[str, ResourceUsage]):
+    """The resources of one broker: few strategies ask for them once they have its weighted usage."""
+
+    __slots__ = ("_broker", "_minute")
+
+    def __init__(self, minute: Minute, broker: int) -> None:
+        self._minute = minute
+        self._broker = broker
+
+    def __getitem__(self, name: str) -> ResourceUsage:
+        try:
+            row = self._minute.resources.index(name)
+        except ValueError:
+            raise KeyError(name) from None
+        usage, limit = (float(column[row, self._broker]) for column in (self._minute.usage, self._minute.limits))
+        return ResourceUsage(None if np.isnan(usage) else usage, None if np.isnan(limit) else limit)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._minute.resources)
+
+    def __len__(self) -> int:
+        return len(self._minute.resources)
 
 
 @dataclass

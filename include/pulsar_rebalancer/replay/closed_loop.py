@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.balancer import MINUTE, Balancer, Minute
 from pulsar_rebalancer.replay.columns import NOBODY, MeanColumns
@@ -23,7 +24,7 @@ from pulsar_rebalancer.run.tables import RESOURCES
 from pulsar_rebalancer.state.counting import Counting
 from pulsar_rebalancer.strategies.candidates import preset_reason
 from pulsar_rebalancer.strategies.sample import COUNTED
-from pulsar_rebalancer.strategies.scoring import SCORED
+from pulsar_rebalancer.strategies.scoring import weighted_usages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -81,20 +82,35 @@ class _Replica:
     ) -> None:
         settings = variant.settings
         stays = dict.fromkeys(recording.under_policy, Reason.POLICY_FORBIDS)
-        for number, name in enumerate(recording.bundles):
-            reason = preset_reason(name, settings.excluded_namespaces, {}, settings.excluded_bundles)
-            if reason is not None:
+        reasons: dict[str, Reason | None] = {}
+        for number, (name, namespace) in enumerate(zip(recording.bundles, recording.namespaces, strict=True)):
+            # Without patterns of bundles a namespace tells all: there may be a million of them.
+            of = name if settings.excluded_bundles else f"{namespace}/"
+            if of not in reasons:
+                reasons[of] = preset_reason(of, settings.excluded_namespaces, {}, settings.excluded_bundles)
+            if (reason := reasons[of]) is not None:
                 stays[number] = reason
         self.outcome = Outcome(variant.name)
+        self._under_policy = np.zeros(len(recording.bundles), dtype=bool)
+        self._under_policy[recording.under_policy] = True
+        # Bundles under a policy stay, so brokers that one reserves are closed to all others that move.
+        policies = Policies(without_persistent=tuple(sorted(recording.index.reserved)))
         self._balancer = Balancer(
-            recording.brokers, recording.bundles, settings, variant.shedder(), seed, means=means, stays=stays
+            recording.brokers,
+            recording.bundles,
+            settings,
+            variant.shedder(),
+            seed,
+            means=means,
+            stays=stays,
+            policies=policies,
         )
         self._owner = np.full(len(recording.bundles), NOBODY)
         self._reserved = recording.reserved
-        self._weights = np.array(
-            [[getattr(judged_by, f"{name}_weight") if name in SCORED else 0] for name in RESOURCES]
-        )
-        self._longest = settings.state_max_gap * settings.interval_seconds
+        self._judged_by = judged_by
+        self._shortest = settings.interval_seconds / 2
+        # Of several samples of a minute one counts.
+        self._longest = settings.state_max_gap * max(MINUTE, settings.interval_seconds)
         self._last: int | None = None
 
     def step(self, sample: Sample) -> None:
@@ -103,7 +119,9 @@ class _Replica:
         minute = self._minute(sample)
         judged = sample.registered & sample.reported
         if judged.any():
-            self.outcome.scores((minute.percents * self._weights).max(axis=0)[judged])
+            self.outcome.scores(100 * weighted_usages(minute.percents, RESOURCES, self._judged_by)[judged])
+        if self._last is not None and (sample.minute - self._last) * MINUTE < self._shortest:
+            return
         moves = self._balancer.decide(minute)
         if moves:
             moved = [move.bundle for move in moves]
@@ -122,7 +140,7 @@ class _Replica:
             return
         candidates = np.flatnonzero(sample.registered).tolist()
         for bundle in lost.tolist():
-            chosen = self._balancer.place(bundle, candidates)
+            chosen = None if self._under_policy[bundle] else self._balancer.place(bundle, candidates)
             self._owner[bundle] = sample.owner[bundle] if chosen is None else chosen
         self.outcome.lost += len(lost)
 
@@ -148,6 +166,7 @@ class _Replica:
             resources=RESOURCES,
             reserved=self._reserved,
             counting=self._counting(sample.minute),
+            stays=dict.fromkeys(sample.left_out.tolist(), Reason.BUNDLE_QUARANTINED),
         )
 
     def _counting(self, minute: int) -> Counting:

@@ -29,6 +29,7 @@ class Snapshot(NamedTuple):
         bundles: those that were reported, each once.
         owner: the broker of each.
         carried: a row for each figure of `TRAFFIC`.
+        left_out: bundles that validation left out.
     """
 
     brokers: Ints
@@ -40,6 +41,7 @@ class Snapshot(NamedTuple):
     bundles: Ints
     owner: Ints
     carried: Floats
+    left_out: Flags
 
     def packed(self) -> bytes:
         """Return it as bytes, ids as 32-bit numbers and what bundles carry as 32-bit floats: there may be millions."""
@@ -74,6 +76,7 @@ class Coverage(BaseModel):
         expected: how many there would be without a gap.
         gaps: how many times samples were missing for longer than `state_max_gap` intervals.
         longest_gap_minutes: the longest of them.
+        blocked: samples that validation found unfit to be judged.
         repeated: further samples of a minute that had one.
         unreadable: what could not be read and why, the first ones.
         unreadable_count: how many.
@@ -91,6 +94,7 @@ class Coverage(BaseModel):
     expected: int
     gaps: int = 0
     longest_gap_minutes: int = 0
+    blocked: int = 0
     repeated: int = 0
     unreadable: tuple[str, ...] = ()
     unreadable_count: int = 0
@@ -104,6 +108,8 @@ class Coverage(BaseModel):
         words += [f"from {self.first:%Y-%m-%d %H:%M} to {self.last:%Y-%m-%d %H:%M} UTC"]
         if self.gaps:
             words.append(f"{self.gaps} gaps, the longest {self.longest_gap_minutes} minutes")
+        if self.blocked:
+            words.append(f"{self.blocked} were blocked by validation and do not count")
         if self.repeated:
             words.append(f"{self.repeated} further samples of a minute that had one")
         if self.unreadable_count:

@@ -9,6 +9,7 @@ from pydantic import AwareDatetime, ConfigDict, Field, ValidationError, model_va
 
 from pulsar_rebalancer.config.settings import Settings, settings_error
 from pulsar_rebalancer.replay.recording import Coverage
+from pulsar_rebalancer.replay.traces import LONGEST_DAYS
 from pulsar_rebalancer.replay.variants import expand
 from pulsar_rebalancer.storage.documents import VersionedDocument
 
@@ -41,11 +42,6 @@ class ReplayRequest(VersionedDocument):
         airflow_run_id: the DAG run that asked for it; empty for a command.
         requested_by: the person who did.
         settings: the current ones, by which scores are made as well.
-        start: of the stretch.
-        end: of the stretch.
-        grid: as `variants.expand` takes it.
-        worth: unloads a day that one point of range is worth.
-        days_apart: every day (UTC) starts anew from where bundles were recorded, and days are replayed side by side.
         seed: decides where placement draws.
     """
 
@@ -57,17 +53,23 @@ class ReplayRequest(VersionedDocument):
     airflow_run_id: str = ""
     requested_by: str = ""
     settings: Settings
-    start: AwareDatetime
-    end: AwareDatetime
-    grid: list[dict[str, Any]] = Field(default_factory=lambda: DEFAULT_GRID)
-    worth: float = Field(10, ge=0, le=1e6)
-    days_apart: bool = False
+    start: AwareDatetime = Field(description="of the stretch; empty: a day before its end")
+    end: AwareDatetime = Field(description="of the stretch; empty: now")
+    grid: list[dict[str, Any]] = Field(
+        default_factory=lambda: DEFAULT_GRID,
+        description="parts of settings with lists of values; all combinations of each part are compared",
+    )
+    worth: float = Field(10, ge=0, le=1e6, description="unloads a day that one point of range is worth")
+    days_apart: bool = Field(
+        False,
+        description="every day (UTC) begins with bundles where they were recorded; days are replayed side by side",
+    )
     seed: int = 1
 
     @model_validator(mode="after")
     def _stretch(self) -> Self:
-        if not timedelta() < self.end - self.start <= timedelta(days=366):
-            raise ValueError("the stretch must end after it starts, and be no longer than 366 days")
+        if not timedelta() < self.end - self.start <= timedelta(days=LONGEST_DAYS):
+            raise ValueError(f"the stretch must end after it starts, and be no longer than {LONGEST_DAYS} days")
         return self
 
     @property

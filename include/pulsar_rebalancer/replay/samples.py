@@ -42,6 +42,7 @@ class Sample:
         carried: a row for each figure of `TRAFFIC`; 0 where a bundle is not reported.
         born: bundles that were never seen before.
         parents: the bundle that each of them is a part of, or `NOBODY`.
+        left_out: bundles that validation left out.
     """
 
     minute: int
@@ -55,6 +56,7 @@ class Sample:
     carried: Floats
     born: Ints
     parents: Ints
+    left_out: Ints
 
     @cached_property
     def present(self) -> Flags:
@@ -88,16 +90,23 @@ class Recording:
     Args:
         folder: where the files lie.
         index: what they mean.
+
+    Attributes:
+        brokers: names in order.
+        bundles: names in order.
+        namespaces: of the bundles.
     """
 
     folder: StoragePath
     index: Index
     brokers: tuple[str, ...] = field(init=False)
     bundles: tuple[str, ...] = field(init=False)
+    namespaces: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         self.brokers = tuple(sorted(self.index.brokers))
         self.bundles = tuple(sorted(self.index.bundles))
+        self.namespaces = tuple(map(namespace_of, self.bundles))
 
     @classmethod
     def read(cls, folder: StoragePath) -> Self:
@@ -176,7 +185,8 @@ class _Assembler:
         self._seen[born] = True
         self._owner, self._carried = owner, carried
         copies = self._usage.copy(), self._limits.copy(), self._traffic.copy()
-        return Sample(minute, registered, reported, age, *copies, owner, carried, born, parents)
+        left_out = self._bundle_at[snapshot.bundles[snapshot.left_out]]
+        return Sample(minute, registered, reported, age, *copies, owner, carried, born, parents, left_out)
 
     def _bundles_of(self, snapshot: Snapshot, silent: Flags) -> tuple[Ints, Floats]:
         """Return owner and load of the bundles; those of a broker that is silent are as they were."""

@@ -18,7 +18,7 @@ from pulsar_rebalancer.maintenance.history import RUNS, batches, footer_of, refu
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.replay.recording import Snapshot, minute_of
 from pulsar_rebalancer.replay.writing import Writer, coverage_of
-from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, RESOURCES, TRAFFIC
+from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, LARGEST, RESOURCES, TRAFFIC
 from pulsar_rebalancer.storage.layout import time_of
 from pulsar_rebalancer.storage.path import damage_of, failures_of
 
@@ -61,11 +61,13 @@ def record(storage: ClusterStorage, settings: Settings, start: datetime, end: da
     """
     writer = Writer(folder)
     reader = _Reader(storage, writer)
-    repeated = 0
+    repeated = blocked = 0
     day = start.astimezone(UTC).date()
     while day <= end.astimezone(UTC).date():
         listed = reader.runs_of(day)
-        inside = sorted((at, name) for name, at in listed.items() if start <= at <= end)
+        found = sorted((at, name) for name, at in listed.items() if start <= at <= end)
+        inside = [(at, name) for at, name in found if not reader.blocked(name)]
+        blocked += len(found) - len(inside)
         last_of = {minute_of(at): name for at, name in inside}
         repeated += len(inside) - len(last_of)
         reader.read(day, {name: minute for minute, name in last_of.items()})
@@ -76,7 +78,9 @@ def record(storage: ClusterStorage, settings: Settings, start: datetime, end: da
             Reason.FILE_MISSING,
             f"{storage.base.uri} has no sample from {start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC{why}",
         )
-    return writer.finish(coverage_of(writer.places, start, end, settings, reader.unreadable, repeated))
+    return writer.finish(
+        coverage_of(writer.places, start, end, settings, reader.unreadable, repeated=repeated, blocked=blocked)
+    )
 
 
 class _Reader:
@@ -85,7 +89,7 @@ class _Reader:
     def __init__(self, storage: ClusterStorage, writer: Writer) -> None:
         self._storage = storage
         self._writer = writer
-        self._left_out: dict[str, set[str]] = {}
+        self._judged: dict[str, _Judged] = {}
         self._bundle_rows: dict[str, int] = {}
         self.unreadable: list[str] = []
 
@@ -93,16 +97,24 @@ class _Reader:
         """Return when the runs of a day took their samples, by name."""
         folder = self._storage.runs / f"date={day.isoformat()}"
         found = {name: at for name in folder.names() if (at := time_of(name)) is not None}
-        self._left_out, self._bundle_rows = {}, {}
+        self._judged, self._bundle_rows = {}, {}
         listed = table_file(self._storage, RUNS, day)
         with self._told(listed.uri):
             if listed.exists():
-                for table in batches(listed, ["run", "validation", "bundles_rows"]):
+                for table in batches(listed, ["run", "validation", "state", "bundles_rows"]):
                     for row in table.to_pylist():
-                        self._left_out[row["run"]] = _left_out(row["validation"])
+                        self._judged[row["run"]] = _Judged.of(row["validation"], row["state"])
                         self._bundle_rows[row["run"]] = row["bundles_rows"] or 0
         compacted = {name: at for name in self._bundle_rows if (at := time_of(name)) is not None}
         return found | compacted
+
+    def blocked(self, name: str) -> bool:
+        """Return whether validation found that a run of the day cannot be judged."""
+        if name not in self._judged:
+            run = self._storage.run(name)
+            texts = [_text(run / file) for file in ("validation.json", "input/state.json")] if run else [None, None]
+            self._judged[name] = _Judged.of(*texts)
+        return self._judged[name].blocked
 
     def read(self, day: date, minutes: Mapping[str, int]) -> None:
         """Write the runs of a day that are named, each as the sample of its minute."""
@@ -123,9 +135,7 @@ class _Reader:
     def _folder(self, run: StoragePath, minute: int) -> None:
         brokers = _whole(run / "input" / "brokers.parquet", _BROKER_COLUMNS)
         bundles = _whole(run / "input" / "bundles.parquet", _BUNDLE_COLUMNS)
-        judged = run / "validation.json"
-        left_out = _left_out(judged.read_bytes().decode(errors="replace")) if judged.exists() else set()
-        self._add(minute, brokers, _Held.of(self._writer, bundles), left_out)
+        self._add(minute, brokers, _Held.of(self._writer, bundles), self._judged[run.name].left_out)
 
     def _compacted(self, day: date, minutes: Mapping[str, int]) -> None:
         wanted = pa.array(sorted(minutes))
@@ -145,13 +155,13 @@ class _Reader:
                     minutes[run],
                     brokers.filter(pc.field("run") == run),
                     _Held.joined(pieces.pop(run)),
-                    self._left_out[run],
+                    self._judged[run].left_out,
                 )
         for run in sorted(waiting):
             if self._bundle_rows[run]:
                 self.unreadable.append(f"run {run}: the tables of {day} do not hold all of its bundles")
 
-    def _add(self, minute: int, brokers: pa.Table, held: _Held, left_out: set[str]) -> None:
+    def _add(self, minute: int, brokers: pa.Table, held: _Held, left_out: frozenset[str]) -> None:
         writer = self._writer
         names: list[Any] = brokers["broker"].to_pylist()
         policies = zip(names, brokers["reserved_by"].to_pylist(), strict=True)
@@ -169,6 +179,7 @@ class _Reader:
             bundles=held.bundles,
             owner=held.owner,
             carried=held.carried,
+            left_out=np.isin(held.bundles, [writer.bundles.number(name) for name in left_out if "/" in name]),
         )
         writer.add(minute, _sound(snapshot))
 
@@ -218,6 +229,7 @@ def _sound(snapshot: Snapshot) -> Snapshot:
         bundles=snapshot.bundles[kept],
         owner=snapshot.owner[kept],
         carried=snapshot.carried[:, kept],
+        left_out=snapshot.left_out[kept],
     )
 
 
@@ -270,17 +282,39 @@ def _floats(column: pa.ChunkedArray[Any], missing: float) -> Floats:
 
 
 def _traffic(column: pa.ChunkedArray[Any]) -> Floats:
-    """Return figures of traffic; one that is missing, negative or no number is 0."""
-    return np.maximum(np.nan_to_num(_floats(column, 0.0), posinf=0.0, neginf=0.0), 0.0)
+    """Return figures of traffic; one that is missing, negative, absurd or no number is 0."""
+    figures = np.nan_to_num(_floats(column, 0.0), posinf=0.0, neginf=0.0)
+    return np.where((figures < 0) | (figures > LARGEST[TRAFFIC[-1]]), 0.0, figures)
 
 
-def _left_out(validation: str | None) -> set[str]:
-    """Return the brokers and bundles that validation left out; none where it did not get as far."""
+@dataclass(frozen=True)
+class _Judged:
+    """What validation said of a run, and who was drained then."""
+
+    blocked: bool
+    left_out: frozenset[str]
+
+    @classmethod
+    def of(cls, validation: str | None, state: str | None) -> _Judged:
+        """Read the documents; what is missing or unreadable says nothing."""
+        found, kept = _document(validation).get("findings"), _document(state).get("drains")
+        findings = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+        effects = [(each.get("effect"), str(each.get("subject"))) for each in findings]
+        drained = kept.get("brokers") if isinstance(kept, dict) else None
+        left_out = {subject for effect, subject in effects if effect == Effect.QUARANTINE} | set(drained or ())
+        return cls(any(effect == Effect.BLOCK for effect, _ in effects), frozenset(left_out))
+
+
+def _document(text: str | None) -> dict[str, Any]:
     try:
-        document: Any = json.loads(validation or "{}")
-        return {each["subject"] for each in document["findings"] if each["effect"] == Effect.QUARANTINE}
-    except (ValueError, KeyError, TypeError):
-        return set()
+        found: Any = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _text(file: StoragePath) -> str | None:
+    return file.read_bytes().decode(errors="replace") if file.exists() else None
 
 
 class _Told:

@@ -35,6 +35,9 @@ _HELD = 3
 
 _HASHES = 1 << 32
 
+LONGEST_DAYS = 366
+"""Of a stretch."""
+
 
 class MadeBundles(BaseModel):
     """How the bundles of a trace are made.
@@ -47,7 +50,7 @@ class MadeBundles(BaseModel):
         message_bytes: of each of them.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     bundles: int = Field(64, ge=1, le=10_000)
     spread: float = Field(0.8, ge=0, le=5)
@@ -95,11 +98,12 @@ def record(files: Sequence[Path], made: MadeBundles, settings: Settings, folder:
     Raises:
         SnapshotError: `bad_trace`, with file, row and column.
     """
-    series = sorted(each for file in files for each in _read(file))
+    series = sorted((each for file in files for each in _read(file)), key=lambda each: each.broker)
     twice = next((one.broker for one, other in pairwise(series) if one[0] == other[0]), None)
     if twice is not None or not series:
         why = f"two series of broker {twice}" if twice else "no series with a sample"
         raise SnapshotError(Reason.BAD_TRACE, f"{', '.join(map(str, files))[:500]}: {why}")
+    _refuse_long(files, series)
     minutes = np.arange(min(each.minutes[0] for each in series), max(each.minutes[-1] for each in series) + 1)
     at = [each.at(minutes) for each in series]
     there, reports, percents = (np.array([each[part] for each in at]) for part in range(3))
@@ -113,7 +117,19 @@ def record(files: Sequence[Path], made: MadeBundles, settings: Settings, folder:
         writer.add(int(minutes[column]), snapshot)
     start, end = (datetime.fromtimestamp(int(minute) * 60, UTC) for minute in (minutes[0], minutes[-1] + 1))
     by_minute = settings.model_copy(update={"interval_seconds": 60.0})
-    return writer.finish(coverage_of(writer.places, start, end, by_minute, [], 0, made.sentence))
+    return writer.finish(coverage_of(writer.places, start, end, by_minute, [], made=made.sentence))
+
+
+def _refuse_long(files: Sequence[Path], series: Sequence[_Series]) -> None:
+    first = min(series, key=lambda each: each.minutes[0])
+    last = max(series, key=lambda each: each.minutes[-1])
+    days = (last.minutes[-1] - first.minutes[0]) / (24 * 60)
+    if days > LONGEST_DAYS:
+        raise SnapshotError(
+            Reason.BAD_TRACE,
+            f"{', '.join(map(str, files))[:500]}: {days:,.0f} days from the first time (broker {first.broker}) to the "
+            f"last (broker {last.broker}); at most {LONGEST_DAYS} can be replayed",
+        )
 
 
 def _sizes(writer: Writer, brokers: Sequence[str], made: MadeBundles) -> Floats:
@@ -140,7 +156,8 @@ def _snapshot(there: Flags, reports: Flags, percents: Floats, sizes: Floats, mad
     numbers = (listed[heard][:, None] * bundles + np.arange(bundles)).ravel()
     carried = np.array([(figures[row][heard][:, None] * sizes[listed[heard]]).ravel() for row in range(len(TRAFFIC))])
     age = np.zeros(len(listed))
-    return Snapshot(listed, usage, limits, figures, age, reports[listed], numbers, owner, carried)
+    whole = np.zeros(len(numbers), dtype=bool)
+    return Snapshot(listed, usage, limits, figures, age, reports[listed], numbers, owner, carried, whole)
 
 
 def _read(file: Path) -> Iterator[_Series]:

@@ -109,6 +109,14 @@ def imported(path: str) -> Shedder:
     return cast("Shedder", found)
 
 
+def outside(grid: object) -> set[str]:
+    """Return the import paths that a grid names as strategies, whatever else is in it."""
+    parts = grid if isinstance(grid, list) else []
+    named = [part.get("strategy") for part in parts if isinstance(part, dict)]
+    flat = [each for names in named for each in (names if isinstance(names, list) else [names])]
+    return {each for each in flat if isinstance(each, str) and ":" in each}
+
+
 def expand(grid: Sequence[Mapping[str, Any]], current: Settings) -> Variants:
     """Return the current settings and every combination of a grid.
 

@@ -30,6 +30,7 @@ class Names:
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
+        self._last: tuple[Any, Ints] | None = None
 
     def number(self, name: str) -> int:
         """Return the number of a name."""
@@ -39,8 +40,11 @@ class Names:
         """Return the numbers of an Arrow column of names; each name of a dictionary is looked up once."""
         whole: Any = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         coded = whole if isinstance(whole, pa.DictionaryArray) else whole.dictionary_encode()
-        names: list[Any] = coded.dictionary.to_pylist()
-        of_code = np.array([self.number(name) for name in names], dtype=np.int64)
+        # A day's table repeats its dictionary batch after batch.
+        if self._last is None or not coded.dictionary.equals(self._last[0]):
+            names: list[Any] = coded.dictionary.to_pylist()
+            self._last = coded.dictionary, np.array([self.number(name) for name in names], dtype=np.int64)
+        of_code = self._last[1]
         codes = coded.indices.to_numpy(zero_copy_only=False)
         return of_code[codes] if len(of_code) else np.zeros(0, dtype=np.int64)
 
@@ -102,7 +106,9 @@ def coverage_of(
     end: datetime,
     settings: Settings,
     unreadable: list[str],
-    repeated: int,
+    *,
+    repeated: int = 0,
+    blocked: int = 0,
     made: str = "",
 ) -> Coverage:
     """Return what part of a stretch its samples cover."""
@@ -117,11 +123,12 @@ def coverage_of(
         first=first,
         last=last,
         samples=len(ordered),
-        minutes=len(ordered) * interval,
+        minutes=float(np.minimum(apart, interval).sum()) + interval,
         expected=max(len(ordered), int((end - start).total_seconds() / 60 / interval)),
         gaps=len(gaps),
         longest_gap_minutes=int(gaps.max()) if len(gaps) else 0,
         repeated=repeated,
+        blocked=blocked,
         unreadable=tuple(unreadable[:_SHOWN]),
         unreadable_count=len(unreadable),
         made=made,

@@ -69,6 +69,19 @@ class ClusterStorage:
         """Return the copy of what people ordered."""
         return self.state / CONTROL
 
+    @property
+    def replays(self) -> StoragePath:
+        """`<root>/<cluster>/replays`."""
+        return self.base / "replays"
+
+    def new_replay(self, now: datetime) -> StoragePath:
+        """Return a folder for one attempt of a replay, called as those of runs are."""
+        return self.replays / self.new_run(now).name
+
+    def replay(self, name: str) -> StoragePath | None:
+        """Return the folder of the replay of this name, whether there is one or not; None for what is no such name."""
+        return None if time_of(name) is None else self.replays / name
+
     def new_run(self, now: datetime) -> StoragePath:
         """Return a folder for one attempt: its name holds the time and random hex digits, nothing a user typed."""
         at = now.astimezone(UTC)

@@ -29,14 +29,10 @@ class Measure(StrEnum):
 
 
 class ResourceUsage(NamedTuple):
-    """One resource of a broker in its own unit (`run.tables`); None or -1 where there is no measurement or no limit.
-
-    `percent` is what `scoring.percent` says of the two, where it was computed for all brokers at once.
-    """
+    """One resource of a broker in its own unit (`run.tables`); None or -1 where there is no measurement or no limit."""
 
     usage: float | None = None
     limit: float | None = None
-    percent: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +52,8 @@ class BrokerSample:
         load_average: the broker's own moving average of its load, 1 is 100 percent; extensible manager alone.
         throughput_average: the broker's own moving average of its throughput, bytes/s; extensible manager alone.
         report_age_seconds: age of its report.
+        weighted: what `scoring.weighted_usage` answers with the sample's settings, by the resources that it looks at;
+            empty unless it was computed for all brokers at once.
     """
 
     broker: str
@@ -72,6 +70,7 @@ class BrokerSample:
     load_average: float | None = None
     throughput_average: float | None = None
     report_age_seconds: float | None = None
+    weighted: Mapping[Sequence[str], float] = field(default_factory=dict)
 
     def traffic(self, measure: Measure) -> float:
         """Return what it carries now, in plus out."""

@@ -74,15 +74,31 @@ def weighted_usage(broker: BrokerSample, settings: Settings, resources: Sequence
         settings: the weights.
         resources: which ones are looked at.
     """
-    weighted: list[float] = [_percent(broker, name) * getattr(settings, f"{name}_weight") for name in resources]
+    if resources in broker.weighted:
+        return broker.weighted[resources]
+    weighted: list[float] = [
+        percent(*broker.resources.get(name, (None, None))) * getattr(settings, f"{name}_weight") for name in resources
+    ]
     return max(weighted) / 100
 
 
-def _percent(broker: BrokerSample, resource: str) -> float:
-    found = broker.resources.get(resource)
-    if found is None:
-        return 0.0
-    return percent(found.usage, found.limit) if found.percent is None else found.percent
+def weighted_usages(
+    measured: npt.NDArray[np.float64], names: Sequence[str], settings: Settings, resources: Sequence[str] = SCORED
+) -> npt.NDArray[np.float64]:
+    """Return `weighted_usage` of many brokers at once, to the last digit.
+
+    Args:
+        measured: what `percents` says, a row for each resource, an entry for each broker.
+        names: of the resources.
+        settings: the weights.
+        resources: which ones are looked at; one that is not measured counts as idle.
+    """
+    idle = np.zeros(measured.shape[1])
+    rows = [
+        measured[names.index(name)] * getattr(settings, f"{name}_weight") if name in names else idle
+        for name in resources
+    ]
+    return np.asarray(np.max(rows, axis=0) / 100)
 
 
 def score(broker: BrokerSample, settings: Settings) -> float:

@@ -81,6 +81,27 @@ same gate as every run. A pause, a hold and Pulsar's own shedding cannot be over
 """
 
 
+def replay_page(entry: ClusterEntry, root: str) -> str:
+    """Return Markdown: what is compared, and where the report is."""
+    return f"""### What would other settings have done with cluster `{entry.name}`?
+
+Trigger the DAG. Without any change it takes the last 24 hours of recorded runs through the current settings and those
+of the form's grid, in closed loop: a bundle that a variant moved carries its recorded load to the broker where the
+variant put it. Nothing is asked of the brokers, and nothing is moved.
+
+The grid is a list of parts, each of settings with lists of values; all combinations of a part are compared:
+
+```
+[{{"strategy": "AvgShedder", "low_threshold": [10, 15, 20], "hit_count_low": [4, 8]}},
+ {{"strategy": ["ThresholdShedder", "OverloadShedder"]}}]
+```
+
+The log of the task *replay* says what share is done. The report (unloads a day against the range of the brokers'
+scores, the current settings and the choice marked) opens from the link *Replay report* in the task's tab *Details*;
+`{root}/{entry.name}/replays` has it with the table of all variants, for `retention_days`.
+"""
+
+
 def maintenance_page(entry: ClusterEntry, root: str) -> str:
     """Return Markdown: what upkeep does, when, and what it never touches."""
     settings, folder = entry.settings, f"{root}/{entry.name}"

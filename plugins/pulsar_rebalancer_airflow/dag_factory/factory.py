@@ -14,6 +14,7 @@ from pulsar_rebalancer_airflow.dag_factory.defaults import COMMON
 from pulsar_rebalancer_airflow.dag_factory.docs import broken_page
 from pulsar_rebalancer_airflow.dag_factory.maintenance import maintenance_dag
 from pulsar_rebalancer_airflow.dag_factory.rebalance import rebalance_dag
+from pulsar_rebalancer_airflow.dag_factory.replay import replay_dag
 from pulsar_rebalancer_airflow.dag_factory.watch import watch_dags
 from pulsar_rebalancer_airflow.locations import REBALANCE_DAG, clusters_file, storage_root
 from pulsar_rebalancer_airflow.operators import RefuseOperator
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
 
-_DAGS = (rebalance_dag, by_hand_dag, control_dag, maintenance_dag)
+_DAGS = (rebalance_dag, by_hand_dag, control_dag, maintenance_dag, replay_dag)
 """What makes the DAGs that every cluster has."""
 
 

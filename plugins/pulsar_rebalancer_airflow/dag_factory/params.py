@@ -10,6 +10,7 @@ from pulsar_rebalancer.config.enums import Action, Mode, Overrule, SplitAlgorith
 from pulsar_rebalancer.config.resolution import RunParams
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.control.form import FILE_NAME, ControlAction, ControlRequest
+from pulsar_rebalancer.replay.request import DEFAULT_GRID, ReplayRequest
 from pulsar_rebalancer.run.by_hand import HandRequest
 
 if TYPE_CHECKING:
@@ -88,6 +89,25 @@ def control_params() -> dict[str, Param]:
     return {
         name: Param(**typed[name], title=name.capitalize(), description=field.description)
         for name, field in ControlRequest.model_fields.items()
+    }
+
+
+def replay_params() -> dict[str, Param]:
+    """Return the parameters of a run of the replay DAG: what a person types of `ReplayRequest`."""
+    typed: dict[str, dict[str, Any]] = {
+        "start": {"default": None, "type": ["null", "string"], "format": "date-time"},
+        "end": {"default": None, "type": ["null", "string"], "format": "date-time"},
+        "grid": {"default": DEFAULT_GRID, "type": "array", "items": {"type": "object"}},
+        "worth": {"default": 10, "type": "number", "minimum": 0},
+        "days_apart": {"default": False, "type": "boolean"},
+    }
+    return {
+        name: Param(
+            **given,
+            title=name.replace("_", " ").capitalize(),
+            description=ReplayRequest.model_fields[name].description,
+        )
+        for name, given in typed.items()
     }
 
 

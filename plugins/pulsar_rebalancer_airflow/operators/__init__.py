@@ -16,6 +16,7 @@ from pulsar_rebalancer_airflow.operators.gate import GateOperator
 from pulsar_rebalancer_airflow.operators.maintain import MaintainOperator
 from pulsar_rebalancer_airflow.operators.record import RecordOperator
 from pulsar_rebalancer_airflow.operators.refuse import RefuseOperator
+from pulsar_rebalancer_airflow.operators.replay import ReplayOperator
 from pulsar_rebalancer_airflow.operators.report import ReportOperator
 from pulsar_rebalancer_airflow.operators.split import SplitOperator
 from pulsar_rebalancer_airflow.operators.unload import UnloadWaveOperator
@@ -36,6 +37,7 @@ __all__ = [
     "PlanByHandOperator",
     "RecordOperator",
     "RefuseOperator",
+    "ReplayOperator",
     "ReportOperator",
     "ShowAwaitingOperator",
     "SplitOperator",

@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse
 
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer_airflow.overview import routes
+from pulsar_rebalancer_airflow.replay import web as replay_web
 from pulsar_rebalancer_airflow.validation import web
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 app = FastAPI(title="Pulsar rebalancer", docs_url=None, redoc_url=None, openapi_url=None)
 app.include_router(web.router)
 app.include_router(routes.router)
+app.include_router(replay_web.router)
 
 
 @app.exception_handler(RebalancerError)

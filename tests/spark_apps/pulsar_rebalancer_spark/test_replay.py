@@ -16,7 +16,7 @@ from pulsar_rebalancer.replay.snapshots import record
 from pulsar_rebalancer.replay.variants import CURRENT
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer_spark.replay import main, prepare, run
+from pulsar_rebalancer_spark.replay import _options, main, prepare, prepare_trace, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,11 +45,26 @@ def request(root: Path, cluster: str, score: float, **values: object) -> Storage
     return folder
 
 
-def test_clusters_variants_and_days_side_by_side(
+def test_clusters_variants_days_and_traces_side_by_side(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole, days = request(tmp_path, "whole", 80), request(tmp_path, "days", 70, days_apart=True, worth=0)
-    run(spark.sparkContext, [prepare(str(tmp_path), folder) for folder in (whole, days)])
+    trace, traced = tmp_path / "cpu.csv", StoragePath(str(tmp_path / "traced"))
+    trace.write_text("Time,a,b\n" + "".join(f"{60 * number},80,20\n" for number in range(9)))
+    command = [
+        "--replay",
+        traced.uri,
+        "--trace",
+        str(trace),
+        "--bundles",
+        "8",
+        "--seed",
+        "5",
+        "--grid",
+        json.dumps(GRID),
+    ]
+    of_trace = prepare_trace(traced, _options(command))
+    run(spark.sparkContext, [*(prepare(str(tmp_path), folder) for folder in (whole, days)), of_trace])
 
     asked = ReplayRequest.read(whole)
     target = StoragePath(str(tmp_path / "here"))
@@ -70,6 +85,11 @@ def test_clusters_variants_and_days_side_by_side(
     moved = {row["variant"]: row["unloads_per_day"] for row in (days / TABLE).read_table().to_pylist()}
     assert moved["AvgShedder, hit_count_high 1"] == 2 * 2 * 1440 / 16
     assert (days / ANSWER).read_json()["picked"] == "TransferShedder"
+
+    said = (traced / REPORT).read_bytes().decode()
+    assert "bundles are made, not recorded: 8 for each broker" in said
+    assert "seed 5" in said
+    assert (traced / ANSWER).read_json()["coverage"]["samples"] == 9
 
     page = (whole / REPORT).read_bytes().decode()
     assert page.count("<svg") == 2

@@ -279,3 +279,21 @@ def test_object_stores_are_kept_up_in_the_same_way(storage: ClusterStorage, monk
     assert complete_runs(storage, at(20).date()) == old
     left = {path for path in all_files(storage) if not path.startswith("history/")}
     assert left == {f"runs/date={at(21).date()}/{foreign.name}/Notes.txt"}
+
+
+# replays
+
+
+def test_replays_go_with_the_days_of_retention(storage: ClusterStorage) -> None:
+    old, young = (storage.new_replay(at(days)) for days in (15, 13))
+    for folder in (old, young):
+        (folder / "report.html").write_bytes(b"<h1>")
+        (folder / "samples" / "0").write_bytes(b"left by a killed task")
+    (storage.replays / "notes.txt").write_bytes(b"")
+
+    assert [step.action for step in upkeep(storage, dry_run=True).steps] == ["remove replays"]
+    report = upkeep(storage)
+
+    assert [(step.action, step.what, step.files) for step in report.steps] == [("remove replays", old.name, 2)]
+    assert storage.replays.names() == [young.name, "notes.txt"]
+    assert "replays/notes.txt" in report.left

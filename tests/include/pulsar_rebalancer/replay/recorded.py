@@ -36,12 +36,18 @@ class Run:
     Attributes:
         cpu: percent by broker; None where there is no report.
         held: messages a second by bundle, by broker.
-        left_out: brokers that validation left out.
+        left_out: brokers and bundles that validation left out.
+        drained: brokers that were drained.
+        blocked: whether validation found that it cannot be judged.
+        reserved: the isolation policy that reserves a broker.
     """
 
     cpu: Mapping[str, float | None]
     held: Mapping[str, Mapping[str, float]]
     left_out: tuple[str, ...] = ()
+    drained: tuple[str, ...] = ()
+    blocked: bool = False
+    reserved: Mapping[str, str] = field(default_factory=dict)
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def write(self, storage: ClusterStorage, at: datetime) -> StoragePath:
@@ -52,13 +58,17 @@ class Run:
         rows = {"cluster": cluster, "brokers": brokers, "bundles": bundles}
         tables.write(run, {name: tables.table(found, tables.INPUT[name]) for name, found in rows.items()})
         findings = [{"reason": "load_in_doubt", "effect": "quarantine", "subject": name} for name in self.left_out]
+        if self.blocked:
+            findings.append({"reason": "too_few_brokers", "effect": "block", "subject": ""})
+        drains = {"brokers": {name: {} for name in self.drained}}
+        (run / "input" / "state.json").write_json({"drains": drains})
         (run / "validation.json").write_json({"version": 1, "findings": findings})
         (run / "input" / "settings.json").write_json({"airflow_run_id": "scheduled"})
         (run / "outcome.json").write_json({})
         return run
 
     def _broker(self, name: str, cpu: float | None) -> dict[str, Any]:
-        row = {"cluster": CLUSTER, "broker": name, "listings": 1, **self.extra}
+        row = {"cluster": CLUSTER, "broker": name, "listings": 1, "reserved_by": self.reserved.get(name), **self.extra}
         if cpu is None:
             return row | {"error": "timeout"}
         rate = sum(self.held.get(name, {}).values())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.include.pulsar_rebalancer.replay.recorded import CLUSTER, FOUR, Run, made, minute, recorded, settings
 
+from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.closed_loop import replay
 from pulsar_rebalancer.replay.variants import Variant
@@ -116,3 +117,40 @@ def test_a_silent_broker_is_as_it_was_and_is_left_alone(tmp_path: Path) -> None:
 def test_a_bundle_under_a_policy_stays(tmp_path: Path) -> None:
     system = Run({A: 80, B: 20}, {A: {"pulsar/system/0x00000000_0x80000000": 400, FOUR[0]: 400}, B: {FOUR[1]: 200}})
     assert outcome(recorded(tmp_path, dict.fromkeys(range(4), system)), max_unload_percentage=1.0).moved == 1
+
+
+def test_bundles_of_nobody_s_policy_do_not_go_to_reserved_brokers(tmp_path: Path) -> None:
+    reserved = Run(
+        {A: 80, B: 70, C: 1}, {A: dict.fromkeys(FOUR[:2], 400), B: dict.fromkeys(FOUR[2:], 350)}, reserved={C: "p"}
+    )
+    gone = Run({A: 80, C: 1}, {A: dict.fromkeys(FOUR, 400)}, reserved={C: "p"})
+    recording = recorded(tmp_path, {**dict.fromkeys(range(3), reserved), **dict.fromkeys(range(3, 6), gone)})
+    values = {"low_threshold": 0, "high_threshold": 0, "hit_count_high": 1, "hit_count_low": 1, "average_threshold": 5}
+    for strategy in Strategy:
+        if strategy is not Strategy.TRANSFER:
+            found = outcome(recording, strategy=strategy, **values)
+            # The reserved broker stays at 1 percent throughout.
+            assert min(found.ranges[3:]) > 75, strategy
+            assert found.lost == 2
+
+
+def test_what_validation_left_out_or_a_drain_held_back_does_not_move(tmp_path: Path) -> None:
+    held = Run(HOT.cpu, HOT.held, left_out=(FOUR[0],))
+    assert outcome(recorded(tmp_path / "bundle", dict.fromkeys(range(4), held)), "first_bundle_to_b").moved == 1
+    eager = {"hit_count_high": 1, "max_unload_percentage": 1.0}
+    assert outcome(recorded(tmp_path / "free", {0: HOT}), **eager).moved == 2
+    assert outcome(recorded(tmp_path / "held", {0: held}), **eager).moved == 3
+    drained = Run(HOT.cpu, HOT.held, drained=(B,))
+    assert outcome(recorded(tmp_path / "drained", dict.fromkeys(range(4), drained)), **eager).moved == 0
+
+
+def test_hits_are_counted_by_time_as_in_a_run(tmp_path: Path) -> None:
+    recording = recorded(tmp_path, dict.fromkeys(range(8), HOT))
+    # Fifteen seconds between runs: a minute between samples is no gap.
+    assert outcome(recording, interval_seconds=15).moved == 2
+    # Five minutes between runs: what was collected in between by hand is no sample.
+    assert outcome(recording, interval_seconds=300).ranges[:4] == pytest.approx([60] * 4, abs=1e-4)
+    # Brokers that measure themselves every five minutes repeat their figures: one sample, one hit.
+    slow = outcome(recording, host_usage_interval_minutes=5)
+    assert slow.ranges[:5] == pytest.approx([60] * 5, abs=1e-4)
+    assert slow.moved == 2

@@ -124,3 +124,18 @@ def test_a_stretch_without_a_sample_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SnapshotError, match="has no sample from 2026-03-20 13:00 to 2026-03-20 14:00 UTC") as refused:
         record(storage, settings(), minute(60), minute(120), StoragePath(str(tmp_path / "recording")))
     assert refused.value.reason == "file_missing"
+
+
+def test_a_run_that_validation_blocked_is_no_sample(tmp_path: Path) -> None:
+    blocked = Run(RUN.cpu, RUN.held, blocked=True)
+    folders = recorded(tmp_path, {0: RUN, 1: blocked, 2: RUN})
+    compacted(ClusterStorage(str(tmp_path), CLUSTER))
+    tables = made(ClusterStorage(str(tmp_path), CLUSTER), tmp_path / "tables", 2)
+    for recording in (folders, tables):
+        assert (recording.coverage.samples, recording.coverage.blocked) == (2, 1)
+        assert "1 were blocked by validation" in recording.coverage.sentence
+
+
+def test_samples_stand_for_the_time_between_runs_at_most(tmp_path: Path) -> None:
+    close = recorded(tmp_path, dict.fromkeys((0, 1, 2, 5, 30), RUN), interval_seconds=300)
+    assert close.coverage.minutes == 1 + 1 + 3 + 5 + 5

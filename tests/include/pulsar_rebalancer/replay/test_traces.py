@@ -91,7 +91,8 @@ def test_the_seed_decides_the_sizes(tmp_path: Path) -> None:
         ("timestamp,value\n0,1,2\n", "a.csv, row 2: 3 cells instead of 2"),
         ("timestamp\n0\n", "a.csv, row 1: a header"),
         ("", "a.csv, row 1: a header"),
-        ("Time,x,x\n0,10,10\n", "two series of broker x"),
+        ("Time,x,x\n0,10,10\n60,10,10\n", "two series of broker x"),
+        ("timestamp,value\n0,10\n4000000000,10\n", "46,296 days from the first time"),
         ("timestamp,value\n0,\n", "no series with a sample"),
     ],
 )

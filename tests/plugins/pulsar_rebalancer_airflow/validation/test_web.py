@@ -20,6 +20,8 @@ from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.locations import STORAGE_VARIABLE
 from pulsar_rebalancer_airflow.plugin import PulsarRebalancerPlugin
+from pulsar_rebalancer_airflow.replay.link import report_path
+from pulsar_rebalancer_airflow.replay.web import stored_report
 from pulsar_rebalancer_airflow.validation import web
 from pulsar_rebalancer_airflow.validation.link import page_path
 from pulsar_rebalancer_airflow.validation.page import page_of
@@ -196,3 +198,24 @@ def test_a_history_without_the_page_is_not_found(server: TestClient, root: Path,
 
     assert history.exists()
     assert asked(server, run.name).status_code == 404
+
+
+def test_the_report_of_a_replay_is_for_those_who_may_read_its_dag(server: TestClient, root: Path) -> None:
+    dag = "pulsar_replay__east"
+    reports = {}
+    for cluster in ("east", "west"):
+        folder = ClusterStorage(str(root), cluster).new_replay(NOW)
+        (folder / "request.json").write_json({"cluster": cluster, "airflow_run_id": RUN})
+        (folder / "report.html").write_bytes(f"<h1>{cluster}</h1>".encode())
+        reports[cluster] = folder.name
+
+    def answer(dag: str, run: str, name: str, user: str = "ada") -> Any:
+        return server.get(report_path(dag, run, name), headers={"Authorization": f"Bearer {user}"} if user else {})
+
+    assert stored_report(str(root), dag, RUN, reports["east"]) == b"<h1>east</h1>"
+    for run, name in ((RUN, reports["west"]), ("manual__other", reports["east"]), (RUN, "..")):
+        assert stored_report(str(root), dag, run, name) is None
+    assert stored_report(str(root), DAG, RUN, reports["east"]) is None
+    # Ada may read another DAG of the cluster.
+    assert [answer(dag, RUN, reports["east"], user).status_code for user in ("", "eve", "ada")] == [401, 403, 403]
+    assert answer(DAG, RUN, reports["east"]).status_code == 404

@@ -1,0 +1,94 @@
+"""A day of recorded load as daily upkeep leaves it: seeded, written hour by hour."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from pulsar_rebalancer.maintenance.history import RUNS, RUNS_SCHEMA, Draft, table_file, with_run
+from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, TRAFFIC
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+
+START = datetime(2026, 11, 20, tzinfo=UTC)
+_NAMESPACES = 40
+_CORES = 800.0
+
+
+def write(storage: ClusterStorage, brokers: int, bundles_each: int, minutes: int, *, seed: int = 1) -> None:
+    """Write the history tables of runs at every minute.
+
+    Bundles differ in size, their namespaces have daily cycles of different phase, each figure has 5 percent of noise;
+    bundles lie where chance put them.
+
+    Args:
+        storage: of the cluster.
+        brokers: how many.
+        bundles_each: bundles of each of them on the average.
+        minutes: how many runs, from `START` on; at most a day.
+        seed: of everything random.
+    """
+    load = _Load(np.random.default_rng(seed), brokers, brokers * bundles_each)
+    day = START.date()
+    files = {name: table_file(storage, name, day) for name in ("brokers", "bundles", RUNS)}
+    with (
+        Draft(files["brokers"], with_run(BROKERS)) as of_brokers,
+        Draft(files["bundles"], with_run(BUNDLES)) as of_bundles,
+        Draft(files[RUNS], RUNS_SCHEMA) as of_runs,
+    ):
+        for minute in range(minutes):
+            at = START + timedelta(minutes=minute)
+            run = f"{at:%Y%m%dT%H%M%S.%fZ}-{minute:08x}"
+            rows, held = load.tables(minute)
+            of_brokers.add(rows, run)
+            of_bundles.add(held, run)
+            of_runs.add(pa.table({"run": [run], "collected_at": [at], "bundles_rows": [held.num_rows]}))
+        for draft in (of_brokers, of_bundles, of_runs):
+            draft.finish()
+            draft.publish()
+
+
+class _Load:
+    def __init__(self, random: np.random.Generator, brokers: int, bundles: int) -> None:
+        self._random = random
+        self._brokers = [f"broker-{n:04}:8080" for n in range(brokers)]
+        self._owner = random.integers(0, brokers, bundles)
+        self._size = random.lognormal(5.0, 0.8, bundles)
+        self._phase = (np.arange(bundles) % _NAMESPACES) / _NAMESPACES * 2 * np.pi
+        names = [f"tenant/ns-{n % _NAMESPACES}/0x{n:08x}_0x{n + 1:08x}" for n in range(bundles)]
+        held = {
+            "cluster": pa.array(["bench"] * bundles),
+            "broker": pa.array([self._brokers[n] for n in self._owner]),
+            "bundle": pa.array(names),
+        }
+        self._held: dict[str, Any] = held
+        # Brokers are half loaded on the average.
+        self._per_message = _CORES / 2 * brokers / self._size.sum() / 2
+
+    def tables(self, minute: int) -> tuple[pa.Table, pa.Table]:
+        cycle = 1 + 0.5 * np.sin(2 * np.pi * minute / 1440 + self._phase)
+        rate = self._size * cycle * self._random.normal(1, 0.05, len(self._size))
+        carried = dict(zip(TRAFFIC, (rate, rate, rate * 1024, rate * 1024), strict=True))
+        held = pa.table(self._held | carried)
+        of_broker = {name: self._summed(figures) for name, figures in carried.items()}
+        cpu = of_broker["msg_rate_in"] * 2 * self._per_message
+        kilobits = of_broker["msg_throughput_in"] * 8 / 1000
+        rows = {
+            "cluster": ["bench"] * len(self._brokers),
+            "broker": self._brokers,
+            "report_age_seconds": np.full(len(self._brokers), 5.0),
+            "cpu_usage": np.minimum(cpu, _CORES),
+            "cpu_limit": np.full(len(self._brokers), _CORES),
+            **{f"bandwidth_{way}_usage": kilobits for way in ("in", "out")},
+            **{f"bandwidth_{way}_limit": np.full(len(self._brokers), 1e7) for way in ("in", "out")},
+        }
+        return pa.table(rows | of_broker), held
+
+    def _summed(self, figures: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        return np.bincount(self._owner, weights=figures, minlength=len(self._brokers)).astype(np.float64)

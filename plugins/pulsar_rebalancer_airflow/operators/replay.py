@@ -1,0 +1,136 @@
+"""Replay: what other settings would have done with what runs recorded, by a Spark application of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
+from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.replay.current import current_settings
+from pulsar_rebalancer.replay.request import ANSWER, ReplayRequest
+from pulsar_rebalancer.replay.variants import outside
+from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer_airflow.failures import FAILURE, final_unless_passing
+from pulsar_rebalancer_airflow.operators.decide import (
+    CONF,
+    JAVA_OPTIONS,
+    LOCAL_CONF,
+    application,
+    checked_connection,
+    driver_environment,
+)
+from pulsar_rebalancer_airflow.replay.link import ReplayLink
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+    from pydantic import JsonValue
+
+    from pulsar_rebalancer.config.clusters_file import ClusterEntry
+    from pulsar_rebalancer.storage.path import StoragePath
+
+STRATEGIES_VARIABLE = "PULSAR_REBALANCER_STRATEGIES"
+"""Environment variable with the import paths, separated by commas, of strategies from outside that a form may name."""
+
+
+class ReplayOperator(SparkSubmitOperator):
+    """Submit the application that replays; its answer is the XCom of the task, and its report opens from the task.
+
+    The application says in the log what share is done. A retry replays anew, into a folder of its own.
+
+    Args:
+        entry: the cluster's entry in the clusters file.
+        root: storage root.
+    """
+
+    operator_extra_links = (ReplayLink(),)
+
+    def __init__(self, *, entry: ClusterEntry, root: str, **kwargs: Any) -> None:
+        super().__init__(
+            application=str(Path(application()).with_name("replay.py")),
+            conn_id=entry.settings.spark_connection,
+            conf=CONF | {"spark.driver.extraJavaOptions": JAVA_OPTIONS, "spark.ui.showConsoleProgress": "false"},
+            name="pulsar-rebalancer-replay",
+            **kwargs,
+        )
+        self.entry = entry
+        self.root = root
+        self.report_of = ""
+
+    def execute(self, context: Context) -> dict[str, JsonValue]:  # type: ignore[override]
+        """Submit and wait.
+
+        Returns:
+            `answer.json`, without what it says of each variant.
+
+        Raises:
+            AirflowFailException: `wrong_setting` or `contradiction`; what was typed, or the connection.
+            AirflowException: the application failed; the last lines of its output are in the message, and its reason
+                code is the XCom `failure`.
+        """
+        storage = ClusterStorage(self.root, self.entry.name)
+        folder = storage.new_replay(datetime.now(UTC))
+        with final_unless_passing(context):
+            request = self._request(context, storage)
+            connection = checked_connection(self._conn_id)
+            request.write(folder)
+        self.properties_file = connection.extra_dejson.get("properties-file")
+        if re.match(r"local(\[|$)", connection.host or ""):
+            self.conf = {**(self.conf or {}), **LOCAL_CONF}
+        self.application_args = ["--root", self.root, "--replay", folder.uri]
+        self.log.info("Replay of %s to %s in %s", request.start, request.end, folder.uri)
+        with driver_environment():
+            try:
+                super().execute(context)
+            except Exception as error:
+                context["ti"].xcom_push(key=FAILURE, value=_reason(str(error)))
+                raise
+        self.report_of = folder.name
+        return _answer(folder)
+
+    def _request(self, context: Context, storage: ClusterStorage) -> ReplayRequest:
+        params: dict[str, Any] = {name: value for name, value in context["params"].items() if value is not None}
+        _refuse_unlisted(params.get("grid"))
+        end = params.get("end") or datetime.now(UTC).isoformat()
+        try:
+            start = params.get("start") or (datetime.fromisoformat(end) - timedelta(days=1)).isoformat()
+        except ValueError:
+            raise SettingsError(Reason.WRONG_SETTING, f"end: {str(end)[:80]!r} is no time") from None
+        run = context["dag_run"]
+        return ReplayRequest.checked(
+            params
+            | {
+                "start": start,
+                "end": end,
+                "cluster": self.entry.name,
+                "airflow_run_id": run.run_id,
+                "requested_by": run.triggering_user_name or "",
+                "settings": current_settings(storage, self.entry.settings),
+            }
+        )
+
+
+def _refuse_unlisted(grid: object) -> None:
+    """Refuse import paths that the workers' environment does not list: whoever may trigger may not load any module."""
+    listed = {path.strip() for path in os.environ.get(STRATEGIES_VARIABLE, "").split(",")}
+    unlisted = sorted(outside(grid) - listed)
+    if unlisted:
+        raise SettingsError(
+            Reason.WRONG_SETTING, f"grid: strategy {unlisted[0][:200]} is not listed in {STRATEGIES_VARIABLE}"
+        )
+
+
+def _answer(folder: StoragePath) -> dict[str, JsonValue]:
+    answer: dict[str, JsonValue] = (folder / ANSWER).read_json()
+    return answer
+
+
+def _reason(output: str) -> Reason:
+    """Return the reason code that the application's last lines end with."""
+    codes = re.findall(r"not replayed: .*\[([a-z_]+)\]", output)
+    return (Reason.get(codes[-1]) if codes else None) or Reason.REPLAY_FAILED

@@ -1,0 +1,1 @@
+"""The report of a replay in the Airflow UI."""

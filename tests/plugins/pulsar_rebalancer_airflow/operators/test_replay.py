@@ -1,0 +1,109 @@
+"""What a person may ask a replay for, and what is refused before anything is started."""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from tests.airflow_context import context
+from tests.airflow_runs import CLUSTER, make_run
+
+from pulsar_rebalancer.config.clusters_file import ClusterEntry
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.replay.request import ANSWER, ReplayRequest
+from pulsar_rebalancer_airflow.failures import FAILURE
+from pulsar_rebalancer_airflow.operators import ReplayOperator
+from pulsar_rebalancer_airflow.operators.replay import STRATEGIES_VARIABLE
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.path import StoragePath
+
+SUBMIT = "airflow.providers.apache.spark.hooks.spark_submit.subprocess.Popen"
+OUTSIDE = "tests.experiments.test_experiments:every_third"
+
+
+def replay(storage: ClusterStorage, *, says: tuple[str, ...] = (), **params: Any) -> tuple[ReplayOperator, Any]:
+    """Runs the task beside a Spark that only says something; what it would be started with."""
+    started: list[list[str]] = []
+
+    def start(command: list[str], **_: Any) -> Any:
+        started.append(command)
+        (storage.replays / command[-1].rpartition("/")[2] / ANSWER).write_json({"picked": "it"})
+        return mock.Mock(stdout=iter(says), wait=mock.Mock(return_value=int(bool(says))))
+
+    entry = ClusterEntry(name=CLUSTER, given={}, settings=Settings(spark_connection="spark_test"))
+    operator = ReplayOperator(task_id="replay", entry=entry, root=storage.root)
+    with mock.patch(SUBMIT, side_effect=start):
+        operator.execute(params.pop("seen", None) or context(CLUSTER, None, params=params))
+    return operator, started
+
+
+@pytest.fixture(autouse=True)
+def connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", '{"conn_type": "spark", "host": "local[2]"}')
+
+
+def request(storage: ClusterStorage) -> ReplayRequest:
+    (name,) = storage.replays.names()
+    return ReplayRequest.read(storage.replays / name)
+
+
+def test_without_a_word_the_last_day_is_taken_through_the_settings_of_the_last_run(storage: ClusterStorage) -> None:
+    run = make_run(storage)
+    settings = run / "input" / "settings.json"
+    document = settings.read_json()
+    document["resolved"]["settings"]["low_threshold"] = 12.5
+    settings.write_json(document)
+
+    operator, (command,) = replay(storage)
+
+    asked = request(storage)
+    assert asked.settings.low_threshold == 12.5
+    assert asked.end - asked.start == timedelta(days=1)
+    assert datetime.now(UTC) - asked.end < timedelta(minutes=5)
+    assert len(asked.variants.variants) > 10
+    assert command[command.index("--master") + 1] == "local[2]"
+    folder: StoragePath = storage.replays / operator.report_of
+    assert command[-5:-1] == [operator.application, "--root", storage.root, "--replay"]
+    assert command[-1] == folder.uri
+
+
+def test_a_strategy_from_outside_has_to_be_listed(storage: ClusterStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    grid = [{"strategy": [OUTSIDE, "OverloadShedder"]}]
+    with pytest.raises(AirflowFailException, match=f"{OUTSIDE} is not listed in {STRATEGIES_VARIABLE}"):
+        replay(storage, grid=grid)
+    monkeypatch.setenv(STRATEGIES_VARIABLE, f"other:one, {OUTSIDE}")
+    replay(storage, grid=grid)
+    assert [variant.strategy for variant in request(storage).variants.variants[1:]] == [OUTSIDE, "OverloadShedder"]
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"grid": [{"strategy": "AvgSheder"}]}, "strategy: Input should be 'AvgShedder'"),
+        ({"grid": [{"low_threshold": list(range(999)), "high_threshold": list(range(999))}]}, "998,001 variants"),
+        ({"end": "yesterday"}, "end: 'yesterday' is no time"),
+        ({"start": "2026-03-02T00:00:00Z", "end": "2026-03-01T00:00:00Z"}, "must end after it starts"),
+        ({"start": "2026-03-02T00:00:00"}, "start: Input should have timezone info"),
+        ({"worth": -1}, "worth: Input should be greater than or equal to 0"),
+    ],
+)
+def test_what_cannot_be_compared_starts_nothing(storage: ClusterStorage, params: dict[str, Any], words: str) -> None:
+    with pytest.raises(AirflowFailException, match=re.escape(words)):
+        replay(storage, **params)
+    assert not storage.replays.names()
+
+
+def test_the_reason_of_a_failed_application_is_known(storage: ClusterStorage) -> None:
+    seen = context(CLUSTER, None)
+    line = "not replayed: /a/b: no sample [file_missing]"
+    with pytest.raises(AirflowException):
+        replay(storage, says=(line,), seen=seen)
+    assert seen["ti"].pushed[FAILURE] == "file_missing"
+    assert os.environ.get("PYSPARK_DRIVER_PYTHON") is None
