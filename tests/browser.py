@@ -6,6 +6,7 @@ import base64
 import contextlib
 import itertools
 import json
+import os
 import shutil
 import subprocess
 import tempfile
@@ -43,7 +44,7 @@ _LOOK = """(of) => new Promise((done) => {
     let found = null;
     try { found = of() } catch {}
     if (!found && Date.now() < end) requestAnimationFrame(look);
-    else done(found instanceof Object ? true : found || null);
+    else done(found && typeof found === "object" ? true : found || null);  // of whatever frame
   };
   look();
 })"""
@@ -106,7 +107,7 @@ class Browser:
                 found = self.run(f"({_LOOK})(() => {expression})")
                 if found:
                     return found
-        raise AssertionError(f"{expression} did not come true; the page says: {self.text()[:1500]} {self.problems}")
+        raise AssertionError(f"{expression} did not come true; {self.problems}; the page says: {self.text()[:1500]}")
 
     def text(self, frame: str = "") -> str:
         """Return what is to be read, on the page or in a frame of it."""
@@ -145,7 +146,7 @@ def browser() -> Iterator[Browser]:
     Raises:
         AssertionError: there is none on this machine.
     """
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    program = _program() or _installed()
     assert program, MISSING
     with tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True) as profile:
         process = subprocess.Popen(
@@ -154,11 +155,23 @@ def browser() -> Iterator[Browser]:
             stderr=subprocess.DEVNULL,
         )
         try:
-            with connect(_address(process, Path(profile)), max_size=None) as socket:
+            with connect(_address(process, Path(profile)), max_size=None, ping_interval=None) as socket:
                 yield Browser(socket)
         finally:
             process.terminate()
             process.wait(timeout=_PATIENCE)
+
+
+def _program() -> str | None:
+    return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+def _installed() -> str | None:
+    """Install it where that can be done, on Debian as root; returns the program."""
+    if os.getuid() == 0 and shutil.which("apt-get"):
+        for arguments in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", "chromium"]):
+            subprocess.run(["apt-get", *arguments], env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"}, check=False)
+    return _program()
 
 
 def _address(process: subprocess.Popen[bytes], profile: Path) -> str:

@@ -9,6 +9,8 @@ from enum import StrEnum
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
+from pulsar_rebalancer.control.documents import Control
+
 VERSION = 1
 """Of the document; a browser that kept an older page loads it anew."""
 
@@ -71,16 +73,18 @@ _TONES = {
 }
 
 
-class Schedule(View):
-    """What Airflow knows of the DAG of a cluster.
+class AirflowFacts(View):
+    """What Airflow knows of a cluster.
 
     Attributes:
-        paused: no run starts by itself.
+        paused: no run of its DAG starts by itself.
         next_run_at: when the next one does.
+        control: what people ordered, and the circuit breaker.
     """
 
     paused: bool = False
     next_run_at: AwareDatetime | None = None
+    control: Control = Control()
 
 
 class Status(View):
@@ -285,6 +289,22 @@ class Links(View):
     validation: str = ""
 
 
+class Acts(View):
+    """What the user may do: DAGs of which a run may be started, empty where that is not allowed.
+
+    Attributes:
+        control: the DAG that pauses, resumes, skips and stops.
+        rebalance: the DAG that balances.
+        apply: the DAG in which a plan is approved, in mode `approve`.
+        paused: whether a person has paused the cluster.
+    """
+
+    control: str = ""
+    apply: str = ""
+    rebalance: str = ""
+    paused: bool = False
+
+
 class Overview(View):
     """The page of one cluster.
 
@@ -316,6 +336,7 @@ class Overview(View):
     findings: tuple[FindingView, ...] = ()
     validated: bool = False
     links: Links = Links()
+    acts: Acts = Acts()
 
 
 class Bucket(View):

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.overview.brokers import broker_views, lines
-from pulsar_rebalancer.overview.model import FindingView, Overview, Schedule, Status
+from pulsar_rebalancer.overview.in_force import in_force
+from pulsar_rebalancer.overview.model import AirflowFacts, FindingView, Overview, Status
 from pulsar_rebalancer.overview.pairs import pair_views, told
 from pulsar_rebalancer.overview.plan import plan_view, predicted
 from pulsar_rebalancer.overview.runs import deviation, folders, known_scores, newest, read_run, spread
@@ -29,13 +30,13 @@ _LOOKED_BACK = 240
 """Runs among which the last one that moved something is looked for."""
 
 
-def status(storage: ClusterStorage, entry: ClusterEntry, schedule: Schedule, now: datetime) -> Status:
+def status(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> Status:
     """Return the strip of a cluster as it is now.
 
     Args:
         storage: of the cluster.
         entry: of the clusters file as it is now.
-        schedule: what Airflow knows of the DAG.
+        facts: what Airflow knows.
         now: the present.
 
     Raises:
@@ -43,16 +44,18 @@ def status(storage: ClusterStorage, entry: ClusterEntry, schedule: Schedule, now
     """
     begun, ended = newest(storage, now)
     pairs = pair_views(ended, now) if ended else []
-    return _status(entry, schedule, begun, _shown(begun, ended), now_of(entry, schedule, begun, ended, pairs, now), now)
+    return _status(
+        storage, entry, facts, begun, _shown(begun, ended), now_of(entry, facts, begun, ended, pairs, now), now
+    )
 
 
-def present(storage: ClusterStorage, entry: ClusterEntry, schedule: Schedule, now: datetime) -> Overview:
+def present(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> Overview:
     """Return a cluster as it is now; arguments and errors as `status`."""
     begun, ended = newest(storage, now)
     shown = _shown(begun, ended)
     pairs = pair_views(ended, now) if ended else []
-    said = now_of(entry, schedule, begun, ended, pairs, now)
-    strip = _status(entry, schedule, begun, shown, said, now)
+    said = now_of(entry, facts, begun, ended, pairs, now)
+    strip = _status(storage, entry, facts, begun, shown, said, now)
     if shown is None:
         return Overview(status=strip)
     found = _of(storage, shown, strip, now)
@@ -78,12 +81,18 @@ def of_one_run(storage: ClusterStorage, entry: ClusterEntry, folder: StoragePath
     if run is None:
         return None
     said = of_run(run, pair_views(run, now), run.request.resolved.settings.mode)
-    strip = _status(entry, Schedule(), run, run, said, now)
+    strip = _status(storage, entry, AirflowFacts(), run, run, said, now)
     return _of(storage, run, strip, now).model_copy(update={"of_one_run": True})
 
 
 def _status(
-    entry: ClusterEntry, schedule: Schedule, begun: Run | None, shown: Run | None, said: Said, now: datetime
+    storage: ClusterStorage,
+    entry: ClusterEntry,
+    facts: AirflowFacts,
+    begun: Run | None,
+    shown: Run | None,
+    said: Said,
+    now: datetime,
 ) -> Status:
     scores = known_scores(shown.folder) if shown else {}
     return Status(
@@ -93,10 +102,11 @@ def _status(
         state=said.state,
         tone=said.state.tone,
         sentence=said.sentence,
+        in_force=in_force(storage, entry, facts.control, now),
         now=now,
         collected_at=begun.request.collected_at if begun else None,
         interval_seconds=entry.settings.interval_seconds,
-        next_run_at=None if schedule.paused else schedule.next_run_at,
+        next_run_at=None if facts.paused else facts.next_run_at,
         score_range=_rounded(spread(scores)),
         deviation=_rounded(deviation(scores)),
         score_min=_rounded(min(scores.values(), default=None)),

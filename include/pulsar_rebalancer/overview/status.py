@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
-    from pulsar_rebalancer.overview.model import PairView, Schedule
+    from pulsar_rebalancer.overview.model import AirflowFacts, PairView
     from pulsar_rebalancer.overview.runs import Run
     from pulsar_rebalancer.run.plan import Summary
 
@@ -33,7 +33,7 @@ class Said(NamedTuple):
 
 def now_of(
     entry: ClusterEntry,
-    schedule: Schedule,
+    facts: AirflowFacts,
     begun: Run | None,
     ended: Run | None,
     pairs: Sequence[PairView],
@@ -43,7 +43,7 @@ def now_of(
 
     Args:
         entry: of the clusters file as it is now.
-        schedule: what Airflow knows of the DAG.
+        facts: what Airflow knows.
         begun: the newest run.
         ended: the newest run that has ended.
         pairs: of that run, the largest gap first.
@@ -57,9 +57,9 @@ def now_of(
         return _moving(begun)
     known = ended or begun
     if known is None:
-        hint = " The DAG is paused in Airflow: unpause it." if schedule.paused else " The first run takes a minute."
+        hint = " The DAG is paused in Airflow: unpause it." if facts.paused else " The first run takes a minute."
         return Said(State.NO_DATA, f"No run has looked at the cluster yet.{hint}")
-    if schedule.paused:
+    if facts.paused:
         return Said(State.PAUSED, "The DAG is paused in Airflow: no run starts, and nothing is looked at.")
     newest = begun or known
     age = now - newest.request.collected_at
@@ -116,6 +116,8 @@ def _planned(run: Run, summary: Summary, verdict: Reason | None, mode: Mode) -> 
         return Said(State.MOVING, f"A plan to move {planned} is at the gate.")
     if verdict is Reason.OPEN:
         return _moved(run)
+    if verdict is Reason.AWAITING_APPROVAL:
+        return Said(State.WOULD_MOVE, f"A plan to move {planned} waits for a person's approval.")
     if verdict is Reason.OBSERVE:
         return Said(State.WOULD_MOVE, f"Would move {planned}, but mode {mode} moves nothing.")
     state = State.PAUSED if verdict is Reason.PAUSED else State.CLOSED

@@ -71,13 +71,13 @@ def clusters(session: SessionDep, user: GetUserDep) -> list[Status]:
     for entry in load_clusters(clusters_file()):
         storage, dag_id = ClusterStorage(storage_root(), entry.name), f"{REBALANCE_DAG}{entry.name}"
         if dag_id in readable:
-            strip = overview.status(storage, entry, airflow_facts.schedule(session, dag_id), _now())
+            strip = overview.status(storage, entry, airflow_facts.of_dag(session, storage, dag_id), _now())
             found.append(strip.model_copy(update={"dag_id": dag_id}))
     return found
 
 
 @router.get("/dags/{dag_id}/overview")
-def cluster(dag_id: str, session: SessionDep, run_id: Annotated[str, Query()] = "") -> Overview:
+def cluster(dag_id: str, session: SessionDep, user: GetUserDep, run_id: Annotated[str, Query()] = "") -> Overview:
     """Return a cluster as it is now, or as one run saw it.
 
     Raises:
@@ -91,7 +91,11 @@ def cluster(dag_id: str, session: SessionDep, run_id: Annotated[str, Query()] = 
         if found is None:
             raise HTTPException(404, "This run has no files yet, or they are part of its day's history by now.")
     else:
-        found = overview.present(storage, entry, airflow_facts.schedule(session, dag_id), _now())
+        facts = airflow_facts.of_dag(session, storage, dag_id)
+        found = overview.present(storage, entry, facts, _now())
+        if not entry.error:
+            acts = airflow_facts.acts(storage, entry.settings.mode, facts.control, user, _now())
+            found = found.model_copy(update={"acts": acts})
     return airflow_facts.with_links(found, dag_id, storage)
 
 

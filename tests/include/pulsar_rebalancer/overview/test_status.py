@@ -10,10 +10,12 @@ from tests.overview_scene import Scene, broker, history, uneven
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.control.documents import Control, PauseOrder
 from pulsar_rebalancer.overview import overview
-from pulsar_rebalancer.overview.model import Schedule
+from pulsar_rebalancer.overview.model import AirflowFacts
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import Finding
+from pulsar_rebalancer.state.by_hand import Drain, Drains
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,9 +31,9 @@ def scene(tmp_path: Path, brokers: int = 4, *, loads: dict[str, float] | None = 
     return Scene(str(tmp_path), loads or uneven(brokers), **settings)
 
 
-def seen(made: Scene, *, paused: bool = False, error: str = "") -> Overview:
+def seen(made: Scene, *, paused: bool = False, error: str = "", control: Control | None = None) -> Overview:
     entry = ClusterEntry(name="east", given={}, settings=made.settings, error=error)
-    schedule = Schedule(paused=paused, next_run_at=NOW + timedelta(seconds=30))
+    schedule = AirflowFacts(paused=paused, next_run_at=NOW + timedelta(seconds=30), control=control or Control())
     found = overview.present(made.storage, entry, schedule, NOW)
     assert overview.status(made.storage, entry, schedule, NOW) == found.status
     return found
@@ -75,6 +77,7 @@ def test_a_high_gap_counts_its_high_hits(tmp_path: Path) -> None:
     [
         ("auto", None, "moved", "Moved 4 bundles, each verified on its new broker."),
         ("observe", None, "would move", "Would move 4 bundles, but mode observe moves nothing."),
+        ("approve", Reason.AWAITING_APPROVAL, "would move", "A plan to move 4 bundles waits for a person's approval."),
         ("auto", Reason.PAUSED, "paused", "A plan to move 4 bundles was not carried out: "),
         ("auto", Reason.OVER_CAP, "held back", "A plan to move 4 bundles was not carried out: "),
     ],
@@ -89,7 +92,7 @@ def test_a_plan_says_what_became_of_it(
     found = strip(made)
 
     assert (found.state, found.sentence[: len(said)]) == (state, said)
-    if verdict is not None:
+    if verdict not in (None, Reason.AWAITING_APPROVAL):
         assert verdict.meaning in found.sentence
 
 
@@ -187,3 +190,26 @@ def test_one_run_is_told_as_it_was(tmp_path: Path) -> None:
     assert found is not None
     assert (found.of_one_run, found.folder, found.status.state) == (True, folder.name, "waiting")
     assert overview.of_one_run(made.storage, entry, made.storage.new_run(NOW), NOW) is None
+
+
+def ordered(made: Scene, **more: Any) -> str:
+    made.run(JUST_NOW)
+    return strip(made, **more).in_force
+
+
+def test_what_people_ordered_is_one_sentence_beside_the_state(tmp_path: Path) -> None:
+    made = scene(tmp_path, loads=EVEN)
+    assert ordered(made) == ""
+
+    pause = PauseOrder(at=NOW, by="ada", reason="a holiday", until=NOW + timedelta(hours=1))
+    said = "Nothing is moved: mode auto; paused until 2026-11-22 13:00 UTC by ada: a holiday."
+    assert ordered(made, control=Control(pause=pause)) == said
+
+    drain = Drain(at=NOW, by="bob", reason="a new disk")
+    made.storage.drains.write_json(Drains(brokers={broker(0): drain}).model_dump(mode="json"))
+    assert f"{broker(0)} drained by bob: a new disk" in ordered(made)
+    assert "what people ordered cannot be read: damaged" in ordered(made, control=Control(unreadable="damaged"))
+
+
+def test_a_mode_that_observes_is_not_told_twice(tmp_path: Path) -> None:
+    assert ordered(scene(tmp_path, loads=EVEN, mode="observe")) == ""
