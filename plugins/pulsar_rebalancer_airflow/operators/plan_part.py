@@ -88,8 +88,8 @@ class PlanPartOperator(BaseOperator):
         if self._task is not None:
             self._task.cancel()
 
-    def _conclude(self, outcomes: Iterable[MoveOutcome | SplitOutcome]) -> dict[str, int]:
-        """Log the outcomes, and return how often there was which.
+    def _conclude(self, part: str, outcomes: Iterable[MoveOutcome | SplitOutcome]) -> dict[str, int]:
+        """Log the outcomes of a part of the plan, and return how often there was which.
 
         Raises:
             AirflowFailException: the brokers refused, or a person stopped the run.
@@ -102,7 +102,7 @@ class PlanPartOperator(BaseOperator):
         told = {str(reason): count for reason, count in counts.items()}
         refused = sorted(Reason.having(Trait.NEEDS_PERSON) & counts.keys())
         if refused:
-            raise AirflowFailException(f"{told}. {refused[0].meaning}")
+            raise AirflowFailException(f"{part}: {told}. {refused[0].meaning}")
         if Reason.having(RETRIED) & counts.keys():
-            raise UnfinishedError(f"{told}; a retry resumes what is not in place")
+            raise UnfinishedError(f"{part}: {told}; a retry resumes what is not in place")
         return told

@@ -88,7 +88,7 @@ class SplitOperator(PlanPartOperator):
                 )
 
             self._work(self._connection(), work)
-        return self._conclude(history.outcomes[split.bundle] for split in splits)
+        return self._conclude("Splits", (history.outcomes[split.bundle] for split in splits))
 
     def _open(self, context: Context, run: StoragePath, history: SplitHistory, opened: str) -> Sequence[Split]:
         """Return the splits of the plan if they may be carried out."""

@@ -118,7 +118,7 @@ class UnloadWaveOperator(PlanPartOperator):
             history = WaveHistory(store.get(MovesState), store.change_moves, run, int(self.wave))
             moves = self._open(context, run, store, history, planned)
             self._carry_out(Summary.read(run).resolved.settings, history, moves, _Watch(context, store, len(planned)))
-        return self._conclude(history.outcomes[move.bundle] for move in planned)
+        return self._conclude(f"Wave {self.wave}", (history.outcomes[move.bundle] for move in planned))
 
     def _open(
         self, context: Context, run: StoragePath, store: StateStore, history: WaveHistory, planned: list[Move]

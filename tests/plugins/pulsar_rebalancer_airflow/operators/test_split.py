@@ -172,7 +172,7 @@ def test_brokers_that_do_not_answer_are_asked_again_and_those_that_refuse_are_no
     planned = row(scene)
     run = scene.run([], splits=[planned], **ACTS)
     scene.cluster.faults.add("error_500", path="/split", times=1)
-    with pytest.raises(UnfinishedError, match="server_error"):
+    with pytest.raises(UnfinishedError, match=r"^Splits: .*server_error"):
         split(scene, run)
     scene.cluster.faults.add("unauthorized", path="/split", times=1)
     with pytest.raises(AirflowFailException, match="unauthorized"):

@@ -185,7 +185,7 @@ def test_a_destination_that_the_leader_keeps_is_recorded_until_another_unload_ta
     cluster.faults.add("error_500", move["source"], path="/unload")
     run = scene.run([move], unload_retries=0, unload_timeout_seconds=1)
 
-    with pytest.raises(UnfinishedError, match="server_error"):
+    with pytest.raises(UnfinishedError, match=r"^Wave 0: .*server_error"):
         scene.unload(run)
 
     kept = scene.state.documents[MovesState.KEY]["kept"]
