@@ -12,7 +12,7 @@ from pulsar_rebalancer.errors import SettingsError
 UNTIL = "2027-01-02T06:00:00Z"
 
 
-@pytest.mark.parametrize("action", set(ControlAction) - {ControlAction.SHOW, ControlAction.EXPORT})
+@pytest.mark.parametrize("action", sorted(set(ControlAction) - {ControlAction.SHOW, ControlAction.EXPORT}))
 def test_what_changes_something_needs_a_reason(action: str) -> None:
     given = {"action": action, "until": UNTIL if action == "pause" else None}
 
