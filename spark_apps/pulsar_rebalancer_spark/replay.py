@@ -11,10 +11,12 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import secrets
 import sys
 import threading
 import time
 import traceback
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -44,7 +46,7 @@ from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_spark.session import session
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pyspark import SparkContext
 
@@ -57,11 +59,17 @@ PARTS_PER_CORE = 2
 PROGRESS = "progress"
 _SECONDS_BETWEEN_LINES = 5.0
 
+MOST_STEPS = 2_000_000_000
+"""Brokers by samples by variants that one replay may have."""
+
+_SECONDS_PER_STEP = 16e-6
+
 
 class Prepared(NamedTuple):
     """A replay whose recording is ready."""
 
     folder: StoragePath
+    work: StoragePath
     request: ReplayRequest
     recording: Recording
     variants: Variants
@@ -70,7 +78,7 @@ class Prepared(NamedTuple):
 class Part(NamedTuple):
     """What one task does: some variants over one stretch."""
 
-    folder: str
+    work: str
     number: int
     variants: Sequence[Variant]
     request: ReplayRequest
@@ -87,8 +95,9 @@ def prepare(root: str, folder: StoragePath) -> Prepared:
     request = ReplayRequest.read(folder)
     variants = request.variants
     storage = ClusterStorage(root, request.cluster)
-    snapshots.record(storage, request.settings, request.start, request.end, folder / SAMPLES)
-    return _prepared(folder, request, variants)
+    with _work(folder) as work:
+        snapshots.record(storage, request.settings, request.start, request.end, work / SAMPLES)
+        return _prepared(folder, work, request, variants)
 
 
 def prepare_trace(folder: StoragePath, given: argparse.Namespace) -> Prepared:
@@ -102,47 +111,82 @@ def prepare_trace(folder: StoragePath, given: argparse.Namespace) -> Prepared:
     if not isinstance(values, dict):
         raise SettingsError(Reason.WRONG_SETTING, "settings: a mapping of settings to values is expected")
     settings = validate(values, where="settings")
-    made = traces.MadeBundles(
-        bundles=given.bundles, spread=given.spread, seed=given.seed, messages=given.messages_per_percent
-    )
-    index = traces.record([Path(name) for name in given.trace], made, settings, folder / SAMPLES)
-    request = ReplayRequest.checked(
+    made = traces.MadeBundles.checked(
         {
-            "cluster": "trace",
-            "settings": settings,
-            "start": index.coverage.start,
-            "end": index.coverage.end,
-            "grid": DEFAULT_GRID if given.grid is None else _json(given.grid, "grid"),
-            "worth": given.worth,
-            "days_apart": given.days_apart,
+            "bundles": given.bundles,
+            "spread": given.spread,
             "seed": given.seed,
+            "messages": given.messages_per_percent,
         }
     )
-    request.write(folder)
-    return _prepared(folder, request, request.variants)
+    asked = {
+        "cluster": "trace",
+        "settings": settings,
+        "grid": DEFAULT_GRID if given.grid is None else _json(given.grid, "grid"),
+        "worth": given.worth,
+        "days_apart": given.days_apart,
+        "seed": given.seed,
+    }
+    # What was typed is judged before anything is made of it; the trace says when it was.
+    ReplayRequest.checked(asked | {"start": datetime.fromtimestamp(0, UTC), "end": datetime.fromtimestamp(1, UTC)})
+    with _work(folder) as work:
+        index = traces.record([Path(name) for name in given.trace], made, settings, work / SAMPLES)
+        request = ReplayRequest.checked(asked | {"start": index.coverage.start, "end": index.coverage.end})
+        request.write(folder)
+        return _prepared(folder, work, request, request.variants)
 
 
-def _prepared(folder: StoragePath, request: ReplayRequest, variants: Variants) -> Prepared:
-    recording = Recording.read(folder / SAMPLES)
+@contextmanager
+def _work(folder: StoragePath) -> Iterator[StoragePath]:
+    """Yield a new folder for what is made on the way; it goes if that fails, and nothing but it ever does."""
+    work = folder / f".work-{secrets.token_hex(4)}"
+    try:
+        yield work
+    except BaseException:
+        work.delete()
+        raise
+
+
+def _prepared(folder: StoragePath, work: StoragePath, request: ReplayRequest, variants: Variants) -> Prepared:
+    recording = Recording.read(work / SAMPLES)
+    _refuse_long(recording, len(variants.variants))
     _say(f"{request.cluster}: {len(variants.variants)} variants, {recording.coverage.sentence}")
     _say(f"{request.cluster}: {len(recording.brokers)} brokers, {len(recording.bundles)} bundles")
-    return Prepared(folder, request, recording, variants)
+    return Prepared(folder, work, request, recording, variants)
 
 
-def run(context: SparkContext, prepared: Sequence[Prepared]) -> None:
-    """Replay on the executors, and write answer, table and report of each."""
+def _refuse_long(recording: Recording, variants: int) -> None:
+    samples, brokers = len(recording.index.minutes), len(recording.brokers)
+    steps = samples * variants * brokers
+    if steps > MOST_STEPS:
+        raise SettingsError(
+            Reason.WRONG_SETTING,
+            f"{variants} variants over {samples:,} samples of {brokers} brokers would take one core about "
+            f"{steps * _SECONDS_PER_STEP / 3600:,.0f} hours: take a shorter stretch or fewer variants",
+        )
+
+
+def run(context: SparkContext, prepared: Sequence[Prepared]) -> dict[str, str]:
+    """Replay on the executors, and write answer, table and report of each.
+
+    Returns:
+        What went wrong, by the folder of each replay that has no answer.
+    """
     started = time.monotonic()
     parts = [part for each in prepared for part in _parts(each, context.defaultParallelism * PARTS_PER_CORE)]
+    failed: dict[str, str] = {}
     with _Progress(prepared, len(parts)):
         done = context.parallelize(parts, len(parts)).map(_replayed).collect()
     for each in prepared:
-        outcomes = [
-            outcome
-            for part, found in zip(parts, done, strict=True)
-            if part.folder == each.folder.uri
-            for outcome in found
-        ]
-        _conclude(each, merged(outcomes), time.monotonic() - started)
+        found = [answer for part, answer in zip(parts, done, strict=True) if part.work == each.work.uri]
+        wrong = next((answer for answer in found if isinstance(answer, str)), None)
+        if wrong is not None:
+            failed[each.folder.uri] = wrong
+        else:
+            outcomes = [outcome for answer in found if not isinstance(answer, str) for outcome in answer]
+            _conclude(each, merged(outcomes), time.monotonic() - started)
+        each.work.delete()
+    return failed
 
 
 def _parts(prepared: Prepared, wanted: int) -> list[Part]:
@@ -151,11 +195,22 @@ def _parts(prepared: Prepared, wanted: int) -> list[Part]:
     groups = min(len(variants), max(1, math.ceil(wanted / len(apart))))
     # Neighbours differ by one value: dealt out in turns, each group has of every strategy.
     work = [(stretch, variants[group::groups]) for stretch in apart for group in range(groups)]
-    return [Part(prepared.folder.uri, number, dealt, request, stretch) for number, (stretch, dealt) in enumerate(work)]
+    return [Part(prepared.work.uri, number, dealt, request, stretch) for number, (stretch, dealt) in enumerate(work)]
 
 
-def _replayed(part: Part) -> list[Outcome]:
-    folder, request = StoragePath(part.folder), part.request
+def _replayed(part: Part) -> list[Outcome] | str:
+    """Return what became of the variants of a part, or what went wrong: the replays of others go on."""
+    try:
+        return _outcomes(part)
+    except Exception as error:
+        if isinstance(error, RebalancerError):
+            return str(error)
+        traceback.print_exc()
+        return f"{type(error).__name__}: {error} [{Reason.REPLAY_FAILED}]"
+
+
+def _outcomes(part: Part) -> list[Outcome]:
+    folder, request = StoragePath(part.work), part.request
     recording = Recording.read(folder / SAMPLES)
     file = folder / PROGRESS / str(part.number)
 
@@ -174,7 +229,7 @@ def _replayed(part: Part) -> list[Outcome]:
 
 
 def _conclude(prepared: Prepared, outcomes: dict[str, Outcome], seconds: float) -> None:
-    folder, request, recording, variants = prepared
+    folder, _, request, recording, variants = prepared
     coverage = recording.coverage
     compared = [figures(outcomes[variant.name], coverage.minutes) for variant in variants.variants]
     answer = Answer(
@@ -189,8 +244,6 @@ def _conclude(prepared: Prepared, outcomes: dict[str, Outcome], seconds: float) 
     page = html(request, answer, variants.variants, compared, outcomes)
     (folder / REPORT).write_bytes(page.encode(errors="replace"))
     answer.write(folder)
-    (folder / SAMPLES).delete()
-    (folder / PROGRESS).delete()
     picked = next(each for each in compared if each.variant == answer.picked)
     _say(
         f"{request.cluster}: {answer.picked} is picked: {picked.unloads_per_day:.1f} unloads a day, "
@@ -214,14 +267,12 @@ class _Progress:
     """Says from time to time what share is done, as the parts write it down; a context manager."""
 
     def __init__(self, prepared: Sequence[Prepared], parts: int) -> None:
-        self._folders = [each.folder / PROGRESS for each in prepared]
+        self._folders = [each.work / PROGRESS for each in prepared]
         self._parts = parts
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> None:
-        for folder in self._folders:
-            folder.delete()
         self._thread.start()
 
     def __exit__(self, *_: object) -> None:
@@ -284,17 +335,17 @@ def main(arguments: Sequence[str]) -> int:
     if ready:
         spark = session()
         try:
-            run(spark.sparkContext, ready)
-        except Exception as error:
-            failed = True
-            _not_replayed(ready[0].folder, error)
+            for folder_uri, why in run(spark.sparkContext, ready).items():
+                failed = True
+                print(f"not replayed: {folder_uri}: {why}", file=sys.stderr, flush=True)
         finally:
             spark.stop()
+            for each in ready:
+                each.work.delete()
     return int(failed)
 
 
 def _not_replayed(folder: StoragePath, error: Exception) -> None:
-    (folder / SAMPLES).delete()
     why = str(error)
     if not isinstance(error, RebalancerError):
         traceback.print_exc()

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 _LOOKED_AT = 50
 
 
-def current_settings(storage: ClusterStorage, of_file: Settings) -> Settings:
-    """Return the effective settings of the newest run without parameters of its own.
+def current_settings(storage: ClusterStorage, of_file: Settings) -> tuple[Settings, str]:
+    """Return the effective settings of the newest run without parameters of its own, and where they are from.
 
     They hold what the live brokers say as well.
 
@@ -33,5 +33,5 @@ def current_settings(storage: ClusterStorage, of_file: Settings) -> Settings:
         except SnapshotError:
             continue
         if request.params == RunParams():
-            return request.resolved.settings
-    return of_file
+            return request.resolved.settings, f"those of run {folder.name}"
+    return of_file, "those of the clusters file, without what the brokers say: no run was found that has theirs"

@@ -62,6 +62,7 @@ def html(
         f"<h1>What-if replay of cluster {escape(request.cluster)}</h1>",
         f"<p>Replayed: {escape(coverage.sentence)}. {answer.variants} variants in {answer.seconds:.0f} s"
         f"{', every day from where its bundles were recorded' if request.days_apart else ''}.</p>",
+        f"<p>The current settings are {escape(request.settings_from)}.</p>",
         f"<p>Of this recording, {escape(coverage.made)}.</p>" if coverage.made else "",
         f"<ul>{''.join(f'<li>{escape(each)}</li>' for each in told)}</ul>" if told else "",
         f"<p>With one point of range worth {request.worth:g} unloads a day, the choice is "

@@ -42,6 +42,7 @@ class ReplayRequest(VersionedDocument):
         airflow_run_id: the DAG run that asked for it; empty for a command.
         requested_by: the person who did.
         settings: the current ones, by which scores are made as well.
+        settings_from: where these are from.
         seed: decides where placement draws.
     """
 
@@ -53,6 +54,7 @@ class ReplayRequest(VersionedDocument):
     airflow_run_id: str = ""
     requested_by: str = ""
     settings: Settings
+    settings_from: str = "as given"
     start: AwareDatetime = Field(description="of the stretch; empty: a day before its end")
     end: AwareDatetime = Field(description="of the stretch; empty: now")
     grid: list[dict[str, Any]] = Field(

@@ -10,11 +10,12 @@ import csv
 import math
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from pulsar_rebalancer.config.settings import settings_error
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.recording import Snapshot, minute_of
@@ -22,7 +23,7 @@ from pulsar_rebalancer.replay.writing import Writer, coverage_of
 from pulsar_rebalancer.run.tables import RESOURCES, TRAFFIC
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pulsar_rebalancer.config.settings import Settings
@@ -57,6 +58,18 @@ class MadeBundles(BaseModel):
     seed: int = 1
     messages: float = Field(1000, gt=0)
     message_bytes: float = Field(1024, gt=0)
+
+    @classmethod
+    def checked(cls, values: Mapping[str, Any]) -> Self:
+        """Return what a person typed.
+
+        Raises:
+            SettingsError: `wrong_setting`, with the field's name.
+        """
+        try:
+            return cls.model_validate(dict(values))
+        except ValidationError as error:
+            raise settings_error(error, "trace") from None
 
     @property
     def sentence(self) -> str:

@@ -187,7 +187,7 @@ def _variant(changed: dict[str, Any], current: Settings) -> Variant:
         _refuse_unknown(path)
     settings = validate(values | given, where="grid")
     shown = {name: value for name, value in changed.items() if name != "strategy"}
-    name = ", ".join([path or settings.strategy, *(f"{key} {_text(value)}" for key, value in shown.items())])
+    name = ", ".join([path or settings.strategy, *(f"{key} {value}" for key, value in shown.items())])
     return Variant(name, settings, path, changed)
 
 
@@ -196,10 +196,6 @@ def _refuse_unknown(path: str) -> None:
         imported(path)
     except ValueError as error:
         raise SettingsError(Reason.WRONG_SETTING, f"grid: {error}") from None
-
-
-def _text(value: object) -> str:
-    return f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 
 def _key(settings: Settings, path: str) -> str:

@@ -102,6 +102,7 @@ class ReplayOperator(SparkSubmitOperator):
         except ValueError:
             raise SettingsError(Reason.WRONG_SETTING, f"end: {str(end)[:80]!r} is no time") from None
         run = context["dag_run"]
+        settings, source = current_settings(storage, self.entry.settings)
         return ReplayRequest.checked(
             params
             | {
@@ -110,7 +111,8 @@ class ReplayOperator(SparkSubmitOperator):
                 "cluster": self.entry.name,
                 "airflow_run_id": run.run_id,
                 "requested_by": run.triggering_user_name or "",
-                "settings": current_settings(storage, self.entry.settings),
+                "settings": settings,
+                "settings_from": source,
             }
         )
 

@@ -10,7 +10,7 @@ from tests.include.pulsar_rebalancer.replay.recorded import FOUR, Run, minute, s
 
 from pulsar_rebalancer.replay.closed_loop import replay
 from pulsar_rebalancer.replay.outcome import figures
-from pulsar_rebalancer.replay.request import ANSWER, REPORT, REQUEST, SAMPLES, TABLE, ReplayRequest
+from pulsar_rebalancer.replay.request import ANSWER, REPORT, REQUEST, TABLE, ReplayRequest
 from pulsar_rebalancer.replay.samples import Recording
 from pulsar_rebalancer.replay.snapshots import record
 from pulsar_rebalancer.replay.variants import CURRENT
@@ -64,7 +64,12 @@ def test_clusters_variants_days_and_traces_side_by_side(
         json.dumps(GRID),
     ]
     of_trace = prepare_trace(traced, _options(command))
-    run(spark.sparkContext, [*(prepare(str(tmp_path), folder) for folder in (whole, days)), of_trace])
+    ready = [prepare(str(tmp_path), folder) for folder in (whole, days, request(tmp_path, "broken", 80))]
+    (ready[2].work / "samples" / "0").delete()
+    failed = run(spark.sparkContext, [*ready, of_trace])
+    # One that fails is named, and takes no other along.
+    assert list(failed) == [ready[2].folder.uri]
+    assert "[file_missing]" in failed[ready[2].folder.uri]
 
     asked = ReplayRequest.read(whole)
     target = StoragePath(str(tmp_path / "here"))
@@ -99,11 +104,14 @@ def test_clusters_variants_days_and_traces_side_by_side(
         assert outside not in page
     assert "<tr class=current><td>" in page
     assert "<tr class=picked><td>" in page
-    assert not (whole / SAMPLES).exists()
+    for folder in (whole, days, traced):
+        assert sorted(folder.names()) == sorted({ANSWER, REPORT, REQUEST, TABLE})
     assert "whole: 6 variants, 16 of 1,500 samples" in capsys.readouterr().out
 
 
-def test_what_cannot_be_replayed_is_said_with_its_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_replayed_is_said_with_its_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = request(tmp_path, "east", 80)
     document = json.loads((tmp_path / "east" / "replays" / "one" / REQUEST).read_text())
     (folder / REQUEST).write_json(document | {"grid": [{"strategy": "AvgSheder"}]})
@@ -123,6 +131,15 @@ def test_what_cannot_be_replayed_is_said_with_its_reason(tmp_path: Path, capsys:
             str(trace),
         ): "trace.csv, row 3, column value: 'none' is no number [bad_trace]",
         ("--replay", empty.uri, "--trace", str(trace), "--settings", "{"): "settings: no JSON",
+        ("--replay", empty.uri, "--trace", str(trace), "--bundles", "0"): "bundles: Input should be greater than",
+        ("--replay", empty.uri, "--trace", str(trace), "--spread", "inf"): "spread: Input should be a finite number",
+        ("--replay", empty.uri, "--trace", str(trace), "--grid", '[{"strategy": 1}]'): "grid: strategy",
     }.items():
         assert main(command) == 1
         assert words in capsys.readouterr().err
+    monkeypatch.setattr("pulsar_rebalancer_spark.replay.MOST_STEPS", 100)
+    (folder / REQUEST).write_json(document)
+    assert main(["--root", str(tmp_path), "--replay", folder.uri]) == 1
+    assert "6 variants over 16 samples of 2 brokers" in capsys.readouterr().err
+    # Nothing is left, and nothing is taken that lay there before.
+    assert folder.names() == empty.names() == [REQUEST]

@@ -33,6 +33,11 @@ def test_every_combination_of_each_part_and_the_current_settings_once() -> None:
     assert not found.left_out
 
 
+def test_values_that_look_alike_are_variants_of_their_own() -> None:
+    found = expand([{"min_unload_message": [1234567.1, 1234567.2]}], NOW).variants
+    assert len({variant.name for variant in found}) == 3
+
+
 def test_combinations_that_contradict_themselves_are_left_out_and_told() -> None:
     found = expand([{"low_threshold": [10, 50], "high_threshold": [20, 60]}], NOW)
     assert len(found.variants) == 1 + 3

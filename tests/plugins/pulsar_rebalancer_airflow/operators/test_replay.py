@@ -65,6 +65,7 @@ def test_without_a_word_the_last_day_is_taken_through_the_settings_of_the_last_r
 
     asked = request(storage)
     assert asked.settings.low_threshold == 12.5
+    assert asked.settings_from == f"those of run {run.name}"
     assert asked.end - asked.start == timedelta(days=1)
     assert datetime.now(UTC) - asked.end < timedelta(minutes=5)
     assert len(asked.variants.variants) > 10
