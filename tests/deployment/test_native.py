@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import psutil
+import pyarrow.parquet as pq
 import pytest
 from tests.deployment import compose
 from tests.deployment.native import Native
@@ -76,6 +77,15 @@ class Deployment:
                     if process.name() == "java":
                         listening = [c for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
                         self.spark_addresses |= {c.laddr.ip.removeprefix("::ffff:") for c in listening}
+
+    @property
+    def folder_of_run(self) -> Path:
+        return Path(self.airflow.xcom(DAG, self.run_id, "collect"))
+
+    @property
+    def outcome(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.folder_of_run / "outcome.json").read_text())
+        return found
 
     def spark(self) -> dict[str, Any]:
         """What the Spark master says of itself."""
@@ -147,18 +157,41 @@ def test_spark_listens_where_it_is_told_to_alone(deployment: Deployment) -> None
 
 
 def test_its_plan_and_its_moves_are_on_the_shared_volume(deployment: Deployment) -> None:
-    folder = Path(deployment.airflow.xcom(DAG, deployment.run_id, "collect"))
+    folder = deployment.folder_of_run
     assert folder.is_relative_to(deployment.folder / "storage" / "local" / "runs")
     summary = json.loads((folder / "plan" / "summary.json").read_text())
     assert summary["brokers"] == 3
-    outcome = json.loads((folder / "outcome.json").read_text())
-    assert {move["reason"] for move in outcome["moves"]} == {"moved"}
+    assert {move["reason"] for move in deployment.outcome["moves"]} == {"moved"}
 
 
 def test_it_is_kept_in_postgresql(deployment: Deployment) -> None:
     query = f"SELECT run_type, state FROM dag_run WHERE run_id = '{deployment.run_id}'"
     assert deployment.native.postgres.ask(query) == ["manual|success"]
     assert deployment.native.postgres.ask("SELECT key FROM asset_state_store ORDER BY key") == ["decision", "moves"]
+
+
+def test_of_two_plans_made_by_hand_that_are_given_in_the_same_second_one_is_carried_out(deployment: Deployment) -> None:
+    airflow, by_hand = deployment.airflow, "pulsar_by_hand__local"
+    owned = pq.read_table(deployment.folder_of_run / "input" / "bundles.parquet").to_pylist()
+    moved = {move["bundle"] for move in deployment.outcome["moves"]}
+    brokers = {row["broker"] for row in owned}
+    wanted = [
+        {"bundles": [row["bundle"]], "destination": min(brokers - {row["broker"]})}
+        for row in owned
+        if row["topics"] and row["bundle"] not in moved
+    ]
+    why = {"overrule": ["overload"], "reason": "to see which comes first"}
+    asked = [airflow.trigger(by_hand, {"action": "unload"} | form | why) for form in wanted[:2]]
+    for run_id in asked:
+        assert airflow.wait(by_hand, run_id)["state"] == "success"
+    plans = [airflow.xcom(by_hand, run_id, "plan")["plan"] for run_id in asked]
+
+    given = [airflow.trigger(by_hand, {"plan": plan}) for plan in plans]
+
+    assert sorted(airflow.wait(by_hand, run_id)["state"] for run_id in given) == ["failed", "success"]
+    carried_out = deployment.native.postgres.ask(r"SELECT run_id FROM dag_run WHERE run_id LIKE 'by\_hand\_\_%'")
+    assert len(carried_out) == 1
+    assert airflow.wait(DAG, carried_out[0])["state"] == "success"
 
 
 def test_only_the_given_password_opens_the_door(deployment: Deployment) -> None:

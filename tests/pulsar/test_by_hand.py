@@ -79,6 +79,18 @@ def moved(hand: World, **form: Any) -> Outcome:
     return run
 
 
+def decided(hand: World) -> Outcome:
+    """The next run that validation does not stop: brokers tell of bundles before they own them, or no longer do."""
+    runs: list[Outcome] = []
+
+    def ended() -> bool:
+        runs.append(hand.run())
+        return runs[-1].state == "success"
+
+    await_that(ended)
+    return runs[-1]
+
+
 def owners(admin: Admin, bundles: Iterable[str]) -> set[str]:
     """The brokers that own these bundles; nobody while one of them has no owner."""
     try:
@@ -93,17 +105,17 @@ def connection(cluster: PulsarCluster) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("one_session")
-@pytest.mark.parametrize("extensible", [False, True], ids=["modular", "extensible"])
+@pytest.mark.parametrize("manager", ["modular", "extensible"])
 def test_what_a_person_asks_for(
     pulsar_424: Distribution,
     clusters: ClusterFactory,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    extensible: bool,
+    manager: str,
 ) -> None:
-    cluster = clusters(pulsar_424, bookie=True, extensible=extensible)
+    cluster = clusters(pulsar_424, bookie=True, extensible=manager == "extensible")
     zero, one, two = cluster.broker_ids
-    with Admin(cluster, broker=2) as admin, dags("real", tmp_path, connection(cluster), **SETTINGS) as root:
+    with Admin(cluster, broker=2) as admin, dags(manager, tmp_path, connection(cluster), **SETTINGS) as root:
         topics = load_broker_zero(admin, ["tests/hand"], BUNDLES, "persistent")
         (whole,) = admin.create_namespace(CROWDED, 1)
         crowd = topics_in_bundles(CROWDED, [whole], TOPICS, "persistent")[whole]
@@ -112,7 +124,7 @@ def test_what_a_person_asks_for(
         with Load(cluster, rates, tmp_path / "load.log", subscribed=True) as load:
             load.start()
             await_that(lambda: len(admin.get("broker-stats/topics", broker=0).get("tests/hand", ())) == BUNDLES)
-            hand, first = World("real", root), next(iter(topics))
+            hand, first = World(manager, root), next(iter(topics))
 
             forth = moved(hand, action="unload", bundles=[first], destination=one, **BUSY)
             assert admin.owner(first) == one
@@ -144,7 +156,7 @@ def test_what_a_person_asks_for(
             dying = hand.run()
             assert Written.read(dying.folder).counts["moved"] >= 1
             await_that(lambda: owners(admin, topics) <= {zero, two})
-            after = Summary.read(hand.run().folder)
+            after = Summary.read(decided(hand).folder)
             assert (after.drains[one].bundles, after.drains[one].left) == (0, 0)
             assert killed == [1]
             report = load.report()
