@@ -15,7 +15,14 @@ STATE = DecisionState(seq=1, plan_id="p").model_dump(mode="json")
 
 def move(bundle, **changes):
     row = {"cluster": "c", "pair": 0, "source": "a", "destination": "b", "bundle": bundle, "rank": 0}
-    row |= {"measure": "msg_rate", "traffic": 0.1 + 0.2, "taken": True, "reason": "taken", "wave": 0}
+    row |= {
+        "measure": "msg_rate",
+        "traffic": 0.1 + 0.2,
+        "msg_throughput": 0.0,
+        "taken": True,
+        "reason": "taken",
+        "wave": 0,
+    }
     return row | changes
 
 
