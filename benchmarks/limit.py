@@ -18,7 +18,7 @@ import pyarrow.compute
 import pyarrow.parquet as pq
 
 from pulsar_rebalancer.names import HEARTBEAT_NAMESPACE, SYSTEM_NAMESPACE, namespace_of
-from pulsar_rebalancer.run.plan import MAX_WAVES
+from pulsar_rebalancer.run.plan import MAX_WAVES, OF_A_WAVE
 from pulsar_rebalancer.run.tables import MEANS, MOVES, TRAFFIC
 from pulsar_rebalancer.strategies import waves
 from pulsar_rebalancer.strategies.bundles import COLUMNS, Bundles
@@ -166,7 +166,8 @@ def moves(run: RunInput, brokers: Table, pairs: Table, bundles: Table, means: Ta
     taken = reason == "taken"
     wave: list[Any] = np.full(len(reason), None).tolist()
     if taken.any() and not waves.needed(_listed(run, brokers)):
-        wave = [0 if each else None for each in taken.tolist()]
+        for number, index in enumerate(np.flatnonzero(taken)):
+            wave[index] = number // OF_A_WAVE
     elif taken.any():
         ranges = pc.list_element(pc.split_pattern(found["bundle"].filter(pa.array(taken)), "/"), 2)
         nth = _place(pc.dictionary_encode(ranges).combine_chunks().indices.to_numpy())

@@ -40,10 +40,15 @@ def main() -> int:
     with ThreadPoolExecutor(max_workers=1) as beside:
         begun = beside.submit(session)
         spare_pandas()
-        # Imported while Java makes the session: half a second.
-        from pulsar_rebalancer_spark import rebalance
+        try:
+            # Imported while Java makes the session: half a second.
+            from pulsar_rebalancer_spark import rebalance
 
-        return rebalance.main(sys.argv[1:], begun)
+            return rebalance.main(sys.argv[1:], begun)
+        finally:
+            # What ends early, such as a wrong argument, leaves no session.
+            if begun.exception() is None:
+                begun.result().stop()
 
 
 if __name__ == "__main__":

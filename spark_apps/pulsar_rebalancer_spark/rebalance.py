@@ -1,4 +1,4 @@
-"""Runs are decided side by side: files in, files out.
+"""Runs are decided side by side: files in, files out. `application.py` begins the session sooner.
 
 It touches neither Airflow nor Pulsar. The driver holds pairs and taken moves, never the bundles. A retry on the same
 run writes the same plan with the same hash.
@@ -119,3 +119,7 @@ def main(arguments: Sequence[str], begun: Future[SparkSession] | None = None) ->
         if spark.exception() is None:
             spark.result().stop()
     return 0 if all(decided) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

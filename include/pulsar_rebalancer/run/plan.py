@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 MAX_WAVES = 16
 """Waves of one plan, where the same hash range of two namespaces must not move at once (`strategies.waves`)."""
 
+OF_A_WAVE = 200
+"""Bundles of a wave where it need not: the gate is asked again at least that often."""
+
 
 LONGEST_RUN = timedelta(minutes=30)
 """Time-out of a DAG run: whatever is older is not of a run that is still going on."""

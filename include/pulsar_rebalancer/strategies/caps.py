@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.names import namespace_of, range_of
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.plan import MAX_WAVES
+from pulsar_rebalancer.run.plan import MAX_WAVES, OF_A_WAVE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,14 +24,15 @@ def apply(
 
     Caps bite in this order: one bundle of each anti-affinity group, because destinations are right only while the
     group's others are where they were counted, and a move may be capped or fail; bundles off or onto one broker;
-    bundles of one namespace; throughput; bundles per run, outer pairs first; waves. The n-th move of the same hash
-    range goes to wave n, where waves are needed. Counters never feel a cap.
+    bundles of one namespace; throughput; bundles per run, outer pairs first; waves. Where the same hash range must not
+    move twice at once, its n-th move goes to wave n; elsewhere a wave is so many bundles, because each asks the gate
+    anew. Counters never feel a cap.
 
     Args:
         moves: as selection and placement made them, in any order.
         settings: the caps (`config.settings.CAPS`).
         groups: anti-affinity group by namespace.
-        by_range: whether moves of the same hash range need waves (`waves.needed`); else all go in one.
+        by_range: whether moves of the same hash range need waves of their own (`waves.needed`).
     """
     caps = _Caps(settings, groups, by_range=by_range)
     result: list[CandidateMove] = []
@@ -76,12 +77,16 @@ class _Caps:
         self._bytes = 0.0
         self._of_range: Counter[str] = Counter()
         self._of_run = 0
+        self._in_waves = 0
 
     def capped(self, unit: list[CandidateMove]) -> list[CandidateMove]:
         """Return a unit with its waves, or with the reason why it has to wait."""
         reason = self._bite(unit)
         if reason is not None:
             return [replace(move, reason=reason, wave=None) for move in unit]
+        if not self._by_range:
+            self._in_waves += len(unit)
+            return [replace(move, wave=(self._in_waves - len(unit)) // OF_A_WAVE) for move in unit]
         waves = [self._next_wave(move) for move in unit]
         if any(wave >= MAX_WAVES for wave in waves):
             return [replace(move, reason=Reason.CAP_WAVES, wave=None) for move in unit]
@@ -125,8 +130,6 @@ class _Caps:
         return None
 
     def _next_wave(self, move: CandidateMove) -> int:
-        if not self._by_range:
-            return 0
         hash_range = range_of(move.bundle)
         self._of_range[hash_range] += 1
         return self._of_range[hash_range] - 1

@@ -8,7 +8,7 @@ import pytest
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.plan import MAX_WAVES
+from pulsar_rebalancer.run.plan import MAX_WAVES, OF_A_WAVE
 from pulsar_rebalancer.strategies import caps
 from pulsar_rebalancer.strategies.sample import BundleSample, CandidateMove, Measure
 
@@ -63,6 +63,13 @@ def test_without_need_for_waves_all_go_in_one_and_none_waits():
     by_need = {need: caps.apply(moves, Settings(), {}, by_range=need) for need in (True, False)}
     assert [each.wave for each in by_need[True]] == [*range(MAX_WAVES), None]
     assert {each.wave for each in by_need[False]} == {0}
+
+
+def test_the_gate_is_asked_again_after_so_many_bundles_and_a_swap_stays_in_one_wave():
+    many = [move(rank, f"t/n{rank}/0x0", pair=-1) for rank in range(OF_A_WAVE - 2)]
+    last = move(9, "t/z/0x0", pair=1)
+    moves = caps.apply([*many, *SWAP, last], Settings(), {}, by_range=False)
+    assert [each.wave for each in moves if each.taken] == [0] * (OF_A_WAVE + 2) + [1]
 
 
 @pytest.mark.parametrize(
