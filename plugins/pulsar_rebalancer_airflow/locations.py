@@ -38,6 +38,9 @@ REPLAY_DAG = "pulsar_replay__"
 CONTROL_DAG = "pulsar_control__"
 """Likewise of the DAG with which people hold it back, and look after its state."""
 
+PAGE_ROUTE = "pulsar-balance"
+"""Part of the UI's own address that opens the page of a cluster."""
+
 
 def clusters_file() -> Path:
     """Return the clusters file: from the environment, else `config/pulsar_clusters.yaml` in AIRFLOW_HOME."""

@@ -6,10 +6,13 @@ import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import httpx
 import pytest
 import yaml
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from tests.airflow_server import airflow_server
 from tests.browser import browser
 from tests.integration.airflow_world import world
@@ -174,6 +177,27 @@ def test_two_hundred_brokers_are_at_most_300_kb(chromium: Browser, url: str) -> 
     assert sum(sizes.values()) < 300_000, sizes
 
 
+def test_the_link_of_a_failed_task_opens_the_result(url: str, blocked: Outcome) -> None:
+    def ask(path: str, role: str | None = "VIEWER") -> httpx.Response:
+        user = SimpleAuthManagerUser(username="ada", role=role)
+        headers = {} if role is None else {"Authorization": f"Bearer {get_auth_manager().generate_jwt(user)}"}
+        return httpx.get(f"{url}{path}", headers=headers, timeout=60)
+
+    assert blocked.states["validate"] == "failed"
+    task = f"/api/v2/dags/{blocked.run.dag_id}/dagRuns/{quote(blocked.run.run_id)}/taskInstances/validate/links"
+    link = ask(task).json()["extra_links"]["Validation result"]
+
+    page = ask(link)
+
+    assert page.status_code == 200
+    assert "Fewer than two brokers can be judged." in page.text
+    assert blocked.folder.uri in page.text
+    assert "sandbox" in page.headers["content-security-policy"]
+    assert ask(link, role=None).status_code == 401
+    assert ask(link, role="").status_code == 403
+    assert ask(link.replace(blocked.run.dag_id, "pulsar_rebalance__other")).status_code == 404
+
+
 @pytest.mark.usefixtures("blocked")
 def test_all_clusters_stand_in_the_navigation(chromium: Browser, url: str) -> None:
     chromium.open(f"{url}/")
@@ -184,3 +208,57 @@ def test_all_clusters_stand_in_the_navigation(chromium: Browser, url: str) -> No
 
     chromium.run(f"{FRAME}.querySelector('.clusters a[data-key$=paged]').click()")
     assert chromium.until(f"{FRAME}.querySelector('h1 .word').textContent") == "blocked"
+
+
+def test_the_tab_of_a_dag_leads_to_run_log_and_validation(chromium: Browser, url: str, blocked: Outcome) -> None:
+    dag = f"{url}/dags/{blocked.run.dag_id}"
+    chromium.problems.clear()
+    chromium.open(f"{dag}/plugin/pulsar-balance-dag")
+    assert chromium.until(f"{FRAME}.querySelector('h1 .word').textContent") == "blocked"
+    assert "Fewer than two brokers can be judged." in chromium.text("iframe")
+
+    # The UI's own mode is the page's.
+    for theme in ("dark", "light"):
+        chromium.run(f"document.documentElement.className = '{theme}'")
+        chromium.until(f"{FRAME}.documentElement.dataset.theme === '{theme}'")
+
+    chromium.until(f"{FRAME}.querySelector('a[data-key=validation]')")
+    chromium.run(f"{FRAME}.querySelector('a[data-key=validation]').click()")
+    # The page of the result may run nothing and is of no origin: nobody can look into it from here.
+    chromium.until(f"!{FRAME}?.querySelector('#page')")
+
+    chromium.open(f"{dag}/plugin/pulsar-balance-dag")
+    chromium.until(f"{FRAME}.querySelector('section.links a[href*=\"/tasks/validate\"]')")
+    chromium.run(f"{FRAME}.querySelector('section.links a[href*=\"/tasks/validate\"]').click()")
+    chromium.until("location.pathname.endsWith('/tasks/validate')")
+
+    chromium.open(f"{dag}/runs/{blocked.run.run_id}/plugin/pulsar-balance-run")
+    assert chromium.until(f"{FRAME}.querySelector('h1 .word').textContent") == "blocked"
+    assert "This is how one run saw the cluster." in chromium.text("iframe")
+    assert [problem for problem in chromium.problems if "pulsar_rebalancer" in problem] == []
+
+
+@pytest.mark.usefixtures("blocked")
+def test_a_pause_is_ordered_and_lifted_with_a_button(chromium: Browser, url: str, paged: World) -> None:
+    show(chromium, f"{url}/pulsar_rebalancer/page/pulsar_rebalance__paged")
+
+    def act(button: str, reason: str) -> None:
+        chromium.until(f"document.querySelector('[data-key=\"act {button}\"]')")
+        chromium.run(f"document.querySelector('[data-key=\"act {button}\"]').click()")
+        chromium.until("document.activeElement.name === 'reason'")
+        chromium.write(reason)
+        chromium.press("Enter", 13)
+        chromium.until("document.querySelector('.said a')")
+        chromium.press("Escape", 27)
+        chromium.until("!document.querySelector('dialog')")
+        (run_id,) = paged.queued("control")
+        assert paged.begin(run_id, "control").state == "success"
+
+    act("Pause…", f"a party {HOSTILE}")
+    chromium.until("document.querySelector('.force')")
+    assert f"paused until {datetime.now(UTC):%Y-}" in chromium.text()
+    assert f"by ada: a party {HOSTILE}" in chromium.text()
+
+    act("Resume…", "it is over")
+    chromium.until("!document.querySelector('.force')")
+    assert chromium.problems == []

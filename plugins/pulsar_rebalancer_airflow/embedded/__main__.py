@@ -19,7 +19,7 @@ from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome,
 from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
 from pulsar_rebalancer_airflow.embedded.processes import ENDING, Processes
 from pulsar_rebalancer_airflow.embedded.run_line import describe
-from pulsar_rebalancer_airflow.overview.views import ROUTE
+from pulsar_rebalancer_airflow.locations import PAGE_ROUTE
 from pulsar_rebalancer_airflow.spark_archive import cached_archive
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _run(given: argparse.Namespace, processes: Processes) -> int:
     dag_id = f"pulsar_rebalance__{name}"
     airflow.wait_for_dag(dag_id)
     _say(f"Airflow UI: {home.url}/dags/{dag_id}  login: admin  password: {airflow.password}")
-    _say(f"the page of the cluster, in the same UI: {home.url}/dags/{dag_id}/plugin/{ROUTE}-dag")
+    _say(f"the page of the cluster, in the same UI: {home.url}/dags/{dag_id}/plugin/{PAGE_ROUTE}-dag")
     _say(f"{entry['strategy']} every {entry['interval_seconds']:g} s in mode {entry['mode']}; Ctrl-C ends it all")
     _say("a line per run: range of scores, pairs over the low threshold, most hits of a pair, verdict, seconds")
     _say(f"decisions, moves and validation pages of every run: {home.folder / 'storage' / name / 'runs'}")
