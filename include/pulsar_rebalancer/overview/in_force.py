@@ -29,8 +29,8 @@ def in_force(storage: ClusterStorage, entry: ClusterEntry, control: Control, now
     found = closings(entry.settings, control, now)
     try:
         drains = Drains.parse(storage.drains.read_json()).brokers if storage.drains.exists() else {}
-    except RebalancerError:
-        drains = {}
+    except RebalancerError as error:
+        return f"Which brokers are drained cannot be read: {error.message}."
     if not drains and all(each.reason is Reason.OBSERVE for each in found):
         return ""
     return f"{sentence(entry.settings, found, drains)}."

@@ -80,9 +80,17 @@ def of_one_run(storage: ClusterStorage, entry: ClusterEntry, folder: StoragePath
     run = read_run(folder)
     if run is None:
         return None
-    said = of_run(run, pair_views(run, now), run.request.resolved.settings.mode)
-    strip = _status(storage, entry, AirflowFacts(), run, run, said, now)
-    return _of(storage, run, strip, now).model_copy(update={"of_one_run": True})
+    settings, at = run.request.resolved.settings, run.request.collected_at
+    said = of_run(run, pair_views(run, at), settings.mode)
+    strip = _status(storage, entry, AirflowFacts(), run, run, said, now).model_copy(
+        update={
+            "mode": settings.mode,
+            "strategy": settings.strategy,
+            "in_force": run.request.in_force if run.request.closed else "",
+        }
+    )
+    found = _of(storage, run, strip, now)
+    return found.model_copy(update={"of_one_run": True, "pairs": told(pair_views(run, at))})
 
 
 def _status(

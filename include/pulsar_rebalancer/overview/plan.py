@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.overview.model import Count, Measured, MoveView, PlanView
 from pulsar_rebalancer.overview.runs import folders, known_scores, spread
-from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.storage.layout import time_of
 from pulsar_rebalancer.strategies.explain import scores_after
@@ -70,7 +70,8 @@ def plan_view(storage: ClusterStorage, run: Run, summary: Summary, now: datetime
     ended_at = run.outcome.ended_at if run.outcome else None
     rows = [_move(move, known.get(move.bundle), disturbed.get(move.bundle, {})) for move in moves]
     rows.sort(key=lambda row: row.ok is not False)  # failures first, the rest in the plan's order
-    outcomes = [known[move.bundle] for move in moves if move.bundle in known]
+    ended = [known[move.bundle] for move in moves if move.bundle in known]
+    outcomes = [outcome for outcome in ended if not outcome.reason.has(Trait.NOT_BEGUN)]
     return PlanView(
         folder=run.folder.name,
         run_id=run.request.airflow_run_id,

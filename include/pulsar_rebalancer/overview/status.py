@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer.control.in_force import closings
 from pulsar_rebalancer.overview.brokers import short_names
 from pulsar_rebalancer.overview.model import State
 from pulsar_rebalancer.reasons import Effect, Reason, Trait
@@ -51,10 +52,10 @@ def now_of(
     """
     if entry.error:
         return Said(State.BROKEN, entry.error)
-    if entry.settings.mode is Mode.OFF:
-        return Said(State.OFF, f"{Reason.MODE_OFF.meaning} Nothing is asked of the brokers.")
     if begun is not None and begun.under_way and now - begun.request.collected_at < LONGEST_RUN:
         return _moving(begun)
+    if entry.settings.mode is Mode.OFF:
+        return Said(State.OFF, f"{Reason.MODE_OFF.meaning} Nothing is asked of the brokers.")
     known = ended or begun
     if known is None:
         hint = " The DAG is paused in Airflow: unpause it." if facts.paused else " The first run takes a minute."
@@ -65,7 +66,12 @@ def now_of(
     age = now - newest.request.collected_at
     if age > _longest_age(entry):
         return Said(State.STALE, f"No run has looked at the cluster for {in_words(age.total_seconds())}.")
-    return of_run(known, pairs, entry.settings.mode)
+    said = of_run(known, pairs, entry.settings.mode)
+    held = [each for each in closings(entry.settings, facts.control, now) if each.reason is not Reason.OBSERVE]
+    if held and said.state in (State.BALANCED, State.WAITING, State.MOVED):
+        state = State.PAUSED if held[0].reason is Reason.PAUSED else State.CLOSED
+        return Said(state, f"Nothing is moved. {said.sentence}")
+    return said
 
 
 def _longest_age(entry: ClusterEntry) -> timedelta:
@@ -125,7 +131,12 @@ def _planned(run: Run, summary: Summary, verdict: Reason | None, mode: Mode) -> 
 
 
 def _moved(run: Run) -> Said:
+    refused = [split for split in run.outcome.splits if not split.ok] if run.outcome else []
+    if refused:
+        return Said(State.CLOSED, f"A bundle was not split as planned: {refused[0].reason.meaning}")
     moves = list(run.moves.values())
+    if not moves:
+        return Said(State.MOVED, "Split as planned, and read back.")
     failed = [move for move in moves if not move.ok]
     if not failed:
         return Said(State.MOVED, f"Moved {number_of(len(moves), 'bundle')}, each verified on its new broker.")
@@ -136,10 +147,8 @@ def _moved(run: Run) -> Said:
 
 def _why_closed(run: Run, verdict: Reason) -> str:
     holds = run.validation.reasons(Effect.HOLD) if run.validation and verdict is Reason.ON_HOLD else {}
-    pause = run.request.resolved.settings.pause
-    if verdict is Reason.PAUSED and pause is not None:
-        return f"{verdict.meaning} Until {pause.until:%Y-%m-%d %H:%M %Z}: {pause.reason}"
-    return " ".join([verdict.meaning, *(hold.meaning for hold in holds)])
+    ordered = [f"{run.request.in_force}."] if run.request.in_force and verdict is Reason.PAUSED else []
+    return " ".join([verdict.meaning, *(hold.meaning for hold in holds), *ordered])
 
 
 def _nothing_moves(run: Run, summary: Summary, pairs: Sequence[PairView]) -> Said:

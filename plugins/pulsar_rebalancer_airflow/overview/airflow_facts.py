@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
     from sqlalchemy.orm import Session
 
-    from pulsar_rebalancer.control.documents import Control
     from pulsar_rebalancer.overview.model import Overview
     from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
@@ -75,9 +74,9 @@ def run_folder(session: Session, storage: ClusterStorage, dag_id: str, run_id: s
         return None
 
 
-def acts(storage: ClusterStorage, mode: Mode, control: Control, user: BaseUser, now: datetime) -> Acts:
+def acts(storage: ClusterStorage, mode: Mode, facts: AirflowFacts, user: BaseUser, now: datetime) -> Acts:
     """Return what a user may do: that what Airflow lets them trigger."""
-    manager, cluster = get_auth_manager(), storage.cluster
+    manager, cluster, pause = get_auth_manager(), storage.cluster, facts.control.pause
 
     def allowed(dag_id: str) -> str:
         details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id))
@@ -86,9 +85,10 @@ def acts(storage: ClusterStorage, mode: Mode, control: Control, user: BaseUser, 
 
     return Acts(
         control=allowed(f"{CONTROL_DAG}{cluster}"),
-        rebalance=allowed(f"{REBALANCE_DAG}{cluster}"),
+        # A run of a DAG that is paused waits, and would force a balance whenever somebody unpauses it.
+        rebalance="" if facts.paused else allowed(f"{REBALANCE_DAG}{cluster}"),
         apply=allowed(f"{APPLY_DAG}{cluster}") if mode is Mode.APPROVE else "",
-        paused=control.pause is not None and now < control.pause.until,
+        paused=pause is not None and now < pause.until,
     )
 
 

@@ -94,7 +94,7 @@ def cluster(dag_id: str, session: SessionDep, user: GetUserDep, run_id: Annotate
         facts = airflow_facts.of_dag(session, storage, dag_id)
         found = overview.present(storage, entry, facts, _now())
         if not entry.error:
-            acts = airflow_facts.acts(storage, entry.settings.mode, facts.control, user, _now())
+            acts = airflow_facts.acts(storage, entry.settings.mode, facts, user, _now())
             found = found.model_copy(update={"acts": acts})
     return airflow_facts.with_links(found, dag_id, storage)
 

@@ -10,6 +10,6 @@ export function clusters(all, base) {
 function card(status, base) {
   return make("li", {}, make("a", { href: `${base}/page/${encodeURIComponent(status.dag_id)}`, "data-key": status.dag_id, class: status.tone },
     make("span", { class: `dot ${status.tone}`, "aria-hidden": "true" }), make("b", {}, status.cluster), make("span", { class: `word ${status.tone}` }, status.state),
-    make("span", { class: "sentence" }, status.sentence),
+    make("span", { class: "sentence" }, status.sentence), status.in_force && make("span", { class: "sentence warn" }, status.in_force),
     make("span", { class: "more" }, `mode ${status.mode}, range ${points(status.score_range)}, data `, make("span", { "data-since": status.collected_at }), " old")));
 }

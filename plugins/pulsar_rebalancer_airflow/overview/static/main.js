@@ -67,7 +67,7 @@ function show(view) {
   const live = !view.of_one_run;
   document.title = `${view.status.cluster}: ${view.status.state}`;
   renew(section("strip", "header"), status, () => [strip(view.status), figures(view.status, { live })]);
-  if (live) renew(section("acts", "nav"), [view.acts, view.status.state], () => acts(view, base, () => refresh().catch(tell)));
+  if (live) renew(section("acts", "nav"), [view.acts, view.status.strategy], () => acts(view, base, () => Date.now() + offset, () => refresh().catch(tell)));
   if (view.of_one_run) renew(section("of-run"), view.links, () => make("p", {}, "This is how one run saw the cluster. ", uiLink(`${view.links.dag}/plugin/pulsar-balance-dag`, "As it is now")));
   renew(section("brokers"), [view.brokers, view.lines, view.middle, width()], () => brokers(view, width()));
   renew(section("pairs"), [view.pairs, view.close_pairs], () => pairs(view, labels));

@@ -189,6 +189,8 @@ def test_one_run_is_told_as_it_was(tmp_path: Path) -> None:
 
     assert found is not None
     assert (found.of_one_run, found.folder, found.status.state) == (True, folder.name, "waiting")
+    assert "hit 1 of 2, fires in about 1 minute" in found.status.sentence.replace("60 seconds", "1 minute")
+    assert found.pairs[0].seconds_to_fire == 60
     assert overview.of_one_run(made.storage, entry, made.storage.new_run(NOW), NOW) is None
 
 
@@ -204,6 +206,8 @@ def test_what_people_ordered_is_one_sentence_beside_the_state(tmp_path: Path) ->
     pause = PauseOrder(at=NOW, by="ada", reason="a holiday", until=NOW + timedelta(hours=1))
     said = "Nothing is moved: mode auto; paused until 2026-11-22 13:00 UTC by ada: a holiday."
     assert ordered(made, control=Control(pause=pause)) == said
+    held = strip(made, control=Control(pause=pause))
+    assert (held.state, held.sentence[:17]) == ("paused", "Nothing is moved.")
 
     drain = Drain(at=NOW, by="bob", reason="a new disk")
     made.storage.drains.write_json(Drains(brokers={broker(0): drain}).model_dump(mode="json"))
