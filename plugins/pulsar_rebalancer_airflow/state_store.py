@@ -6,7 +6,9 @@ Airflow deletes the state of an asset that is an outlet alone soon after its DAG
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from airflow.sdk import Asset, AssetAlias
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.config.settings import BreakerRules
     from pulsar_rebalancer.control.breaker import Round
+    from pulsar_rebalancer.control.documents import Order
     from pulsar_rebalancer.run.plan import Summary
     from pulsar_rebalancer.storage.layout import ClusterStorage
 
@@ -159,20 +162,32 @@ class StateStore:
     def control(self, storage: ClusterStorage) -> Control:
         """Return what people ordered, by the `control` document and its copy; of both the stricter holds.
 
-        What cannot be read holds as well: it says so (`Control.unreadable`).
+        What cannot be read holds as well: it says so (`Control.unreadable`), beside what the other one holds.
         """
-        try:
-            copy = Control.parse(storage.control.read_json()) if storage.control.exists() else Control()
-            control = copy.stricter(self.get(Control))
-        except (StateError, SnapshotError) as error:
-            control = Control(unreadable=error.message)
+        control, unreadable = Control(), ""
+        for read in (partial(_copied_control, storage), partial(self.get, Control)):
+            try:
+                control = control.stricter(read())
+            except (StateError, SnapshotError) as error:
+                unreadable = error.message
         breaker = readable_breaker(self.raw(Breaker.KEY), datetime.now(UTC))
-        return control.model_copy(update={"breaker": breaker})
+        return control.model_copy(update={"breaker": breaker, "unreadable": unreadable})
 
     def put_control(self, storage: ClusterStorage, state: Control) -> None:
         """Store the `control` document and its copy."""
         self.put(state)
         storage.control.write_json(state.model_dump(mode="json"))
+
+    def put_stop(self, storage: ClusterStorage, stop: Order) -> None:
+        """Store a stop in the `control` document and its copy, each as far as it can be read.
+
+        One that cannot be stays as it is: it goes on holding everything, and ends a wave that asks it.
+        """
+        with suppress(StateError):
+            self.put(self.get(Control).model_copy(update={"stop": stop}))
+        with suppress(StateError, SnapshotError):
+            copy = _copied_control(storage).model_copy(update={"stop": stop})
+            storage.control.write_json(copy.model_dump(mode="json"))
 
     def change_breaker(self, rules: BreakerRules, seen: Round, now: datetime) -> None:
         """Store the `breaker` document after a run; one that cannot be read counts as opened now."""
@@ -196,3 +211,7 @@ class StateStore:
     def put_alerts(self, state: AlertsState, key: str = ALERTS) -> None:
         """Store a document of open conditions, in one write."""
         self._accessor.set(key, state.model_dump(mode="json"))
+
+
+def _copied_control(storage: ClusterStorage) -> Control:
+    return Control.parse(storage.control.read_json()) if storage.control.exists() else Control()

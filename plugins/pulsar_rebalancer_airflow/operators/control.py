@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowNotFoundException
 
-from pulsar_rebalancer.control.documents import Control, Order, PauseOrder
+from pulsar_rebalancer.control.documents import Order, PauseOrder
 from pulsar_rebalancer.control.form import ControlAction, parse_control_form
 from pulsar_rebalancer.control.in_force import Sample, closings, sentence
-from pulsar_rebalancer.errors import RebalancerError
+from pulsar_rebalancer.errors import RebalancerError, SettingsError, StateError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.model import DecisionState, MovesState
 from pulsar_rebalancer.storage.layout import ClusterStorage
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
+    from pulsar_rebalancer.control.documents import Control
     from pulsar_rebalancer.control.form import ControlRequest
 
 _NAMED = 20
@@ -57,8 +58,10 @@ class ControlOperator(BaseOperator):
             `in_force`, a sentence, and by action: `state`, `shedding`, `stopped`, `file`.
 
         Raises:
-            AirflowFailException: a field is wrong or missing (`wrong_setting`, `contradiction`); why a state cannot be
-                restored (`kept_state.change`) or shedding not be switched (`handover.switch`).
+            AirflowFailException: a field is wrong or missing (`wrong_setting`, `contradiction`); a pause ends in the
+                past, or before the one in force; what is ordered cannot be read, and neither a pause nor a resume
+                writes it anew (`control_unreadable`); why a state cannot be restored (`kept_state.change`) or shedding
+                not be switched (`handover.switch`).
             AdminError: no broker answered; tried again if the task has retries.
         """
         with final_unless_passing(context):
@@ -90,9 +93,14 @@ class ControlOperator(BaseOperator):
     def _order(
         self, store: StateStore, storage: ClusterStorage, request: ControlRequest, order: Order
     ) -> dict[str, Any]:
-        """Write the `control` document anew; what of it could not be read is given up."""
-        present = store.control(storage)
-        store.put_control(storage, _ordered(Control() if present.unreadable else present, request, order))
+        """Write the `control` document anew; a pause or a resume gives up what of it could not be read."""
+        action, present = request.action, store.control(storage)
+        if present.unreadable and action is ControlAction.STOP:
+            store.put_stop(storage, order)
+        elif present.unreadable and action not in (ControlAction.PAUSE, ControlAction.RESUME):
+            raise StateError(Reason.CONTROL_UNREADABLE, f"{action} was not ordered: {present.unreadable}")
+        else:
+            store.put_control(storage, _ordered(present, request, order))
         note(storage, request.action, order, {"until": request.until.isoformat()} if request.until else {})
         if request.action is not ControlAction.STOP:
             return {}
@@ -125,7 +133,11 @@ class ControlOperator(BaseOperator):
 
 
 def _ordered(control: Control, request: ControlRequest, order: Order) -> Control:
-    """Return the document with one order more, or without a pause and a skip."""
+    """Return the document with one order more, or without a pause and a skip.
+
+    Raises:
+        SettingsError: a pause ends in the past (`wrong_setting`), or before the one in force (`contradiction`).
+    """
     changes: dict[ControlAction, dict[str, Order | None]] = {
         ControlAction.SKIP: {"skip": order},
         ControlAction.STOP: {"stop": order},
@@ -133,5 +145,12 @@ def _ordered(control: Control, request: ControlRequest, order: Order) -> Control
         ControlAction.RESUME: {"pause": None, "skip": None},
     }
     if request.until is not None:
+        if request.until <= order.at:
+            raise SettingsError(Reason.WRONG_SETTING, f"form: until: {request.until} is not after {order.at}")
+        if control.pause is not None and control.pause.until > request.until:
+            raise SettingsError(
+                Reason.CONTRADICTION,
+                f"form: until: the pause until {control.pause.until} {control.pause.because} ends later; resume first",
+            )
         changes[ControlAction.PAUSE] = {"pause": PauseOrder(**order.model_dump(), until=request.until)}
     return control.model_copy(update=changes[request.action])

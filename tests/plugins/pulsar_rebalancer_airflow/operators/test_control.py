@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 NOW = datetime.now(UTC)
 TOMORROW = (NOW + timedelta(days=1)).isoformat()
+LATER = (NOW + timedelta(days=2)).isoformat()
 SETTINGS = Settings.model_validate({"mode": "auto", "connection": "pulsar_test"})
 
 
@@ -110,6 +111,46 @@ def test_what_cannot_be_read_counts_as_closed_until_it_is_written_anew(
     assert "cannot be read" in order(storage, state, "show")["in_force"]
     order(storage, state, "resume")
     assert gate(storage, state, next_run(storage, state)) == "open"
+
+
+@pytest.mark.parametrize("action", ["stop", "skip", "close_breaker"])
+@pytest.mark.parametrize("damaged", ["store", "copy"])
+def test_only_a_pause_or_a_resume_gives_up_what_cannot_be_read(
+    storage: ClusterStorage, state: MemoryState, damaged: str, action: str
+) -> None:
+    order(storage, state, "pause", TOMORROW)
+    if damaged == "store":
+        state.documents["control"] = {"version": 99}
+    else:
+        storage.control.write_bytes(b"{")
+
+    if action == "stop":
+        order(storage, state, action)
+        kept = storage.control.read_json() if damaged == "store" else state.documents["control"]
+        assert (kept["stop"]["reason"], kept["pause"]["by"]) == ("new disks", "ada")
+    else:
+        with pytest.raises(AirflowFailException, match="control_unreadable"):
+            order(storage, state, action)
+    assert gate(storage, state, next_run(storage, state)) == "control_unreadable"
+    order(storage, state, "pause", LATER)
+    assert gate(storage, state, next_run(storage, state)) == "paused"
+
+
+@pytest.mark.parametrize("until", [NOW - timedelta(minutes=1), NOW + timedelta(hours=23)])
+def test_no_pause_lifts_another(storage: ClusterStorage, state: MemoryState, until: datetime) -> None:
+    order(storage, state, "pause", TOMORROW)
+
+    with pytest.raises(AirflowFailException, match="until"):
+        order(storage, state, "pause", until.isoformat())
+
+    assert gate(storage, state, next_run(storage, state)) == "paused"
+
+
+def test_a_pause_ends_in_the_future(storage: ClusterStorage, state: MemoryState) -> None:
+    with pytest.raises(AirflowFailException, match="until"):
+        order(storage, state, "pause", NOW.isoformat())
+
+    assert not state.writes
 
 
 def test_one_run_is_skipped(storage: ClusterStorage, state: MemoryState) -> None:
