@@ -165,7 +165,10 @@ def _point_of_run(folder: StoragePath, now: datetime) -> list[Point]:
     if known is not None:
         return [known]
     at = time_of(folder.name)
-    texts = [_text(folder / "plan" / "summary.json"), _text(folder / "outcome.json")]
+    try:
+        texts = [_text(folder / "plan" / "summary.json"), _text(folder / "outcome.json")]
+    except SnapshotError:
+        return []
     if at is None or (texts[1] is None and now - at < LONGEST_RUN):
         return []  # it is under way
     point = _point(at, *texts)
@@ -178,7 +181,9 @@ def _point_of_run(folder: StoragePath, now: datetime) -> list[Point]:
 def _text(file: StoragePath) -> bytes | None:
     try:
         return file.read_bytes()
-    except SnapshotError:
+    except SnapshotError as error:
+        if error.reason is not Reason.FILE_MISSING:
+            raise  # a storage that fails for a moment is not remembered as a run without files
         return None
 
 

@@ -113,10 +113,12 @@ def history(dag_id: str, span: Span = Span.HOUR) -> Timeline:
 def _entry(dag_id: str) -> ClusterEntry:
     """Return the cluster whose load or whose plans by hand a DAG is about."""
     name = next((dag_id.removeprefix(known) for known in (REBALANCE_DAG, BY_HAND_DAG) if dag_id.startswith(known)), "")
-    # A broken entry whose name another one has gets a DAG of its own.
-    name, broken, _ = name.partition("__broken_")
-    entries = [entry for entry in load_clusters(clusters_file()) if entry.name == name]
-    found = next((entry for entry in entries if bool(entry.error) == bool(broken)), next(iter(entries), None))
+    known, broken = load_clusters(clusters_file()), ""
+    if name not in {entry.name for entry in known}:
+        # A broken entry whose name another one has gets a DAG of its own.
+        name, broken, _ = name.partition("__broken_")
+    entries = [entry for entry in known if entry.name == name and (entry.error or not broken)]
+    found = min(entries, key=lambda entry: bool(entry.error), default=None)
     if found is None:
         raise HTTPException(404, "This DAG looks after no Pulsar cluster.")
     return found
