@@ -189,10 +189,10 @@ class StateStore:
             copy = _copied_control(storage).model_copy(update={"stop": stop})
             storage.control.write_json(copy.model_dump(mode="json"))
 
-    def change_breaker(self, rules: BreakerRules, seen: Round, now: datetime) -> None:
-        """Store the `breaker` document after a run; one that cannot be read counts as opened now."""
+    def change_breaker(self, rules: BreakerRules, seen: Round, now: datetime, run: str) -> None:
+        """Store the `breaker` document after a run, which counts once; one that cannot be read counts as opened now."""
         present = readable_breaker(self.raw(Breaker.KEY), now)
-        changed = advance(present, rules, seen, now)
+        changed = advance(present, rules, seen, now, run)
         if changed != present or present.opened_at == now:
             self.put(changed)
 

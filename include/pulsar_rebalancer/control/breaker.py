@@ -28,6 +28,7 @@ class Breaker(StateDocument):
         range_before: points between the hottest and the coldest broker when bundles were moved last; None once that was
             compared, and before.
         worse: rounds in a row after which the range had grown.
+        run: name of the run that changed this last; it counts once.
     """
 
     KEY: ClassVar[str] = "breaker"
@@ -36,6 +37,7 @@ class Breaker(StateDocument):
     why: str = ""
     range_before: float | None = None
     worse: int = 0
+    run: str = ""
 
     def is_open(self, rules: BreakerRules | None, closed_at: datetime | None, now: datetime) -> bool:
         """Return whether it lets nothing be moved.
@@ -66,27 +68,32 @@ class Round(NamedTuple):
     score_range: float | None
 
 
-def advance(state: Breaker, rules: BreakerRules, seen: Round, now: datetime) -> Breaker:
-    """Return the document after a run.
+def advance(state: Breaker, rules: BreakerRules, seen: Round, now: datetime, run: str = "") -> Breaker:
+    """Return the document after a run; as it is when nothing changed, or this very run changed it last.
 
     Args:
         state: before it.
         rules: of the clusters file.
         seen: what the run saw and did.
         now: the present.
+        run: name of the run's folder.
     """
+    if run and state.run == run:
+        return state
     worse = state.worse
     if state.range_before is not None and seen.score_range is not None:
         worse = worse + 1 if seen.score_range > state.range_before else 0
     before = None if seen.score_range is not None else state.range_before
     why = _why(rules, seen, worse)
-    return Breaker(
+    after = Breaker(
         opened_at=now if why else state.opened_at,
         why=why or state.why,
         range_before=seen.score_range if seen.moved else before,
         # Once it has opened the rounds are counted anew.
         worse=0 if why else worse,
+        run=state.run,
     )
+    return after if after == state else after.model_copy(update={"run": run})
 
 
 def _why(rules: BreakerRules, seen: Round, worse: int) -> str:

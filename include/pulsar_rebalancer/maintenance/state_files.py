@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from pulsar_rebalancer.state import backup
 from pulsar_rebalancer.state.model import DecisionState
-from pulsar_rebalancer.storage.layout import DRAINS, LOAD_DATA
+from pulsar_rebalancer.storage.layout import CONTROL, DRAINS, LOAD_DATA
 from pulsar_rebalancer.storage.listing import Entry, Kind, below, entries, walk
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Needed(NamedTuple):
     """What the state needs of a cluster's files.
 
     Attributes:
-        plans: names of runs whose plans the stored state and its copies hold.
+        plans: names of runs whose plans the stored state and its copies hold, or a person may still have carried out.
         files: names below the state folder: kept copies and the means they point to; None when the stored state is
             lost, so that everything in the folder may be needed to restore it.
     """
@@ -42,12 +42,13 @@ class Needed(NamedTuple):
     files: frozenset[str] | None
 
     @classmethod
-    def read(cls, storage: ClusterStorage, stored: DecisionState | None) -> Self:
+    def read(cls, storage: ClusterStorage, stored: DecisionState | None, plans: Collection[str] = ()) -> Self:
         """Return what a stored state and its copies need.
 
         Args:
             storage: of the cluster.
             stored: None when it is lost.
+            plans: further names of runs whose plans are needed.
 
         Raises:
             StateError: `state_version`.
@@ -59,7 +60,9 @@ class Needed(NamedTuple):
         copies = [backup.copy_of(storage, seq) for seq in kept]
         states = [DecisionState.parse(copy.read_json()) for copy in copies] + ([stored] if stored else [])
         files = {copy.name for copy in copies} | {state.means for state in states}
-        return cls(frozenset(state.plan_id for state in states), None if stored is None else frozenset(files))
+        return cls(
+            frozenset({*plans, *(state.plan_id for state in states)}), None if stored is None else frozenset(files)
+        )
 
 
 def is_draft(entry: Entry) -> bool:
@@ -72,7 +75,7 @@ def unneeded_files(
 ) -> tuple[dict[str, list[Entry]], list[str]]:
     """Return what can go from a state folder.
 
-    Records of changes, which say who changed what and why, stay for ever. So do published load data and drains.
+    Records of changes, which say who changed what and why, stay for ever. So do published load data, drains and orders.
 
     Args:
         folder: the state folder.
@@ -111,7 +114,7 @@ def _kind(entry: Entry) -> str | None:
         return None
     if is_draft(entry):
         return "drafts"
-    if entry.path in (LOAD_DATA, DRAINS):
+    if entry.path in (LOAD_DATA, DRAINS, CONTROL):
         return "kept"
     named = {"copies": backup.NAME, "exports": _EXPORT, "changes": _CHANGE}
     return next((kind for kind, pattern in named.items() if pattern.fullmatch(entry.path)), None)

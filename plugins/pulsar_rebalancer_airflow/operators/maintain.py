@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
+from pulsar_rebalancer.control.documents import Awaiting
 from pulsar_rebalancer.maintenance.retention import maintain
 from pulsar_rebalancer.maintenance.state_files import Needed
+from pulsar_rebalancer.state.by_hand import ApprovedPlans
 from pulsar_rebalancer.state.model import DecisionState
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.failures import final_unless_passing
@@ -52,7 +54,9 @@ class MaintainOperator(BaseOperator):
         storage = ClusterStorage(self.root, self.entry.name)
         with final_unless_passing():
             store = StateStore.of(context, self.entry.name)
-            needed = Needed.read(storage, None if store.raw(DecisionState.KEY) is None else store.get(DecisionState))
+            stored = None if store.raw(DecisionState.KEY) is None else store.get(DecisionState)
+            approved = (handed.plan.plan_id for handed in store.get(ApprovedPlans).plans.values())
+            needed = Needed.read(storage, stored, {store.get(Awaiting).plan_id, *approved})
             report = maintain(storage, self.entry.settings, needed, datetime.now(UTC), dry_run=dry_run)
         self.log.info("Upkeep of cluster %s:\n%s", self.entry.name, report.table())
         if report.problems:

@@ -106,10 +106,10 @@ class ReportOperator(BaseOperator):
                 "split": outcome.split,
             }
             context["outlet_events"][moves_alias(self.cluster)].add(moves_asset(self.cluster), extra=extra)
-        outcome.write(run)
-        # One round for each run: a report that is run again has nothing new.
+        # One round for each run, before the file that says that it was counted: a report that is run again adds none.
         if earlier is None and self.settings is not None and self.settings.breaker is not None:
-            store.change_breaker(self.settings.breaker, _round(run, outcome), now)
+            store.change_breaker(self.settings.breaker, _round(run, outcome), now, run.name)
+        outcome.write(run)
         return outcome
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
@@ -241,6 +242,26 @@ def test_a_breaker_that_cannot_be_read_is_written_anew_and_closed_by_hand(
     order(storage, state, "close_breaker")
 
     assert gate(storage, state, next_run(storage, state), BREAKER) == "open"
+
+
+def test_a_run_counts_once_however_often_its_report_begins(
+    storage: ClusterStorage, state: MemoryState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = next_run(storage, state, validation=SILENT)
+    gate(storage, state, bad, BREAKER)
+    with monkeypatch.context() as away:
+        away.setattr(StateStore, "change_breaker", Mock(side_effect=ConnectionError("the store is away")))
+        with pytest.raises(ConnectionError):
+            report(state, bad)
+    assert "breaker" not in state.documents
+
+    report(state, bad)
+    opened = state.documents["breaker"]
+    (bad / "outcome.json").delete()
+    report(state, bad)
+
+    assert opened["why"]
+    assert state.documents["breaker"] == opened
 
 
 def test_that_the_breaker_opened_is_told_to_people(storage: ClusterStorage, state: MemoryState, hook: Webhook) -> None:

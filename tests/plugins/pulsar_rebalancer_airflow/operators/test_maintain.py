@@ -12,9 +12,11 @@ from tests.airflow_runs import CLUSTER, make_run
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.control.documents import Awaiting
 from pulsar_rebalancer.maintenance.history import complete_runs, table_file
 from pulsar_rebalancer.maintenance.report import Report, Step
 from pulsar_rebalancer.state.backup import keep_copy
+from pulsar_rebalancer.state.by_hand import ApprovedPlans, HandedOver, ShownPlan
 from pulsar_rebalancer.state.model import DecisionState
 from pulsar_rebalancer_airflow.operators import MaintainOperator
 from pulsar_rebalancer_airflow.state_store import StateStore
@@ -85,6 +87,18 @@ def test_a_manual_run_acts_when_told_to(storage: ClusterStorage, state: MemorySt
     maintain(storage, state, run_type="manual", dry_run=False)
 
     assert not run.exists()
+
+
+def test_what_a_person_may_still_have_carried_out_stays(storage: ClusterStorage, state: MemoryState) -> None:
+    waiting, approved, other = (make_run(storage, age=LONG_AGO) for _ in range(3))
+    StateStore(state).put(Awaiting(plan_id=waiting.name))
+    shown = ShownPlan(plan_id=approved.name, action=None, at=datetime.now(UTC), by="ada")
+    handed = HandedOver(plan=shown, run_id="ask", at=shown.at, by="ada", approved=True)
+    StateStore(state).put(ApprovedPlans(plans={"hash": handed}))
+
+    maintain(storage, state)
+
+    assert [run.exists() for run in (waiting, approved, other)] == [True, True, False]
 
 
 def test_what_the_state_and_its_copies_point_to_stays(storage: ClusterStorage, state: MemoryState) -> None:
