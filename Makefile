@@ -43,7 +43,7 @@ lock: setup ## renew requirements.lock from pyproject.toml
 wheel: setup ## build the wheel into dist/
 	@$(PYTHON_BIN) -m build --wheel --no-isolation
 
-benchmark: setup ## what a run costs beside its yardsticks, in some 15 minutes; PART=decide measures that part alone
+benchmark: setup ## what a run costs beside its yardsticks; PART=decide measures that part alone
 	@$(PYTHON_BIN) -m benchmarks $(PART)
 
 experiments: setup ## the published comparison of shedders in the simulated cluster; NAME="jitter cold_start" takes these alone, SEEDS=2 fewer seeds

@@ -1,0 +1,40 @@
+"""One broker with nearly all bundles takes the time of its bytes: nothing is looked at once for each of the others."""
+
+from __future__ import annotations
+
+import time
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from benchmarks import clusters
+
+from pulsar_rebalancer_spark.rebalance import decide
+from pulsar_rebalancer_spark.run_input import RunInput
+
+BROKERS, EACH = 200, 100
+HOTTEST = "broker-00197.pulsar:8080"
+LONGEST = 3
+"""How many times as long as the same bundles on all brokers; it is more than ten when something is quadratic."""
+
+
+def test_twenty_thousand_bundles_on_one_broker_take_no_longer_than_on_all(spark, tmp_path):
+    seconds = {}
+    for skewed in (False, True):
+        root = str(tmp_path / str(skewed))
+        run = clusters.make(root, BROKERS, EACH)
+        if skewed:
+            file = run / "input" / "bundles.parquet"
+            held = file.read_table()
+            moved = pc.and_(pc.is_null(held["policy"]), pc.starts_with(held["broker"], "broker"))
+            brokers = pc.if_else(moved, pa.scalar(HOTTEST), held["broker"])
+            file.write_table(held.set_column(held.schema.get_field_index("broker"), "broker", brokers))
+        taken = []
+        for _ in range(3):
+            begun = time.perf_counter()
+            decide(spark, RunInput.read(root, run.uri))
+            taken.append(time.perf_counter() - begun)
+        seconds[skewed] = min(taken)
+        if skewed:
+            moves = (run / "plan" / "moves.parquet").read_table()
+            assert pc.sum(pc.equal(moves["source"], HOTTEST)).as_py() > 0.9 * BROKERS * EACH
+    assert seconds[True] < LONGEST * seconds[False]
