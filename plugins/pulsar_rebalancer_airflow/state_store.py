@@ -15,7 +15,7 @@ from airflow.sdk import Asset, AssetAlias
 
 from pulsar_rebalancer.alerts.incidents import AlertsState, parse_alerts
 from pulsar_rebalancer.control.breaker import Breaker, advance, readable_breaker
-from pulsar_rebalancer.control.documents import Control
+from pulsar_rebalancer.control.documents import Awaiting, Control
 from pulsar_rebalancer.errors import SnapshotError, StateError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.backup import committed_sequences
@@ -124,6 +124,13 @@ class StateStore:
                 f"sequence number {copies[-1]}: run pulsar_control__{storage.cluster} with the action restore or reset",
             )
         return DecisionState.parse(document)
+
+    def awaiting_or_none(self) -> Awaiting:
+        """Return the plan that waits for a person; none when the document cannot be read: the gate writes it anew."""
+        try:
+            return self.get(Awaiting)
+        except StateError:
+            return Awaiting()
 
     def handed_over(self, identity: str, airflow_run_id: str) -> HandedOver | None:
         """Return the plan of a hash that this very run was started to carry out; None when there is no such plan.

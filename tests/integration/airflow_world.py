@@ -130,6 +130,15 @@ class World:
         with create_session() as session:
             return Outcome(self, _run(outcome.run.id, session))
 
+    def asked(self, run_id: str) -> str:
+        """The text of a question as Airflow shows it."""
+        from airflow.models.hitl import HITLDetail
+        from airflow.models.taskinstance import TaskInstance
+
+        with create_session() as session:
+            found = select(HITLDetail.body).join(TaskInstance, TaskInstance.id == HITLDetail.ti_id)
+            return str(session.scalar(found.where(TaskInstance.run_id == run_id)))
+
     def answer(self, run_id: str, option: str) -> Outcome:
         """Answer a question as Airflow's API does, and let the run that asks go on to its end."""
         from airflow.api_fastapi.core_api.datamodels.hitl import UpdateHITLDetailPayload

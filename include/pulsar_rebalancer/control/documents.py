@@ -50,8 +50,9 @@ class Awaiting(StateDocument):
         plan_id: name of the run's folder that it lies in; empty: none waits.
         hash: of the plan.
         at: when its snapshot was taken.
-        asked: the run of `pulsar_apply__<cluster>` that shows it; a plan that supersedes one that is still shown has
-            the same.
+        asked: the run of `pulsar_apply__<cluster>` that shows it, and no other plan: Airflow keeps the text of a
+            question that nobody answered when its task is cleared.
+        before: the run that showed the plan whose place it took.
     """
 
     KEY: ClassVar[str] = "awaiting"
@@ -60,6 +61,7 @@ class Awaiting(StateDocument):
     hash: str = ""
     at: AwareDatetime | None = None
     asked: str = ""
+    before: str = ""
 
 
 _Ordered = TypeVar("_Ordered", bound=Order)

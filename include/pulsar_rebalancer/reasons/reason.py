@@ -428,8 +428,11 @@ class Reason(StrEnum):
         "The plan waits for a person's approval (mode approve).",
         "Approve or reject it in pulsar_apply__<cluster>.")
     SUPERSEDED = ("superseded", VERDICT, Trait.TYPED,
-        "A newer plan waits for approval in the place of this one.",
-        "Approve the newer one.")
+        "A newer plan waits for approval in the place of this one, or was carried out.",
+        "Approve the newer one, or wait for the next.")
+    NOT_APPROVED = ("not_approved", VERDICT, Trait.TYPED,
+        "Nobody who is named approved the plan: its question was ended without an answer.",
+        "Answer the question that shows the plan.")
     AWAITED_TOO_LONG = ("awaited_too_long", VERDICT, Trait.TYPED,
         "The plan that waited for approval is older than max_awaiting_minutes.",
         "Nothing: the next plan with moves is shown.")

@@ -174,6 +174,10 @@ class MovesState(StateDocument):
     kept: dict[str, KeptDestination] = {}
     splits: dict[str, BundleSplit] = {}
 
+    def moved_since(self, at: datetime) -> bool:
+        """Return whether a bundle was unloaded after a time: a plan that is older knows nothing of it."""
+        return any(unload.at > at for unload in self.unloads.values())
+
     def recent(self, now: datetime, grace_minutes: float) -> dict[str, Unload]:
         """Return unloads of the grace period; ModularLoadManagerImpl forgets one at `ts < now - grace`.
 

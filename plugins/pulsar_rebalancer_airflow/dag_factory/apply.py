@@ -12,7 +12,7 @@ from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer_airflow.dag_factory.defaults import COMMON
 from pulsar_rebalancer_airflow.dag_factory.docs import apply_page
 from pulsar_rebalancer_airflow.locations import APPLY_DAG
-from pulsar_rebalancer_airflow.operators import ApplyOperator, ShowAwaitingOperator
+from pulsar_rebalancer_airflow.operators import ApplyOperator, EndOlderOperator, ShowAwaitingOperator
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
@@ -30,11 +30,13 @@ def apply_dags(entry: ClusterEntry, root: str) -> list[DAG]:
         description=f"Shows the plan of cluster {entry.name} that waits for a person, and has it carried out",
         doc_md=apply_page(entry),
         schedule=None,
-        # No question waits behind another: each run asks its own, and a newer plan begins the run of an older one anew.
+        # Each run asks about one plan; one that a person begins, which Airflow insists on, shows nothing. No question
+        # waits behind another: a newer one ends it.
         **COMMON | {"allowed_run_types": ("manual", "operator_triggered"), "max_active_runs": 8},
         is_paused_upon_creation=False,
         tags={"pulsar", "approval", entry.name},
     ) as dag:
+        EndOlderOperator(task_id="end_older", cluster=entry.name)
         show = ShowAwaitingOperator(task_id="show", entry=entry, root=root)
         approve = ApprovalOperator(
             task_id="approve",

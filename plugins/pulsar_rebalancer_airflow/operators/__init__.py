@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from pulsar_rebalancer_airflow.operators.apply import ApplyOperator, AskOperator, ShowAwaitingOperator
+from pulsar_rebalancer_airflow.operators.apply import (
+    ApplyOperator,
+    AskOperator,
+    EndOlderOperator,
+    ShowAwaitingOperator,
+)
 from pulsar_rebalancer_airflow.operators.by_hand import (
     CarryOutOperator,
     CollectForPlanOperator,
@@ -31,6 +36,7 @@ __all__ = [
     "CollectOperator",
     "ControlOperator",
     "DecideOperator",
+    "EndOlderOperator",
     "FormOperator",
     "GateOperator",
     "MaintainOperator",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
@@ -14,6 +15,7 @@ from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import LONGEST_RUN, Summary
 from pulsar_rebalancer.state.by_hand import ApprovedPlans, HandedOver, ShownPlan
+from pulsar_rebalancer.state.model import MovesState
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.unload.approval import page
 from pulsar_rebalancer_airflow.failures import final_unless_passing
@@ -29,10 +31,10 @@ if TYPE_CHECKING:
 
 
 class AskOperator(TriggerDagRunOperator):
-    """Have the plan that waits shown to a person; skipped when none does.
+    """Have the plan that waits shown to a person, in a run of its own.
 
-    A run that shows an older plan begins anew, with this one: nobody approves a plan that was superseded, and none
-    waits behind another. A retry does the same again.
+    When a plan is carried out instead, the question that is still open ends: its run begins anew and asks nothing.
+    Skipped otherwise; a retry does the same again.
 
     Args:
         cluster: name in the clusters file.
@@ -55,20 +57,57 @@ class AskOperator(TriggerDagRunOperator):
         """Start the run that asks.
 
         Raises:
-            AirflowSkipException: no plan of this run waits.
+            AirflowSkipException: no plan of this run waits, and no question is to end.
         """
         said = context["ti"].xcom_pull(task_ids=self.gate, key="reason")
-        awaiting = StateStore.of(context, self.cluster).get(Awaiting)
-        if said != Reason.AWAITING_APPROVAL or not awaiting.plan_id:
+        awaiting = StateStore.of(context, self.cluster).awaiting_or_none()
+        if said == Reason.AWAITING_APPROVAL and awaiting.plan_id:
+            self.trigger_run_id = awaiting.asked
+        elif said == Reason.OPEN and not awaiting.plan_id and _goes_on(context, self.trigger_dag_id, awaiting.before):
+            self.trigger_run_id = awaiting.before
+        else:
             raise AirflowSkipException(f"No plan waits: {said}")
-        self.trigger_run_id = awaiting.asked
+        super().execute(context)
+
+
+class EndOlderOperator(TriggerDagRunOperator):
+    """End the question whose place the one of this run takes: its run begins anew and, superseded, asks nothing.
+
+    Skipped when there is none; a retry does the same again.
+
+    Args:
+        cluster: name in the clusters file.
+    """
+
+    def __init__(self, *, cluster: str, **kwargs: Any) -> None:
+        super().__init__(
+            trigger_dag_id=f"{APPLY_DAG}{cluster}",
+            reset_dag_run=True,
+            openlineage_inject_parent_info=False,
+            logical_date=None,
+            **kwargs,
+            inlets=[state_asset(cluster)],
+        )
+        self.cluster = cluster
+
+    def execute(self, context: Context) -> None:
+        """Have the older run begin anew.
+
+        Raises:
+            AirflowSkipException: no older question is open, or that of this run is itself superseded.
+        """
+        awaiting = StateStore.of(context, self.cluster).awaiting_or_none()
+        newest = awaiting.asked == context["dag_run"].run_id
+        if not newest or not _goes_on(context, self.trigger_dag_id, awaiting.before):
+            raise AirflowSkipException("No older question is open")
+        self.trigger_run_id = awaiting.before
         super().execute(context)
 
 
 class ShowAwaitingOperator(BaseOperator):
     """Make the page of the plan that waits, in Markdown; it is the XCom of the task.
 
-    A retry shows the plan that waits by then.
+    The run of a plan that no longer waits skips it, and asks nobody.
 
     Args:
         entry: the cluster's entry in the clusters file.
@@ -87,11 +126,14 @@ class ShowAwaitingOperator(BaseOperator):
             `plan` (the hash), `subject` and `body`.
 
         Raises:
-            AirflowFailException: no plan waits (`superseded`), it is too old (`awaited_too_long`), or a file of its run
-                cannot be read.
+            AirflowSkipException: the plan of this run no longer waits.
+            AirflowFailException: `superseded`, because something was moved since, or a file of its run cannot be read.
         """
         with final_unless_passing(context):
-            awaiting, run, summary = _waiting(StateStore.of(context, self.entry.name), self.storage)
+            store = StateStore.of(context, self.entry.name)
+            if store.get(Awaiting).asked != context["dag_run"].run_id:
+                raise AirflowSkipException(Reason.SUPERSEDED.meaning)
+            awaiting, run, summary = _waiting(store, self.storage, context)
             shown = page(summary, run, _until(summary, self.entry))
         self.log.info("%s\n%s", shown.subject, shown.body)
         return {"plan": awaiting.hash, "subject": shown.subject, "body": shown.body}
@@ -120,18 +162,25 @@ class ApplyOperator(HandOverOperator):
         """Hand over.
 
         Raises:
-            AirflowFailException: `superseded`, `awaited_too_long`, or what lets nothing be moved now (`paused`, …).
+            AirflowFailException: `not_approved`, `superseded`, `awaited_too_long`, `plan_used`, or what lets nothing be
+                moved now (`paused`, …).
         """
         with final_unless_passing(context):
             ti, store, now = context["ti"], StateStore.of(context, self.entry.name), datetime.now(UTC)
             asked, answer = ti.xcom_pull(task_ids=self.show), ti.xcom_pull(task_ids=self.approve)
-            awaiting, _, summary = _waiting(store, self.storage)
+            # Whoever ends the question by hand, as Airflow lets people do, approved nothing.
+            if not _approved(answer):
+                raise PlanError(Reason.NOT_APPROVED, f"the answer is {answer!r}")
+            awaiting, _, summary = _waiting(store, self.storage, context)
             if awaiting.hash != asked["plan"]:
                 raise PlanError(Reason.SUPERSEDED, f"plan {awaiting.hash[:16]} has taken its place")
             if now > _until(summary, self.entry):
                 raise PlanError(Reason.AWAITED_TOO_LONG, f"it was made at {summary.collected_at:%Y-%m-%d %H:%M:%S} UTC")
             self._refuse_while_closed(store, now)
             run_id = f"approved__{awaiting.hash[:32]}"
+            known = awaiting.hash in store.get(ApprovedPlans).plans
+            if known and ti.get_dr_count(self.trigger_dag_id, run_ids=[run_id]):
+                raise PlanError(Reason.PLAN_USED, f"see run {run_id}")
             shown = ShownPlan(plan_id=awaiting.plan_id, action=None, at=summary.collected_at, by="")
             approved = HandedOver(plan=shown, run_id=run_id, at=now, by=_responder(answer), approved=True)
             kept = timedelta(minutes=self.entry.settings.max_awaiting_minutes) + LONGEST_RUN
@@ -141,16 +190,23 @@ class ApplyOperator(HandOverOperator):
         super().execute(context)
 
 
-def _waiting(store: StateStore, storage: ClusterStorage) -> tuple[Awaiting, StoragePath, Summary]:
-    """Return the plan that waits.
+def _goes_on(context: Context, dag_id: str, run_id: str) -> bool:
+    going_on = ["queued", "running"]
+    return bool(run_id and context["ti"].get_dr_count(dag_id, run_ids=[run_id], states=going_on))
+
+
+def _waiting(store: StateStore, storage: ClusterStorage, context: Context) -> tuple[Awaiting, StoragePath, Summary]:
+    """Return the plan that waits, which the present run of the apply DAG shows.
 
     Raises:
-        PlanError: `superseded`; there is none, or its files are another plan's.
+        PlanError: `superseded`; another run shows it, its files are another plan's, or something was moved since.
     """
     awaiting = store.get(Awaiting)
     run = storage.run(awaiting.plan_id)
-    if run is None:
-        raise PlanError(Reason.SUPERSEDED, "no plan waits")
+    if run is None or awaiting.asked != context["dag_run"].run_id:
+        raise PlanError(Reason.SUPERSEDED, f"the plan that waits is shown by {awaiting.asked or 'no run'}")
+    if awaiting.at is not None and store.get(MovesState).moved_since(awaiting.at):
+        raise PlanError(Reason.SUPERSEDED, "bundles were moved since it was made")
     summary = Summary.read(run)
     if summary.hash != awaiting.hash:
         raise PlanError(Reason.SUPERSEDED, f"run {run.name} has another plan by now")
@@ -159,6 +215,11 @@ def _waiting(store: StateStore, storage: ClusterStorage) -> tuple[Awaiting, Stor
 
 def _until(summary: Summary, entry: ClusterEntry) -> datetime:
     return summary.collected_at + timedelta(minutes=entry.settings.max_awaiting_minutes)
+
+
+def _approved(answer: Any) -> bool:
+    chosen = answer.get("chosen_options") if isinstance(answer, dict) else None
+    return chosen == [ApprovalOperator.APPROVE] and bool(_responder(answer))
 
 
 def _responder(answer: Any) -> str:

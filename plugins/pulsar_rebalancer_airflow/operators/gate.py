@@ -12,7 +12,7 @@ from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.unload.gate import Verdict
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
-from pulsar_rebalancer_airflow.locations import APPLY_DAG, run_folder
+from pulsar_rebalancer_airflow.locations import run_folder
 from pulsar_rebalancer_airflow.operators.verdict import present_verdict
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
@@ -59,21 +59,29 @@ class GateOperator(BaseOperator):
             run = run_folder(context, self.cluster, self.run)
             summary = Summary.read(run)
             verdict = present_verdict(context, self.cluster, run, self.settings, summary.opens_until)
-            if verdict.reason is Reason.AWAITING_APPROVAL:
-                self._keep(context, summary)
-            connection = self.settings.connection
-            if verdict.reason is Reason.OPEN and PulsarAdminHook(connection).get_connection_settings().read_only:
+            connection, moving = self.settings.connection, (Reason.OPEN, Reason.AWAITING_APPROVAL)
+            if verdict.reason in moving and PulsarAdminHook(connection).get_connection_settings().read_only:
                 verdict = Verdict(Reason.READ_ONLY, connection)
+            if verdict.reason in moving:
+                self._keep(context, summary, waits=verdict.reason is Reason.AWAITING_APPROVAL)
         context["ti"].xcom_push(key="reason", value=verdict.reason)
         detail = f" ({verdict.detail})" if verdict.detail else ""
         state = Reason.OPEN if verdict.reason is Reason.OPEN else "closed"
         self.log.info("Gate %s: %s%s. %s", state, verdict.reason, detail, verdict.reason.meaning)
         return sorted({move.wave for move in verdict.moves})
 
-    def _keep(self, context: Context, summary: Summary) -> None:
-        """Keep the plan for a person; one that is still shown ends, because the run that shows it begins anew."""
-        store, dag_id = StateStore.of(context, self.cluster), f"{APPLY_DAG}{self.cluster}"
-        before, going_on = store.get(Awaiting), ["queued", "running"]
-        shown = before.asked and context["ti"].get_dr_count(dag_id, run_ids=[before.asked], states=going_on)
-        asked = before.asked if shown else f"ask__{summary.plan_id}"
-        store.put(Awaiting(plan_id=summary.plan_id, hash=summary.hash, at=summary.collected_at, asked=asked))
+    def _keep(self, context: Context, summary: Summary, *, waits: bool) -> None:
+        """Keep the plan for a person in the place of the one that waits; none waits once another is carried out."""
+        store = StateStore.of(context, self.cluster)
+        present = store.awaiting_or_none()
+        if waits and present.plan_id == summary.plan_id:
+            return
+        before = present.asked or present.before
+        if waits:
+            asked = f"ask__{summary.plan_id}"
+            kept = Awaiting(
+                plan_id=summary.plan_id, hash=summary.hash, at=summary.collected_at, asked=asked, before=before
+            )
+            store.put(kept)
+        elif before:
+            store.put(Awaiting(before=before))

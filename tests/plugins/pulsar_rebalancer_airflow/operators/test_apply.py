@@ -17,10 +17,11 @@ from pulsar_rebalancer.run.by_hand import ByHand, HandRequest
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.tables import BUNDLES, table
 from pulsar_rebalancer.state.by_hand import ApprovedPlans, HandedOver, ShownPlan
-from pulsar_rebalancer.state.model import DecisionState
+from pulsar_rebalancer.state.model import DecisionState, MovesState, Unload
 from pulsar_rebalancer_airflow.operators import (
     ApplyOperator,
     AskOperator,
+    EndOlderOperator,
     GateOperator,
     RecordOperator,
     ShowAwaitingOperator,
@@ -54,12 +55,10 @@ def gate(
     storage: ClusterStorage,
     state: MemoryState,
     run: StoragePath,
-    runs: dict[str, str] | None = None,
     record: bool = True,
     **present: Any,
 ) -> str:
     given: Any = context(CLUSTER, state)
-    given["ti"].runs = runs or {}
     if record:
         RecordOperator(task_id="record", cluster=CLUSTER, root=storage.root, run=run.uri).execute(given)
     GateOperator(task_id="gate", cluster=CLUSTER, settings=settings(**present), run=run.uri).execute(given)
@@ -82,17 +81,70 @@ def test_the_newest_plan_with_moves_waits(storage: ClusterStorage, state: Memory
 
     assert gate(storage, state, first) == "awaiting_approval"
     assert awaiting(state).plan_id == first.name
-    asked = awaiting(state).asked
-    # The first is still shown: the run that shows it begins anew with the second.
+    assert (awaiting(state).asked, awaiting(state).before) == (f"ask__{first.name}", "")
+    assert gate(storage, state, first, record=False) == "awaiting_approval"  # a retry
+    assert awaiting(state).before == ""
     second = plan(storage, state)
-    assert gate(storage, state, second, {asked: "running"}) == "awaiting_approval"
-    assert (awaiting(state).plan_id, awaiting(state).asked) == (second.name, asked)
+    assert gate(storage, state, second) == "awaiting_approval"
+    # The run that shows the first is not used again.
+    assert (awaiting(state).asked, awaiting(state).before) == (f"ask__{second.name}", f"ask__{first.name}")
     empty = plan(storage, state, [])
     assert gate(storage, state, empty) == "nothing_to_do"
     assert awaiting(state).plan_id == second.name
-    third = plan(storage, state)
-    assert gate(storage, state, third, {asked: "success"}) == "awaiting_approval"
-    assert awaiting(state).asked != asked
+
+
+def test_a_plan_that_waits_does_not_survive_one_that_is_carried_out(
+    storage: ClusterStorage, state: MemoryState
+) -> None:
+    gate(storage, state, plan(storage, state))
+    asked = awaiting(state).asked
+
+    assert gate(storage, state, plan(storage, state), self_approval={"max_bundles": 2}) == "open"
+
+    assert awaiting(state) == Awaiting(before=asked)
+    assert ask(state, "open", {asked: "running"}) == f"pulsar_apply__{CLUSTER} {asked}"
+    assert ask(state, "open", {asked: "success"}) == ""
+    with pytest.raises(AirflowSkipException):
+        show(storage, state, asked)
+
+
+def test_a_document_that_cannot_be_read_is_written_anew(storage: ClusterStorage, state: MemoryState) -> None:
+    state.documents[Awaiting.KEY] = {"damaged": True}
+    run = plan(storage, state)
+
+    assert gate(storage, state, run) == "awaiting_approval"
+    assert awaiting(state).plan_id == run.name
+
+
+def test_nobody_is_asked_about_what_a_read_only_connection_would_refuse(
+    storage: ClusterStorage, state: MemoryState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_PULSAR_TEST", '{"conn_type": "pulsar_admin", "host": "nowhere", "extra": {"read_only": true}}'
+    )
+
+    assert gate(storage, state, plan(storage, state)) == "read_only"
+    assert awaiting(state).plan_id == ""
+
+
+def test_a_newer_question_ends_the_older_one(storage: ClusterStorage, state: MemoryState) -> None:
+    gate(storage, state, plan(storage, state))
+    older = awaiting(state).asked
+    gate(storage, state, plan(storage, state))
+    newer = awaiting(state).asked
+
+    def ended(run_id: str, older_is: str) -> str:
+        given: Any = context(CLUSTER, state, run_id=run_id)
+        given["ti"].runs = {older: older_is}
+        with pytest.raises((DagRunTriggerException, AirflowSkipException)) as done:
+            EndOlderOperator(task_id="end_older", cluster=CLUSTER).execute(given)
+        return str(done.value.dag_run_id) if isinstance(done.value, DagRunTriggerException) else ""
+
+    assert ended(newer, "running") == older
+    assert ended(newer, "success") == ""
+    assert ended(older, "running") == ""
+    with pytest.raises(AirflowSkipException):
+        show(storage, state, older)
 
 
 @pytest.mark.parametrize(
@@ -136,8 +188,9 @@ def test_what_was_approved_is_carried_out_by_its_own_run_alone(
     assert gate(storage, state, run) == reason
 
 
-def ask(state: MemoryState, reason: str) -> str:
+def ask(state: MemoryState, reason: str, runs: dict[str, str] | None = None) -> str:
     given: Any = context(CLUSTER, state, xcoms={("gate", "reason"): reason})
+    given["ti"].runs = runs or {}
     with pytest.raises((DagRunTriggerException, AirflowSkipException)) as ended:
         AskOperator(task_id="ask", cluster=CLUSTER, gate="gate").execute(given)
     asked = ended.value
@@ -152,14 +205,28 @@ def test_a_plan_that_waits_is_asked_about(storage: ClusterStorage, state: Memory
     assert ask(state, "nothing_to_do") == ""
 
 
-def show(storage: ClusterStorage, state: MemoryState) -> dict[str, str]:
-    return ShowAwaitingOperator(task_id="show", entry=entry(), root=storage.root).execute(context(CLUSTER, state))
+def show(storage: ClusterStorage, state: MemoryState, run_id: str = "") -> dict[str, str]:
+    given = context(CLUSTER, state, run_id=run_id or awaiting(state).asked)
+    return ShowAwaitingOperator(task_id="show", entry=entry(), root=storage.root).execute(given)
 
 
-def apply(storage: ClusterStorage, state: MemoryState, shown: dict[str, str], **present: Any) -> str:
+ADA = {"id": "7", "name": "ada"}
+YES = {"chosen_options": ["Approve"], "responded_by_user": ADA}
+
+
+def apply(
+    storage: ClusterStorage,
+    state: MemoryState,
+    shown: dict[str, str],
+    *,
+    answer: Any = YES,
+    run_id: str = "",
+    runs: dict[str, str] | None = None,
+    **present: Any,
+) -> str:
     """The reason code, or the id of the run that carries the plan out."""
-    answer = {"chosen_options": ["Approve"], "responded_by_user": {"id": "7", "name": "ada"}}
-    given: Any = context(CLUSTER, state, user=None)
+    given: Any = context(CLUSTER, state, user=None, run_id=run_id or awaiting(state).asked)
+    given["ti"].runs = runs or {}
     pulled = {"show": shown, "approve": answer}
     given["ti"].xcom_pull = lambda *, task_ids: pulled[task_ids]
     with pytest.raises((DagRunTriggerException, AirflowFailException)) as ended:
@@ -213,7 +280,47 @@ def test_a_pause_that_was_ordered_meanwhile_holds(storage: ClusterStorage, state
 
 def test_a_plan_that_was_superseded_is_not_carried_out(storage: ClusterStorage, state: MemoryState) -> None:
     gate(storage, state, plan(storage, state))
-    shown = show(storage, state)
+    shown, asked = show(storage, state), awaiting(state).asked
     gate(storage, state, plan(storage, state))
 
+    assert apply(storage, state, shown, run_id=asked) == "superseded"
+
+
+def test_a_plan_that_knows_nothing_of_later_moves_is_not_carried_out(
+    storage: ClusterStorage, state: MemoryState
+) -> None:
+    gate(storage, state, plan(storage, state))
+    shown = show(storage, state)
+    unload = Unload(at=datetime.now(UTC) + timedelta(minutes=1), plan_id="p", source="a:1", destination="b:1")
+    StateStore(state).put(MovesState(unloads={"t/n/0x0_0x1": unload}))
+
     assert apply(storage, state, shown) == "superseded"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        YES | {"chosen_options": ["Reject"]},
+        YES | {"chosen_options": []},
+        YES | {"responded_by_user": None},
+        YES | {"responded_by_user": {"id": "", "name": ""}},
+    ],
+    ids=["marked as success", "rejected", "nothing chosen", "nobody", "no name"],
+)
+def test_nothing_is_carried_out_that_nobody_approved(storage: ClusterStorage, state: MemoryState, answer: Any) -> None:
+    gate(storage, state, plan(storage, state))
+    before = dict(state.documents)
+
+    assert apply(storage, state, show(storage, state), answer=answer) == "not_approved"
+    assert state.documents == before
+
+
+def test_a_second_approval_is_refused(storage: ClusterStorage, state: MemoryState) -> None:
+    gate(storage, state, plan(storage, state))
+    shown = show(storage, state)
+    run_id = apply(storage, state, shown)
+
+    assert apply(storage, state, shown, runs={run_id: "queued"}) == "plan_used"
+    # Killed between the note and the start, it is handed over by the next attempt.
+    assert apply(storage, state, shown) == run_id
