@@ -1,11 +1,14 @@
 """Whether the clusters file's maintenance windows and blackouts let anything be moved now, and when they will.
 
 A window begins and ends by the local clock, whatever a change to or from summer time does to its length. Of an hour
-that comes twice, a blackout ends with the second and a maintenance window with the first.
+that comes twice, a blackout begins with the first and ends with the second. A maintenance window begins with the second
+and ends with the first, so one that lies within that hour is left out. What begins or ends in an hour that is left out
+does so at the change of the clock; there a blackout lasts longer rather than shorter.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +19,7 @@ from pulsar_rebalancer.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import tzinfo
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.config.windows import Window
@@ -92,13 +96,31 @@ def _spans(window: Window, at: datetime, *, blackout: bool) -> Iterator[_Span]:
     """Yield the times of a window that end after a moment, in their order."""
     zone = pendulum.timezone(window.timezone)
 
-    def utc(local: datetime, fold: int) -> datetime:
-        return local.replace(tzinfo=zone, fold=fold).astimezone(UTC)
-
     for begin, end in _local_spans(window, at.astimezone(zone).replace(tzinfo=None)):
-        last = max(utc(end, 0), utc(end, 1)) if blackout else utc(end, 0)
-        if last > at:
-            yield _Span(min(utc(begin, 0), utc(begin, 1)), last)
+        begins, ends = _moments(begin, zone, widest=blackout), _moments(end, zone, widest=blackout)
+        span = _Span(min(begins), max(ends)) if blackout else _Span(max(begins), min(ends))
+        if span.begin < span.end and span.end > at:
+            yield span
+
+
+def _moments(local: datetime, zone: tzinfo, *, widest: bool) -> tuple[datetime, datetime]:
+    """Return the two moments that a local time may mean, mostly the same.
+
+    Args:
+        local: without a zone.
+        zone: of it.
+        widest: of a time that the clock leaves out, both moments it may mean; otherwise twice the change of the clock.
+    """
+    first, second = (local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
+    if first <= second or widest:
+        return first, second
+    after = first.astimezone(zone).utcoffset()
+
+    def changed(seconds: int) -> bool:
+        return (second + timedelta(seconds=seconds)).astimezone(zone).utcoffset() == after
+
+    change = second + timedelta(seconds=bisect_left(range(int((first - second).total_seconds())), True, key=changed))
+    return change, change
 
 
 def _local_spans(window: Window, at: datetime) -> Iterator[tuple[datetime, datetime]]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pulsar_rebalancer.reasons import Trait
 from pulsar_rebalancer.run.outcome import read_waves
-from pulsar_rebalancer.run.splits import read_outcomes
+from pulsar_rebalancer.run.plan import read_moves
+from pulsar_rebalancer.run.splits import read_outcomes, read_splits
 from pulsar_rebalancer.state.model import DecisionState, MovesState
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class Stopped(NamedTuple):
     Attributes:
         finished: reason code by bundle that was under way and has come to its end.
         unfinished: bundles that are still under way; those of them that were not begun will not be.
-        not_begun: how many bundles were left where they are.
+        not_begun: how many bundles of the plan are left as they are, those of waves and splits to come among them.
     """
 
     finished: dict[str, Reason]
@@ -45,14 +46,23 @@ def wait(store: StateStore, storage: ClusterStorage, longest_seconds: float) -> 
     """
     plan, until = store.get(DecisionState).plan_id, time.monotonic() + longest_seconds
     planned = _without_outcome(store, plan)
+    run = storage.run(plan)
+    to_do = _to_do(run) | planned if run else planned
     left = planned
     while left and time.monotonic() < until:
         time.sleep(_SECONDS_BETWEEN_LOOKS)
         left = planned & _without_outcome(store, plan)
-    run = storage.run(plan)
     ended = {bundle: reason for bundle, reason in _reasons(run).items() if bundle in planned - left} if run else {}
     finished = {bundle: reason for bundle, reason in ended.items() if not reason.has(Trait.NOT_BEGUN)}
-    return Stopped(finished, tuple(sorted(left)), len(ended) - len(finished))
+    return Stopped(finished, tuple(sorted(left)), len(to_do - finished.keys() - left))
+
+
+def _to_do(run: StoragePath) -> set[str]:
+    """Return the bundles of a plan that have no outcome yet; none once its run has come to its end."""
+    if (run / "outcome.json").exists():
+        return set()
+    planned = {move.bundle for move in read_moves(run)} | {split.bundle for split in read_splits(run)}
+    return planned - _reasons(run).keys()
 
 
 def _reasons(run: StoragePath) -> dict[str, Reason]:

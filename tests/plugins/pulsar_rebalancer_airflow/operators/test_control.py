@@ -195,8 +195,12 @@ def test_the_answer_to_a_stop_says_which_bundles_came_to_their_end(scene: Unload
 
 
 def test_a_stop_finds_nothing_under_way(storage: ClusterStorage, state: MemoryState) -> None:
-    gate(storage, state, next_run(storage, state))
+    run = next_run(storage, state)
+    gate(storage, state, run)
 
+    # The wave is still to come.
+    assert order(storage, state, "stop")["stopped"] == {"finished": {}, "unfinished": [], "not_begun": 1}
+    report(state, run)
     assert order(storage, state, "stop")["stopped"] == {"finished": {}, "unfinished": [], "not_begun": 0}
 
 
