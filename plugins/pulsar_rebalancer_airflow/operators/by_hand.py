@@ -18,12 +18,16 @@ from pulsar_rebalancer.collect.split_candidates import read_candidate
 from pulsar_rebalancer.config.enums import Action
 from pulsar_rebalancer.config.resolution import RunParams
 from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.overview.runs import folders
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.by_hand import parse_form
+from pulsar_rebalancer.run.outcome import read_waves
 from pulsar_rebalancer.run.plan import LONGEST_RUN, Summary
+from pulsar_rebalancer.run.run_folder import belongs
+from pulsar_rebalancer.run.splits import read_outcomes
 from pulsar_rebalancer.splitting.candidates import Candidates
 from pulsar_rebalancer.state.by_hand import Drain, Drains, HandedOver, HandedOverPlans, ShownPlan, ShownPlans
-from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.storage.layout import ClusterStorage, time_of
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
 from pulsar_rebalancer_airflow.locations import run_folder
@@ -171,30 +175,36 @@ class CarryOutOperator(HandOverOperator):
         before = others.plans.get(form.plan)
         drains = request.action is Action.DRAIN
         if drains:
-            if before is not None:  # who released the broker meanwhile has the last word
-                raise PlanError(Reason.PLAN_USED, f"see run {before.run_id}")
             handed = HandedOver(plan=entry, run_id=context["dag_run"].run_id, at=now, by=by)
-            drain = Drain(at=now, by=by, reason=request.reason, overrule=request.overrule)
-            self._mark(store, entry, request.broker, drain)
+            if before is None:
+                self._check_drains(store, entry)
+            elif before.run_id != handed.run_id:  # who released the broker meanwhile has the last word
+                raise PlanError(Reason.PLAN_USED, f"see run {before.run_id}")
         else:
-            turn = self._turn(context, store, form.plan, before)
             self._check_none_under_way(context, others)
+            turn = self._turn(context, form.plan, before)
             handed = HandedOver(plan=entry, run_id=_run_id(form.plan, turn), at=now, by=by, turn=turn)
         kept = timedelta(seconds=self.entry.settings.max_shown_plan_age_seconds)
         store.put(others.added(form.plan, handed, kept + LONGEST_RUN))
-        if drains:
+        if drains:  # noted first: an attempt that ends early is followed by one of the same run, which goes on
+            drain = Drain(at=now, by=by, reason=request.reason, overrule=request.overrule)
+            self._mark(store, request.broker, drain)
             return False
         self.trigger_run_id, self.conf = handed.run_id, {"plan": form.plan}
         self.log.info("Plan %s is carried out by run %s of %s", entry.plan_id, handed.run_id, self.trigger_dag_id)
         return True
 
-    def _mark(self, store: StateStore, entry: ShownPlan, broker: str, drain: Drain) -> None:
-        """Mark a broker as drained."""
+    def _check_drains(self, store: StateStore, entry: ShownPlan) -> None:
+        """Refuse the plan of a drain that was shown with other brokers drained than now."""
         run, marked = self.storage.run(entry.plan_id), store.drains(self.storage).brokers
         snapshot = (run / "input" / "state.json").read_json() if run else {}
         shown_with = Drains.parse(snapshot.get("drains"))
         if marked.keys() != shown_with.brokers.keys():
             raise PlanError(Reason.OTHER_PLAN, f"since it was shown, what is drained is another: {', '.join(marked)}")
+
+    def _mark(self, store: StateStore, broker: str, drain: Drain) -> None:
+        """Mark a broker as drained."""
+        marked = store.drains(self.storage).brokers
         store.put_drains(self.storage, Drains(brokers=marked | {broker: drain}))
         self.log.warning("%s has %s drained: %s", drain.by or "unknown", broker, drain.reason)
 
@@ -216,15 +226,26 @@ class CarryOutOperator(HandOverOperator):
         self._refuse_while_closed(store, now)
         return entry, planned.request
 
-    def _turn(self, context: Context, store: StateStore, identity: str, before: HandedOver | None) -> int:
-        """Return how often a plan has been handed over with this: once more only if somebody stopped it meanwhile."""
+    def _turn(self, context: Context, identity: str, before: HandedOver | None) -> int:
+        """Return how often a plan has been handed over with this: once more only if its last run was stopped."""
         turn = before.turn if before else 1
         run_id = _run_id(identity, turn)
         if not context["ti"].get_dr_count(self.trigger_dag_id, run_ids=[run_id]):
             return turn  # an attempt that ended early may have noted it
-        if before is None or not store.stopped_since(before.at):
+        if before is None or not self._was_stopped(before):
             raise PlanError(Reason.PLAN_USED, f"see run {run_id} of {self.trigger_dag_id}")
         return turn + 1
+
+    def _was_stopped(self, handed: HandedOver) -> bool:
+        """Return whether a stop left a part of a plan; one that hit other runs, or came after the end, did not."""
+        for folder in folders(self.storage, datetime.now(UTC)):
+            if (time_of(folder.name) or handed.at) < handed.plan.at:
+                break
+            request = folder / "input" / "settings.json"
+            if request.exists() and belongs(request.read_json(), self.storage.cluster, handed.run_id):
+                outcomes = [*read_waves(folder).values(), *read_outcomes(folder).values()]
+                return any(outcome.reason is Reason.STOPPED for outcome in outcomes)
+        return False
 
     def _check_none_under_way(self, context: Context, handed: HandedOverPlans) -> None:
         run_ids, dag_id = sorted(other.run_id for other in handed.plans.values()), self.trigger_dag_id

@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, DagRunTriggerException
 from tests.airflow_context import context
-from tests.airflow_runs import CLUSTER, make_run, move_row
+from tests.airflow_runs import CLUSTER, bundle, make_run, move_row
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.enums import Action
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.control.documents import Control, Order
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.attempts import write_outcomes
 from pulsar_rebalancer.run.by_hand import ByHand, parse_form
+from pulsar_rebalancer.run.outcome import MoveOutcome, wave_file
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.state.by_hand import HandedOver, HandedOverPlans, ShownPlan, ShownPlans
+from pulsar_rebalancer.state.by_hand import Drains, HandedOver, HandedOverPlans, ShownPlan, ShownPlans
 from pulsar_rebalancer_airflow.operators import CarryOutOperator
 from pulsar_rebalancer_airflow.state_store import StateStore
 
@@ -45,12 +48,17 @@ def shown(storage: ClusterStorage, state: MemoryState, age: timedelta = timedelt
 
 
 def act(
-    storage: ClusterStorage, state: MemoryState, runs: dict[str, str] | None = None, file: Any = None, **form: Any
+    storage: ClusterStorage,
+    state: MemoryState,
+    runs: dict[str, str] | None = None,
+    file: Any = None,
+    run: str = "",
+    **form: Any,
 ) -> tuple[str, Any]:
     """The reason code, or `done` with what the other DAG is started with."""
     settings = Settings.model_validate({"mode": "auto"} | (file or {}))
     entry = ClusterEntry(name=CLUSTER, given={}, settings=settings)
-    given: Any = context(CLUSTER, state, params=form, user="bob")
+    given: Any = context(CLUSTER, state, params=form, user="bob", run_id=run)
     given["ti"].runs = runs or {}
     try:
         CarryOutOperator(task_id="carry_out", entry=entry, root=storage.root).execute(given)
@@ -123,7 +131,7 @@ def test_a_drain_is_marked_and_released(storage: ClusterStorage, state: MemorySt
     assert act(storage, state, action="release", broker="b:1", reason="x")[0] == "not_drained"
     assert act(storage, state, action="release", broker="a:1", reason="the disks are in")[0] == "done"
     assert store.drains(storage).brokers == {}
-    assert act(storage, state, plan=identity)[0] == "plan_used"
+    assert act(storage, state, run="manual__2", plan=identity)[0] == "plan_used"
     assert store.drains(storage).brokers == {}
 
 
@@ -148,18 +156,46 @@ def test_a_plan_is_known_as_long_as_it_may_be_carried_out_and_its_run_may_last()
     assert [set(plans) for plans in known] == [{"a", "b"}, {"b"}]
 
 
+def carried_out(storage: ClusterStorage, run_id: str, reason: Reason) -> None:
+    """Leave the folder of a run that carried a plan out, as its only wave does."""
+    run = make_run(storage, airflow_run_id=run_id)
+    moves = [MoveOutcome(bundle=bundle(1), source="a:1", destination="b:1", reason=reason)]
+    write_outcomes(wave_file(run, 0), {move.bundle: move for move in moves})
+
+
 def test_a_plan_that_was_stopped_is_carried_out_again(storage: ClusterStorage, state: MemoryState) -> None:
-    identity, store = shown(storage, state, **UNLOAD), StateStore(state)
+    identity = shown(storage, state, **UNLOAD)
     _, (first, _) = act(storage, state, plan=identity)
 
     # Another attempt of the same task, before the run was there.
     assert act(storage, state, plan=identity) == ("done", (first, {"plan": identity}))
-    assert act(storage, state, {first: "failed"}, plan=identity)[0] == "plan_used"
-    store.put_control(storage, Control(stop=Order(at=datetime.now(UTC), by="ada", reason="wait")))
+    assert act(storage, state, {first: "failed"}, plan=identity)[0] == "plan_used"  # it came to no snapshot
+    carried_out(storage, first, Reason.STOPPED)
     assert act(storage, state, {first: "running"}, plan=identity)[0] == "plan_under_way"
 
-    assert act(storage, state, {first: "failed"}, plan=identity) == ("done", (f"{first}__2", {"plan": identity}))
-    ended = {first: "failed", f"{first}__2": "success"}
-    assert act(storage, state, ended, plan=identity)[0] == "plan_used"
-    store.put_control(storage, Control(stop=Order(at=datetime.now(UTC), by="ada", reason="wait again")))
-    assert act(storage, state, ended, plan=identity)[1][0] == f"{first}__3"
+    second = f"{first}__2"
+    assert act(storage, state, {first: "failed"}, plan=identity) == ("done", (second, {"plan": identity}))
+    carried_out(storage, second, Reason.STOPPED)
+    assert act(storage, state, {first: "failed", second: "failed"}, plan=identity)[1][0] == f"{first}__3"
+
+
+def test_a_stop_of_another_run_gives_a_plan_no_second_turn(storage: ClusterStorage, state: MemoryState) -> None:
+    identity = shown(storage, state, **UNLOAD)
+    _, (first, _) = act(storage, state, plan=identity)
+    carried_out(storage, first, Reason.MOVED)
+    carried_out(storage, "scheduled__1", Reason.STOPPED)
+    StateStore(state).put_control(storage, Control(stop=Order(at=datetime.now(UTC), by="ada", reason="wait")))
+
+    assert act(storage, state, {first: "success"}, plan=identity)[0] == "plan_used"
+
+
+def test_a_drain_whose_task_ended_between_its_writes_goes_on(storage: ClusterStorage, state: MemoryState) -> None:
+    identity = shown(storage, state, **DRAIN)
+    assert act(storage, state, plan=identity) == ("done", None)
+    assert state.writes[-2:] == [HandedOverPlans.KEY, Drains.KEY]
+
+    assert act(storage, state, plan=identity) == ("done", None)  # after both writes
+    del state.documents[Drains.KEY]
+    storage.drains.delete()
+    assert act(storage, state, plan=identity) == ("done", None)  # after the first
+    assert list(StateStore(state).drains(storage).brokers) == ["a:1"]
