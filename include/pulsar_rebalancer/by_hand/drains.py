@@ -14,6 +14,7 @@ from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.by_hand import DrainProgress
 from pulsar_rebalancer.strategies import caps, waves
+from pulsar_rebalancer.strategies.explain import scores_after
 from pulsar_rebalancer.strategies.sample import Decision, Measure
 
 if TYPE_CHECKING:
@@ -79,8 +80,10 @@ def serve(
         first_pair += len(brokers)
         scenes |= dict.fromkeys(brokers, scene)
     # One bundle of each anti-affinity group goes at a time, whatever is overruled.
-    by_range = waves.needed(scene.sample.brokers)
-    capped = caps.apply([*leaving, *moves], scene.settings, Policies.read(run).groups, by_range=by_range)
+    groups_of, by_range = Policies.read(run).groups, waves.needed(scene.sample.brokers)
+    # Caps take the drains first: what moves of them is the same with the strategy's moves and without.
+    first = [move for move in caps.apply(leaving, scene.settings, groups_of, by_range=by_range) if move.taken]
+    capped = caps.apply([*leaving, *_beside(scene, moves, first)], scene.settings, groups_of, by_range=by_range)
     of_drain = [move for move in capped if move.pair < 0]
     pairs = {move.source: move.pair for move in of_drain}
     found = [_decision(scenes[broker], broker, pairs[broker], drains[broker]) for broker in sorted(pairs)]
@@ -118,6 +121,25 @@ def _within_load(
         else:
             after[to] = score
             found.append(move)
+    return found
+
+
+def _beside(scene: Scene, moves: Iterable[CandidateMove], drained: Sequence[CandidateMove]) -> list[CandidateMove]:
+    """Return the strategy's moves; a broker that takes bundles of a drain goes above `overloaded_threshold` by none."""
+    after, taking = scores_after(scene.scores, drained, scene.traffic), {move.destination for move in drained}
+    found = []
+    for unit in caps.units(moves):
+        change: Counter[str] = Counter()
+        for move in unit:
+            if move.taken and move.destination is not None:
+                share = makers.share_of_score(scene, scene.sample.bundles.find(move.source, move.bundle))
+                change.update({move.destination: share, move.source: -share})
+        grown = (name for name, points in change.items() if points > 0 and name in taking)
+        if any(after.get(name, 0.0) + change[name] > scene.settings.overloaded_threshold for name in grown):
+            found += [replace(move, reason=Reason.WOULD_OVERLOAD, wave=None) for move in unit]
+        else:
+            after |= {name: after.get(name, 0.0) + points for name, points in change.items()}
+            found += unit
     return found
 
 

@@ -243,8 +243,8 @@ class CarryOutOperator(HandOverOperator):
                 break
             request = folder / "input" / "settings.json"
             if request.exists() and belongs(request.read_json(), self.storage.cluster, handed.run_id):
-                outcomes = [*read_waves(folder).values(), *read_outcomes(folder).values()]
-                return any(outcome.reason is Reason.STOPPED for outcome in outcomes)
+                reasons = {move.reason for move in read_waves(folder).values()}
+                return Reason.STOPPED in reasons.union(split.reason for split in read_outcomes(folder).values())
         return False
 
     def _check_none_under_way(self, context: Context, handed: HandedOverPlans) -> None:

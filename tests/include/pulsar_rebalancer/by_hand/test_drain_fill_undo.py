@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -162,6 +163,23 @@ def test_a_run_that_serves_a_drain_overloads_no_broker(
     moves = fate(found.moves)
     assert {moves[name(1)], moves[name(2)]} == fates
     assert found.progress["a:1"].left == (2 if fates == {"would_overload"} else 0)
+
+
+@pytest.mark.parametrize(("limit", "fates"), [(59.0, {"would_overload"}), (61.0, {"c:1"})])
+def test_what_a_strategy_wants_beside_a_drain_overloads_no_broker(
+    tmp_path: Path, limit: float, fates: set[str | None]
+) -> None:
+    # The drain brings c from 10 to 30; the strategy would bring another 30, in two halves.
+    hot = {name(4): 60.0, name(5): 15.0, name(6): 15.0}
+    snapshots = Snapshots(tmp_path, {"a": {name(1): 20.0}, "b": hot, "c": {name(7): 10.0}})
+    snapshots.settings = snapshots.settings.model_copy(update={"overloaded_threshold": limit})
+    wanted = [replace(strategy_move(name(number), "b:1", "c:1"), rank=number) for number in (5, 6)]
+
+    moves = fate(served(snapshots, *wanted, a=DRAIN).moves)
+
+    assert moves[name(1)] == "c:1"
+    assert moves[name(5)] == "c:1"
+    assert {moves[name(6)]} == fates
 
 
 def test_what_one_drain_overrules_holds_for_the_others(snapshots: Snapshots) -> None:
