@@ -62,6 +62,12 @@ class SplitHistory:
         }
         self._store(lambda state: state.model_copy(update={"splits": state.splits | planned}))
 
+    def leave(self, outcomes: Sequence[SplitOutcome]) -> None:
+        """Write outcomes of splits that will not be begun; those that were begun or have one keep what they are."""
+        left = {outcome.bundle: outcome for outcome in outcomes if outcome.bundle not in self.begun}
+        self.outcomes = left | self.outcomes
+        write_outcomes(outcomes_file(self._run), self.outcomes)
+
     def add(self, outcome: SplitOutcome, now: datetime) -> None:
         """Note an outcome, in the file and in the store."""
         earlier = self.outcomes.get(outcome.bundle)

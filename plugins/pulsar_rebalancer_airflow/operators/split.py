@@ -12,6 +12,7 @@ from pulsar_rebalancer.config.resolution import Origin
 from pulsar_rebalancer.names import SPLITTING
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.run.splits import not_split
 from pulsar_rebalancer.splitting.executor import carry_out_splits
 from pulsar_rebalancer.splitting.history import SplitHistory
 from pulsar_rebalancer.state.model import MovesState
@@ -75,6 +76,7 @@ class SplitOperator(PlanPartOperator):
             async def work(admin: PulsarAdmin) -> None:
                 by_broker = await builtin_shedding.read(admin, SPLITTING) if asked else {}
                 if "true" in by_broker.values():
+                    history.leave([not_split(split, Reason.BUILTIN_SPLITTING_ON) for split in remaining])
                     raise AirflowSkipException(f"Closed by now: {Reason.BUILTIN_SPLITTING_ON} {by_broker}")
                 history.plan(remaining, datetime.now(UTC))
                 await carry_out_splits(

@@ -153,6 +153,8 @@ def test_nothing_is_split_once_a_broker_splits_by_itself(
     else:
         with pytest.raises(AirflowSkipException, match="builtin_splitting_on"):
             split(scene, run)
+        told = conclude(run, Reason.OPEN, (), run_time(run)).splits
+        assert [each.reason for each in told] == ["builtin_splitting_on"]
 
     assert is_split(scene, planned) is splits
 
