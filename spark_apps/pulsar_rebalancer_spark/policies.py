@@ -1,4 +1,4 @@
-"""Why policies forbid bundles to go to their pair's colder broker (see `strategies.policy_filter`)."""
+"""Why policies forbid bundles to go to their pair's colder broker (see `strategies.placement.policy_filter`)."""
 
 from __future__ import annotations
 
