@@ -29,6 +29,7 @@ async def carry_out_moves(
     unloaded: Container[str] = (),
     affinity: bool = True,
     stopped: Callable[[], bool] = lambda: False,
+    drained: Callable[[], Container[str]] = tuple,
 ) -> list[MoveOutcome]:
     """Carry out the moves of one wave; what a broker does to one bundle never stops the others.
 
@@ -47,6 +48,7 @@ async def carry_out_moves(
         unloaded: bundles that an earlier attempt may have unloaded: on a third broker they went astray, while others
             that are found there moved on by themselves and are left alone.
         stopped: asked before each bundle is begun: whether no further one is to be; those under way come to their end.
+        drained: asked likewise: brokers where no bundle is to be brought; what was `unloaded` comes to its end.
         affinity: whether the leader remembers destinations, as the modular load manager's does.
 
     Returns:
@@ -59,8 +61,11 @@ async def carry_out_moves(
         try:
             while waiting:
                 number, move = waiting.popleft()
-                if stopped():
-                    outcomes[number] = not_moved(move, Reason.STOPPED)
+                left = Reason.STOPPED if stopped() else None
+                if left is None and move.bundle not in unloaded and move.destination in drained():
+                    left = Reason.DRAINING
+                if left is not None:
+                    outcomes[number] = not_moved(move, left)
                     on_outcome(outcomes[number])
                     continue
                 carried = BundleMove(admin, move, retries, timeout_seconds, unloaded=move.bundle in unloaded)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.run.outcome import MoveOutcome
     from pulsar_rebalancer.run.plan import Move
+    from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
 
 
@@ -45,22 +46,34 @@ class _Watch:
     Args:
         context: of the task; its XCom `progress` is written at most once a second.
         store: of the cluster, which is asked as often.
+        storage: likewise.
         total: moves of the wave.
     """
 
-    def __init__(self, context: Context, store: StateStore, total: int) -> None:
+    def __init__(self, context: Context, store: StateStore, storage: ClusterStorage, total: int) -> None:
         self._context = context
         self._store = store
+        self._storage = storage
         self._total = total
         self._told_at = self._asked_at = -math.inf
         self._stopped = False
+        self._drained: frozenset[str] = frozenset()
 
     def stopped(self) -> bool:
         """Return whether somebody has stopped the run since it started."""
+        self._look()
+        return self._stopped
+
+    def drained(self) -> frozenset[str]:
+        """Return the brokers that are drained by now."""
+        self._look()
+        return self._drained
+
+    def _look(self) -> None:
         if not self._stopped and time.monotonic() - self._asked_at >= _SECONDS_BETWEEN_LOOKS:
             self._stopped = self._store.stopped_since(self._context["dag_run"].start_date)
+            self._drained = frozenset(self._store.drains(self._storage).brokers)
             self._asked_at = time.monotonic()
-        return self._stopped
 
     def ended(self, history: WaveHistory) -> None:
         """Note that another move has ended."""
@@ -117,7 +130,8 @@ class UnloadWaveOperator(PlanPartOperator):
             planned = [move for move in read_moves(run) if move.wave == int(self.wave)]
             history = WaveHistory(store.get(MovesState), store.change_moves, run, int(self.wave))
             moves = self._open(context, run, store, history, planned)
-            self._carry_out(Summary.read(run).resolved.settings, history, moves, _Watch(context, store, len(planned)))
+            watch = _Watch(context, store, storage_of(self.cluster), len(planned))
+            self._carry_out(Summary.read(run).resolved.settings, history, moves, watch)
         return self._conclude(f"Wave {self.wave}", (history.outcomes[move.bundle] for move in planned))
 
     def _open(
@@ -157,6 +171,7 @@ class UnloadWaveOperator(PlanPartOperator):
                 timeout_seconds=settings.unload_timeout_seconds,
                 on_outcome=ended,
                 stopped=watch.stopped,
+                drained=watch.drained,
                 unloaded=unloaded,
                 affinity=not is_extensible(runtime.get("loadManagerClassName", "")),
             )

@@ -146,6 +146,19 @@ def test_a_wave_that_was_not_begun_in_time_is_left_and_says_so(scene: UnloadScen
     assert conclude(run, Reason.OPEN, (), datetime.now(UTC)).counts == {"plan_too_old": 2}
 
 
+def test_a_broker_that_is_marked_while_a_wave_is_under_way_gets_no_further_bundle(scene: UnloadScene) -> None:
+    scene.monkeypatch.setattr("pulsar_rebalancer_airflow.operators.unload._SECONDS_BETWEEN_LOOKS", 0.0)
+    moves, store = scene.moves(2), StateStore(scene.state)
+    drain = Drain(at=datetime.now(UTC), by="ada", reason="new disks")
+    marks = Drains(brokers={move["destination"]: drain for move in moves})
+    scene.before_unloads(lambda _: store.put_drains(scene.storage, marks))
+
+    assert scene.unload(scene.run(moves, unload_concurrency=1)) == {"moved": 1, "draining": 1}
+
+    assert scene.all_on(moves[:1], "destination")
+    assert scene.all_on(moves[1:], "source")
+
+
 def test_no_bundle_is_brought_to_a_broker_that_is_drained_by_now(scene: UnloadScene) -> None:
     here, away = scene.moves(99)[0], scene.moves(99)[-1]
     assert here["destination"] != away["destination"]
