@@ -99,7 +99,9 @@ def serve(
 def _within_load(
     scene: Scene, moves: Iterable[CandidateMove], after: dict[str, float], overruled: Container[Overrule]
 ) -> list[CandidateMove]:
-    """Return the moves, without those that would bring a broker above `overloaded_threshold`.
+    """Return the moves, none of which brings a broker above `overloaded_threshold`.
+
+    One that would goes to the coldest broker that policies and the topic ceiling leave and that has room, or stays.
 
     Args:
         scene: the snapshot.
@@ -107,20 +109,24 @@ def _within_load(
         after: scores of the brokers that took bundles before these moves; these are added.
         overruled: what does not hold for these moves.
     """
-    limit = scene.settings.overloaded_threshold
-    found = []
+    limit, policies, found = scene.settings.overloaded_threshold, scene.policy_filter(), []
     for move in sorted(moves, key=lambda move: (move.pair, move.rank)):
-        to = move.destination
-        if not move.taken or to is None:
+        if not move.taken or move.destination is None:
             found.append(move)
             continue
-        share = makers.share_of_score(scene, scene.sample.bundles.find(move.source, move.bundle))
-        score = after.get(to, scene.scores.get(to, 0.0)) + share
-        if share > 0 and score > limit and Overrule.OVERLOAD not in overruled:
+        bundle = scene.sample.bundles.find(move.source, move.bundle)
+        share = makers.share_of_score(scene, bundle)
+        predicted = {name: after.get(name, scene.scores.get(name, 0.0)) + share for name in scene.listed}
+        to: str | None = move.destination
+        if share > 0 and predicted[move.destination] > limit and Overrule.OVERLOAD not in overruled:
+            others = (name for name in policies.candidates(move.bundle) if name != move.source)
+            to = min((name for name in others if predicted[name] <= limit), key=lambda n: predicted[n], default=None)
+        if to is None:
             found.append(replace(move, reason=Reason.WOULD_OVERLOAD))
-        else:
-            after[to] = score
-            found.append(move)
+            continue
+        after[to] = predicted[to]
+        policies.placed(bundle, to)
+        found.append(replace(move, destination=to))
     return found
 
 

@@ -17,6 +17,7 @@ from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
 from pulsar_rebalancer.run.splits import SplitOutcome
+from pulsar_rebalancer.run.tables import BROKERS, table
 from pulsar_rebalancer.state.by_hand import Drain
 from pulsar_rebalancer.strategies.sample import BundleSample, CandidateMove, Decision, Measure
 
@@ -163,6 +164,24 @@ def test_a_run_that_serves_a_drain_overloads_no_broker(
     moves = fate(found.moves)
     assert {moves[name(1)], moves[name(2)]} == fates
     assert found.progress["a:1"].left == (2 if fates == {"would_overload"} else 0)
+
+
+class WithBusyIdler(Snapshots):
+    """Its broker `d` has no bundles, and a CPU at 80 %: the first choice of placement, which goes by message rates."""
+
+    def _brokers(self) -> Any:
+        rows = super()._brokers().to_pylist()
+        return table([row | {"cpu_usage": 80.0} if row["broker"] == "d:1" else row for row in rows], BROKERS)
+
+
+@pytest.mark.parametrize(("limit", "goes_to"), [(101.0, "d:1"), (85.0, "c:1"), (25.0, "would_overload")])
+def test_a_bundle_that_the_broker_of_placement_has_no_room_for_goes_to_the_coldest_that_has(
+    tmp_path: Path, limit: float, goes_to: str
+) -> None:
+    snapshots = WithBusyIdler(tmp_path, {"a": {name(1): 20.0}, "b": {name(4): 60.0}, "c": {name(5): 10.0}, "d": {}})
+    snapshots.settings = snapshots.settings.model_copy(update={"overloaded_threshold": limit})
+
+    assert fate(served(snapshots, a=DRAIN).moves)[name(1)] == goes_to
 
 
 @pytest.mark.parametrize(("limit", "fates"), [(59.0, {"would_overload"}), (61.0, {"c:1"})])
