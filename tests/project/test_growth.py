@@ -162,6 +162,6 @@ def test_a_sample_grows_with_its_cluster():
     def seconds(brokers: int) -> float:
         with slow_brokers(brokers, 20 * brokers, 0.0) as (ports, token):
             asyncio.run(once(ports[0], token))
-            return cpu_seconds(lambda: asyncio.run(once(ports[0], token)))
+            return min(cpu_seconds(lambda: asyncio.run(once(ports[0], token))) for _ in range(3))
 
     assert seconds(400) / seconds(100) < MOST

@@ -25,17 +25,19 @@ def test_every_bundle_gets_the_reason_of_the_specification(spark, tmp_path):
     file = StoragePath(str(tmp_path / "bundles.parquet"))
     file.write_table(pa.Table.from_pylist(rows, schema=BUNDLES))
     excluded = {"c1": ("t/kept",), "c2": ()}
+    patterns = {"c1": (), "c2": ("t/n/0x1*", "tenant/*")}
     passed_over = [
         {"cluster": "c1", "bundle": "t/n/0x2_0x3", "reason": "recently_unloaded"},
         {"cluster": "c2", "bundle": "t/n/0x0_0x1", "reason": "bundle_quarantined"},
     ]
     known = tables.literal(spark, passed_over, tables.PASSED_OVER).withColumnRenamed("reason", "stays")
     bundles = tables.read(spark, [file], BUNDLES).join(known, on=["cluster", "bundle"], how="left")
-    answer = candidates.with_reason(bundles, excluded).collect()
+    answer = candidates.with_reason(bundles, excluded, patterns).collect()
     by_cluster = {
         name: {row["bundle"]: row["reason"] for row in passed_over if row["cluster"] == name} for name in excluded
     }
     assert {(row["cluster"], row["bundle"]): row["reason"] for row in answer} == {
-        (cluster, name): preset_reason(name, excluded[cluster], by_cluster[cluster])
+        (cluster, name): preset_reason(name, excluded[cluster], by_cluster[cluster], patterns[cluster])
         for cluster, name in ((row["cluster"], row["bundle"]) for row in rows)
     }
+    assert {row["reason"] for row in answer} >= {"namespace_excluded", "bundle_excluded", "recently_unloaded"}
