@@ -106,7 +106,8 @@ def _write(scene: Scene, wishes: Iterable[Wish], record: ByHand, splits: list[di
     moves = caps.apply(wanted, scene.settings, scene.policies.groups, by_range=by_range)
     taken = [move for move in moves if move.taken]
     after = scores_after(scene.scores, taken, scene.traffic)
-    _check_load(scene, after, record.request.overruled)
+    if record.request.action:  # what a strategy decided is no more asked for this than in mode `auto`
+        _check_load(scene, after, record.request.overruled)
     candidates = table([rows.move_row(scene.request.cluster, each) for each in moves], MOVES)
     (scene.folder / "plan" / "moves.parquet").write_table(candidates)
     by_pair = reasons_by_pair(moves)

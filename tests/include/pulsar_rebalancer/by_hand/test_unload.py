@@ -185,6 +185,8 @@ def test_a_plan_that_a_strategy_made_is_carried_out_once_it_is_approved(snapshot
     folder = snapshots.storage.run(made.plan_id)
     assert folder is not None
     made.model_copy(update={"by_hand": None}).write(folder)
+    # Its destination is too hot for what a person asks for; a strategy may have its reasons.
+    snapshots.settings = snapshots.settings.model_copy(update={"overloaded_threshold": 11.0})
 
     run = snapshots.take(params={"plan": made.hash}, handed_over=handed)
     summary = carry_out_shown(snapshots.storage, run)
