@@ -92,8 +92,8 @@ def test_hits_are_counted_then_half_the_difference_moves_until_there_is_nothing_
                 assert owner == {move.bundle: move.destination for move in fired.moves}
                 assert all(move.ok for move in fired.outcome.moves)
 
-                # Every broker has looked at its CPU again, and soon nothing moves any more. The range is smaller then, and
-                # not before: the third broker is idle until its own pair fires, and a JVM has to warm up.
+                # Every broker has looked at its CPU again, and soon nothing moves any more. The range is smaller then,
+                # and not before: the third broker is idle until its own pair fires, and a JVM has to warm up.
                 later = [fired]
                 while not sampled_anew(later):
                     later.append(next_run(airflow, seen))
