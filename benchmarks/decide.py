@@ -18,7 +18,13 @@ from benchmarks.measure import ROOT, BenchmarkError, Comparison, Taken, alternat
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.storage.layout import ClusterStorage
-from pulsar_rebalancer_airflow.operators.decide import CONF, JAVA_OPTIONS, LOCAL_CONF, application, driver_environment
+from pulsar_rebalancer_airflow.operators.spark_application import (
+    CONF,
+    JAVA_OPTIONS,
+    LOCAL_CONF,
+    driver_environment,
+    path_of,
+)
 from pulsar_rebalancer_airflow.spark_archive import cached_archive
 
 if TYPE_CHECKING:
@@ -85,7 +91,7 @@ def _measured(folder: str, name: str, strategy: Strategy, brokers: int, each: in
     with tempfile.TemporaryDirectory(dir=folder) as root:
         eager = clusters.EAGER_TRANSFER if strategy is Strategy.TRANSFER else {}
         run = clusters.make(root, brokers, each, strategy=strategy, **eager)
-        decided = submit(application(), "--root", root, "--run", run.uri, bundles=brokers * each)
+        decided = submit(path_of("application"), "--root", root, "--run", run.uri, bundles=brokers * each)
 
         def anew() -> Taken:
             forget(root, run)

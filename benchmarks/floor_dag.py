@@ -6,7 +6,7 @@ from pathlib import Path
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import DAG, TriggerRule, task
 
-from pulsar_rebalancer_airflow.operators.decide import ARCHIVE_VARIABLE, CONF, JAVA_OPTIONS, LOCAL_CONF
+from pulsar_rebalancer_airflow.operators.spark_application import ARCHIVE_VARIABLE, CONF, JAVA_OPTIONS, LOCAL_CONF
 
 ROOT, FOLDER = Path(os.environ["BENCHMARK_ROOT"]), Path(os.environ["BENCHMARK_FOLDER"])
 OPTIONS = f"{JAVA_OPTIONS} -XX:SharedArchiveFile={os.environ[ARCHIVE_VARIABLE]} -Xshare:auto"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tempfile
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.measure import BenchmarkError, Comparison, Taken, alternately, process
@@ -13,7 +12,13 @@ from benchmarks.recordings import START, write
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.replay.request import ANSWER, ReplayRequest
 from pulsar_rebalancer.storage.layout import ClusterStorage
-from pulsar_rebalancer_airflow.operators.decide import CONF, JAVA_OPTIONS, LOCAL_CONF, application, driver_environment
+from pulsar_rebalancer_airflow.operators.spark_application import (
+    CONF,
+    JAVA_OPTIONS,
+    LOCAL_CONF,
+    driver_environment,
+    path_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -65,7 +70,7 @@ def _replay(root: str, minutes: int, grid: list[dict[str, Any]], master: str, va
     def once() -> Taken:
         folder = storage.new_replay(START)
         request.write(folder)
-        replay = str(Path(application()).with_name("replay.py"))
+        replay = path_of("replay")
         with driver_environment():
             taken = process([*command, replay, "--root", root, "--replay", folder.uri], dict(os.environ))
         found = (folder / ANSWER).read_json()

@@ -35,7 +35,13 @@ from pulsar_rebalancer.state.model import DecisionState, MovesState
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.strategies import means
 from pulsar_rebalancer_airflow.java import java_command, java_version
-from pulsar_rebalancer_airflow.operators.decide import CONF, JAVA_OPTIONS, LOCAL_CONF, application, driver_environment
+from pulsar_rebalancer_airflow.operators.spark_application import (
+    CONF,
+    JAVA_OPTIONS,
+    LOCAL_CONF,
+    driver_environment,
+    path_of,
+)
 from pulsar_simulator.scenario import build
 from pulsar_simulator.serve import running
 
@@ -105,7 +111,7 @@ def make_archive(path: Path) -> None:
         settings = [f"{name}={value}" for name, value in (CONF | LOCAL_CONF).items()]
         command = ["spark-submit", "--master", "local[2]", "--driver-java-options", options]
         command += [part for setting in settings for part in ("--conf", setting)]
-        command += [application(), "--root", root, *(part for run in runs for part in ("--run", run.uri))]
+        command += [path_of("application"), "--root", root, *(part for run in runs for part in ("--run", run.uri))]
         with driver_environment():
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode or not draft.exists():

@@ -20,7 +20,7 @@ import json, sys
 from importlib.metadata import entry_points
 from pathlib import Path
 from pulsar_rebalancer_airflow.dag_factory import build_dags
-from pulsar_rebalancer_airflow.operators.decide import application, source_roots
+from pulsar_rebalancer_airflow.operators.spark_application import path_of, source_roots
 from pulsar_rebalancer_airflow.validation import page
 from pulsar_rebalancer_airflow.validation.suites import suites_folder
 dags = build_dags()
@@ -29,7 +29,8 @@ heavy = [name for name in ("pyspark", "great_expectations", "pandas") if name in
 print(json.dumps({
     "dags": sorted(dags),
     "tasks": sorted(dags["pulsar_rebalance__east"].task_ids), "plugin": plugin.name, "heavy": heavy,
-    "application": application(), "application_exists": Path(application()).is_file(), "source_roots": source_roots(),
+    "application": path_of("application"), "application_exists": Path(path_of("application")).is_file(),
+    "source_roots": source_roots(),
     "page": (Path(page.__file__).parents[1] / "templates" / "validation.html").is_file(),
     "suites": sorted(path.name for path in Path(str(suites_folder())).iterdir() if path.suffix == ".json"),
 }))

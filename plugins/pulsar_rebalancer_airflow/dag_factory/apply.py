@@ -6,15 +6,16 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk import DAG
 
 from pulsar_rebalancer.config.enums import Mode
-from pulsar_rebalancer_airflow.dag_factory.defaults import COMMON
+from pulsar_rebalancer_airflow.dag_factory.defaults import begun_by_hand
 from pulsar_rebalancer_airflow.dag_factory.docs import apply_page
 from pulsar_rebalancer_airflow.locations import APPLY_DAG
 from pulsar_rebalancer_airflow.operators import ApplyOperator, EndOlderOperator, ShowAwaitingOperator
 
 if TYPE_CHECKING:
+    from airflow.sdk import DAG
+
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
 
 _SHOWN = "{{{{ ti.xcom_pull(task_ids='show')['{part}'] }}}}"
@@ -25,16 +26,16 @@ def apply_dags(entry: ClusterEntry, root: str) -> list[DAG]:
     settings = entry.settings
     if settings.mode is not Mode.APPROVE:
         return []
-    with DAG(
-        f"{APPLY_DAG}{entry.name}",
+    with begun_by_hand(
+        APPLY_DAG,
+        entry,
+        "approval",
         description=f"Shows the plan of cluster {entry.name} that waits for a person, and has it carried out",
         doc_md=apply_page(entry),
-        schedule=None,
         # Each run asks about one plan; one that a person begins, which Airflow insists on, shows nothing. No question
         # waits behind another: a newer one ends it.
-        **COMMON | {"allowed_run_types": ("manual", "operator_triggered"), "max_active_runs": 8},
-        is_paused_upon_creation=False,
-        tags={"pulsar", "approval", entry.name},
+        allowed_run_types=("manual", "operator_triggered"),
+        max_active_runs=8,
     ) as dag:
         EndOlderOperator(task_id="end_older", cluster=entry.name)
         show = ShowAwaitingOperator(task_id="show", entry=entry, root=root)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import DAG
-
 from pulsar_rebalancer.run.plan import LONGEST_RUN
-from pulsar_rebalancer_airflow.dag_factory.defaults import COMMON
+from pulsar_rebalancer_airflow.dag_factory.defaults import begun_by_hand
 from pulsar_rebalancer_airflow.dag_factory.docs import by_hand_page
 from pulsar_rebalancer_airflow.dag_factory.params import by_hand_params
 from pulsar_rebalancer_airflow.locations import BY_HAND_DAG
@@ -21,24 +19,24 @@ from pulsar_rebalancer_airflow.operators import (
 )
 
 if TYPE_CHECKING:
+    from airflow.sdk import DAG
+
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
 
 
 def by_hand_dag(entry: ClusterEntry, root: str) -> DAG:
     """Return the DAG `pulsar_by_hand__<cluster>`."""
-    with DAG(
-        f"{BY_HAND_DAG}{entry.name}",
+    with begun_by_hand(
+        BY_HAND_DAG,
+        entry,
+        "by hand",
         description=f"Moves bundles of cluster {entry.name} as a person asks for; shows the plan first",
         doc_md=by_hand_page(entry),
-        schedule=None,
         # A stop or a release does not wait for a plan that is being made.
-        **COMMON | {"max_active_runs": 16},
+        max_active_runs=16,
         dagrun_timeout=LONGEST_RUN,
         default_args={"execution_timeout": timedelta(minutes=5)},
-        # It never runs by itself.
-        is_paused_upon_creation=False,
         params=by_hand_params(),
-        tags={"pulsar", "by hand", entry.name},
     ) as dag:
         form = FormOperator(task_id="form", shows="collect", acts="carry_out")
         collect = CollectForPlanOperator(task_id="collect", entry=entry, root=root)

@@ -5,30 +5,27 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from airflow.sdk import DAG
-
-from pulsar_rebalancer_airflow.dag_factory.defaults import COMMON
+from pulsar_rebalancer_airflow.dag_factory.defaults import begun_by_hand
 from pulsar_rebalancer_airflow.dag_factory.docs import control_page
 from pulsar_rebalancer_airflow.dag_factory.params import control_params
 from pulsar_rebalancer_airflow.locations import CONTROL_DAG
 from pulsar_rebalancer_airflow.operators import ControlOperator
 
 if TYPE_CHECKING:
+    from airflow.sdk import DAG
+
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
 
 
 def control_dag(entry: ClusterEntry, root: str) -> DAG:
     """Return the DAG `pulsar_control__<cluster>`."""
-    with DAG(
-        f"{CONTROL_DAG}{entry.name}",
+    with begun_by_hand(
+        CONTROL_DAG,
+        entry,
+        "control",
         description=f"Pauses, skips and stops runs of cluster {entry.name}, looks after its state, hands it over",
         doc_md=control_page(entry, root),
-        schedule=None,
-        **COMMON,
-        # It never runs by itself, and has to be there when it is needed.
-        is_paused_upon_creation=False,
         params=control_params(),
-        tags={"pulsar", "control", entry.name},
     ) as dag:
         ControlOperator(task_id="control", entry=entry, root=root, execution_timeout=timedelta(minutes=10))
     return dag

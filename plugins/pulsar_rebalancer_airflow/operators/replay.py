@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.reasons import Reason
@@ -16,15 +12,8 @@ from pulsar_rebalancer.replay.current import current_settings
 from pulsar_rebalancer.replay.request import ANSWER, ReplayRequest
 from pulsar_rebalancer.replay.variants import outside
 from pulsar_rebalancer.storage.layout import ClusterStorage
-from pulsar_rebalancer_airflow.failures import FAILURE, final_unless_passing
-from pulsar_rebalancer_airflow.operators.decide import (
-    CONF,
-    JAVA_OPTIONS,
-    LOCAL_CONF,
-    application,
-    checked_connection,
-    driver_environment,
-)
+from pulsar_rebalancer_airflow.failures import final_unless_passing
+from pulsar_rebalancer_airflow.operators.spark_application import SparkApplicationOperator, checked_connection
 from pulsar_rebalancer_airflow.replay.link import ReplayLink
 
 if TYPE_CHECKING:
@@ -38,7 +27,7 @@ STRATEGIES_VARIABLE = "PULSAR_REBALANCER_STRATEGIES"
 """Environment variable with the import paths, separated by commas, of strategies from outside that a form may name."""
 
 
-class ReplayOperator(SparkSubmitOperator):
+class ReplayOperator(SparkApplicationOperator):
     """Submit the application that replays; its answer is the XCom of the task, and its report opens from the task.
 
     The application says in the log what share is done. A retry replays anew, into a folder of its own.
@@ -52,9 +41,10 @@ class ReplayOperator(SparkSubmitOperator):
 
     def __init__(self, *, entry: ClusterEntry, root: str, **kwargs: Any) -> None:
         super().__init__(
-            application=str(Path(application()).with_name("replay.py")),
+            application="replay",
+            failed=Reason.REPLAY_FAILED,
             conn_id=entry.settings.spark_connection,
-            conf=CONF | {"spark.driver.extraJavaOptions": JAVA_OPTIONS, "spark.ui.showConsoleProgress": "false"},
+            conf={"spark.ui.showConsoleProgress": "false"},
             name="pulsar-rebalancer-replay",
             **kwargs,
         )
@@ -79,17 +69,9 @@ class ReplayOperator(SparkSubmitOperator):
             request = self._request(context, storage)
             connection = checked_connection(self._conn_id)
             request.write(folder)
-        self.properties_file = connection.extra_dejson.get("properties-file")
-        if re.match(r"local(\[|$)", connection.host or ""):
-            self.conf = {**(self.conf or {}), **LOCAL_CONF}
         self.application_args = ["--root", self.root, "--replay", folder.uri]
         self.log.info("Replay of %s to %s in %s", request.start, request.end, folder.uri)
-        with driver_environment():
-            try:
-                super().execute(context)
-            except Exception as error:
-                context["ti"].xcom_push(key=FAILURE, value=_reason(str(error)))
-                raise
+        self._submit(context, connection)
         self.report_of = folder.name
         return _answer(folder)
 
@@ -130,9 +112,3 @@ def _refuse_unlisted(grid: object) -> None:
 def _answer(folder: StoragePath) -> dict[str, JsonValue]:
     answer: dict[str, JsonValue] = (folder / ANSWER).read_json()
     return answer
-
-
-def _reason(output: str) -> Reason:
-    """Return the reason code that the application's last lines end with."""
-    codes = re.findall(r"not replayed: .*\[([a-z_]+)\]", output)
-    return (Reason.get(codes[-1]) if codes else None) or Reason.REPLAY_FAILED

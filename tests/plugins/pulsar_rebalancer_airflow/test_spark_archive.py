@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 
 from pulsar_rebalancer_airflow import spark_archive as archive_module
-from pulsar_rebalancer_airflow.operators.decide import JAVA_OPTIONS
+from pulsar_rebalancer_airflow.operators.spark_application import JAVA_OPTIONS
 from pulsar_rebalancer_airflow.spark_archive import archive_path, make_archive
 
 

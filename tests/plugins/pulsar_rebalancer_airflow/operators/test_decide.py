@@ -21,7 +21,7 @@ from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.failures import FAILURE
 from pulsar_rebalancer_airflow.locations import STORAGE_VARIABLE
 from pulsar_rebalancer_airflow.operators import DecideOperator
-from pulsar_rebalancer_airflow.operators.decide import ARCHIVE_VARIABLE, JAVA_OPTIONS, application
+from pulsar_rebalancer_airflow.operators.spark_application import ARCHIVE_VARIABLE, JAVA_OPTIONS, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +64,7 @@ def test_submits_the_application_to_the_connections_master(submitted: dict[str, 
 
     command = submitted["command"]
     assert command[:3] == ["spark-submit", "--master", "local[2]"]
-    assert command[-5:] == [application(), "--root", os.environ[STORAGE_VARIABLE], "--run", run]
+    assert command[-5:] == [path_of("application"), "--root", os.environ[STORAGE_VARIABLE], "--run", run]
     assert "spark.ui.enabled=false" in command
     options = next(part for part in command if part.startswith("spark.driver.extraJavaOptions="))
     assert options == f"spark.driver.extraJavaOptions={JAVA_OPTIONS}"
@@ -207,7 +207,8 @@ def test_the_archive_is_used_if_the_worker_has_it(
 
 
 def test_the_application_is_found_without_being_loaded() -> None:
-    code = "import sys; from pulsar_rebalancer_airflow.operators.decide import application; print(application())"
+    code = "import sys; from pulsar_rebalancer_airflow.operators.spark_application import path_of"
+    code += "; print(path_of('application'))"
     code += "; print([name for name in sys.modules if name.startswith(('pulsar_rebalancer_spark', 'pyspark'))])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     path, loaded = done.stdout.splitlines()[-2:]

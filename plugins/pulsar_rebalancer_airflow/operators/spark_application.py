@@ -1,0 +1,174 @@
+"""How the Spark applications of this package are submitted: with which interpreter, settings and connection."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import sysconfig
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowNotFoundException
+
+from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer_airflow.failures import FAILURE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from airflow.sdk import Connection, Context
+
+ARCHIVE_VARIABLE = "PULSAR_REBALANCER_SPARK_ARCHIVE"
+"""Environment variable with the path of a class-data archive, which halves the start of Spark."""
+
+_APPLICATION_PACKAGE = "pulsar_rebalancer_spark"
+JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""Of the driver's Java, which ignores a class-data archive that was made with others."""
+
+CONF = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.session.timeZone": "UTC",
+    # At INFO a run fills its task log with some hundred lines of Spark's own.
+    "spark.log.level": "WARN",
+}
+"""Small data, once a minute: start-up decides how long it takes."""
+
+LOCAL_CONF = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    # Spark makes a secret up for each application: other users of the machine reach its ports, and are turned away.
+    "spark.authenticate": "true",
+}
+"""Where driver and executor are one process: nobody else has to reach it."""
+
+
+def path_of(application: str) -> str:
+    """Return the path of a Spark application, found without loading it."""
+    spec = find_spec(_APPLICATION_PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        raise ModuleNotFoundError(f"{_APPLICATION_PACKAGE} is not installed beside {__name__}")
+    return str(Path(next(iter(spec.submodule_search_locations))) / f"{application}.py")
+
+
+def source_roots() -> list[str]:
+    """Return the folders that the driver needs on PYTHONPATH: those of a source tree, none of an installed wheel."""
+    installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    roots = []
+    for package in ("pulsar_rebalancer", _APPLICATION_PACKAGE):
+        spec = find_spec(package)
+        if spec is not None and spec.submodule_search_locations:
+            roots.append(str(Path(next(iter(spec.submodule_search_locations))).parent))
+    return [root for root in roots if root not in installed]
+
+
+@contextmanager
+def driver_environment() -> Iterator[None]:
+    """Set the environment in which `spark-submit` finds this interpreter and its packages.
+
+    `spark-submit` runs the first `python3` on PATH to find its own home, so this interpreter's folder must come first.
+    The process's environment is set and not the operator's `env_vars`, which would reach drivers on other machines.
+    """
+    paths = [*source_roots(), *filter(None, [os.environ.get("PYTHONPATH")])]
+    wanted = {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+    if paths:
+        wanted["PYTHONPATH"] = os.pathsep.join(paths)
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def checked_connection(conn_id: str) -> Connection:
+    """Return the Spark connection; refuse what Airflow and Spark would stumble over much later, or not at all.
+
+    Raises:
+        SettingsError: `connection_not_found` when there is no such connection, which the Spark operator takes for YARN,
+            or whoever keeps it did not answer, which Airflow does not tell apart. `wrong_setting` when it asks for the
+            driver on another machine, where neither this package nor the run's files are; when it names Kubernetes and
+            the Spark provider has no client for it.
+    """
+    where = f"spark_connection {conn_id}"
+    try:
+        connection = BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException:
+        raise SettingsError(
+            Reason.CONNECTION_NOT_FOUND, f"{where} was not found: add it, or look at the secrets backend"
+        ) from None
+    # The form's field may be left empty.
+    if (connection.extra_dejson.get("deploy-mode") or "client") != "client":
+        raise SettingsError(
+            Reason.WRONG_SETTING, f"{where}: deploy-mode has to be client: the driver runs beside the task"
+        )
+    master = f"{connection.conn_type}://{connection.host}"
+    if "k8s" in master and find_spec("airflow.providers.cncf") is None:
+        raise SettingsError(
+            Reason.WRONG_SETTING, f"{where}: {master} needs pulsar-rebalancer[kubernetes] on the workers"
+        )
+    return connection
+
+
+class SparkApplicationOperator(SparkSubmitOperator):
+    """Submit an application of this package, and tell by its last lines why it failed.
+
+    Args:
+        application: name of its module.
+        failed: reason code of a failure that names none.
+        conn_id: Airflow connection of type `spark`; names the master.
+        conf: settings of Spark beside the common ones.
+    """
+
+    def __init__(
+        self, *, application: str, failed: Reason, conn_id: str, conf: dict[str, Any] | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(
+            application=path_of(application),
+            conn_id=conn_id,
+            conf=CONF | {"spark.driver.extraJavaOptions": JAVA_OPTIONS} | (conf or {}),
+            **kwargs,
+        )
+        self.failed = failed
+
+    def _submit(self, context: Context, connection: Connection) -> None:
+        """Submit over a connection that was checked, and wait.
+
+        Raises:
+            AirflowException: the application failed; the last lines of its output are in the message, and its reason
+                code is the XCom `failure`.
+        """
+        # Spark's settings that no command line may show, such as a secret: a file of the worker.
+        self.properties_file = connection.extra_dejson.get("properties-file")
+        if re.match(r"local(\[|$)", connection.host or ""):
+            self.conf = {**(self.conf or {}), **LOCAL_CONF}
+        # Read here and not at parse time: the worker's disk counts.
+        archive = os.environ.get(ARCHIVE_VARIABLE, "")
+        if archive and Path(archive).is_file():
+            options = f"{JAVA_OPTIONS} -XX:SharedArchiveFile={archive} -Xshare:auto"
+            self.conf = {**(self.conf or {}), "spark.driver.extraJavaOptions": options}
+        with driver_environment():
+            try:
+                super().execute(context)
+            except Exception as error:
+                context["ti"].xcom_push(key=FAILURE, value=_code(str(error)) or self.failed)
+                raise
+
+
+def _code(output: str) -> Reason | None:
+    """Return the reason code that an application's last lines end with."""
+    codes = re.findall(r"not (?:decided|replayed): .*\[([a-z_]+)\]", output)
+    return Reason.get(codes[-1]) if codes else None
