@@ -17,7 +17,7 @@ from benchmarks import clusters
 from benchmarks.collect import slow_brokers
 from benchmarks.collect_once import once
 
-from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.config.enums import Placement, Strategy
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.policies.cluster_policies import Policies
@@ -65,11 +65,15 @@ ALL_SHED = {
 }
 
 
-@pytest.mark.parametrize("strategy", Strategy)
-def test_a_strategy_grows_with_its_cluster(strategy, tmp_path):
+@pytest.mark.parametrize(
+    ("strategy", "placement"),
+    [(strategy, None) for strategy in Strategy] + [(Strategy.THRESHOLD, placement) for placement in Placement],
+)
+def test_a_strategy_grows_with_its_cluster(strategy, placement, tmp_path):
     def prepared(brokers: int) -> Callable[[], Any]:
         root = str(tmp_path / str(brokers))
-        made = clusters.make(root, brokers, 10, strategy=strategy, **ALL_SHED.get(strategy, {}))
+        settings = ALL_SHED.get(strategy, {}) | ({"placement": placement} if placement else {})
+        made = clusters.make(root, brokers, 10, strategy=strategy, **settings)
         run = RunInput.read(root, made.uri)
         listed = broker_samples(tables.read(run.folder, "brokers").to_pylist(), run.left_out)
         held = tables.read(run.folder, "bundles")

@@ -16,6 +16,7 @@ from pulsar_rebalancer.run.by_hand import DrainProgress
 from pulsar_rebalancer.strategies import caps, waves
 from pulsar_rebalancer.strategies.explain import scores_after
 from pulsar_rebalancer.strategies.sample import Decision, Measure
+from pulsar_rebalancer.sums import one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
@@ -158,7 +159,7 @@ def _decision(scene: Scene, broker: str, pair: int, drain: Drain) -> Decision:
         fired=True,
         explanation=f"{broker} is drained, {drain.by or 'somebody'} asked for it: {drain.reason}",
         measure=Measure.THROUGHPUT,
-        target=sum(bundle.msg_throughput for bundle in scene.sample.bundles.of(broker)),
+        target=one_by_one(bundle.msg_throughput for bundle in scene.sample.bundles.of(broker)),
     )
 
 

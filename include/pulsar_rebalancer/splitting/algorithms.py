@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pulsar_rebalancer.config.enums import SplitAlgorithm
 from pulsar_rebalancer.names import range_of
+from pulsar_rebalancer.sums import one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -143,8 +144,8 @@ def flow_or_qps_equally_divide(topics: Iterable[TopicLoad], limits: FlowLimits) 
     by_position = {topic.position: topic for topic in busy}
     share = 1 + limits.difference / 100
     if len(by_position) < 2 or (
-        sum(topic.msg_rate for topic in busy) < limits.msg_rate * share
-        and sum(topic.msg_throughput for topic in busy) < limits.msg_throughput * share
+        one_by_one(topic.msg_rate for topic in busy) < limits.msg_rate * share
+        and one_by_one(topic.msg_throughput for topic in busy) < limits.msg_throughput * share
     ):
         return ()
     walk = [by_position[position] for position in sorted(topic.position for topic in busy)]
@@ -168,9 +169,10 @@ def shares_of(hash_range: HashRange, positions: Sequence[int], topics: Iterable[
     topics = list(topics)
     for measure in ("msg_rate", "msg_throughput"):
         carried = [
-            sum(getattr(topic, measure) for topic in topics if lower <= topic.position < upper)
+            one_by_one(getattr(topic, measure) for topic in topics if lower <= topic.position < upper)
             for lower, upper in parts
         ]
-        if sum(carried) > 0:
-            return tuple(figure / sum(carried) for figure in carried)
+        whole = one_by_one(carried)
+        if whole > 0:
+            return tuple(figure / whole for figure in carried)
     return (1 / len(parts),) * len(parts)

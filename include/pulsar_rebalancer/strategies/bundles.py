@@ -13,6 +13,7 @@ from pulsar_rebalancer.names import HEARTBEAT_NAMESPACE
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import BUNDLES, TRAFFIC
 from pulsar_rebalancer.strategies.sample import BundleSample
+from pulsar_rebalancer.sums import one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -93,4 +94,4 @@ class Bundles:
         means = pc.coalesce(self._table["long_term_msg_rate"], self._table["msg_rate"])
         # Added up by name: the order decides the last digit, and the last digit a tie.
         rates = pc.if_else(heartbeat, 0.0, means).to_pylist()
-        return {broker: sum(rates[start:end]) for broker, (start, end) in self._rows_of.items()}
+        return {broker: one_by_one(rates[start:end]) for broker, (start, end) in self._rows_of.items()}

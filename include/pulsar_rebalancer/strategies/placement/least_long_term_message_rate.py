@@ -7,6 +7,8 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.strategies.kept import PlacementState
+from pulsar_rebalancer.strategies.placement.selector import PerCandidates
+from pulsar_rebalancer.sums import one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -27,26 +29,18 @@ class LeastLongTermMessageRate:
         self._rates = dict(rates)
         self._overloaded = overloaded
         self._preallocated: dict[str, dict[str, float]] = defaultdict(dict)
-        self._queues: list[_Queue] = []
+        self._queues = PerCandidates(lambda candidates: _Queue(candidates, self._rates, self._overloaded))
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> list[str]:
         """Return the candidates with the smallest rate; all of them when all are overloaded."""
-        # Nearly all bundles have the same candidates, and to look at each broker for each of them would be quadratic.
-        # A list that is asked for once does not take their place.
-        queue = next((each for each in self._queues if each.candidates is candidates), None)
-        if queue is None:
-            queue = _Queue(candidates, self._rates, self._overloaded)
-            self._queues = [*self._queues[:1], queue]
-        elif queue is not self._queues[0]:
-            self._queues.reverse()
-        return queue.least()
+        return self._queues.of(candidates).least()
 
     def placed(self, bundle: BundleSample, broker: str) -> None:
         """Count the bundle's rate on its broker (BrokerData.preallocatedBundleData)."""
         given = self._preallocated[broker]
         rate = bundle.long_term_msg_rate
         given[bundle.bundle] = bundle.msg_rate if rate is None else rate
-        self._rates[broker] = self._reported.get(broker, 0.0) + sum(given.values())
+        self._rates[broker] = self._reported.get(broker, 0.0) + one_by_one(given.values())
         for queue in self._queues:
             queue.changed(broker)
 
@@ -65,7 +59,7 @@ class _Queue:
     """
 
     def __init__(self, candidates: Sequence[str], rates: Mapping[str, float], overloaded: Collection[str]) -> None:
-        self.candidates = candidates
+        self._candidates = candidates
         self._rates = rates
         self._waiting = {broker for broker in candidates if broker not in overloaded}
         self._heap = [(rates.get(broker, 0.0), broker) for broker in self._waiting]
@@ -73,9 +67,9 @@ class _Queue:
         self._least: list[tuple[float, str]] = []
 
     def least(self) -> list[str]:
-        """Return the brokers with the smallest rate; all candidates when none waits."""
+        """Return the brokers with the smallest rate, by name; all candidates when none waits."""
         if not self._waiting:
-            return list(self.candidates)
+            return list(self._candidates)
         # A bundle that was placed only adds to a rate: those that were the least come first while one of them is left.
         found = [entry for entry in self._least if self._is_present(entry)]
         while self._heap and (not found or self._heap[0][0] <= found[0][0]):
@@ -83,7 +77,7 @@ class _Queue:
             if self._is_present(entry) and entry not in found[-1:]:
                 found.append(entry)
         self._least = found
-        return [broker for _, broker in found]
+        return sorted(broker for _, broker in found)
 
     def _is_present(self, entry: tuple[float, str]) -> bool:
         """Return whether a broker has that rate: what its rate was before is still there."""

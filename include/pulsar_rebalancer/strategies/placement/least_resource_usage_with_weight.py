@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import repeat
+from math import isnan
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from pulsar_rebalancer.strategies.kept import PlacementState
-from pulsar_rebalancer.strategies.placement.selector import Stateless, usages
-from pulsar_rebalancer.strategies.scoring import smooth
+from pulsar_rebalancer.strategies.placement.selector import PerCandidates, Stateless, usages
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
 
     from pulsar_rebalancer.strategies.sample import BrokerSample, BundleSample, ClusterSample
 
-
-def below_average(candidates: Sequence[str], usage: Mapping[str, float], difference: float) -> list[str]:
-    """Return the candidates below the average by a difference, or all of them where none is.
-
-    Args:
-        candidates: brokers.
-        usage: usage by broker, 1 is 100 percent; candidates without one have no part in the average.
-        difference: in the unit of usage.
-    """
-    known = [usage[broker] for broker in candidates if broker in usage]
-    if not known:
-        return list(candidates)
-    average = sum(known) / len(known)
-    best = [broker for broker in candidates if broker in usage and usage[broker] + difference <= average]
-    return best or list(candidates)
+    Floats = npt.NDArray[np.float64]
 
 
 class LeastResourceUsageWithWeight:
@@ -41,27 +32,47 @@ class LeastResourceUsageWithWeight:
     """
 
     def __init__(self, sample: ClusterSample, kept: PlacementState) -> None:
-        self._settings = sample.settings
+        usage = usages(sample)
+        self._row_of = {broker: row for row, broker in enumerate(usage)}
+        self._usage = np.fromiter(usage.values(), float)
+        self._history = sample.settings.history_percentage
         self._difference = sample.settings.usage_difference / 100
-        self._usage = usages(sample)
-        self._idle = {broker.broker for broker in sample.taking_part if _is_idle(broker)}
+        # What is known of a broker that was idle says nothing: each sample of it counts in full.
+        self._in_full = np.array([_is_idle(broker) for broker in sample.taking_part], bool)
+        self._averages = np.array([kept.averages.get(broker, np.nan) for broker in usage], float)
         listed = {broker.broker for broker in sample.brokers}
         # Averages of brokers that are gone end here; Pulsar drops them when it is told of the active brokers.
-        self._averages = {broker: average for broker, average in kept.averages.items() if broker in listed}
+        self._others = {b: average for b, average in kept.averages.items() if b in listed and b not in usage}
+        self._eligible = PerCandidates(self._of)
 
-    def eligible(self, bundle: str, candidates: Sequence[str]) -> list[str]:
+    def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
         """Return the candidates below their average; every call moves their averages on."""
-        for broker in candidates:
-            before = None if broker in self._idle else self._averages.get(broker)
-            self._averages[broker] = smooth(before, self._usage[broker], self._settings)
-        return below_average(candidates, self._averages, self._difference)
+        return next(self._eligible.of(candidates))
+
+    def _of(self, candidates: Sequence[str]) -> Iterator[Sequence[str]]:
+        """Yield the eligible of each call."""
+        rows = np.array([self._row_of[broker] for broker in candidates], int)
+        usage = self._usage[rows]
+        while True:
+            before = self._averages[rows]
+            # As `scoring.smooth` does for one broker, with the same steps.
+            moved = before * self._history + (1 - self._history) * usage
+            after = np.where(self._in_full[rows] | np.isnan(before), usage, moved)
+            self._averages[rows] = after
+            found = below_average(candidates, after, self._difference)
+            yield found
+            if np.array_equal(before, after):
+                # An average that a step has left as it was stays so, and with it the answer.
+                yield from repeat(found)
 
     def placed(self, bundle: BundleSample, broker: str) -> None:
         """Do nothing: only reports change the usage."""
 
     def kept(self) -> PlacementState:
         """Return the averages."""
-        return PlacementState(averages=dict(sorted(self._averages.items())))
+        averages = {broker: float(self._averages[row]) for broker, row in self._row_of.items()}
+        known = {broker: average for broker, average in averages.items() if not isnan(average)}
+        return PlacementState(averages=dict(sorted((self._others | known).items())))
 
 
 class ExtensibleLeastResourceUsageWithWeight(Stateless):
@@ -74,14 +85,33 @@ class ExtensibleLeastResourceUsageWithWeight(Stateless):
     """
 
     def __init__(self, sample: ClusterSample) -> None:
+        averages = {broker.broker: broker.load_average for broker in sample.taking_part}
+        self._averages = {broker: np.nan if average is None else average for broker, average in averages.items()}
         self._difference = sample.settings.usage_difference / 100
-        self._usage = {
-            broker.broker: broker.load_average for broker in sample.taking_part if broker.load_average is not None
-        }
+        self._eligible = PerCandidates(self._of)
 
-    def eligible(self, bundle: str, candidates: Sequence[str]) -> list[str]:
+    def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
         """Return the candidates below their average; a broker without one is never the best."""
-        return below_average(candidates, self._usage, self._difference)
+        return self._eligible.of(candidates)
+
+    def _of(self, candidates: Sequence[str]) -> Sequence[str]:
+        averages = np.array([self._averages.get(broker, np.nan) for broker in candidates], float)
+        return below_average(candidates, averages, self._difference)
+
+
+def below_average(candidates: Sequence[str], usage: Floats, difference: float) -> Sequence[str]:
+    """Return the candidates below the average by a difference, or all of them where none is.
+
+    Args:
+        candidates: brokers.
+        usage: of each, 1 is 100 percent; those without one, NaN, have no part in the average.
+        difference: in the unit of usage.
+    """
+    known = usage[~np.isnan(usage)]
+    # Added up one after the other, as `np.sum` does not.
+    average = np.cumsum(known)[-1] / len(known) if len(known) else np.nan
+    below = np.flatnonzero(usage + difference <= average).tolist()
+    return [candidates[row] for row in below] or candidates
 
 
 def _is_idle(broker: BrokerSample) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pulsar_rebalancer.names import SYSTEM_NAMESPACE, namespace_of
 from pulsar_rebalancer.policies.isolation import policy_of
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.strategies.placement.selector import PerCandidates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -165,7 +166,8 @@ class PolicyFilter:
         self._settings = settings
         self._active = [broker.broker for broker in by_name]
         self._taking_part = {broker.broker for broker in by_name if broker.left_out is None}
-        self._versions = {broker.broker: broker.version for broker in by_name}
+        versions = {broker.broker: broker.version for broker in by_name}
+        self._latest = PerCandidates(lambda candidates: latest(candidates, versions))
         self._topics = Counter({broker.broker: broker.topics for broker in by_name})
         self._most_topics = max(self._topics.values(), default=0)
         self._serving: dict[str, Counter[str]] = {}
@@ -206,7 +208,7 @@ class PolicyFilter:
         if self._settings.even_distribution or namespace == SYSTEM_NAMESPACE:
             found = fewest(found, self._serving.get(namespace, {}))
         if self._settings.prefer_later_versions:
-            found = latest(found, self._versions)
+            found = self._latest.of(found)
         return found or allowed
 
     def holds(self, bundle: str, source: str) -> Reason | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.strategies.kept import PlacementState
+from pulsar_rebalancer.strategies.placement.selector import PerCandidates
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +26,7 @@ class RoundRobin:
     def __init__(self, kept: PlacementState) -> None:
         self._count = kept.count
         self._brokers = kept.brokers
+        self._members = PerCandidates(frozenset)
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> list[str]:
         """Return the next candidate."""
@@ -32,7 +34,7 @@ class RoundRobin:
             return []
         index = self._count % len(candidates)
         self._count = 0 if self._count == MAX_COUNT else self._count + 1
-        if len(self._brokers) != len(candidates) or self._brokers[index] not in candidates:
+        if len(self._brokers) != len(candidates) or self._brokers[index] not in self._members.of(candidates):
             self._brokers = tuple(candidates)
         return [self._brokers[index]]
 

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from pulsar_rebalancer.strategies.kept import PlacementState
 from pulsar_rebalancer.strategies.scoring import weighted_usage
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pulsar_rebalancer.strategies.sample import BundleSample, ClusterSample
+
+
+T = TypeVar("T")
 
 
 class Selector(Protocol):
     """One placement over one cluster and run (ModularLoadManagerStrategy)."""
 
-    def eligible(self, bundle: str, candidates: Sequence[str]) -> list[str]:
-        """Return the candidates that a bundle may be drawn to; one is certain, none is no broker.
+    def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
+        """Return the candidates that a bundle may be drawn to, by name; one is certain, none is no broker.
 
         One call is one call of Pulsar's `selectBroker`: averages and counters move on with each.
 
@@ -45,7 +48,36 @@ class Stateless:
         return PlacementState()
 
 
-def choose(seed: str, bundle: str, eligible: Collection[str]) -> str | None:
+class PerCandidates(Generic[T]):
+    """What is made of a list of candidates, kept as long as the list is the same.
+
+    Nearly all bundles have the same candidates, and to look at each broker for each of them would be quadratic. A list
+    that is asked for once does not take their place.
+
+    Args:
+        make: makes it of the candidates.
+    """
+
+    def __init__(self, make: Callable[[Sequence[str]], T]) -> None:
+        self._make = make
+        self._kept: list[tuple[Sequence[str], T]] = []
+
+    def of(self, candidates: Sequence[str]) -> T:
+        """Return what was made of these candidates."""
+        found = next((each for each in self._kept if each[0] is candidates), None)
+        if found is None:
+            found = candidates, self._make(candidates)
+            self._kept = [*self._kept[:1], found]
+        elif found is not self._kept[0]:
+            self._kept.reverse()
+        return found[1]
+
+    def __iter__(self) -> Iterator[T]:
+        """Return what is kept."""
+        return (made for _, made in self._kept)
+
+
+def choose(seed: str, bundle: str, eligible: Sequence[str]) -> str | None:
     """Return one of the eligible brokers, None when there is none.
 
     Pulsar draws at random, which is not followed: here a hash of seed and bundle draws among the eligible by name, so
@@ -54,11 +86,10 @@ def choose(seed: str, bundle: str, eligible: Collection[str]) -> str | None:
     Args:
         seed: text of the run.
         bundle: `tenant/namespace/0x…_0x…`.
-        eligible: brokerIds in any order.
+        eligible: brokerIds, by name.
     """
-    ordered = sorted(eligible)
     digest = blake2b(f"{seed}/{bundle}".encode(), digest_size=8).digest()
-    return ordered[int.from_bytes(digest) % len(ordered)] if ordered else None
+    return eligible[int.from_bytes(digest) % len(eligible)] if eligible else None
 
 
 def usages(sample: ClusterSample) -> dict[str, float]:
