@@ -308,7 +308,7 @@ def test_metrics_are_received_under_the_names_that_dashboard_and_rules_ask_for(s
     ours = "airflow_pulsar_rebalancer_"
 
     moved = len(read_moves(story.scheduled.folder))
-    assert received.of(f"{ours}moves_total", cluster="east", reason="moved", done="true") == [moved]
+    assert received.of(f"{ours}moves_total", cluster="east", reason="moved", result="done") == [moved]
     assert received.of(f"{ours}runs_total", cluster="east", verdict="open") == [1]
     assert plan.score_range in received.of(f"{ours}score_range", cluster="east")
     assert plan.collected_at.timestamp() in received.of(f"{ours}collected_timestamp_seconds", cluster="east")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.config.enums import Strategy
-from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest, Validation
@@ -23,7 +23,8 @@ from pulsar_rebalancer.strategies.scoring import score
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pulsar_rebalancer.run.outcome import Outcome
+    from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
+    from pulsar_rebalancer.run.splits import SplitOutcome
     from pulsar_rebalancer.storage.path import StoragePath
 
 PREFIX = "pulsar_rebalancer."
@@ -112,6 +113,12 @@ def _plan(cluster: str, summary: Summary) -> Iterable[Measurement]:
 
 def _outcome(cluster: str, outcome: Outcome) -> Iterable[Measurement]:
     for name, ended in (("moves", outcome.moves), ("splits", outcome.splits)):
-        for (reason, done), count in Counter((each.reason, each.ok) for each in ended).items():
-            labels = {"cluster": cluster, "reason": str(reason), "done": str(done).lower()}
+        for (reason, result), count in Counter((each.reason, _result(each)) for each in ended).items():
+            labels = {"cluster": cluster, "reason": str(reason), "result": result}
             yield Measurement.of(name, count, counter=True, **labels)
+
+
+def _result(ended: MoveOutcome | SplitOutcome) -> str:
+    if ended.ok:
+        return "done"
+    return "left" if ended.reason.has(Trait.SETTLED | Trait.NOT_BEGUN) else "failed"

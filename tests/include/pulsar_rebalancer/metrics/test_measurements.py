@@ -24,7 +24,7 @@ OWNED = {"a": {name(1): 60.0, name(2): 20.0}, "b": {name(3): 30.0}, "c": {name(4
 def outcome(verdict: str = "open") -> Outcome:
     moves = [
         MoveOutcome(bundle=name(at), source="a:1", destination="b:1", reason=reason)
-        for at, reason in enumerate(["moved", "moved", "astray"])
+        for at, reason in enumerate(["moved", "moved", "astray", "no_topic", "not_attempted"])
     ]
     splits = [SplitOutcome(bundle=name(9), positions=(1,), reason="split")]
     return Outcome(
@@ -64,10 +64,19 @@ def test_what_happened_is_counted_by_reason(told: list[Measurement]) -> None:
     assert counted == {
         ("moves", "moved"): 2,
         ("moves", "astray"): 1,
+        ("moves", "no_topic"): 1,
+        ("moves", "not_attempted"): 1,
         ("splits", "split"): 1,
         ("findings", "report_missing"): 1,
     }
-    assert {each.labels["reason"] for each in told if each.labels.get("done") == "false"} == {"astray"}
+    results = {each.labels["reason"]: each.labels["result"] for each in told if "result" in each.labels}
+    assert results == {
+        "moved": "done",
+        "astray": "failed",
+        "no_topic": "left",
+        "not_attempted": "left",
+        "split": "done",
+    }
 
 
 @pytest.mark.parametrize(("collected", "verdict"), [(False, "unfinished"), (True, "blocked")])
