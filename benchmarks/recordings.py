@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulsar_rebalancer.maintenance.history import RUNS, RUNS_SCHEMA, Draft, table_file, with_run
+from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, TRAFFIC
 
 if TYPE_CHECKING:
@@ -48,10 +49,15 @@ def write(storage: ClusterStorage, brokers: int, bundles_each: int, minutes: int
             rows, held = load.tables(minute)
             of_brokers.add(rows, run)
             of_bundles.add(held, run)
-            of_runs.add(pa.table({"run": [run], "collected_at": [at], "bundles_rows": [held.num_rows]}))
+            of_runs.add(_listed(run, at, held.num_rows))
         for draft in (of_brokers, of_bundles, of_runs):
             draft.finish()
             draft.publish()
+
+
+def _listed(run: str, at: datetime, bundles: int) -> pa.Table:
+    documents = pa.array([[(Policies.FILE, Policies().model_dump_json())]], RUNS_SCHEMA.field("documents").type)
+    return pa.table({"run": [run], "collected_at": [at], "documents": documents, "bundles_rows": [bundles]})
 
 
 class _Load:

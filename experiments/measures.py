@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,12 +29,17 @@ _POINTS = 240
 
 
 class Curve(NamedTuple):
-    """A run over time, thinned out: the least, mean and largest score in percent, and minutes with unloads."""
+    """A run over time, thinned out: scores in percent, the least, their mean, the largest, their standard deviation.
+
+    Attributes:
+        unloads: minutes with unloads, all of them.
+    """
 
     minutes: list[float]
     least: list[float]
     mean: list[float]
     largest: list[float]
+    deviation: list[float]
     unloads: list[int]
 
 
@@ -54,7 +60,8 @@ class Measures:
         minutes_above_80: minutes in which a broker was above 80 percent.
         hot_placements: bundles that were given to a broker already above the mean by 5 points.
         overshoots: bundles moved whose source was 5 points below the mean within the ten minutes after.
-        highest_share: share of all traffic that the busiest broker carries at the end, percent.
+        traffic_ratio_end: throughput of the busiest broker by that of the idlest over the last minutes; infinite where
+            one carries nothing.
         largest_end: score of the hottest broker over the last minutes, percent.
     """
 
@@ -69,7 +76,7 @@ class Measures:
     minutes_above_80: int
     hot_placements: int
     overshoots: int
-    highest_share: float
+    traffic_ratio_end: float
     largest_end: float
 
 
@@ -87,15 +94,16 @@ class Recorder:
     _unloads: dict[int, list[int]] = field(default_factory=dict)
     _disturbed: float = 0.0
     _hot_placements: int = 0
-    _share: float = 0.0
+    _ratios: list[float] = field(default_factory=list)
 
     def minute(self, scores: Floats, alive: Flags, throughput: Floats) -> None:
         """Take down the true scores of a minute, percent, and what each broker carries, bytes/s."""
         there = scores[alive]
         self._scores.append((float(there.min()), float(there.mean()), float(there.max()), float(there.std())))
         self._below.append(alive & (scores <= there.mean() - FROM_MEAN))
-        total = float(throughput.sum())
-        self._share = 100 * float(throughput.max()) / total if total else 0.0
+        carried = throughput[alive]
+        idlest = float(carried.min())
+        self._ratios.append(float(carried.max()) / idlest if idlest else math.inf)
 
     def unloads(self, minute: int, bundles: Iterable[tuple[int, float]]) -> None:
         """Take down the bundles that are unloaded after a minute: the source of each, and its throughput, bytes/s."""
@@ -126,7 +134,7 @@ class Recorder:
             minutes_above_80=int((scores[:, 2] > HOT + _ROUNDING).sum()),
             hot_placements=self._hot_placements,
             overshoots=self._overshoots(),
-            highest_share=self._share,
+            traffic_ratio_end=float(np.mean(self._ratios[-LAST_MINUTES:])),
             largest_end=float(end[:, 2].mean()),
         )
 
@@ -135,11 +143,13 @@ class Recorder:
         scores = np.array(self._scores)
         step = max(1, len(scores) // _POINTS)
         starts = np.arange(0, len(scores), step)
+        means = np.add.reduceat(scores, starts) / np.diff(np.append(starts, len(scores)))[:, None]
         return Curve(
             starts.astype(float).tolist(),
             np.minimum.reduceat(scores[:, 0], starts).round(2).tolist(),
-            (np.add.reduceat(scores[:, 1], starts) / np.diff(np.append(starts, len(scores)))).round(2).tolist(),
+            means[:, 1].round(2).tolist(),
             np.maximum.reduceat(scores[:, 2], starts).round(2).tolist(),
+            means[:, 3].round(2).tolist(),
             sorted(self._unloads),
         )
 

@@ -38,7 +38,8 @@ def html(results: Mapping[str, Results], scenarios: Mapping[str, Scenario]) -> s
         "<h1>Shedders in the simulated cluster</h1>",
         "<p>Each figure is the median over the seeds, with the least and the largest. docs/experiments.md says how the "
         "scenarios are set up and what a measure means. A plot shows the first seed: the band from the coldest to the "
-        "hottest broker, their mean, and below it, in red, the minutes with unloads.</p>",
+        "hottest broker, whose height is the range, their mean, dotted their standard deviation, and at the bottom, in "
+        "red, the minutes with unloads.</p>",
         f"<h2>The five problems</h2>{_table(of_problems(results, variants))}<ul>{rules}</ul>",
     ]
     for name, each in results.items():
@@ -78,6 +79,7 @@ def _draw(field: Axes, run: Run) -> None:
     curve = run.curve
     field.fill_between(curve.minutes, curve.least, curve.largest, color="#9ec5e8", linewidth=0)
     field.plot(curve.minutes, curve.mean, color="#0b4f8a", linewidth=1)
+    field.plot(curve.minutes, curve.deviation, color="#0b4f8a", linewidth=1, linestyle="dotted")
     for minute in curve.unloads[:500]:
         field.axvline(minute, color="#c0392b", linewidth=0.5, ymax=0.08)
     field.set_title(run.variant.partition(" + ")[0], fontsize=8)

@@ -13,7 +13,7 @@ from experiments.run import Run
 if TYPE_CHECKING:
     from pathlib import Path
 
-VERSION = 1
+VERSION = 2
 
 
 class Spread(NamedTuple):
@@ -90,7 +90,7 @@ def read(file: Path) -> Results:
         raise ValueError(f"{file}: version {document['version']}, this program reads {VERSION}; run it again")
     runs: dict[str, list[Run]] = {}
     for row in document["runs"]:
-        curve = Curve(**row["curve"]) if row["curve"] else Curve([], [], [], [], [])
+        curve = Curve(**row["curve"]) if row["curve"] else Curve([], [], [], [], [], [])
         run = Run(document["scenario"], row["variant"], row["seed"], Measures(**row["measures"]), curve)
         runs.setdefault(row["variant"], []).append(run)
     return Results(document["scenario"], document["commit"], tuple(document["seeds"]), runs)

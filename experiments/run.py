@@ -8,7 +8,9 @@ import numpy as np
 
 from experiments.building import build
 from experiments.measures import Curve, Measures, Recorder
-from pulsar_rebalancer.replay.balancer import Balancer, Minute
+from pulsar_rebalancer.replay.balancer import Balancer
+from pulsar_rebalancer.replay.columns import NOBODY, Roster
+from pulsar_rebalancer.replay.minute import BrokerFigures, Minute
 from pulsar_simulator.minutes.simulation import Report, Simulation, Unload
 
 if TYPE_CHECKING:
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.replay.columns import Floats
     from pulsar_simulator.load import Rates
     from pulsar_simulator.minutes.machines import BrokerColumns
+
+
+MEASURED = ("cpu", "bandwidth_in", "bandwidth_out")
+"""Resources of a simulated broker."""
 
 
 class Run(NamedTuple):
@@ -33,7 +39,7 @@ def run(scenario: Scenario, variant: Variant, seed: int) -> Run:
     """Let the variant balance the scenario's cluster to its end."""
     spec = build(scenario, seed, direct=variant.direct)
     names = spec.workload.bundles.names
-    balancer = Balancer(spec.brokers.names, names, variant.settings, variant.shedder(), seed)
+    balancer = Balancer(Roster(spec.brokers.names, names), variant.settings, variant.shedder(), seed)
     recorder = Recorder(scenario.disturbed_at)
     scores = np.zeros(len(spec.brokers.names))
 
@@ -44,13 +50,11 @@ def run(scenario: Scenario, variant: Variant, seed: int) -> Run:
         return chosen
 
     simulation = Simulation(spec, place)
-    limits = np.stack([spec.brokers.cpu_limit, spec.brokers.nic, spec.brokers.nic])
     for _ in range(scenario.minutes):
         report = simulation.step()
-        scores = _true_scores(simulation, spec.brokers)
-        traffic = _rows(report.brokers.traffic)
-        recorder.minute(scores, simulation.alive, traffic[2] + traffic[3])
-        minute = _minute(report, traffic, limits)
+        scores = true_scores(simulation)
+        minute = minute_of(report, spec.brokers)
+        recorder.minute(scores, simulation.alive, minute.brokers.traffic[2] + minute.brokers.traffic[3])
         moves = balancer.decide(minute)
         if moves:
             carried = minute.bundles[2] + minute.bundles[3]
@@ -62,25 +66,28 @@ def run(scenario: Scenario, variant: Variant, seed: int) -> Run:
     return Run(scenario.name, variant.name, seed, recorder.measures(), recorder.curve())
 
 
-def _true_scores(simulation: Simulation, brokers: BrokerColumns) -> Floats:
+def true_scores(simulation: Simulation) -> Floats:
+    """Return what brokers really used in the last minute, percent."""
     if simulation.truth is None:
         raise RuntimeError("no minute has passed")
-    return simulation.truth.score(brokers)
+    return simulation.truth.score(simulation.spec.brokers)
 
 
-def _minute(report: Report, traffic: Floats, limits: Floats) -> Minute:
-    said = report.brokers
-    return Minute(
-        number=report.minute,
+def minute_of(report: Report, machines: BrokerColumns) -> Minute:
+    """Return what a balancer is told at the end of a simulated minute."""
+    said, owned = report.brokers, report.owner[report.owner != NOBODY]
+    # A topic in each bundle.
+    topics = np.bincount(owned, minlength=len(report.registered))
+    brokers = BrokerFigures(
         registered=report.registered,
         reported=report.reported,
         age=report.age,
         usage=np.array([said.cpu, said.bandwidth_in, said.bandwidth_out]),
-        limits=limits,
-        traffic=traffic,
-        owner=report.owner,
-        bundles=_rows(report.rates),
+        limits=np.stack([machines.cpu_limit, machines.nic, machines.nic]),
+        traffic=np.vstack([_rows(said.traffic), topics]),
     )
+    bundles = np.vstack([_rows(report.rates), np.ones(len(report.owner))])
+    return Minute(report.minute, brokers, report.owner, bundles, MEASURED)
 
 
 def _rows(rates: Rates) -> Floats:

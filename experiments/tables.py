@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from experiments.problems import BASELINE, PROBLEMS, PUBLISHED, verdicts
@@ -23,6 +24,7 @@ MEASURES = {
     "std_end": "std at the end",
     "minutes_above_80": "minutes above 80 %",
     "hot_placements": "placed on a hot broker",
+    "traffic_ratio_end": "busiest by idlest at the end",
 }
 """Title of each measure that the tables show."""
 
@@ -88,4 +90,6 @@ def _text(spread: Spread) -> str:
 
 
 def _figure(value: float) -> str:
+    if math.isinf(value):
+        return "∞"
     return f"{value:.0f}" if value == int(value) or abs(value) >= 100 else f"{value:.1f}"

@@ -31,6 +31,7 @@ from pulsar_rebalancer.replay.closed_loop import replay
 from pulsar_rebalancer.replay.outcome import Figures, figures, merged, pareto_front, preferred
 from pulsar_rebalancer.replay.report import html
 from pulsar_rebalancer.replay.request import (
+    ANSWER,
     DEFAULT_GRID,
     REPORT,
     SAMPLES,
@@ -64,6 +65,9 @@ MOST_STEPS = 2_000_000_000
 
 _SECONDS_PER_STEP = 16e-6
 
+COVERED = ("start", "end", "first", "last", "samples", "expected", "minutes", "gaps", "made")
+"""Columns of the table that say what part of the stretch was replayed (`replay.recording.Coverage`)."""
+
 
 class Prepared(NamedTuple):
     """A replay whose recording is ready."""
@@ -93,6 +97,7 @@ def prepare(root: str, folder: StoragePath) -> Prepared:
         SnapshotError: the request or every sample of its stretch cannot be read.
     """
     request = ReplayRequest.read(folder)
+    _forget(folder)
     variants = request.variants
     storage = ClusterStorage(root, request.cluster)
     with _work(folder) as work:
@@ -132,8 +137,15 @@ def prepare_trace(folder: StoragePath, given: argparse.Namespace) -> Prepared:
     with _work(folder) as work:
         index = traces.record([Path(name) for name in given.trace], made, settings, work / SAMPLES)
         request = ReplayRequest.checked(asked | {"start": index.coverage.start, "end": index.coverage.end})
+        _forget(folder)
         request.write(folder)
         return _prepared(folder, work, request, request.variants)
+
+
+def _forget(folder: StoragePath) -> None:
+    """Delete what an earlier request of the folder led to: beside this one it would be taken for its answer."""
+    for name in (ANSWER, REPORT, TABLE):
+        (folder / name).delete()
 
 
 @contextmanager
@@ -151,12 +163,13 @@ def _prepared(folder: StoragePath, work: StoragePath, request: ReplayRequest, va
     recording = Recording.read(work / SAMPLES)
     _refuse_long(recording, len(variants.variants))
     _say(f"{request.cluster}: {len(variants.variants)} variants, {recording.coverage.sentence}")
-    _say(f"{request.cluster}: {len(recording.brokers)} brokers, {len(recording.bundles)} bundles")
+    names = recording.roster
+    _say(f"{request.cluster}: {len(names.brokers)} brokers, {len(names.bundles)} bundles")
     return Prepared(folder, work, request, recording, variants)
 
 
 def _refuse_long(recording: Recording, variants: int) -> None:
-    samples, brokers = len(recording.index.minutes), len(recording.brokers)
+    samples, brokers = len(recording.index.minutes), len(recording.roster.brokers)
     steps = samples * variants * brokers
     if steps > MOST_STEPS:
         raise SettingsError(
@@ -260,7 +273,9 @@ def _table(compared: Sequence[Figures], answer: Answer, variants: Sequence[Varia
         "on_front": [each.variant in answer.front for each in compared],
         "picked": [each.variant == answer.picked for each in compared],
     }
-    return pa.table(columns)
+    # What part of the stretch was replayed, beside every figure that was made of it.
+    covered = {name: [getattr(answer.coverage, name)] * len(compared) for name in COVERED}
+    return pa.table(columns | covered)
 
 
 class _Progress:

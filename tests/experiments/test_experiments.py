@@ -120,7 +120,7 @@ def to_and_fro(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
 def test_a_bundle_that_moved_stays_for_the_grace_period() -> None:
     moved = run(short("by_hand_history_score", 100), from_outside(f"{__name__}:to_and_fro"), 1).curve.unloads
     assert THRESHOLD.settings.grace_period_minutes == 30
-    assert moved == [0, 30, 60, 90]
+    assert moved == [0, 31, 62, 93]
 
 
 def short(name: str, minutes: int) -> Scenario:

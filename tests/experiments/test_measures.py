@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -31,7 +32,7 @@ def test_a_run_that_settles() -> None:
     found = record(scores, {2: [0], 4: [0, 0]}, disturbed_at=1)
     assert (found.unload_events, found.bundles_moved, found.disturbed) == (2, 3, 6.0)
     assert found.settled_after == 4
-    assert (found.minutes_above_80, found.overshoots, found.highest_share) == (5, 0, 75.0)
+    assert (found.minutes_above_80, found.overshoots, found.traffic_ratio_end) == (5, 0, math.inf)
     assert found.range_mean == pytest.approx((4 * 60 + 15 * 4) / 19)
     assert (found.range_end, found.largest_end) == (4, 62)
     assert found.std_end == pytest.approx(np.std([62, 60, 58]))
@@ -69,7 +70,7 @@ def results(name: str, **measures: float | None) -> dict[str, Results]:
     """A scenario in which nothing happens without shedding, and something with it."""
     base = replace(NOTHING, range_end=50.0, largest_end=60.0)
     runs = {
-        variant: [Run(name, variant, seed, found, Curve([], [], [], [], [])) for seed in (1, 2, 3)]
+        variant: [Run(name, variant, seed, found, Curve([], [], [], [], [], [])) for seed in (1, 2, 3)]
         for variant, found in ((BASELINE, base), ("it", replace(base, **measures)))
     }
     return {name: Results(name, "", (1, 2, 3), runs)}
@@ -146,3 +147,13 @@ def test_a_table_shows_median_and_spread() -> None:
     events = [found.runs["it"][i]._replace(measures=replace(NOTHING, unload_events=n)) for i, n in enumerate((7, 1, 3))]
     row = of_scenario(found._replace(runs={"it": events})).rows[0]
     assert row[:2] == ["it", "3 (1 to 7)"]
+    assert row[-1] == "∞"
+
+
+def test_how_unequal_the_traffic_is_at_the_end_and_the_deviation_over_time() -> None:
+    recorder = Recorder(0)
+    for number in range(20):
+        busiest = 8.0 if number < 10 else 5.0
+        recorder.minute(np.array([62.0, 60.0, 58.0, 0.0]), ALIVE, np.array([busiest, 4.0, 2.0, 0.0]))
+    assert recorder.measures().traffic_ratio_end == 2.5
+    assert recorder.curve().deviation == [1.63] * 20

@@ -133,6 +133,15 @@ def test_the_documents_are_those_of_the_cluster(server: TestClient, folder: Stor
     assert ask("/dags/pulsar_rebalance__west/overview").json()["status"]["state"] == "broken"
     assert ask("/dags/pulsar_rebalance__east/timeline").json()["buckets"]
 
+    # The tab of a replay's run is its report; those of other runs are the page.
+    run_id = json.loads((folder / "input" / "settings.json").read_bytes())["airflow_run_id"]
+    params, tab = {"run_id": run_id}, "/pulsar_rebalancer/page/pulsar_replay__east"
+    there = server.get(tab, params=params, headers=header("VIEWER")).headers["location"]
+    assert ask(there.removeprefix("/pulsar_rebalancer")).text == "<h1>replay</h1>"
+    for other in (tab.replace("replay_", "rebalance_"), f"{tab}th"):
+        assert server.get(other, params=params, headers=header("VIEWER")).status_code == 200
+    assert server.get(tab, params={"run_id": "unknown"}, headers=header("VIEWER")).status_code == 200
+
     for nothing in ("other", "pulsar_rebalance__", "pulsar_rebalance__north", "pulsar_rebalance__.."):
         assert ask(f"/dags/{nothing}/overview").status_code == 404
     assert ask("/dags/pulsar_rebalance__east/overview?run_id=unknown").status_code == 404

@@ -6,11 +6,13 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.include.pulsar_rebalancer.replay.recorded import FOUR, Run
 from tests.include.pulsar_rebalancer.run_folders import stored_run
 from tests.integration.airflow_world import World, world
 
 from pulsar_rebalancer.maintenance.history import complete_runs
 from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer_airflow.replay.web import stored_report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,9 +28,14 @@ def north(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield made
 
 
-def test_a_day_that_is_over_is_compacted(north: World) -> None:
-    long_ago = datetime.now(UTC) - timedelta(days=3)
+HOT = Run({"a:80": 80, "b:80": 20}, {"a:80": dict.fromkeys(FOUR, 200), "b:80": {"t/o/0x00000000_0xffffffff": 200}})
+
+
+def test_a_day_that_is_over_is_compacted_and_can_be_replayed(north: World) -> None:
+    long_ago = (datetime.now(UTC) - timedelta(days=3)).replace(hour=9)
     run = stored_run(ClusterStorage(north.storage.root, "north"), long_ago)
+    noon = long_ago.replace(hour=12, minute=0, second=0)
+    hot = [HOT.write(north.storage, noon + timedelta(minutes=number)).name for number in range(3)]
 
     planned = north.run("maintenance")
     assert planned.state == "success"
@@ -39,7 +46,20 @@ def test_a_day_that_is_over_is_compacted(north: World) -> None:
     assert done.state == "success"
     assert done.xcom("maintain")["steps"] == planned.xcom("maintain")["steps"]
     assert not run.exists()
-    assert complete_runs(north.storage, long_ago.date()) == {run.name}
+    assert complete_runs(north.storage, long_ago.date()) == {run.name, *hot}
+
+    stretch = {"start": noon.isoformat(), "end": (noon + timedelta(minutes=6)).isoformat()}
+    eager = {"strategy": "AvgShedder", "hit_count_high": 1, "min_unload_message": 10}
+    asked = north.run("replay", **stretch, worth=1000, grid=[eager, {"strategy": "OverloadShedder"}])
+    assert asked.state == "success"
+    answer = asked.xcom("replay")
+    assert (answer["variants"], answer["coverage"]["samples"], answer["coverage"]["expected"]) == (3, 3, 6)
+    assert answer["picked"] == "AvgShedder, hit_count_high 1, min_unload_message 10"
+    (name,) = north.storage.replays.names()
+    report = stored_report(north.storage.root, "pulsar_replay__north", asked.run.run_id, name)
+    assert report is not None
+    assert "3 of 6 samples (50.0%)" in report.decode()
+    assert stored_report(north.storage.root, "pulsar_replay__north", "another run", name) is None
 
 
 def test_the_balancing_goes_back_and_comes_again(north: World) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.pulsar.admin import Admin
 from tests.pulsar.load import Load
 from tests.pulsar.rebalancing import DAG_ID, Run, load_broker_zero, rebalancer
+from tests.pulsar.simulated import Course, bundles_of, scores_of, simulated
 from tests.pulsar.throttling import await_host_samples, throttle
 
 if TYPE_CHECKING:
@@ -71,6 +74,7 @@ def test_hits_are_counted_then_half_the_difference_moves_until_there_is_nothing_
             await_host_samples(admin, 1)
             with rebalancer(cluster, tmp_path / "airflow", settings) as airflow:
                 seen: list[str] = []
+                moved: list[int] = []
                 before: list[Run] = []
                 while not before or not before[-1].summary.bundles_taken:
                     run = next_run(airflow, seen)
@@ -99,18 +103,29 @@ def test_hits_are_counted_then_half_the_difference_moves_until_there_is_nothing_
                     later.append(next_run(airflow, seen))
                     assert later[-1].state == "success", later[-1].tasks
                     assert all(move.ok for move in later[-1].outcome.moves)
+                moved += [run.summary.bundles_taken for run in later if run.summary.bundles_taken]
                 calm: list[Run] = []
                 for _ in range(MOST_RUNS):
                     run = next_run(airflow, seen)
                     assert run.state == "success", run.tasks
                     assert all(move.ok for move in run.outcome.moves)
                     calm = [*calm, run] if not run.summary.bundles_taken else []
+                    moved += [run.summary.bundles_taken] if run.summary.bundles_taken else []
                     if len(calm) == CALM_RUNS:
                         break
                 assert len(calm) == CALM_RUNS, f"range {run.summary.score_range} after {MOST_RUNS} runs"
                 assert calm[-1].summary.score_range < fired.summary.score_range
+                bundles = bundles_of(calm[-1], "tests/load")
+                real = Course(len(counted), moved, bundles, scores_of(fired), scores_of(calm[-1]))
             report = load.report()
     assert report.keys() == rates.keys()
     for counts in report.values():
         assert counts.errors == 0
         assert counts.acked == counts.sent > 0
+
+    # The simulated cluster, begun as this one was, goes the same way.
+    again = simulated(fired, "tests/load", settings, MOST_RUNS)
+    print(f"real {json.dumps(real._asdict())}\nsimulated {json.dumps(again._asdict())}")
+    assert again.before == pytest.approx(real.before, abs=3)
+    assert abs(again.moved[0] - real.moved[0]) <= 1
+    assert abs(again.bundles[0] - real.bundles[0]) <= 2

@@ -5,19 +5,21 @@ bundle takes along. A variant's brokers are the recorded ones; only bundles that
 change their figures.
 
 Simplified: a broker's CPU is shared by its bundles as their messages are, whatever machine they come to; memory stays;
-a moved bundle carries its load from the next sample on, without a dip; bundles of namespaces under a policy stay.
+a moved bundle carries its load from the next sample on, without a dip; brokers' own moving averages follow what the
+variant changes by one step for each sample.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.replay.balancer import MINUTE, Balancer, Minute
+from pulsar_rebalancer.replay.balancer import MINUTE, Balancer
 from pulsar_rebalancer.replay.columns import NOBODY, MeanColumns
+from pulsar_rebalancer.replay.minute import BrokerFigures, Minute
 from pulsar_rebalancer.replay.outcome import Outcome
 from pulsar_rebalancer.replay.samples import CARRIED
 from pulsar_rebalancer.run.tables import RESOURCES
@@ -30,12 +32,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.replay.columns import Floats, Ints
+    from pulsar_rebalancer.replay.columns import Floats, Ints, Roster
     from pulsar_rebalancer.replay.samples import Recording, Sample
     from pulsar_rebalancer.replay.variants import Variant
 
 _TOLD = 20
 """How often a stretch says what share of it is done."""
+
+_THROUGHPUT = slice(2, 4)
+"""Rows of `FIGURES`: bytes in and out."""
 
 AFTER_A_GAP = Counting(counts=True, reason=Reason.GAP, clear=True)
 
@@ -61,7 +66,7 @@ def replay(
         seed: decides where placement draws.
         tell: is told from time to time what share is done.
     """
-    means = MeanColumns(len(recording.bundles))
+    means = MeanColumns(len(recording.roster.bundles))
     replicas = [_Replica(recording, variant, judged_by, means, seed) for variant in variants]
     minutes = recording.minutes(first, last)
     for number, sample in enumerate(recording.samples(minutes)):
@@ -80,33 +85,11 @@ class _Replica:
     def __init__(
         self, recording: Recording, variant: Variant, judged_by: Settings, means: MeanColumns, seed: int
     ) -> None:
-        settings = variant.settings
-        stays = dict.fromkeys(recording.under_policy, Reason.POLICY_FORBIDS)
-        reasons: dict[str, Reason | None] = {}
-        for number, (name, namespace) in enumerate(zip(recording.bundles, recording.namespaces, strict=True)):
-            # Without patterns of bundles a namespace tells all: there may be a million of them.
-            of = name if settings.excluded_bundles else f"{namespace}/"
-            if of not in reasons:
-                reasons[of] = preset_reason(of, settings.excluded_namespaces, {}, settings.excluded_bundles)
-            if (reason := reasons[of]) is not None:
-                stays[number] = reason
+        settings, roster = variant.settings, recording.roster
         self.outcome = Outcome(variant.name)
-        self._under_policy = np.zeros(len(recording.bundles), dtype=bool)
-        self._under_policy[recording.under_policy] = True
-        # Bundles under a policy stay, so brokers that one reserves are closed to all others that move.
-        policies = Policies(without_persistent=tuple(sorted(recording.index.reserved)))
-        self._balancer = Balancer(
-            recording.brokers,
-            recording.bundles,
-            settings,
-            variant.shedder(),
-            seed,
-            means=means,
-            stays=stays,
-            policies=policies,
-        )
-        self._owner = np.full(len(recording.bundles), NOBODY)
-        self._reserved = recording.reserved
+        self._balancer = Balancer(roster, settings, variant.shedder(), seed, means, _stay(roster, settings))
+        self._owner = np.full(len(roster.bundles), NOBODY)
+        self._averages = _Averages(settings)
         self._judged_by = judged_by
         self._shortest = settings.interval_seconds / 2
         # Of several samples of a minute one counts.
@@ -117,15 +100,15 @@ class _Replica:
         """Let the variant judge one sample; what it moves is elsewhere from the next one on."""
         self._own(sample)
         minute = self._minute(sample)
-        judged = sample.registered & sample.reported
+        judged = sample.brokers.registered & sample.brokers.reported
         if judged.any():
-            self.outcome.scores(100 * weighted_usages(minute.percents, RESOURCES, self._judged_by)[judged])
+            self.outcome.scores(100 * weighted_usages(minute.brokers.percents, RESOURCES, self._judged_by)[judged])
         if self._last is not None and (sample.minute - self._last) * MINUTE < self._shortest:
             return
         moves = self._balancer.decide(minute)
         if moves:
             moved = [move.bundle for move in moves]
-            self.outcome.unloads(sample.carried[2:, moved].sum(axis=0))
+            self.outcome.unloads(sample.carried[_THROUGHPUT][:, moved].sum(axis=0))
             self._owner[moved] = [move.destination for move in moves]
         self._last = sample.minute
 
@@ -135,36 +118,34 @@ class _Replica:
             parents = sample.parents
             inherited = np.where(parents == NOBODY, NOBODY, self._owner[parents])
             self._owner[sample.born] = np.where(inherited == NOBODY, sample.owner[sample.born], inherited)
-        lost = np.flatnonzero(sample.present & ~sample.registered[self._owner])
+        registered = sample.brokers.registered
+        lost = np.flatnonzero(sample.present & ~registered[self._owner])
         if not len(lost):
             return
-        candidates = np.flatnonzero(sample.registered).tolist()
+        candidates = np.flatnonzero(registered).tolist()
         for bundle in lost.tolist():
-            chosen = None if self._under_policy[bundle] else self._balancer.place(bundle, candidates)
+            chosen = self._balancer.place(bundle, candidates)
             self._owner[bundle] = sample.owner[bundle] if chosen is None else chosen
         self.outcome.lost += len(lost)
 
     def _minute(self, sample: Sample) -> Minute:
         owner = np.where(sample.present, self._owner, NOBODY)
         elsewhere = np.flatnonzero(owner != sample.owner)
-        usage, traffic = sample.usage, sample.traffic
+        brokers = sample.brokers
         if len(elsewhere):
             change = _change(sample, elsewhere, owner[elsewhere])
-            usage = usage.copy()
+            usage = brokers.usage.copy()
             usage[list(CARRIED)] = np.maximum(usage[list(CARRIED)] + change[: len(CARRIED)], 0)
-            traffic = np.maximum(traffic + change[len(CARRIED) :], 0)
+            traffic = np.maximum(brokers.traffic + change[len(CARRIED) :], 0)
+            brokers = replace(brokers, usage=usage, traffic=traffic)
         return Minute(
             number=sample.minute,
-            registered=sample.registered,
-            reported=sample.reported,
-            age=sample.age,
-            usage=usage,
-            limits=sample.limits,
-            traffic=traffic,
+            brokers=self._averages.follow(sample.brokers, brokers),
             owner=owner,
             bundles=sample.carried,
             resources=RESOURCES,
-            reserved=self._reserved,
+            policies=sample.policies,
+            reserved=sample.reserved,
             counting=self._counting(sample.minute),
             stays=dict.fromkeys(sample.left_out.tolist(), Reason.BUNDLE_QUARANTINED),
         )
@@ -174,9 +155,49 @@ class _Replica:
         return AFTER_A_GAP if apart else COUNTED
 
 
+class _Averages:
+    """The moving averages that brokers under the extensible load manager report, as a variant has them.
+
+    They are the recorded ones, and beside them the moving average (BrokerLoadData) of what the variant changes: while
+    it changes nothing, they are exactly those that the broker reported.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._beside: Floats | float = 0.0
+
+    def follow(self, recorded: BrokerFigures, changed: BrokerFigures) -> BrokerFigures:
+        """Return the changed figures with the averages that belong to them."""
+        load, throughput = recorded.load_average, recorded.throughput_average
+        if load is None or throughput is None:
+            return changed
+        history, change = self._settings.history_percentage, self._present(changed) - self._present(recorded)
+        # A broker that comes back starts anew.
+        self._beside = (self._beside * history + (1 - history) * change) * recorded.registered
+        averages = np.maximum(np.stack([load, throughput]) + self._beside, 0)
+        return replace(changed, load_average=averages[0], throughput_average=averages[1])
+
+    def _present(self, brokers: BrokerFigures) -> Floats:
+        usage = weighted_usages(brokers.percents, RESOURCES, self._settings, RESOURCES)
+        return np.stack([usage, brokers.traffic[_THROUGHPUT].sum(axis=0)])
+
+
+def _stay(roster: Roster, settings: Settings) -> dict[int, Reason]:
+    """Return why bundles never move, by their position."""
+    found: dict[int, Reason] = {}
+    of_namespace = [preset_reason(f"{namespace}/", settings.excluded_namespaces, {}) for namespace in roster.namespaces]
+    for number, (name, namespace) in enumerate(zip(roster.bundles, roster.namespace.tolist(), strict=True)):
+        reason = of_namespace[namespace]
+        if reason is None and settings.excluded_bundles:
+            reason = preset_reason(name, (), {}, settings.excluded_bundles)
+        if reason is not None:
+            found[number] = reason
+    return found
+
+
 def _change(sample: Sample, bundles: Ints, to: Ints) -> Floats:
     """Return what brokers gain and lose by bundles that are elsewhere than recorded: a row per flow, one per broker."""
-    count, came_from = len(sample.registered), sample.owner[bundles]
+    count, came_from = len(sample.brokers.registered), sample.owner[bundles]
     return np.array(
         [
             np.bincount(to, weights=flow, minlength=count) - np.bincount(came_from, weights=flow, minlength=count)

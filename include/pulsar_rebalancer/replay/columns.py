@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pulsar_rebalancer.names import namespace_of
+from pulsar_rebalancer.names import is_heartbeat, namespace_of
 from pulsar_rebalancer.run.tables import TRAFFIC
 from pulsar_rebalancer.strategies.bundles import Bundles
 from pulsar_rebalancer.strategies.means import LONG_TERM_SAMPLES, MAX_SAMPLES
 from pulsar_rebalancer.strategies.sample import BundleSample
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -27,8 +27,40 @@ if TYPE_CHECKING:
 NOBODY = -1
 """Owner of a bundle that no broker reports."""
 
+FIGURES = (*TRAFFIC, "topics")
+"""What a bundle carries from broker to broker; `run.tables` has the units."""
+
 UNKNOWN_RATE = 50.0
 """Long-term message rate of a bundle that nobody has reported yet (NamespaceBundleStats' default, 50 msg/s)."""
+
+
+class Roster:
+    """The names of a cluster, and where each stands: made once for all that go over the same columns.
+
+    Args:
+        brokers: ascending.
+        bundles: ascending.
+
+    Attributes:
+        broker_at: position by name.
+        bundle_at: likewise.
+        namespaces: names of all that the bundles are of.
+        namespace_at: position by name.
+        namespace: position of the namespace of each bundle.
+        heartbeat: bundles of heartbeat namespaces.
+    """
+
+    def __init__(self, brokers: Sequence[str], bundles: Sequence[str]) -> None:
+        self.brokers = tuple(brokers)
+        self.bundles = tuple(bundles)
+        self.broker_at = {name: number for number, name in enumerate(brokers)}
+        self.bundle_at = {name: number for number, name in enumerate(bundles)}
+        self.namespace_at: dict[str, int] = {}
+        of_bundle = [self.namespace_at.setdefault(namespace_of(name), len(self.namespace_at)) for name in bundles]
+        self.namespaces = tuple(self.namespace_at)
+        self.namespace: Ints = np.array(of_bundle, dtype=np.int64)
+        brokers_own = np.array([is_heartbeat(f"{name}/") for name in self.namespaces], dtype=bool)
+        self.heartbeat: Flags = brokers_own[self.namespace] if of_bundle else np.zeros(0, dtype=bool)
 
 
 class MeanColumns:
@@ -49,8 +81,9 @@ class MeanColumns:
 
         Args:
             present: which bundles are in it.
-            sample: a row for each figure.
+            sample: a row for each figure of `run.tables.TRAFFIC`; further rows are not looked at.
         """
+        sample = sample[: len(TRAFFIC)]
         samples = np.minimum(self._samples + 1, LONG_TERM_SAMPLES)
         short = np.minimum(samples, MAX_SAMPLES)
         self.short = np.where(present, ((short - 1) * self.short + sample) / short, 0.0)
@@ -64,40 +97,33 @@ class ColumnBundles(Bundles):
     """The bundles of a cluster, as strategies ask for them.
 
     Args:
-        names: of the bundles, ascending.
-        index: of a bundle by name.
-        namespaces: all that the bundles are of.
-        brokers: their names.
-        owner: index of the broker that reports each bundle, or `NOBODY`.
-        present: what they carry now, a row for each figure of `run.tables.TRAFFIC`.
+        roster: the names.
+        owner: position of the broker that reports each bundle, or `NOBODY`.
+        present: what they carry now, a row for each of `FIGURES`.
         means: their means.
-        reasons: why a bundle must stay, by index.
+        reasons: why a bundle must stay, by position.
+        kind: the kind of policy that a namespace is under, or None.
     """
 
     def __init__(
         self,
-        names: Sequence[str],
-        index: Mapping[str, int],
-        namespaces: Collection[str],
-        brokers: Sequence[str],
+        roster: Roster,
         owner: Ints,
         present: Floats,
         means: MeanColumns,
         reasons: Mapping[int, Reason],
+        kind: Callable[[str], str | None],
     ) -> None:
-        self._names = names
-        self._index = index
-        self._namespaces = namespaces
-        self._brokers = brokers
-        self._broker = {name: number for number, name in enumerate(brokers)}
+        self._roster = roster
         self._owner = owner
         self._present = present
         self._means = means
         self._reasons = reasons
+        self._kind = kind
 
     def of(self, broker: str) -> list[BundleSample]:
         """Return the bundles that one broker reports, by name."""
-        number = self._broker.get(broker)
+        number = self._roster.broker_at.get(broker)
         return [] if number is None else self._samples(np.flatnonzero(self._owner == number))
 
     def find(self, broker: str, bundle: str) -> BundleSample:
@@ -106,42 +132,46 @@ class ColumnBundles(Bundles):
         Raises:
             KeyError: the broker does not report it.
         """
-        number = self._index[bundle]
-        if self._owner[number] != self._broker[broker]:
+        number = self._roster.bundle_at[bundle]
+        if self._owner[number] != self._roster.broker_at[broker]:
             raise KeyError(bundle)
         return self._samples(np.array([number]))[0]
 
     def served(self, namespaces: Collection[str] | None = None) -> Counter[tuple[str, str]]:
         """Return how many bundles of a namespace a broker reports, by namespace and broker."""
-        found: Counter[tuple[str, str]] = Counter()
-        if namespaces is not None and not any(name in self._namespaces for name in namespaces):
-            return found
-        for number in np.flatnonzero(self._owner != NOBODY).tolist():
-            namespace = namespace_of(self._names[number])
-            if namespaces is None or namespace in namespaces:
-                found[namespace, self._brokers[self._owner[number]]] += 1
-        return found
+        names, owned = self._roster, self._owner != NOBODY
+        if namespaces is not None:
+            wanted = [names.namespace_at[name] for name in namespaces if name in names.namespace_at]
+            if not wanted:
+                return Counter()
+            owned &= np.isin(names.namespace, wanted)
+        width = len(names.brokers)
+        keys, counts = np.unique(names.namespace[owned] * width + self._owner[owned], return_counts=True)
+        found = zip(keys.tolist(), counts.tolist(), strict=True)
+        return Counter({(names.namespaces[key // width], names.brokers[key % width]): count for key, count in found})
 
     def long_term_msg_rates(self) -> dict[str, float]:
-        """Return the long-term message rate of each broker that has bundles, msg/s."""
+        """Return the long-term message rate of each broker that has bundles, msg/s; not of heartbeat namespaces."""
         owned = np.flatnonzero(self._owner != NOBODY)
-        count = len(self._brokers)
-        rates = np.bincount(self._owner[owned], weights=self._means.long_term_msg_rate[owned], minlength=count)
+        count = len(self._roster.brokers)
+        means = np.where(self._roster.heartbeat[owned], 0.0, self._means.long_term_msg_rate[owned])
+        rates = np.bincount(self._owner[owned], weights=means, minlength=count)
         has = np.bincount(self._owner[owned], minlength=count)
-        return {name: float(rates[i]) for i, name in enumerate(self._brokers) if has[i]}
+        return {name: float(rates[i]) for i, name in enumerate(self._roster.brokers) if has[i]}
 
     def _samples(self, numbers: Ints) -> list[BundleSample]:
         present = self._present[:, numbers].tolist()
         rate = (self._means.short[0] + self._means.short[1])[numbers].tolist()
         throughput = (self._means.short[2] + self._means.short[3])[numbers].tolist()
         long_term = self._means.long_term_msg_rate[numbers].tolist()
-        owners = self._owner[numbers].tolist()
+        owners, names = self._owner[numbers].tolist(), self._roster
         return [
             BundleSample(
-                broker=self._brokers[owners[i]],
-                bundle=self._names[number],
+                broker=names.brokers[owners[i]],
+                bundle=names.bundles[number],
                 **{name: present[row][i] for row, name in enumerate(TRAFFIC)},
-                topics=1,
+                topics=int(present[len(TRAFFIC)][i]),
+                policy=self._kind(namespace_of(names.bundles[number])),
                 msg_rate=rate[i],
                 msg_throughput=throughput[i],
                 long_term_msg_rate=long_term[i],

@@ -6,32 +6,56 @@ from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.config.resolution import RunParams
 from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.maintenance.history import RUNS, batches, table_file
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.storage.layout import day_of
+from pulsar_rebalancer.storage.path import json_document
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import date
+
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.storage.layout import ClusterStorage
-
-_LOOKED_AT = 50
+    from pulsar_rebalancer.storage.path import StoragePath
 
 
 def current_settings(storage: ClusterStorage, of_file: Settings) -> tuple[Settings, str]:
     """Return the effective settings of the newest run without parameters of its own, and where they are from.
 
-    They hold what the live brokers say as well.
+    They hold what the live brokers say as well. Runs are looked for in their folders and in the compacted tables.
 
     Args:
         storage: of the cluster.
         of_file: those of the clusters file, for a cluster without such a run.
     """
-    days = sorted((name for name in storage.runs.names() if day_of(name)), reverse=True)
-    names = ((storage.runs / day / name) for day in days for name in reversed((storage.runs / day).names()))
-    for _, folder in zip(range(_LOOKED_AT), names, strict=False):
+    tables = [name.removesuffix(".parquet") for name in (storage.base / "history" / RUNS).names()]
+    days = {day for name in (*storage.runs.names(), *tables) if (day := day_of(name))}
+    for day in sorted(days, reverse=True):
+        for name, request in _of_day(storage, day):
+            if request.params == RunParams():
+                return request.resolved.settings, f"those of run {name}"
+    return of_file, "those of the clusters file, without what the brokers say: no run was found that has theirs"
+
+
+def _of_day(storage: ClusterStorage, day: date) -> Iterator[tuple[str, RunRequest]]:
+    """Yield the requests of a day's runs that can be read, the newest first."""
+    folder = storage.runs / f"date={day.isoformat()}"
+    compacted = _compacted(table_file(storage, RUNS, day))
+    for name in sorted({*folder.names(), *compacted}, reverse=True):
+        text = compacted.get(name)
         try:
-            request = RunRequest.read(folder)
+            found = (
+                RunRequest.read(folder / name) if text is None else RunRequest.parse(json_document(text, name), name)
+            )
         except SnapshotError:
             continue
-        if request.params == RunParams():
-            return request.resolved.settings, f"those of run {folder.name}"
-    return of_file, "those of the clusters file, without what the brokers say: no run was found that has theirs"
+        yield name, found
+
+
+def _compacted(listed: StoragePath) -> dict[str, str | None]:
+    try:
+        tables = list(batches(listed, ["run", "settings"])) if listed.exists() else []
+    except SnapshotError:
+        return {}
+    return {row["run"]: row["settings"] for table in tables for row in table.to_pylist()}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 import numpy as np
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
+from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.storage.documents import VersionedDocument
 
 if TYPE_CHECKING:
@@ -23,25 +24,31 @@ class Snapshot(NamedTuple):
         brokers: those that the cluster lists.
         usage: a row for each of `RESOURCES`, NaN where nothing was measured.
         limits: likewise.
-        traffic: a row for each figure of `TRAFFIC`.
+        traffic: a row for each of `FIGURES`.
+        averages: brokers' own, of their load (1 is 100 percent) and their throughput (bytes/s), NaN without one.
+        versions: numbers in `Index`, that of an empty text where it is not known.
         age: seconds of each report.
         reported: brokers whose report came and was not left out.
         bundles: those that were reported, each once.
         owner: the broker of each.
-        carried: a row for each figure of `TRAFFIC`.
+        carried: a row for each of `FIGURES`.
         left_out: bundles that validation left out.
+        policies: number in `Index` of what policies said, a single one.
     """
 
     brokers: Ints
     usage: Floats
     limits: Floats
     traffic: Floats
+    averages: Floats
+    versions: Ints
     age: Floats
     reported: Flags
     bundles: Ints
     owner: Ints
     carried: Floats
     left_out: Flags
+    policies: Ints
 
     def packed(self) -> bytes:
         """Return it as bytes, ids as 32-bit numbers and what bundles carry as 32-bit floats: there may be millions."""
@@ -125,8 +132,8 @@ class Index(VersionedDocument):
         bundles: likewise.
         minutes: of the samples, since 1970, ascending.
         places: of the samples: number of the file, first byte, length.
-        reserved: the isolation policy that reserves a broker, by its name.
-        under_policy: numbers of the bundles whose namespaces are under a policy.
+        versions: of brokers by number.
+        policies: what policies said, by number.
         coverage: what part of the stretch they are.
     """
 
@@ -136,8 +143,8 @@ class Index(VersionedDocument):
     bundles: tuple[str, ...]
     minutes: tuple[int, ...]
     places: tuple[tuple[int, int, int], ...]
-    reserved: dict[str, str] = {}
-    under_policy: tuple[int, ...] = ()
+    versions: tuple[str, ...] = ()
+    policies: tuple[Policies, ...]
     coverage: Coverage
 
 

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from pulsar_rebalancer.names import namespace_of, range_of
-from pulsar_rebalancer.replay.columns import NOBODY
+from pulsar_rebalancer.names import range_of
+from pulsar_rebalancer.replay.columns import FIGURES, NOBODY, Roster
+from pulsar_rebalancer.replay.minute import BrokerFigures
 from pulsar_rebalancer.replay.recording import Coverage, Index, Snapshot
-from pulsar_rebalancer.run.tables import RESOURCES, TRAFFIC
+from pulsar_rebalancer.run.tables import RESOURCES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from pulsar_rebalancer.policies.cluster_policies import Policies
     from pulsar_rebalancer.replay.columns import Flags, Floats, Ints
     from pulsar_rebalancer.storage.path import StoragePath
 
@@ -23,7 +25,7 @@ CARRIED = tuple(map(RESOURCES.index, ("cpu", "bandwidth_in", "bandwidth_out")))
 """Resources of which a bundle takes its part along; memory stays where it is."""
 
 _SHARED_BY = ((0, 1), (2,), (3,))
-"""By which figures of `TRAFFIC` the bundles of a broker share each of them: messages, bytes in, bytes out."""
+"""By which of `FIGURES` the bundles of a broker share each of them: messages, bytes in, bytes out."""
 
 
 @dataclass(frozen=True)
@@ -32,31 +34,25 @@ class Sample:
 
     Attributes:
         minute: since 1970.
-        registered: brokers that the cluster lists.
-        reported: those whose report came and was not left out.
-        age: seconds of each report.
-        usage: a row for each of `RESOURCES`; the last figures of a broker whose report did not come.
-        limits: likewise.
-        traffic: a row for each figure of `TRAFFIC`, likewise.
+        brokers: what was reported of them; the last figures of a broker whose report did not come.
         owner: the broker of each bundle, `NOBODY` where it is not reported.
-        carried: a row for each figure of `TRAFFIC`; 0 where a bundle is not reported.
+        carried: a row for each of `FIGURES`; 0 where a bundle is not reported.
         born: bundles that were never seen before.
         parents: the bundle that each of them is a part of, or `NOBODY`.
         left_out: bundles that validation left out.
+        policies: what policies said.
+        reserved: the isolation policy that reserves a broker, by its position.
     """
 
     minute: int
-    registered: Flags
-    reported: Flags
-    age: Floats
-    usage: Floats
-    limits: Floats
-    traffic: Floats
+    brokers: BrokerFigures
     owner: Ints
     carried: Floats
     born: Ints
     parents: Ints
     left_out: Ints
+    policies: Policies
+    reserved: Mapping[int, str]
 
     @cached_property
     def present(self) -> Flags:
@@ -65,19 +61,19 @@ class Sample:
 
     @cached_property
     def flows(self) -> Floats:
-        """Return what each bundle takes along: a row for each of `CARRIED`, then one for each figure of `TRAFFIC`.
+        """Return what each bundle takes along: a row for each of `CARRIED`, then one for each of `FIGURES`.
 
         The bundles of a broker share its CPU by their messages, its bandwidth by their bytes. Where they carry nothing
         nothing can be shared.
         """
         owned = np.flatnonzero(self.present)
         brokers = self.owner[owned]
-        flows = np.zeros((len(CARRIED) + len(TRAFFIC), len(self.owner)))
+        flows = np.zeros((len(CARRIED) + len(FIGURES), len(self.owner)))
         flows[len(CARRIED) :] = self.carried
         for row, (resource, figures) in enumerate(zip(CARRIED, _SHARED_BY, strict=True)):
             weight = self.carried[list(figures)].sum(axis=0)[owned]
-            whole = np.bincount(brokers, weights=weight, minlength=len(self.registered))
-            used = np.nan_to_num(self.usage[resource])
+            whole = np.bincount(brokers, weights=weight, minlength=len(self.brokers.registered))
+            used = np.nan_to_num(self.brokers.usage[resource])
             per_unit = np.divide(used, whole, out=np.zeros_like(whole), where=whole > 0)
             flows[row, owned] = weight * per_unit[brokers]
         return flows
@@ -92,21 +88,15 @@ class Recording:
         index: what they mean.
 
     Attributes:
-        brokers: names in order.
-        bundles: names in order.
-        namespaces: of the bundles.
+        roster: names in order.
     """
 
     folder: StoragePath
     index: Index
-    brokers: tuple[str, ...] = field(init=False)
-    bundles: tuple[str, ...] = field(init=False)
-    namespaces: tuple[str, ...] = field(init=False)
+    roster: Roster = field(init=False)
 
     def __post_init__(self) -> None:
-        self.brokers = tuple(sorted(self.index.brokers))
-        self.bundles = tuple(sorted(self.index.bundles))
-        self.namespaces = tuple(map(namespace_of, self.bundles))
+        self.roster = Roster(sorted(self.index.brokers), sorted(self.index.bundles))
 
     @classmethod
     def read(cls, folder: StoragePath) -> Self:
@@ -122,16 +112,13 @@ class Recording:
         """Return what part of the stretch it is."""
         return self.index.coverage
 
-    @property
-    def under_policy(self) -> list[int]:
-        """Return positions of the bundles whose namespaces are under a policy."""
-        names = [self.index.bundles[number] for number in self.index.under_policy]
-        return np.searchsorted(np.array(self.bundles), names).tolist() if names else []
-
-    @property
-    def reserved(self) -> dict[int, str]:
-        """Return the isolation policy that reserves a broker, by its position."""
-        return {i: self.index.reserved[name] for i, name in enumerate(self.brokers) if name in self.index.reserved}
+    @cached_property
+    def reserved(self) -> list[dict[int, str]]:
+        """Return the isolation policy that reserves a broker, by its position, for each of `Index.policies`."""
+        return [
+            {i: name for i, broker in enumerate(self.roster.brokers) if (name := policies.reserved_by(broker))}
+            for policies in self.index.policies
+        ]
 
     def minutes(self, first: int | None = None, last: int | None = None) -> list[int]:
         """Return the minutes that have a sample, from `first` to `last`, both included."""
@@ -152,19 +139,34 @@ class _Assembler:
     """Puts numbers in order of names, and keeps what a sample does not say again."""
 
     def __init__(self, recording: Recording) -> None:
-        self._bundles = recording.bundles
-        self._broker_at = _positions(recording.index.brokers, recording.brokers)
-        self._bundle_at = _positions(recording.index.bundles, recording.bundles)
-        brokers, bundles = len(recording.brokers), len(recording.bundles)
+        self._recording = recording
+        self._roster = roster = recording.roster
+        self._broker_at = _positions(recording.index.brokers, roster.broker_at)
+        self._bundle_at = _positions(recording.index.bundles, roster.bundle_at)
+        brokers, bundles = len(roster.brokers), len(roster.bundles)
         self._usage = np.full((len(RESOURCES), brokers), np.nan)
         self._limits = self._usage.copy()
-        self._traffic = np.zeros((len(TRAFFIC), brokers))
+        self._traffic = np.zeros((len(FIGURES), brokers))
+        self._averages = np.full((2, brokers), np.nan)
+        self._versions = np.full(brokers, NOBODY)
         self._owner = np.full(bundles, NOBODY)
-        self._carried = np.zeros((len(TRAFFIC), bundles))
+        self._carried = np.zeros((len(FIGURES), bundles))
         self._seen = np.zeros(bundles, dtype=bool)
-        self._of_namespace: dict[str, list[int]] = {}
+        self._of_namespace: dict[int, list[int]] = {}
 
     def add(self, minute: int, snapshot: Snapshot) -> Sample:
+        brokers = self._brokers(snapshot)
+        owner, carried = self._bundles_of(snapshot, brokers.registered & ~brokers.reported)
+        born = np.flatnonzero((owner != NOBODY) & ~self._seen)
+        parents = self._parents(born) if self._seen.any() else np.full(len(born), NOBODY)
+        self._seen[born] = True
+        self._owner, self._carried = owner, carried
+        left_out = self._bundle_at[snapshot.bundles[snapshot.left_out]]
+        number = int(snapshot.policies[0])
+        policies, reserved = self._recording.index.policies[number], self._recording.reserved[number]
+        return Sample(minute, brokers, owner, carried, born, parents, left_out, policies, reserved)
+
+    def _brokers(self, snapshot: Snapshot) -> BrokerFigures:
         listed = self._broker_at[snapshot.brokers]
         registered = np.zeros(len(self._broker_at), dtype=bool)
         registered[listed] = True
@@ -177,21 +179,29 @@ class _Assembler:
             (self._usage, snapshot.usage),
             (self._limits, snapshot.limits),
             (self._traffic, snapshot.traffic),
+            (self._averages, snapshot.averages),
+            (self._versions, snapshot.versions),
         ):
-            kept[:, came] = said[:, snapshot.reported]
-        owner, carried = self._bundles_of(snapshot, registered & ~reported)
-        born = np.flatnonzero((owner != NOBODY) & ~self._seen)
-        parents = self._parents(born) if self._seen.any() else np.full(len(born), NOBODY)
-        self._seen[born] = True
-        self._owner, self._carried = owner, carried
-        copies = self._usage.copy(), self._limits.copy(), self._traffic.copy()
-        left_out = self._bundle_at[snapshot.bundles[snapshot.left_out]]
-        return Sample(minute, registered, reported, age, *copies, owner, carried, born, parents, left_out)
+            kept[..., came] = said[..., snapshot.reported]
+        names = (*self._recording.index.versions, None)
+        averages = None if np.isnan(self._averages).all() else self._averages.copy()
+        return BrokerFigures(
+            registered,
+            reported,
+            age,
+            self._usage.copy(),
+            self._limits.copy(),
+            self._traffic.copy(),
+            None if averages is None else averages[0],
+            None if averages is None else averages[1],
+            # The last one is that of a broker that has not been heard of.
+            tuple(names[number] or None for number in self._versions.tolist()),
+        )
 
     def _bundles_of(self, snapshot: Snapshot, silent: Flags) -> tuple[Ints, Floats]:
         """Return owner and load of the bundles; those of a broker that is silent are as they were."""
         at = self._bundle_at[snapshot.bundles]
-        owner = np.full(len(self._bundles), NOBODY)
+        owner = np.full(len(self._owner), NOBODY)
         carried = np.zeros_like(self._carried)
         owner[at] = self._broker_at[snapshot.owner]
         carried[:, at] = snapshot.carried
@@ -204,25 +214,24 @@ class _Assembler:
     def _parents(self, born: Ints) -> Ints:
         """Return the narrowest bundle seen before whose range holds that of a new one."""
         if len(born) and not self._of_namespace:
-            for number, name in enumerate(self._bundles):
-                self._of_namespace.setdefault(namespace_of(name), []).append(number)
+            for number, namespace in enumerate(self._roster.namespace.tolist()):
+                self._of_namespace.setdefault(namespace, []).append(number)
         return np.array([self._parent(number) for number in born.tolist()], dtype=np.int64)
 
     def _parent(self, number: int) -> int:
-        name = self._bundles[number]
-        low, high = _bounds(name)
+        names = self._roster.bundles
+        low, high = _bounds(names[number])
         best, width = NOBODY, 1 << 33
-        for other in self._of_namespace[namespace_of(name)]:
+        for other in self._of_namespace[int(self._roster.namespace[number])]:
             if self._seen[other]:
-                start, end = _bounds(self._bundles[other])
+                start, end = _bounds(names[other])
                 if start <= low and high <= end and high - low < end - start < width:
                     best, width = other, end - start
         return best
 
 
-def _positions(names: Sequence[str], in_order: Sequence[str]) -> Ints:
-    place = {name: number for number, name in enumerate(in_order)}
-    return np.array([place[name] for name in names], dtype=np.int64)
+def _positions(names: Sequence[str], at: Mapping[str, int]) -> Ints:
+    return np.array([at[name] for name in names], dtype=np.int64)
 
 
 def _bounds(bundle: str) -> tuple[int, int]:

@@ -18,6 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pulsar_rebalancer.config.settings import settings_error
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.replay.columns import NOBODY
+from pulsar_rebalancer.replay.minute import NO_POLICIES
 from pulsar_rebalancer.replay.recording import Snapshot, minute_of
 from pulsar_rebalancer.replay.writing import Writer, coverage_of
 from pulsar_rebalancer.run.tables import RESOURCES, TRAFFIC
@@ -124,6 +126,7 @@ def record(files: Sequence[Path], made: MadeBundles, settings: Settings, folder:
     writer = Writer(folder)
     for each in series:
         writer.brokers.number(each.broker)
+    writer.policies_number(NO_POLICIES)
     sizes = _sizes(writer, [each.broker for each in series], made)
     for column in heard.tolist():
         snapshot = _snapshot(there[:, column], reports[:, column], percents[:, column], sizes, made)
@@ -163,14 +166,27 @@ def _snapshot(there: Flags, reports: Flags, percents: Floats, sizes: Floats, mad
     rate, nothing = cpu * made.messages, np.full((len(RESOURCES), len(listed)), np.nan)
     usage, limits = nothing.copy(), nothing.copy()
     usage[0], limits[0] = cpu, 100.0
-    figures = np.array([rate, rate, rate * made.message_bytes, rate * made.message_bytes])
+    throughput = rate * made.message_bytes
+    figures = np.array([rate, rate, throughput, throughput, np.full(len(listed), sizes.shape[1])])
     heard = np.flatnonzero(reports[listed])
     owner = np.repeat(listed[heard], bundles)
     numbers = (listed[heard][:, None] * bundles + np.arange(bundles)).ravel()
-    carried = np.array([(figures[row][heard][:, None] * sizes[listed[heard]]).ravel() for row in range(len(TRAFFIC))])
-    age = np.zeros(len(listed))
-    whole = np.zeros(len(numbers), dtype=bool)
-    return Snapshot(listed, usage, limits, figures, age, reports[listed], numbers, owner, carried, whole)
+    carried = [(figures[row][heard][:, None] * sizes[listed[heard]]).ravel() for row in range(len(TRAFFIC))]
+    return Snapshot(
+        brokers=listed,
+        usage=usage,
+        limits=limits,
+        traffic=figures,
+        averages=np.full((2, len(listed)), np.nan),
+        versions=np.full(len(listed), NOBODY),
+        age=np.zeros(len(listed)),
+        reported=reports[listed],
+        bundles=numbers,
+        owner=owner,
+        carried=np.array([*carried, np.ones(len(numbers))]),
+        left_out=np.zeros(len(numbers), dtype=bool),
+        policies=np.zeros(1, dtype=np.int64),
+    )
 
 
 def _read(file: Path) -> Iterator[_Series]:

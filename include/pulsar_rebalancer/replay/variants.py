@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from pulsar_rebalancer.config.enums import Placement, Strategy
 from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME, PulsarSettings
-from pulsar_rebalancer.config.settings import validate
+from pulsar_rebalancer.config.settings import CAPS, validate
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.reasons import Reason
 
@@ -27,6 +27,7 @@ CURRENT = "current settings"
 _NOT_REPLAYED = {
     "report_max_interval_minutes",
     "host_usage_interval_minutes",
+    "failure_domains",
     *(name for name in PulsarSettings.model_fields if "split" in name),
     "max_bundle_topics",
     "max_bundle_sessions",
@@ -40,9 +41,9 @@ REPLAYED = (
     "strategy",
     "placement",
     "min_bundle_share",
-    "max_bundles_per_run",
-    "max_bundles_per_broker",
+    *CAPS,
     "excluded_brokers",
+    "excluded_bundles",
     *(name for name in PulsarSettings.model_fields if name not in _NOT_REPLAYED),
 )
 """Settings that change what a variant does."""
@@ -130,15 +131,15 @@ def expand(grid: Sequence[Mapping[str, Any]], current: Settings) -> Variants:
         SettingsError: `wrong_setting`; a setting or strategy is unknown or its value of the wrong type, or there are
             more than `MOST_VARIANTS` combinations.
     """
-    parts = [_by_field(part, number) for number, part in enumerate(grid)]
+    parts = [_by_field(part, f"grid, part {number}") for number, part in enumerate(grid, start=1)]
     _refuse_many(parts)
     found = {_key(current, ""): Variant(CURRENT, current, current=True)}
     left_out: list[str] = []
-    for part in parts:
+    for number, part in enumerate(parts, start=1):
         for values in product(*part.values()):
             changed = dict(zip(part, values, strict=True))
             try:
-                variant = _variant(changed, current)
+                variant = _variant(changed, current, f"grid, part {number}")
             except SettingsError as error:
                 if error.reason is not Reason.CONTRADICTION:
                     raise
@@ -148,17 +149,17 @@ def expand(grid: Sequence[Mapping[str, Any]], current: Settings) -> Variants:
     return Variants(list(found.values()), left_out)
 
 
-def _by_field(part: Mapping[str, Any], number: int) -> dict[str, list[Any]]:
+def _by_field(part: Mapping[str, Any], where: str) -> dict[str, list[Any]]:
     if not isinstance(part, dict):
-        raise SettingsError(Reason.WRONG_SETTING, f"grid: part {number + 1} is no mapping of settings to values")
+        raise SettingsError(Reason.WRONG_SETTING, f"{where} is no mapping of settings to values")
     found: dict[str, list[Any]] = {}
     for key, values in part.items():
         name = FIELD_OF_PULSAR_NAME.get(str(key), str(key))
         if name not in REPLAYED:
-            raise SettingsError(Reason.WRONG_SETTING, f"grid: {str(key)[:80]!r} is no setting that a replay knows")
+            raise SettingsError(Reason.WRONG_SETTING, f"{where}: {str(key)[:80]!r} is no setting that a replay knows")
         listed = values if isinstance(values, list) else [values]
         if not listed:
-            raise SettingsError(Reason.WRONG_SETTING, f"grid: {name} has no value")
+            raise SettingsError(Reason.WRONG_SETTING, f"{where}: {name} has no value")
         found[name] = listed
     return found
 
@@ -173,7 +174,7 @@ def _refuse_many(parts: Sequence[Mapping[str, list[Any]]]) -> None:
         )
 
 
-def _variant(changed: dict[str, Any], current: Settings) -> Variant:
+def _variant(changed: dict[str, Any], current: Settings, where: str) -> Variant:
     values = current.model_dump(mode="json", exclude_unset=True)
     strategy = changed.get("strategy", current.strategy)
     path = strategy if isinstance(strategy, str) and ":" in strategy else ""
@@ -184,18 +185,18 @@ def _variant(changed: dict[str, Any], current: Settings) -> Variant:
         # Its own settings are those of the shedder that it takes the place of; destinations that it leaves open are
         # for a placement that works with any.
         given |= {"strategy": Strategy.THRESHOLD, "placement": changed.get("placement", Placement.LEAST_USAGE)}
-        _refuse_unknown(path)
-    settings = validate(values | given, where="grid")
+        _refuse_unknown(path, where)
+    settings = validate(values | given, where=where)
     shown = {name: value for name, value in changed.items() if name != "strategy"}
     name = ", ".join([path or settings.strategy, *(f"{key} {value}" for key, value in shown.items())])
     return Variant(name, settings, path, changed)
 
 
-def _refuse_unknown(path: str) -> None:
+def _refuse_unknown(path: str, where: str) -> None:
     try:
         imported(path)
     except ValueError as error:
-        raise SettingsError(Reason.WRONG_SETTING, f"grid: {error}") from None
+        raise SettingsError(Reason.WRONG_SETTING, f"{where}: {error}") from None
 
 
 def _key(settings: Settings, path: str) -> str:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.policies.cluster_policies import Policies
     from pulsar_rebalancer.replay.columns import Ints
     from pulsar_rebalancer.replay.recording import Snapshot
     from pulsar_rebalancer.storage.path import StoragePath
@@ -65,11 +66,18 @@ class Writer:
     folder: StoragePath
     brokers: Names = field(default_factory=Names)
     bundles: Names = field(default_factory=Names)
-    reserved: dict[str, str] = field(default_factory=dict)
-    under_policy: set[int] = field(default_factory=set)
+    versions: Names = field(default_factory=Names)
+    policies: list[Policies] = field(default_factory=list)
     places: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     _file: int = 0
     _waiting: bytearray = field(default_factory=bytearray)
+
+    def policies_number(self, policies: Policies) -> int:
+        """Return the number of what policies said; nearly always it is what they said before."""
+        said = policies.model_copy(update={"problem": ""})
+        if said not in self.policies:
+            self.policies.append(said)
+        return self.policies.index(said)
 
     def add(self, minute: int, snapshot: Snapshot) -> None:
         """Add one sample; many small ones go into one file."""
@@ -92,8 +100,8 @@ class Writer:
             bundles=self.bundles.names,
             minutes=tuple(minutes),
             places=tuple(self.places[minute] for minute in minutes),
-            reserved=self.reserved,
-            under_policy=tuple(sorted(self.under_policy)),
+            versions=self.versions.names,
+            policies=tuple(self.policies),
             coverage=coverage,
         )
         index.write(self.folder)

@@ -44,12 +44,19 @@ class VersionedDocument(BaseModel):
             SnapshotError: `file_missing`, `file_damaged`, or `file_version` when another release wrote it.
         """
         file = folder / cls.FILE
-        document = file.read_json()
+        return cls.parse(file.read_json(), file.uri)
+
+    @classmethod
+    def parse(cls, document: Any, where: str) -> Self:
+        """Return what was read.
+
+        Raises:
+            SnapshotError: `file_damaged`, or `file_version` when another release wrote it.
+        """
         version = document.get("version") if isinstance(document, Mapping) else None
         if version != VERSION:
-            where = f"{file.uri} has version {version!r}"
-            raise SnapshotError(Reason.FILE_VERSION, f"{where}, this release reads {VERSION}")
-        return load(cls, document, file.uri)
+            raise SnapshotError(Reason.FILE_VERSION, f"{where} has version {version!r}, this release reads {VERSION}")
+        return load(cls, document, where)
 
     @classmethod
     def find(cls, folder: StoragePath) -> Self | None:

@@ -97,8 +97,8 @@ The grid is a list of parts, each of settings with lists of values; all combinat
 ```
 
 The log of the task *replay* says what share is done. The report (unloads a day against the range of the brokers'
-scores, the current settings and the choice marked) opens from the link *Replay report* in the task's tab *Details*;
-`{root}/{entry.name}/replays` has it with the table of all variants, for `retention_days`.
+scores, the current settings and the choice marked) is the run's tab *Balance*, and opens from the link *Replay report*
+in the task's tab *Details*; `{root}/{entry.name}/replays` has it with the table of all variants, for `retention_days`.
 """
 
 

@@ -12,7 +12,7 @@ from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
 from fastapi import APIRouter, Depends, HTTPException, Query
-from fastapi.responses import Response
+from fastapi.responses import RedirectResponse, Response
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry, load_clusters
 from pulsar_rebalancer.overview import overview
@@ -21,6 +21,8 @@ from pulsar_rebalancer.overview.timeline import Span, timeline
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.locations import BY_HAND_DAG, REBALANCE_DAG, clusters_file, storage_root
 from pulsar_rebalancer_airflow.overview import airflow_facts
+from pulsar_rebalancer_airflow.replay.link import report_path
+from pulsar_rebalancer_airflow.replay.web import report_of_run
 from pulsar_rebalancer_airflow.validation.link import PREFIX, base_path
 
 POLICY = (
@@ -58,8 +60,11 @@ def static(name: str) -> Response:
 
 @router.get("/page")
 @router.get("/page/{dag_id}")
-def page(dag_id: str = "") -> Response:
-    """Return the page; it asks for its documents itself."""
+def page(dag_id: str = "", run_id: Annotated[str, Query()] = "") -> Response:
+    """Return the page; it asks for its documents itself. In the tab of a replay's run, its report takes its place."""
+    report = report_of_run(storage_root(), dag_id, run_id) if run_id else None
+    if report is not None:
+        return RedirectResponse(report_path(dag_id, run_id, report))
     shell = files(__package__).joinpath("static", "page.html").read_text(encoding="utf-8")
     return Response(shell.replace("@BASE@", escape(f"{base_path()}{PREFIX}")), media_type="text/html", headers=HEADERS)
 

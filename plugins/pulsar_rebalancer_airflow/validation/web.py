@@ -7,29 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
-from airflow.api_fastapi.core_api.security import requires_access_dag
-from fastapi import APIRouter, Depends, HTTPException
+from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.maintenance.history import RUNS, compacted_documents, table_file
-from pulsar_rebalancer.names import CLUSTER_NAME
 from pulsar_rebalancer.run.run_folder import belongs, lies_below
 from pulsar_rebalancer.storage.layout import ClusterStorage, time_of
 from pulsar_rebalancer.storage.path import StoragePath, json_document
 from pulsar_rebalancer_airflow.locations import BY_HAND_DAG, REBALANCE_DAG, storage_root
-from pulsar_rebalancer_airflow.validation.page import POLICY, page_of
+from pulsar_rebalancer_airflow.stored_pages import FOR_READERS_OF_LOGS, cluster_of, served
+from pulsar_rebalancer_airflow.validation.page import page_of
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
-
-HEADERS = {
-    "Content-Security-Policy": f"{POLICY}; frame-ancestors 'self'; sandbox",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "private, no-store",
-}
 
 router = APIRouter()
 
@@ -37,7 +28,7 @@ router = APIRouter()
 @router.get(
     "/dags/{dag_id}/runs/{run_id}/validation/{folder}",
     response_class=HTMLResponse,
-    dependencies=[Depends(requires_access_dag("GET", DagAccessEntity.TASK_LOGS))],
+    dependencies=FOR_READERS_OF_LOGS,
 )
 def validation_result(dag_id: str, run_id: str, folder: str) -> HTMLResponse:
     """Return the validation result of a run as a page.
@@ -45,11 +36,9 @@ def validation_result(dag_id: str, run_id: str, folder: str) -> HTMLResponse:
     Raises:
         HTTPException: 404 unless the folder is one of this very DAG run and holds a page.
     """
+    kept = "they are kept for history_days, and for retention_days where days are not compacted"
     page = stored_page(storage_root(), dag_id, run_id, folder)
-    if page is None:
-        kept = "they are kept for history_days, and for retention_days where days are not compacted"
-        raise HTTPException(404, f"This DAG run has no such validation result; {kept}.")
-    return HTMLResponse(page, headers=HEADERS)
+    return served(page, f"This DAG run has no such validation result; {kept}.")
 
 
 def stored_page(root: str, dag_id: str, run_id: str, name: str) -> bytes | None:
@@ -62,9 +51,8 @@ def stored_page(root: str, dag_id: str, run_id: str, name: str) -> bytes | None:
         name: of the run's folder, as it came with the request.
     """
     # Whoever may read one of the two DAGs of a cluster may read what both found in its snapshots.
-    prefixes = (REBALANCE_DAG, BY_HAND_DAG)
-    cluster = next((dag_id.removeprefix(prefix) for prefix in prefixes if dag_id.startswith(prefix)), "")
-    if CLUSTER_NAME.fullmatch(cluster) is None:
+    cluster = cluster_of(dag_id, REBALANCE_DAG, BY_HAND_DAG)
+    if cluster is None:
         return None
     storage = ClusterStorage(root, cluster)
     run = storage.run(name)

@@ -81,6 +81,8 @@ def test_clusters_variants_days_and_traces_side_by_side(
     assert [row["variant"] for row in table if row["current"]] == [CURRENT]
     assert {row["strategy"] for row in table} == {"AvgShedder", "ThresholdShedder", "TransferShedder"}
 
+    assert {(row["samples"], row["expected"], row["gaps"], row["made"]) for row in table} == {(16, 1500, 1, "")}
+    assert {(row["first"], row["last"]) for row in table} == {(minute(0), minute(1447))}
     answer = (whole / ANSWER).read_json()
     assert answer["coverage"]["samples"] == 16
     assert answer["coverage"]["gaps"] == 1
@@ -139,6 +141,9 @@ def test_what_cannot_be_replayed_is_said_with_its_reason(
         assert words in capsys.readouterr().err
     monkeypatch.setattr("pulsar_rebalancer_spark.replay.MOST_STEPS", 100)
     (folder / REQUEST).write_json(document)
+    # What an earlier request led to does not stay beside another one.
+    for name in (ANSWER, REPORT, TABLE):
+        (folder / name).write_bytes(b"of yesterday")
     assert main(["--root", str(tmp_path), "--replay", folder.uri]) == 1
     assert "6 variants over 16 samples of 2 brokers" in capsys.readouterr().err
     # Nothing is left, and nothing is taken that lay there before.

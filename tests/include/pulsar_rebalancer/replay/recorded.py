@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.config.settings import validate
+from pulsar_rebalancer.replay.minute import NO_POLICIES
 from pulsar_rebalancer.replay.samples import Recording
 from pulsar_rebalancer.replay.snapshots import record
 from pulsar_rebalancer.run import tables
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.policies.cluster_policies import Policies
 
 START = datetime(2026, 3, 20, 12, 0, tzinfo=UTC)
 CLUSTER = "east"
@@ -39,7 +41,8 @@ class Run:
         left_out: brokers and bundles that validation left out.
         drained: brokers that were drained.
         blocked: whether validation found that it cannot be judged.
-        reserved: the isolation policy that reserves a broker.
+        policies: what policies say; None: that was not kept.
+        extra: further columns of all brokers.
     """
 
     cpu: Mapping[str, float | None]
@@ -47,7 +50,7 @@ class Run:
     left_out: tuple[str, ...] = ()
     drained: tuple[str, ...] = ()
     blocked: bool = False
-    reserved: Mapping[str, str] = field(default_factory=dict)
+    policies: Policies | None = NO_POLICIES
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def write(self, storage: ClusterStorage, at: datetime) -> StoragePath:
@@ -65,10 +68,12 @@ class Run:
         (run / "validation.json").write_json({"version": 1, "findings": findings})
         (run / "input" / "settings.json").write_json({"airflow_run_id": "scheduled"})
         (run / "outcome.json").write_json({})
+        if self.policies is not None:
+            self.policies.write(run)
         return run
 
     def _broker(self, name: str, cpu: float | None) -> dict[str, Any]:
-        row = {"cluster": CLUSTER, "broker": name, "listings": 1, "reserved_by": self.reserved.get(name), **self.extra}
+        row = {"cluster": CLUSTER, "broker": name, "listings": 1, **self.extra}
         if cpu is None:
             return row | {"error": "timeout"}
         rate = sum(self.held.get(name, {}).values())

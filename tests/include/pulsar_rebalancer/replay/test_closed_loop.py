@@ -8,10 +8,14 @@ import pytest
 from tests.include.pulsar_rebalancer.replay.recorded import CLUSTER, FOUR, Run, made, minute, recorded, settings
 
 from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.policies.isolation import IsolationPolicy
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.closed_loop import replay
 from pulsar_rebalancer.replay.variants import Variant
+from pulsar_rebalancer.state.model import HitCount
 from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.strategies.kept import WHOLE_CLUSTER
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Measure, SheddingResult
 
 if TYPE_CHECKING:
@@ -39,6 +43,19 @@ def first_bundle_to_b(sample: ClusterSample, kept: ShedderState) -> SheddingResu
         moves = [CandidateMove.of(busiest, pair=0, rank=0, measure=Measure.RATE, reason=Reason.TAKEN, destination=B)]
         kept = type(kept)(hits={A: None})  # type: ignore[dict-item]
     return SheddingResult([], moves, kept, "")
+
+
+def there_and_back(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+    """The first bundle to the second broker at once, and back after four minutes if it may."""
+    asked = kept.cluster_hits
+    source, destination = (A, B) if asked == 0 else (B, A)
+    held = [bundle for bundle in sample.bundles.of(source) if bundle.bundle == FOUR[0] and bundle.reason is None]
+    moves = [
+        CandidateMove.of(bundle, pair=0, rank=0, measure=Measure.RATE, reason=Reason.TAKEN, destination=destination)
+        for bundle in held
+        if asked in (0, 4)
+    ]
+    return SheddingResult([], moves, type(kept)(hits={WHOLE_CLUSTER: HitCount(low=asked + 1)}), "")
 
 
 def outcome(recording: Recording, path: str = "", **values: Any) -> Outcome:
@@ -111,27 +128,60 @@ def test_a_silent_broker_is_as_it_was_and_is_left_alone(tmp_path: Path) -> None:
     storage = ClusterStorage(str(tmp_path / "held"), CLUSTER)
     sample = list(made(storage, tmp_path / "again", 2).samples([int(minute(n).timestamp() // 60) for n in range(3)]))[2]
     assert sample.carried[0].sum() == pytest.approx(1000)
-    assert sample.reported.tolist() == [False, True]
+    assert sample.brokers.reported.tolist() == [False, True]
 
 
-def test_a_bundle_under_a_policy_stays(tmp_path: Path) -> None:
+def test_a_bundle_of_the_brokers_themselves_stays(tmp_path: Path) -> None:
     system = Run({A: 80, B: 20}, {A: {"pulsar/system/0x00000000_0x80000000": 400, FOUR[0]: 400}, B: {FOUR[1]: 200}})
     assert outcome(recorded(tmp_path, dict.fromkeys(range(4), system)), max_unload_percentage=1.0).moved == 1
 
 
-def test_bundles_of_nobody_s_policy_do_not_go_to_reserved_brokers(tmp_path: Path) -> None:
+ANY_GAP = {"low_threshold": 0, "high_threshold": 0, "hit_count_high": 1, "hit_count_low": 1, "average_threshold": 5}
+
+
+def test_bundles_under_no_policy_do_not_go_to_reserved_brokers(tmp_path: Path) -> None:
+    policies = Policies(isolation=(IsolationPolicy(name="p", namespaces=("t/isolated",), primary=("c",)),))
     reserved = Run(
-        {A: 80, B: 70, C: 1}, {A: dict.fromkeys(FOUR[:2], 400), B: dict.fromkeys(FOUR[2:], 350)}, reserved={C: "p"}
+        {A: 80, B: 70, C: 1}, {A: dict.fromkeys(FOUR[:2], 400), B: dict.fromkeys(FOUR[2:], 350)}, policies=policies
     )
-    gone = Run({A: 80, C: 1}, {A: dict.fromkeys(FOUR, 400)}, reserved={C: "p"})
+    gone = Run({A: 80, C: 1}, {A: dict.fromkeys(FOUR, 400)}, policies=policies)
     recording = recorded(tmp_path, {**dict.fromkeys(range(3), reserved), **dict.fromkeys(range(3, 6), gone)})
-    values = {"low_threshold": 0, "high_threshold": 0, "hit_count_high": 1, "hit_count_low": 1, "average_threshold": 5}
     for strategy in Strategy:
-        if strategy is not Strategy.TRANSFER:
-            found = outcome(recording, strategy=strategy, **values)
-            # The reserved broker stays at 1 percent throughout.
-            assert min(found.ranges[3:]) > 75, strategy
-            assert found.lost == 2
+        found = outcome(recording, strategy=strategy, target_std=0.05, hit_count_transfer=0, **ANY_GAP)
+        # The reserved broker stays at 1 percent throughout.
+        assert min(found.ranges[3:]) > 75, strategy
+        assert found.lost == 2
+
+
+def test_bundles_under_an_isolation_policy_move_among_its_brokers(tmp_path: Path) -> None:
+    policies = Policies(isolation=(IsolationPolicy(name="p", namespaces=("t/n",), primary=("a", "b")),))
+    isolated = Run({A: 80, B: 10, C: 0}, {A: dict.fromkeys(FOUR, 200)}, policies=policies)
+    found = outcome(recorded(tmp_path, dict.fromkeys(range(4), isolated)), **ANY_GAP)
+    assert found.moved == 2
+    # The third broker is empty and takes none of them.
+    assert found.ranges[-1] == pytest.approx(50, abs=1e-4)
+    # Nor does it when their brokers are gone: they stay where the recording has them.
+    free = Run({A: 80, C: 10}, {A: dict.fromkeys(FOUR, 200)}, policies=policies)
+    lost = outcome(recorded(tmp_path / "lost", {0: isolated, 1: isolated, 2: free}), **ANY_GAP)
+    assert lost.lost == 2
+    assert lost.ranges[-1] == pytest.approx(70, abs=1e-4)
+
+
+def test_bundles_of_an_anti_affinity_group_stay_apart(tmp_path: Path) -> None:
+    names = [f"t/{letter}/0x00000000_0xffffffff" for letter in "defg"]
+    groups = {f"t/{letter}": "apart" for letter in "defg"}
+    for policies, moved in ((Policies(), 3), (Policies(groups=groups), 1)):
+        run = Run({A: 80, B: 0}, {A: dict.fromkeys(names, 200)}, policies=policies)
+        recording = recorded(tmp_path / str(moved), {0: run})
+        # As in a run, one bundle of a group moves at a time.
+        assert outcome(recording, max_unload_percentage=0.8, **ANY_GAP).moved == moved
+
+
+def test_a_moved_bundle_stays_for_the_whole_grace_period(tmp_path: Path) -> None:
+    recording = recorded(tmp_path, dict.fromkeys(range(6), HOT))
+    # It moved after minute 0: in minute 4 three minutes are over, four are not.
+    events = [outcome(recording, "there_and_back", grace_period_minutes=grace).events for grace in (3, 4)]
+    assert events == [2, 1]
 
 
 def test_what_validation_left_out_or_a_drain_held_back_does_not_move(tmp_path: Path) -> None:

@@ -8,13 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.replay.columns import NOBODY, UNKNOWN_RATE, ColumnBundles, MeanColumns
+from pulsar_rebalancer.replay.columns import FIGURES, NOBODY, UNKNOWN_RATE, ColumnBundles, MeanColumns, Roster
 from pulsar_rebalancer.run.tables import TRAFFIC
 from pulsar_rebalancer.strategies.bundles import COLUMNS, Bundles
 from pulsar_rebalancer.strategies.means import update
 
-NAMES = [f"t/{'ab'[i // 6]}/0x{i:08x}_0x{i + 1:08x}" for i in range(12)]
+NAMES = sorted(f"{'pulsar/h:1' if i > 9 else 't/ab'[: 3 + i // 6]}/0x{i:08x}_0x{i + 1:08x}" for i in range(12))
 BROKERS = ["b1:8080", "b2:8080", "b3:8080"]
 
 
@@ -44,16 +45,16 @@ def test_means_are_those_of_the_package() -> None:
 def test_bundles_are_those_of_the_tables() -> None:
     random = np.random.default_rng(2)
     owner = random.integers(-1, 3, len(NAMES))
-    present, means = random.uniform(0, 1000, (4, len(NAMES))), MeanColumns(len(NAMES))
+    present, means = random.integers(0, 1000, (len(FIGURES), len(NAMES))).astype(float), MeanColumns(len(NAMES))
     means.update(owner != NOBODY, present)
     means.update(owner != NOBODY, present / 2)
     reasons = {3: Reason.RECENTLY_UNLOADED}
-    index = {name: i for i, name in enumerate(NAMES)}
-    columns = ColumnBundles(NAMES, index, {"t/a", "t/b"}, BROKERS, owner, present, means, reasons)
+    kinds = {"t/a": "isolation"}
+    columns = ColumnBundles(Roster(BROKERS, NAMES), owner, present, means, reasons, kinds.get)
     rows = [
         dict.fromkeys(COLUMNS.names)
-        | {"broker": BROKERS[owner[i]], "bundle": name, "topics": 1}
-        | {figure: present[row, i] for row, figure in enumerate(TRAFFIC)}
+        | {"broker": BROKERS[owner[i]], "bundle": name, "policy": kinds.get(namespace_of(name))}
+        | {figure: present[row, i] for row, figure in enumerate(FIGURES)}
         | {
             "msg_rate": means.short[0, i] + means.short[1, i],
             "msg_throughput": means.short[2, i] + means.short[3, i],
@@ -66,7 +67,7 @@ def test_bundles_are_those_of_the_tables() -> None:
     tables = Bundles(pa.Table.from_pylist(rows, COLUMNS))
     for broker in [*BROKERS, "elsewhere:8080"]:
         assert columns.of(broker) == tables.of(broker)
-    for namespaces in (None, {"t/a"}, {"t/x"}):
+    for namespaces in (None, {"t/a"}, {"t/a", "t/ab"}, {"t/x"}):
         assert columns.served(namespaces) == tables.served(namespaces)
     assert columns.long_term_msg_rates() == pytest.approx(tables.long_term_msg_rates())
     for row in rows:

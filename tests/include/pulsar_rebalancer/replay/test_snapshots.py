@@ -13,6 +13,8 @@ from tests.include.pulsar_rebalancer.replay.recorded import CLUSTER, FOUR, Run, 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.maintenance.compaction import compact
 from pulsar_rebalancer.maintenance.inventory import days_before
+from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.policies.isolation import IsolationPolicy
 from pulsar_rebalancer.replay.snapshots import record
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
@@ -37,23 +39,36 @@ def compacted(storage: ClusterStorage) -> None:
 
 
 def test_compacted_tables_are_read_as_the_runs_they_were_made_of(tmp_path: Path) -> None:
-    other = Run({A: 10, C: None}, {A: {FOUR[2]: 5, FOUR[3]: 1}}, left_out=(B,), extra={"reserved_by": "p"})
+    policies = Policies(isolation=(IsolationPolicy(name="p", namespaces=("t/n",), primary=("a", "c")),))
+    extra = {"version": "4.2.4", "load_average": 0.5, "throughput_average": 7.0, "topics": 3}
+    other = Run({A: 10, C: None}, {A: {FOUR[2]: 5, FOUR[3]: 1}}, left_out=(B,), extra=extra, policies=policies)
     folders = recorded(tmp_path, {0: RUN, 1: other, 2: RUN})
     storage = ClusterStorage(str(tmp_path), CLUSTER)
     compacted(storage)
     tables = made(storage, tmp_path / "tables", 2)
-    assert tables.brokers == folders.brokers == (A, B, C)
-    assert tables.bundles == folders.bundles == tuple(sorted(FOUR))
-    assert tables.reserved == folders.reserved == {0: "p", 2: "p"}
+    assert tables.roster.brokers == folders.roster.brokers == (A, B, C)
+    assert tables.roster.bundles == folders.roster.bundles == tuple(sorted(FOUR))
     assert tables.coverage == folders.coverage
     for one, another in zip(samples(tables), samples(folders), strict=True):
-        for name in ("registered", "reported", "age", "usage", "limits", "traffic", "owner", "carried"):
+        for name in ("registered", "reported", "age", "usage", "limits", "traffic"):
+            np.testing.assert_array_equal(getattr(one.brokers, name), getattr(another.brokers, name), name)
+        for name in ("owner", "carried"):
             np.testing.assert_array_equal(getattr(one, name), getattr(another, name), name)
+        assert (one.policies, one.reserved) == (another.policies, another.reserved)
+    first, second, third = (sample.brokers for sample in samples(tables))
+    assert [sample.reserved for sample in samples(tables)] == [{}, {0: "p", 2: "p"}, {}]
+    assert samples(tables)[1].policies == policies
+    assert first.load_average is None
+    assert second.load_average is not None
+    assert second.load_average.tolist()[0] == 0.5
+    assert second.versions == ("4.2.4", None, None)
+    assert third.traffic[-1].tolist() == [0, 0, 0]
+    assert second.traffic[-1].tolist() == [3, 0, 0]
 
 
 def test_of_several_samples_of_a_minute_the_last_counts(tmp_path: Path) -> None:
     recording = recorded(tmp_path, {0: RUN, 0.4: RUN, 0.9: Run({A: 5, B: 5}, RUN.held), 2: RUN})
-    assert [float(sample.usage[0, 0]) for sample in samples(recording)] == [20, 320]
+    assert [float(sample.brokers.usage[0, 0]) for sample in samples(recording)] == [20, 320]
     assert recording.coverage.repeated == 2
     assert "2 further samples of a minute that had one" in recording.coverage.sentence
 
@@ -70,6 +85,7 @@ def test_coverage_says_what_part_it_is(tmp_path: Path) -> None:
 def test_a_run_that_cannot_be_read_is_named_and_passed_over(tmp_path: Path) -> None:
     storage = ClusterStorage(str(tmp_path), CLUSTER)
     broken, text, newer, whole = (RUN.write(storage, minute(number)) for number in range(4))
+    unruled = Run(RUN.cpu, RUN.held, policies=None).write(storage, minute(4))
     (broken / "input" / "bundles.parquet").write_bytes(b"no parquet")
     file = text / "input" / "bundles.parquet"
     table = file.read_table()
@@ -77,12 +93,17 @@ def test_a_run_that_cannot_be_read_is_named_and_passed_over(tmp_path: Path) -> N
     file.write_table(table.set_column(place, "msg_rate_in", pa.array(["10", "many", "30"])))
     table = (newer / "input" / "brokers.parquet").read_table()
     (newer / "input" / "brokers.parquet").write_table(table.replace_schema_metadata({"version": "99"}))
-    recording = made(storage, tmp_path / "recording", 3)
+    recording = made(storage, tmp_path / "recording", 4)
     assert whole.exists()
     assert recording.coverage.samples == 1
-    assert recording.coverage.unreadable_count == 3
+    assert recording.coverage.unreadable_count == 4
     said = "\n".join(sorted(recording.coverage.unreadable))
-    for words in (f"{broken.uri}/input/bundles.parquet", f"{file.uri}: column msg_rate_in holds string", "version 99"):
+    for words in (
+        f"{broken.uri}/input/bundles.parquet",
+        f"{file.uri}: column msg_rate_in holds string, row 2: 'many'",
+        "version 99",
+        f"{unruled.uri}: input/policies.json is missing",
+    ):
         assert words in said
 
 

@@ -40,11 +40,11 @@ def test_both_forms_give_the_same(tmp_path: Path) -> None:
     for name, texts in {"wide": {"wide": wide}, "single": single}.items():
         (tmp_path / name).mkdir()
         recording = traced(tmp_path / name, texts)
-        assert recording.brokers == ("a", "b")
-        assert len(recording.bundles) == 16
+        assert recording.roster.brokers == ("a", "b")
+        assert len(recording.roster.bundles) == 16
         assert "8 for each broker" in recording.coverage.made
         assert "seed 3" in recording.coverage.made
-        found.append([sample.usage[0].tolist() for sample in recording.samples(recording.minutes())])
+        found.append([sample.brokers.usage[0].tolist() for sample in recording.samples(recording.minutes())])
     assert found[0] == found[1] == [[80 + 2 * n, 20 - 2 * n] for n in range(6)]
 
 
@@ -61,10 +61,10 @@ def test_brokers_come_and_go_and_gaps_are_gaps(tmp_path: Path) -> None:
         f"2026-03-20 12:{n:02}:00,{'' if 4 <= n < 14 else 50},{60 if n > 5 else ''},NaN\n" for n in range(20)
     )
     recording = traced(tmp_path, {"wide": f"Time,a,b,c\n{late}"})
-    assert recording.brokers == ("a", "b")
+    assert recording.roster.brokers == ("a", "b")
     there = {sample.minute - recording.index.minutes[0]: sample for sample in recording.samples(recording.minutes())}
-    assert [there[n].registered.tolist() for n in (0, 8, 19)] == [[True, False], [True, True], [True, True]]
-    assert [there[n].reported.tolist() for n in (3, 8, 19)] == [[True, False], [False, True], [True, True]]
+    assert [there[n].brokers.registered.tolist() for n in (0, 8, 19)] == [[True, False], [True, True], [True, True]]
+    assert [there[n].brokers.reported.tolist() for n in (3, 8, 19)] == [[True, False], [False, True], [True, True]]
     assert recording.coverage.samples == 18
     assert there[8].carried[0].sum() == pytest.approx((50 + 60) * 1000)
 

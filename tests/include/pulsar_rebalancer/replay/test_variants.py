@@ -41,7 +41,7 @@ def test_values_that_look_alike_are_variants_of_their_own() -> None:
 def test_combinations_that_contradict_themselves_are_left_out_and_told() -> None:
     found = expand([{"low_threshold": [10, 50], "high_threshold": [20, 60]}], NOW)
     assert len(found.variants) == 1 + 3
-    assert found.left_out == ["grid: low_threshold 50 is above high_threshold 20"]
+    assert found.left_out == ["grid, part 1: low_threshold 50 is above high_threshold 20"]
 
 
 def test_another_strategy_takes_the_placement_that_belongs_to_it() -> None:
@@ -53,14 +53,14 @@ def test_another_strategy_takes_the_placement_that_belongs_to_it() -> None:
 @pytest.mark.parametrize(
     ("grid", "words"),
     [
-        ([{"strategy": "AvgSheder"}], "strategy: Input should be 'AvgShedder', 'ThresholdShedder'"),
+        ([{}, {"strategy": "AvgSheder"}], "grid, part 2: strategy: Input should be 'AvgShedder', 'ThresholdShedder'"),
         ([{"strategy": "no.such_module:shed"}], "strategy no.such_module:shed: No module named"),
         ([{"strategy": "math:pi"}], "strategy math:pi: cannot be called"),
         ([{"low_treshold": [1]}], "'low_treshold' is no setting that a replay knows"),
         ([{"mode": "auto"}], "'mode' is no setting that a replay knows"),
         ([{"low_threshold": ["much"]}], "low_threshold (loadBalancerAvgShedderLowThreshold)"),
         ([{"low_threshold": []}], "low_threshold has no value"),
-        (["AvgShedder"], "part 1 is no mapping"),
+        (["AvgShedder"], "grid, part 1 is no mapping"),
         (
             [{"low_threshold": list(range(1000)), "high_threshold": list(range(1000))}],
             "1,000,000 variants, at most 1,000",

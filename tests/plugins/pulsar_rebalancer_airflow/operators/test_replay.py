@@ -15,6 +15,8 @@ from tests.airflow_runs import CLUSTER, make_run
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.maintenance.compaction import compact
+from pulsar_rebalancer.maintenance.inventory import days_before
 from pulsar_rebalancer.replay.request import ANSWER, ReplayRequest
 from pulsar_rebalancer_airflow.failures import FAILURE
 from pulsar_rebalancer_airflow.operators import ReplayOperator
@@ -73,6 +75,22 @@ def test_without_a_word_the_last_day_is_taken_through_the_settings_of_the_last_r
     folder: StoragePath = storage.replays / operator.report_of
     assert command[-5:-1] == [operator.application, "--root", storage.root, "--replay"]
     assert command[-1] == folder.uri
+
+
+def test_the_current_settings_are_found_however_long_ago_a_run_had_them(storage: ClusterStorage) -> None:
+    plain = make_run(storage, low_threshold=12.5, age=timedelta(days=3))
+    (plain / "outcome.json").write_json({})
+    (day,) = days_before(storage, datetime.now(UTC).date())
+    assert not compact(storage, day.date, day.runs, dry_run=False)
+    storage.runs.delete()
+    for _ in range(51):
+        by_hand = make_run(storage, low_threshold=9) / "input" / "settings.json"
+        by_hand.write_json(by_hand.read_json() | {"params": {"force": "why"}})
+
+    replay(storage)
+
+    asked = request(storage)
+    assert (asked.settings.low_threshold, asked.settings_from) == (12.5, f"those of run {plain.name}")
 
 
 def test_a_strategy_from_outside_has_to_be_listed(storage: ClusterStorage, monkeypatch: pytest.MonkeyPatch) -> None:

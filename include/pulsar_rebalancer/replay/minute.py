@@ -1,0 +1,164 @@
+"""What is known of a cluster at the end of a minute, wherever it comes from: simulated or recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.replay.columns import NOBODY
+from pulsar_rebalancer.run.tables import RESOURCES
+from pulsar_rebalancer.strategies.sample import COUNTED, BrokerSample, ResourceUsage
+from pulsar_rebalancer.strategies.scoring import SCORED, percents, weighted_usages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.reasons import Reason
+    from pulsar_rebalancer.replay.columns import Flags, Floats, Ints, Roster
+    from pulsar_rebalancer.state.counting import Counting
+
+NO_POLICIES = Policies()
+
+
+@dataclass(frozen=True)
+class BrokerFigures:
+    """What is known of brokers at one time, an entry for each.
+
+    Attributes:
+        registered: those that the cluster lists.
+        reported: those whose report came and can be judged.
+        age: seconds of each report.
+        usage: a row for each resource, in the unit of the limits; NaN where nothing was measured.
+        limits: likewise.
+        traffic: a row for each of `columns.FIGURES`.
+        load_average: their own moving averages, 1 is 100 percent, NaN where a broker has none; None where none has.
+        throughput_average: likewise, bytes/s.
+        versions: of Pulsar; empty where none is known.
+    """
+
+    registered: Flags
+    reported: Flags
+    age: Floats
+    usage: Floats
+    limits: Floats
+    traffic: Floats
+    load_average: Floats | None = None
+    throughput_average: Floats | None = None
+    versions: tuple[str | None, ...] = ()
+
+    @cached_property
+    def percents(self) -> Floats:
+        """Return what each broker uses, percent of its limits, a row for each resource."""
+        return percents(self.usage, self.limits)
+
+
+@dataclass(frozen=True)
+class Minute:
+    """What is known of a cluster at the end of a minute.
+
+    Attributes:
+        number: of the minute.
+        brokers: their figures.
+        owner: position of each bundle's broker, or `NOBODY`.
+        bundles: a row for each of `columns.FIGURES`, an entry for each bundle.
+        resources: names of the rows of `brokers.usage`.
+        policies: what policies say.
+        reserved: the isolation policy that reserves a broker, by its position.
+        counting: how the sample counts, but for figures that are repeated.
+        stays: why a bundle must stay this time, by its position.
+    """
+
+    number: int
+    brokers: BrokerFigures
+    owner: Ints
+    bundles: Floats
+    resources: tuple[str, ...]
+    policies: Policies = NO_POLICIES
+    reserved: Mapping[int, str] = field(default_factory=dict)
+    counting: Counting = COUNTED
+    stays: Mapping[int, Reason] = field(default_factory=dict)
+
+    @property
+    def seen(self) -> Flags:
+        """Return the bundles whose broker has reported."""
+        return np.asarray(self.brokers.reported[self.owner] & (self.owner != NOBODY))
+
+
+def broker_samples(
+    minute: Minute, roster: Roster, settings: Settings, left_out: Mapping[int, Reason]
+) -> list[BrokerSample]:
+    """Return the brokers that the cluster lists, as strategies see them.
+
+    Args:
+        minute: what is known.
+        roster: names.
+        settings: the weights.
+        left_out: why a broker is neither source nor destination, by its position.
+    """
+    brokers = minute.brokers
+    held = np.bincount(minute.owner[minute.owner != NOBODY], minlength=len(roster.brokers)).tolist()
+    scored, of_all = (
+        weighted_usages(brokers.percents, minute.resources, settings, looked_at).tolist()
+        for looked_at in (SCORED, RESOURCES)
+    )
+    traffic, age = brokers.traffic.T.tolist(), brokers.age.tolist()
+    loads, throughputs = (_known(each, len(age)) for each in (brokers.load_average, brokers.throughput_average))
+    versions: Sequence[str | None] = brokers.versions or (None,) * len(age)
+    return [
+        BrokerSample(
+            roster.brokers[i],
+            left_out.get(i),
+            _Resources(minute, i),
+            msg_rate_in=rate_in,
+            msg_rate_out=rate_out,
+            msg_throughput_in=throughput_in,
+            msg_throughput_out=throughput_out,
+            topics=int(topics),
+            bundles=held[i],
+            version=versions[i],
+            reserved_by=minute.reserved.get(i),
+            load_average=loads[i],
+            throughput_average=throughputs[i],
+            report_age_seconds=age[i],
+            weighted={SCORED: scored[i], RESOURCES: of_all[i]},
+        )
+        for i in np.flatnonzero(brokers.registered).tolist()
+        for rate_in, rate_out, throughput_in, throughput_out, topics in (traffic[i],)
+    ]
+
+
+def _known(figures: Floats | None, count: int) -> list[float | None]:
+    if figures is None:
+        return [None] * count
+    return [None if figure != figure else figure for figure in figures.tolist()]
+
+
+class _Resources(Mapping[str, ResourceUsage]):
+    """The resources of one broker: few strategies ask for them once they have its weighted usage."""
+
+    __slots__ = ("_broker", "_minute")
+
+    def __init__(self, minute: Minute, broker: int) -> None:
+        self._minute = minute
+        self._broker = broker
+
+    def __getitem__(self, name: str) -> ResourceUsage:
+        try:
+            row = self._minute.resources.index(name)
+        except ValueError:
+            raise KeyError(name) from None
+        brokers = self._minute.brokers
+        usage, limit = (float(column[row, self._broker]) for column in (brokers.usage, brokers.limits))
+        return ResourceUsage(None if np.isnan(usage) else usage, None if np.isnan(limit) else limit)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._minute.resources)
+
+    def __len__(self) -> int:
+        return len(self._minute.resources)

@@ -1,0 +1,78 @@
+"""Where bundles go that lost their broker, between two samples: as the load manager's leader places them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.replay.minute import NO_POLICIES
+from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
+from pulsar_rebalancer.strategies.placement.registry import selector
+from pulsar_rebalancer.strategies.placement.selector import choose, overloaded
+from pulsar_rebalancer.strategies.sample import BundleSample
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from pulsar_rebalancer.policies.cluster_policies import Policies
+    from pulsar_rebalancer.strategies.kept import KeptState
+    from pulsar_rebalancer.strategies.placement.selector import Selector
+    from pulsar_rebalancer.strategies.sample import ClusterSample
+
+
+@dataclass
+class Placing:
+    """The placements between two reports (ModularLoadManagerImpl.selectBroker).
+
+    Args:
+        sample: the cluster as the last reports have it.
+        kept: what the placement kept.
+        seed: decides between equal destinations.
+        policies: what policies say.
+
+    Attributes:
+        used: whether any bundle was placed.
+    """
+
+    sample: ClusterSample
+    kept: KeptState
+    seed: str
+    policies: Policies = NO_POLICIES
+    used: bool = False
+
+    @cached_property
+    def chooser(self) -> Selector:
+        """Return the placement of the settings."""
+        return selector(self.sample, self.kept.placement)
+
+    @cached_property
+    def _filter(self) -> PolicyFilter:
+        return PolicyFilter(self.policies, self.sample.brokers, self.sample.bundles, self.sample.settings)
+
+    @cached_property
+    def _hot(self) -> set[str]:
+        return overloaded(self.sample)
+
+    def broker(self, bundle: str, rate: float, topics: int, registered: Collection[str]) -> str | None:
+        """Return where a bundle goes, None where no broker may have it.
+
+        Args:
+            bundle: its name.
+            rate: its long-term message rate, msg/s.
+            topics: how many it has.
+            registered: brokers that the cluster lists now.
+        """
+        self.used = True
+        chosen = self._choose(bundle, self._filter.candidates(bundle), registered)
+        if chosen in self._hot:
+            chosen = self._choose(bundle, self._filter.policy_set(bundle), registered) or chosen
+        if chosen is not None:
+            placed = BundleSample("", bundle, topics=topics, long_term_msg_rate=rate)
+            self.chooser.placed(placed, chosen)
+            self._filter.placed(placed, chosen)
+        return chosen
+
+    def _choose(self, bundle: str, candidates: Iterable[str], registered: Collection[str]) -> str | None:
+        there = [name for name in candidates if name in registered]
+        return choose(self.seed, bundle, self.chooser.eligible(bundle, there))

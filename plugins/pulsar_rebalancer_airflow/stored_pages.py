@@ -1,0 +1,41 @@
+"""What the routes to stored pages have in common: who may read one, of which cluster it is, how it is served.
+
+Imported by Airflow's web server alone: it loads Airflow's API with the metadata database.
+"""
+
+from __future__ import annotations
+
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+from airflow.api_fastapi.core_api.security import requires_access_dag
+from fastapi import Depends, HTTPException
+from fastapi.responses import HTMLResponse
+
+from pulsar_rebalancer.names import CLUSTER_NAME
+from pulsar_rebalancer_airflow.validation.page import POLICY
+
+FOR_READERS_OF_LOGS = [Depends(requires_access_dag("GET", DagAccessEntity.TASK_LOGS))]
+"""Dependencies of a route: the user may read the logs of the DAG `dag_id`."""
+
+_HEADERS = {
+    "Content-Security-Policy": f"{POLICY}; frame-ancestors 'self'; sandbox",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "private, no-store",
+}
+
+
+def cluster_of(dag_id: str, *prefixes: str) -> str | None:
+    """Return the cluster of a DAG, None unless its id is one of the prefixes and a cluster's name."""
+    cluster = next((dag_id.removeprefix(prefix) for prefix in prefixes if dag_id.startswith(prefix)), "")
+    return cluster if CLUSTER_NAME.fullmatch(cluster) else None
+
+
+def served(page: bytes | None, missing: str) -> HTMLResponse:
+    """Return a page as an answer that runs and loads nothing.
+
+    Raises:
+        HTTPException: 404 with `missing` where there is none.
+    """
+    if page is None:
+        raise HTTPException(404, missing)
+    return HTMLResponse(page, headers=_HEADERS)
