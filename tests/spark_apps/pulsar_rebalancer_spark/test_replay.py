@@ -135,7 +135,7 @@ def test_what_cannot_be_replayed_is_said_with_its_reason(
         ("--replay", empty.uri, "--trace", str(trace), "--settings", "{"): "settings: no JSON",
         ("--replay", empty.uri, "--trace", str(trace), "--bundles", "0"): "bundles: Input should be greater than",
         ("--replay", empty.uri, "--trace", str(trace), "--spread", "inf"): "spread: Input should be a finite number",
-        ("--replay", empty.uri, "--trace", str(trace), "--grid", '[{"strategy": 1}]'): "grid: strategy",
+        ("--replay", empty.uri, "--trace", str(trace), "--grid", '[{"strategy": 1}]'): "grid, part 1: strategy",
     }.items():
         assert main(command) == 1
         assert words in capsys.readouterr().err

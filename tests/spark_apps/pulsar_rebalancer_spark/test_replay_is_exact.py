@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.replay.balancer import Move
     from pulsar_rebalancer.replay.minute import Minute
 
-MINUTES, EACH = 8, 24
+MINUTES, EACH = 6, 24
 BROKERIDS = [f"{letter}.pulsar:8080" for letter in "abcdef"]
 # All of the same hash range: at most sixteen of them move in one run while a broker is old.
 NAMES = [f"tenant/ns-{n:03}/0x00000000_0xffffffff" for n in range(EACH * len(BROKERIDS))]
@@ -55,7 +55,7 @@ def content(number: int, version: str, *, averages: bool) -> dict[str, pa.Table]
     """A minute as collect leaves it; which brokers are hot changes, and with it who would move back at once."""
     random = np.random.default_rng((7, number))
     owner = np.arange(len(NAMES)) % len(BROKERIDS)
-    hot = np.isin(owner, ((0, 1, 5), (2, 3, 5), (4, 2, 0))[number // 3])
+    hot = np.isin(owner, ((0, 1, 5), (2, 3, 5), (4, 2, 0))[number // 2])
     # Whole numbers: a recording keeps what bundles carry as 32-bit floats.
     rate = np.random.default_rng(7).integers(40, 400, len(NAMES)) * np.where(hot, 4, 1) + random.integers(
         0, 9, len(NAMES)
