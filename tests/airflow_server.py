@@ -6,12 +6,15 @@ import json
 import os
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import uvicorn
 from airflow.api_fastapi.app import create_app, purge_cached_app
 from airflow.configuration import conf
+from airflow.jobs.job import Job
+from airflow.utils.session import create_session
 from tests.airflow_home import HOME
 
 if TYPE_CHECKING:
@@ -19,6 +22,15 @@ if TYPE_CHECKING:
 
 USERS = {"ada": "admin", "vera": "viewer"}
 """Role by user; the password is the name."""
+
+
+def scheduler_is_alive() -> None:
+    """Let Airflow know a scheduler that is alive, today and tomorrow."""
+    with create_session() as session:
+        make: Any = Job
+        job = make(job_type="SchedulerJob", state="running")
+        job.latest_heartbeat = datetime.now(UTC) + timedelta(days=1)
+        session.add(job)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Runs of a cluster as its tasks leave them, decided by the specification of AvgShedder: for what shows them."""
+"""Runs of a cluster as its tasks leave them, decided by the specification of a strategy: for what shows them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.strategies import caps, plan_files, rows
 from pulsar_rebalancer.strategies.bundles import COLUMNS, Bundles
 from pulsar_rebalancer.strategies.explain import complete, reasons_by_pair, scores_after
-from pulsar_rebalancer.strategies.kept import ShedderState
+from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
 from pulsar_rebalancer.strategies.sample import ClusterSample, Measure
 from pulsar_rebalancer.strategies.scoring import score
-from pulsar_rebalancer.strategies.shedders.avg_shedder import shed
+from pulsar_rebalancer.strategies.shedders.registry import SHEDDERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -67,7 +67,14 @@ class Scene:
                 self.owned[name][number * each + part] = load / each
 
     def run(
-        self, at: datetime, *, verdict: Reason | None = None, astray: int = 0, seconds: float = 20, **more: Any
+        self,
+        at: datetime,
+        *,
+        verdict: Reason | None = None,
+        astray: int = 0,
+        seconds: float = 20,
+        begun: int = 2,
+        **more: Any,
     ) -> StoragePath:
         """A run that begins at a time.
 
@@ -76,6 +83,7 @@ class Scene:
             verdict: of the gate; None: what the mode says.
             astray: so many moves go wrong.
             seconds: until it ends; 0: it does not.
+            begun: moves that have ended by then, of a run that does not end.
             more: further fields of its request.
         """
         self.runs += 1
@@ -88,7 +96,7 @@ class Scene:
         validation.write(folder)
         brokers, bundles = self._tables(at)
         write(folder, {"cluster": table([], CLUSTER), "brokers": brokers, "bundles": bundles})
-        ended = {"plan_id": folder.name, "cluster": cluster, "airflow_run_id": run_id}
+        ended: dict[str, Any] = {"plan_id": folder.name, "cluster": cluster, "airflow_run_id": run_id}
         ended["ended_at"] = at + timedelta(seconds=seconds)
         if validation.reasons(Effect.BLOCK):
             Outcome(**ended, verdict=Reason.BLOCKED).write(folder)
@@ -98,7 +106,9 @@ class Scene:
         verdict = verdict if taken else Reason.NOTHING_TO_DO
         moves = [self._moved(move, astray=number < astray) for number, move in enumerate(taken)]
         if not seconds:
-            (folder / "unload" / "wave-00.json").write_json([move.model_dump(mode="json") for move in moves[:2]])
+            ended_moves = [move.model_dump(mode="json") for move in moves[:begun]]
+            if begun:
+                (folder / "unload" / "wave-00.json").write_json(ended_moves)
             return folder
         Outcome(**ended, verdict=verdict, moves=tuple(moves) if verdict is Reason.OPEN else ()).write(folder)
         if verdict is Reason.OPEN:
@@ -107,7 +117,8 @@ class Scene:
 
     def _tables(self, at: datetime) -> tuple[pa.Table, pa.Table]:
         noise = {name: 1 + self._random.uniform(-0.02, 0.02) for name in self.owned}
-        listed, held = [], []
+        listed: list[dict[str, Any]] = []
+        held: list[dict[str, Any]] = []
         for name, bundles in self.owned.items():
             load = sum(bundles.values()) * noise[name]
             carried = sum(bundles.values()) * PERCENT
@@ -139,7 +150,7 @@ class Scene:
         left_out = dict.fromkeys(Validation.read(folder).quarantined, Reason.BROKER_QUARANTINED)
         samples = rows.broker_samples(brokers.to_pylist(), left_out)
         sample = ClusterSample(samples, Bundles(_with_means(bundles)), self.settings)
-        result = shed(sample, self.hits)
+        result = SHEDDERS[self.settings.strategy](sample, self.hits)
         self.hits = result.kept
         moves = caps.apply(result.moves, self.settings, {})
         taken = [move for move in moves if move.taken]
@@ -148,7 +159,9 @@ class Scene:
         candidates = table([rows.move_row(request.cluster, each) for each in moves], MOVES)
         (folder / "plan" / "moves.parquet").write_table(candidates)
         going = [row for row in candidates.to_pylist() if row["taken"]]
-        state = DecisionState(seq=self.runs, plan_id=folder.name, hits=dict(self.hits.hits))
+        hits = {name: count for name, count in self.hits.hits.items() if name}
+        kept = KeptState(shedder=self.hits).document()
+        state = DecisionState(seq=self.runs, plan_id=folder.name, hits=hits, kept=kept)
         before = {each.broker: score(each, self.settings) for each in sample.taking_part}
         gaps = [decision.gap for decision in decided if decision.gap is not None]
         Summary(

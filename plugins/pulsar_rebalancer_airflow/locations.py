@@ -10,8 +10,11 @@ from pulsar_rebalancer.run.run_folder import find_run
 from pulsar_rebalancer.storage.layout import ClusterStorage
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from airflow.sdk import Context
 
+    from pulsar_rebalancer.config.clusters_file import ClusterEntry
     from pulsar_rebalancer.storage.path import StoragePath
 
 from pulsar_rebalancer.errors import SettingsError
@@ -69,6 +72,18 @@ def storage_of(cluster: str) -> ClusterStorage:
         SettingsError: as `storage_root`.
     """
     return ClusterStorage(storage_root(), cluster)
+
+
+def rebalance_dags(entries: Iterable[ClusterEntry]) -> dict[str, ClusterEntry]:
+    """Return the clusters by the id of the DAG that rebalances each.
+
+    A broken entry whose name a sound one has, or one that was made safe, does not take its place.
+    """
+    found: dict[str, ClusterEntry] = {}
+    for entry in sorted(entries, key=lambda entry: bool(entry.error)):
+        names = (f"{REBALANCE_DAG}{entry.name}{suffix}" for suffix in ("", *(f"__broken_{n}" for n in range(1, 1000))))
+        found[next(name for name in names if name not in found)] = entry
+    return found
 
 
 def run_folder(context: Context, cluster: str, address: object) -> StoragePath:

@@ -42,12 +42,16 @@ Each has one writer; while a cluster has no alerts, and so no watch, report empt
 _Document = TypeVar("_Document", bound=StateDocument)
 
 
-class Accessor(Protocol):
-    """What is used of Airflow's accessor of one asset's state."""
+class Reader(Protocol):
+    """What reads one asset's state."""
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return the stored value, or the default."""
         ...
+
+
+class Accessor(Reader, Protocol):
+    """What is used of Airflow's accessor of one asset's state."""
 
     def set(self, key: str, value: Any) -> None:
         """Write or overwrite the value."""
@@ -69,24 +73,19 @@ def moves_alias(cluster: str) -> AssetAlias:
     return AssetAlias(name=f"pulsar_rebalancer/{cluster}/moved")
 
 
-class StateStore:
-    """The documents of one cluster.
+class StoredState:
+    """What is stored of one cluster, for whoever reads it alone.
 
     Args:
-        accessor: of the cluster's state asset.
+        reader: of the cluster's state asset.
     """
 
-    def __init__(self, accessor: Accessor) -> None:
-        self._accessor = accessor
-
-    @classmethod
-    def of(cls, context: Context, cluster: str) -> StateStore:
-        """Return the store of a cluster whose state asset is an inlet of the running task."""
-        return cls(context["asset_state_store"][state_asset(cluster)])
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
 
     def raw(self, key: str) -> Any:
         """Return a document as it is stored; None when there is none."""
-        return self._accessor.get(key)
+        return self._reader.get(key)
 
     def get(self, model: type[_Document]) -> _Document:
         """Return a document; the one to begin with when nothing is stored.
@@ -96,14 +95,62 @@ class StateStore:
         """
         return model.parse(self.raw(model.KEY))
 
-    def put(self, document: StateDocument) -> None:
-        """Store a document, in one write."""
-        self._accessor.set(document.KEY, document.model_dump(mode="json"))
-
     def last_plan(self) -> str:
         """Return the id of the plan that was recorded last; empty when there is none, or it cannot be read."""
         document = self.raw(DecisionState.KEY)
         return str(document.get("plan_id") or "") if isinstance(document, dict) else ""
+
+    def awaiting_or_none(self) -> Awaiting:
+        """Return the plan that waits for a person; none when the document cannot be read: the gate writes it anew."""
+        try:
+            return self.get(Awaiting)
+        except StateError:
+            return Awaiting()
+
+    def drains(self, storage: ClusterStorage) -> Drains:
+        """Return the brokers that are drained, by the `drains` document and its copy: the loss of one ends no drain.
+
+        Raises:
+            StateError: `state_version`.
+            SnapshotError: the copy cannot be read.
+        """
+        copy = Drains.parse(storage.drains.read_json()) if storage.drains.exists() else Drains()
+        return Drains(brokers=copy.brokers | self.get(Drains).brokers)
+
+    def control(self, storage: ClusterStorage) -> Control:
+        """Return what people ordered, by the `control` document and its copy; of both the stricter holds.
+
+        What cannot be read holds as well: it says so (`Control.unreadable`), beside what the other one holds.
+        """
+        control, unreadable = Control(), ""
+        for read in (partial(_copied_control, storage), partial(self.get, Control)):
+            try:
+                control = control.stricter(read())
+            except (StateError, SnapshotError) as error:
+                unreadable = error.message
+        breaker = readable_breaker(self.raw(Breaker.KEY), datetime.now(UTC))
+        return control.model_copy(update={"breaker": breaker, "unreadable": unreadable})
+
+
+class StateStore(StoredState):
+    """The documents of one cluster, read and written.
+
+    Args:
+        accessor: of the cluster's state asset.
+    """
+
+    def __init__(self, accessor: Accessor) -> None:
+        super().__init__(accessor)
+        self._accessor = accessor
+
+    @classmethod
+    def of(cls, context: Context, cluster: str) -> StateStore:
+        """Return the store of a cluster whose state asset is an inlet of the running task."""
+        return cls(context["asset_state_store"][state_asset(cluster)])
+
+    def put(self, document: StateDocument) -> None:
+        """Store a document, in one write."""
+        self._accessor.set(document.KEY, document.model_dump(mode="json"))
 
     def change_moves(self, change: Callable[[MovesState], MovesState]) -> None:
         """Store the `moves` document as the change makes it of the one that is stored now."""
@@ -125,13 +172,6 @@ class StateStore:
             )
         return DecisionState.parse(document)
 
-    def awaiting_or_none(self) -> Awaiting:
-        """Return the plan that waits for a person; none when the document cannot be read: the gate writes it anew."""
-        try:
-            return self.get(Awaiting)
-        except StateError:
-            return Awaiting()
-
     def handed_over(self, identity: str, airflow_run_id: str) -> HandedOver | None:
         """Return the plan of a hash that this very run was started to carry out; None when there is no such plan.
 
@@ -151,34 +191,10 @@ class StateStore:
         found = self.handed_over(carried, airflow_run_id) if carried else None
         return found is not None and found.approved
 
-    def drains(self, storage: ClusterStorage) -> Drains:
-        """Return the brokers that are drained, by the `drains` document and its copy: the loss of one ends no drain.
-
-        Raises:
-            StateError: `state_version`.
-            SnapshotError: the copy cannot be read.
-        """
-        copy = Drains.parse(storage.drains.read_json()) if storage.drains.exists() else Drains()
-        return Drains(brokers=copy.brokers | self.get(Drains).brokers)
-
     def put_drains(self, storage: ClusterStorage, state: Drains) -> None:
         """Store the `drains` document and its copy."""
         self.put(state)
         storage.drains.write_json(state.model_dump(mode="json"))
-
-    def control(self, storage: ClusterStorage) -> Control:
-        """Return what people ordered, by the `control` document and its copy; of both the stricter holds.
-
-        What cannot be read holds as well: it says so (`Control.unreadable`), beside what the other one holds.
-        """
-        control, unreadable = Control(), ""
-        for read in (partial(_copied_control, storage), partial(self.get, Control)):
-            try:
-                control = control.stricter(read())
-            except (StateError, SnapshotError) as error:
-                unreadable = error.message
-        breaker = readable_breaker(self.raw(Breaker.KEY), datetime.now(UTC))
-        return control.model_copy(update={"breaker": breaker, "unreadable": unreadable})
 
     def put_control(self, storage: ClusterStorage, state: Control) -> None:
         """Store the `control` document and its copy."""

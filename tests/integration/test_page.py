@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import httpx
 import pytest
-import yaml
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from tests.airflow_server import airflow_server
 from tests.browser import browser
 from tests.integration.airflow_world import world
-from tests.overview_scene import Scene, history, uneven
+from tests.integration.page_scene import HOSTILE, ordered, prepare, press, show, told
+from tests.overview_scene import Scene, broker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,39 +26,18 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.integration
 
-HOSTILE = "<script>alert(1)</script>"
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures" if os.environ.get("DRAW_PICTURES") else None
 """Where the pictures of the documents go when they are to be drawn anew."""
 
-READY = "document.getElementById('page').getAttribute('aria-busy') === 'false'"
 FRAME = "document.querySelector('iframe').contentDocument"
 
 
 @pytest.fixture(scope="module")
-def paged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with world("paged", tmp_path_factory.mktemp("paged"), mode="auto") as made:
+def paged(tmp_path_factory: pytest.TempPathFactory, one_session: None) -> Iterator[World]:
+    given = {"mode": "approve", "state_max_gap": 1000, "max_plan_age_seconds": 3600, "overloaded_threshold": 100}
+    with world("paged", tmp_path_factory.mktemp("paged"), **given) as made:
         prepare(made)
         yield made
-
-
-def prepare(made: World) -> None:
-    """Further clusters whose runs are there already."""
-    now = datetime.now(UTC)
-    clusters = Path(os.environ["PULSAR_REBALANCER_CLUSTERS"])
-    document = yaml.safe_load(clusters.read_text())
-    document["clusters"] |= {name: {"mode": "auto"} for name in ("east", "large", "one", "old")}
-    document["clusters"] |= {"new": {}, "bad": {"modes": "auto"}}
-    clusters.write_text(yaml.safe_dump(document))
-    root = made.storage.root
-    east = Scene(root, uneven(8), cluster="east")
-    east.namespace = f"acme/{HOSTILE}"
-    history(east, now - timedelta(minutes=18), 12)
-    east.owned[next(iter(east.owned))][80] = 31.0  # a bundle that has grown too hot since
-    history(east, now - timedelta(seconds=20), 5)
-    large = Scene(root, uneven(200), cluster="large")
-    history(large, now - timedelta(seconds=20), 2)
-    history(Scene(root, uneven(3) | {"broker-1.pulsar.example:8080": 40}, cluster="one"), now, 1)
-    history(Scene(root, uneven(3), cluster="old"), now - timedelta(hours=3), 1)
 
 
 @pytest.fixture(scope="module")
@@ -88,15 +67,6 @@ def chromium(url: str) -> Iterator[Browser]:
         yield found
 
 
-def show(chromium: Browser, address: str) -> str:
-    """Open an address of the page alone; returns what is to be read."""
-    chromium.problems.clear()
-    chromium.requests.clear()
-    chromium.open(address)
-    chromium.until(READY)
-    return chromium.text()
-
-
 def draw(chromium: Browser, name: str) -> None:
     if PICTURES is not None:
         chromium.picture(PICTURES / f"{name}.png", whole=False)
@@ -108,7 +78,16 @@ def draw(chromium: Browser, name: str) -> None:
     [
         ("east", "waiting", "apart, hit"),
         ("large", "moved", "each verified on its new broker"),
-        ("one", "waiting", "broker-0 and broker-2 are"),
+        ("three", "waiting", "broker-0 and broker-2 are"),
+        ("single", "balanced", "One broker takes part: there is nobody to share its load with."),
+        ("even", "balanced", "4 brokers are within"),
+        ("stuck", "unbalanced", "stay, and why"),
+        ("quiet", "would move", "mode observe moves nothing"),
+        ("held", "held back", "was not carried out"),
+        ("going", "moving", "2 of 4 done, 1 not where planned"),
+        ("threshold", "balanced", "points or more above the mean load"),
+        ("transfer", "waiting", "The whole cluster out of balance"),
+        ("idle", "off", "The mode is off"),
         ("old", "stale", "No run has looked at the cluster for 3 hours."),
         ("new", "no data", "No run has looked at the cluster yet."),
         ("bad", "broken", "modes"),
@@ -124,6 +103,8 @@ def test_every_state_is_told(chromium: Browser, url: str, cluster: str, word: st
     problems = [problem for problem in chromium.problems if cluster != "none" or "404" not in problem]
     assert problems == []
     assert {address for address in chromium.requests if not address.startswith(f"{url}/")} == set()
+    # Nothing is promised that does not come.
+    assert cluster not in ("going", "idle", "old", "new", "bad") or "fires in about" not in text
 
 
 def test_names_are_texts_and_the_place_is_kept(chromium: Browser, url: str) -> None:
@@ -164,6 +145,27 @@ def test_it_fits_on_a_phone_and_into_the_dark(chromium: Browser, url: str, clust
     assert chromium.run("document.documentElement.scrollWidth") <= 390
     assert chromium.run("document.querySelectorAll('g.broker').length") >= 4
     chromium.size(1200, 900)
+
+
+def test_it_renews_itself_and_the_place_is_kept(chromium: Browser, url: str, paged: World) -> None:
+    show(chromium, f"{url}/pulsar_rebalancer/page/pulsar_rebalance__east")
+    chromium.run("document.querySelectorAll('details').forEach((each) => each.open = true)")
+    chromium.run("document.querySelector('section.brokers .scroll').scrollTop = 40")
+    chromium.run("window.scrollTo(0, 500)")
+    chromium.run("document.querySelector('section.brokers summary').focus({preventScroll: true})")
+    chromium.run("window.before = [document.querySelector('section.brokers svg'), window.scrollY]")
+    assert "east: waiting." in chromium.run("document.getElementById('live').textContent")
+
+    Scene(paged.storage.root, {broker(number): 30.0 + number for number in range(8)}, cluster="east").run(
+        datetime.now(UTC)
+    )
+
+    chromium.until("document.querySelector('h1 .word').textContent === 'balanced'")
+    assert chromium.run("document.querySelector('section.brokers svg') !== window.before[0]")
+    assert chromium.run("window.scrollY === window.before[1]")
+    assert chromium.run("document.querySelector('section.brokers .scroll').scrollTop") == 40
+    assert chromium.run("document.activeElement.dataset.key") == "brokers table"
+    assert "east: balanced." in chromium.run("document.getElementById('live').textContent")
 
 
 def test_two_hundred_brokers_are_at_most_300_kb(chromium: Browser, url: str) -> None:
@@ -227,10 +229,23 @@ def test_the_tab_of_a_dag_leads_to_run_log_and_validation(chromium: Browser, url
     # The page of the result may run nothing and is of no origin: nobody can look into it from here.
     chromium.until(f"!{FRAME}?.querySelector('#page')")
 
-    chromium.open(f"{dag}/plugin/pulsar-balance-dag")
-    chromium.until(f"{FRAME}.querySelector('section.links a[href*=\"/tasks/validate\"]')")
-    chromium.run(f"{FRAME}.querySelector('section.links a[href*=\"/tasks/validate\"]').click()")
-    chromium.until("location.pathname.endsWith('/tasks/validate')")
+    for text, end in (
+        ("its log", "/tasks/validate"),
+        ("newest run", quote(blocked.run.run_id)),
+        ("DAG", blocked.run.dag_id),
+    ):
+        chromium.open(f"{dag}/plugin/pulsar-balance-dag")
+        link = f"[...{FRAME}.querySelectorAll('section.links a')].find((each) => each.textContent === '{text}')"
+        chromium.until(link)
+        # Whatever key is held: another tab is not allowed from here.
+        chromium.run(
+            f"{link}.dispatchEvent(new MouseEvent('click', {{bubbles: true, cancelable: true, ctrlKey: true}}))"
+        )
+        chromium.until(f"location.pathname.endsWith('{end}')")
+
+    chromium.open(f"{dag}/runs/{blocked.run.run_id}/plugin/pulsar-validation")
+    chromium.until("document.querySelector('iframe')")
+    chromium.until("performance.getEntriesByType('resource').some((each) => each.name.endsWith('/validation'))")
 
     chromium.open(f"{dag}/runs/{blocked.run.run_id}/plugin/pulsar-balance-run")
     assert chromium.until(f"{FRAME}.querySelector('h1 .word').textContent") == "blocked"
@@ -239,26 +254,85 @@ def test_the_tab_of_a_dag_leads_to_run_log_and_validation(chromium: Browser, url
 
 
 @pytest.mark.usefixtures("blocked")
-def test_a_pause_is_ordered_and_lifted_with_a_button(chromium: Browser, url: str, paged: World) -> None:
+def test_what_is_ordered_with_a_button_is_followed_to_its_end(chromium: Browser, url: str, paged: World) -> None:
     show(chromium, f"{url}/pulsar_rebalancer/page/pulsar_rebalance__paged")
+    chromium.run("document.querySelectorAll('details').forEach((each) => each.open = true)")
 
-    def act(button: str, reason: str) -> None:
-        chromium.until(f"document.querySelector('[data-key=\"act {button}\"]')")
-        chromium.run(f"document.querySelector('[data-key=\"act {button}\"]').click()")
-        chromium.until("document.activeElement.name === 'reason'")
-        chromium.write(reason)
-        chromium.press("Enter", 13)
-        chromium.until("document.querySelector('.said a')")
-        chromium.press("Escape", 27)
-        chromium.until("!document.querySelector('dialog')")
-        (run_id,) = paged.queued("control")
-        assert paged.begin(run_id, "control").state == "success"
-
-    act("Pause…", f"a party {HOSTILE}")
+    ordered(chromium, paged, "Pause…", f"a party {HOSTILE}")
     chromium.until("document.querySelector('.force')")
     assert f"paused until {datetime.now(UTC):%Y-}" in chromium.text()
     assert f"by ada: a party {HOSTILE}" in chromium.text()
+    assert chromium.run("document.querySelectorAll('main script').length") == 0
+    assert chromium.run("document.querySelector('section.brokers details').open")
 
-    act("Resume…", "it is over")
+    ordered(chromium, paged, "Resume…", "it is over")
     chromium.until("!document.querySelector('.force')")
+
+    ordered(chromium, paged, "Skip next run…", "a look first")
+    chromium.until("document.querySelector('.force').textContent.includes('one run is skipped by ada: a look first')")
+    ordered(chromium, paged, "Resume…", "looked")
+
+    ordered(chromium, paged, "Stop…", "wrong hour")
+    told(chromium, "Not begun: 0 bundles.")
+    assert chromium.problems == []
+
+
+@pytest.mark.usefixtures("blocked")
+def test_a_run_that_fails_in_collect_says_so_in_words(chromium: Browser, url: str, paged: World) -> None:
+    paged.served.cluster.faults.clear()
+    paged.served.cluster.faults.add("unauthorized")
+    show(chromium, f"{url}/pulsar_rebalancer/page/pulsar_rebalance__paged")
+    press(chromium, "Balance now…", "a broker was added")
+    (run_id,) = paged.queued()
+    assert paged.begin(run_id).states["collect"] == "failed"
+
+    told(chromium, "refused in collect (unauthorized)")
+    chromium.until("document.querySelector('h1 .word').textContent === 'failed'")
+    assert "The newest run failed in collect (unauthorized):" in chromium.text()
+    assert chromium.run("document.querySelector('section.links a[href$=\"/tasks/collect\"]').href.includes('page__')")
+    paged.served.cluster.faults.clear()
+
+
+@pytest.mark.usefixtures("blocked")
+def test_a_plan_is_rejected_approved_and_carried_out_with_buttons(chromium: Browser, url: str, paged: World) -> None:
+    paged.served.cluster.faults.clear()
+    show(chromium, f"{url}/pulsar_rebalancer/page/pulsar_rebalance__paged")
+
+    def asks() -> str:
+        press(chromium, "Balance now…", "a broker was added")
+        told(chromium, "waits for its turn")
+        (run_id,) = paged.queued()
+        assert paged.begin(run_id).xcom("gate", "reason") == "awaiting_approval"
+        told(chromium, "waits for a person's approval")
+        (question,) = paged.queued("apply")
+        paged.begin(question, "apply", last="approve")
+        chromium.until("document.querySelector('.force').textContent.includes('waits for approval until')")
+        return question
+
+    question = asks()
+    press(chromium, "Reject…")
+    assert paged.begin(question, "apply").states["carry_out"] == "skipped"
+    told(chromium, "Nothing is carried out: the plan was rejected.")
+
+    question = asks()
+    press(chromium, "Approve…")
+    assert paged.begin(question, "apply").states["carry_out"] == "success"
+    told(chromium, "waits for its turn")
+    (approved,) = paged.queued()
+
+    # Behind the open gate, before the first bundle: the run is shown, and can be stopped.
+    done = paged.begin(approved, last="gate")
+    chromium.until("document.querySelector('h1 .word').textContent === 'moving'")
+    assert "0 done so far" in chromium.text()
+    chromium.until("document.querySelector('.plan progress').value === 0")
+    assert chromium.run("document.querySelector('[data-key=\"act Stop…\"]') !== null")
+    assert paged.go_on(done).state == "success"
+
+    told(chromium, "each verified on its new broker")
+    chromium.until("document.querySelector('h1 .word').textContent === 'moved'")
+    assert "by ada" in chromium.run("document.querySelector('.plan h2').textContent")
+    rows = "[...document.querySelector('.plan table').querySelectorAll('tbody td:last-child')]"
+    outcomes = chromium.run(f"{rows}.map((each) => each.textContent)")
+    assert outcomes
+    assert all("moved" in outcome and outcome.endswith(" s") for outcome in outcomes)
     assert chromium.problems == []

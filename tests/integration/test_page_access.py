@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 from airflow.api_fastapi.app import create_app, get_auth_manager, purge_cached_app
+from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
 from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from airflow.models.dag import DagModel
 from airflow.models.dagbundle import DagBundleModel
 from airflow.utils.session import create_session
 from fastapi.testclient import TestClient
 from starlette.routing import Mount
+from tests.airflow_server import scheduler_is_alive
 from tests.overview_scene import Scene, history, uneven
 
 from pulsar_rebalancer.storage.layout import ClusterStorage
@@ -43,9 +45,11 @@ def server() -> Iterator[TestClient]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoragePath:
-    """Two clusters; the folder of the newest run of `east`."""
+    """Three clusters, one of them with a broken entry; the folder of the newest run of `east`."""
     clusters = tmp_path / "clusters.yaml"
-    clusters.write_text(yaml.safe_dump({"clusters": {"east": {"mode": "auto"}, "west": {"modes": HOSTILE}}}))
+    clusters.write_text(
+        yaml.safe_dump({"clusters": {"east": {"mode": "auto"}, "north": {"mode": "auto"}, "west": {"modes": HOSTILE}}})
+    )
     monkeypatch.setenv(CLUSTERS_VARIABLE, str(clusters))
     monkeypatch.setenv(STORAGE_VARIABLE, str(tmp_path / "root"))
     scene = Scene(str(tmp_path / "root"), uneven(4))
@@ -61,44 +65,117 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoragePath:
 
 @pytest.fixture
 def known() -> None:
-    """Airflow knows the DAGs of both clusters."""
+    """Airflow knows the DAGs of all clusters, and its scheduler is alive."""
+    scheduler_is_alive()
     with create_session() as session:
         session.merge(DagBundleModel(name="pages"))
         session.flush()
-        for name in ("east", "west"):
-            for kind in ("rebalance", "replay"):
+        for name in ("east", "north", "west"):
+            for kind in ("rebalance", "control", "replay"):
                 dag_id = f"pulsar_{kind}__{name}"
                 session.merge(DagModel(dag_id=dag_id, bundle_name="pages", is_stale=False, fileloc=""))
 
 
-def header(role: str) -> dict[str, str]:
-    token = get_auth_manager().generate_jwt(SimpleAuthManagerUser(username="ada", role=role))
+@pytest.fixture
+def by_dag(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is called after a cluster has rights on its DAGs alone, as other auth managers than Airflow's simple one
+    give them."""
+    whole = SimpleAuthManager.is_authorized_dag
+
+    def is_authorized_dag(manager: Any, *, user: Any, details: Any = None, **more: Any) -> bool:
+        named = details.id if details is not None else None
+        own = named is None or named.endswith(f"__{user.username}")
+        return own and whole(manager, user=user, details=details, **more)
+
+    monkeypatch.setattr(SimpleAuthManager, "is_authorized_dag", is_authorized_dag)
+
+
+def header(role: str, name: str = "ada") -> dict[str, str]:
+    token = get_auth_manager().generate_jwt(SimpleAuthManagerUser(username=name, role=role))
     return {"Authorization": f"Bearer {token}"}
 
 
-def addresses(folder: StoragePath) -> list[str]:
+def addresses(folder: StoragePath, cluster: str = "east") -> list[str]:
     """Every route of the application, with values for what stands in braces."""
     run_id = json.loads((folder / "input" / "settings.json").read_bytes())["airflow_run_id"].replace("+", "%2B")
     values = {"run_id": run_id, "folder": folder.name, "name": "main.js"}
     paths: list[str] = [route.path for route in app.routes]  # type: ignore[attr-defined]
-    return [f"/pulsar_rebalancer{path.format(**values, dag_id=_dag_of(path))}" for path in paths]
+    return [f"/pulsar_rebalancer{path.format(**values, dag_id=_dag_of(path, cluster))}" for path in paths]
 
 
-def _dag_of(path: str) -> str:
-    return f"pulsar_{'replay' if '/replay/' in path else 'rebalance'}__east"
+def _dag_of(path: str, cluster: str) -> str:
+    return f"pulsar_{'replay' if '/replay/' in path else 'rebalance'}__{cluster}"
 
 
 def test_every_route_wants_a_login_and_the_right_to_read(server: TestClient, folder: StoragePath, known: None) -> None:
     mounted = [each for each in server.app.routes if isinstance(each, Mount)]  # type: ignore[attr-defined]
     assert "/pulsar_rebalancer" in [each.path for each in mounted]
-    assert len(addresses(folder)) == 8
+    assert len(addresses(folder)) == len(app.routes) > 0
     for address in addresses(folder):
+        # Airflow has no such run: whoever may read is told so.
+        found = 404 if address.endswith("/answer") else 200
         assert server.get(address).status_code == 401, address
         assert server.get(address, headers={"Authorization": "Bearer made.up.token"}).status_code == 403, address
         assert server.get(address, headers=header("")).status_code == 403, address
-        assert server.get(address, headers=header("VIEWER")).status_code == 200, address
+        assert server.get(address, headers=header("VIEWER")).status_code == found, address
         for method in ("POST", "PUT", "PATCH", "DELETE"):
             assert server.request(method, address, headers=header("ADMIN")).status_code == 405, address
+
+
+def test_the_right_on_one_dag_is_none_on_another(
+    server: TestClient, folder: StoragePath, known: None, by_dag: None
+) -> None:
+    of_dags = [path for path in addresses(folder) if "__east" in path]
+    assert len(of_dags) >= 6
+    for address in of_dags:
+        assert server.get(address, headers=header("VIEWER", "east")).status_code in (200, 404), address
+        assert server.get(address, headers=header("ADMIN", "north")).status_code == 403, address
+        # The other DAG as a parameter changes nothing.
+        asked = f"{address}?dag_id=pulsar_rebalance__north"
+        assert server.get(asked, headers=header("ADMIN", "north")).status_code == 403, address
+
+    for name in ("east", "north"):
+        listed = server.get("/pulsar_rebalancer/clusters", headers=header("VIEWER", name)).json()
+        assert [each["cluster"] for each in listed] == [name]
+    assert server.get("/pulsar_rebalancer/clusters", headers=header("VIEWER", "nobody")).json() == []
+
+
+def test_acting_wants_what_triggering_the_dag_wants(
+    server: TestClient, folder: StoragePath, known: None, by_dag: None
+) -> None:
+    def acts(role: str) -> Any:
+        return server.get(
+            "/pulsar_rebalancer/dags/pulsar_rebalance__east/overview", headers=header(role, "east")
+        ).json()["acts"]
+
+    assert (acts("VIEWER")["control"], acts("VIEWER")["rebalance"], acts("VIEWER")["question"]) == ("", "", None)
+    assert acts("USER")["control"] == "pulsar_control__east"
+    assert acts("USER")["rebalance"] == "pulsar_rebalance__east"
+
+    # What the buttons call says so itself.
+    runs = "/api/v2/dags/pulsar_control__east/dagRuns"
+    asked = "/api/v2/dags/pulsar_apply__east/dagRuns/ask__1/taskInstances/approve/-1/hitlDetails"
+    for method, address in (("POST", runs), ("PATCH", asked)):
+        for role, name in (("VIEWER", "east"), ("ADMIN", "north")):
+            body = {"logical_date": None, "conf": {}, "chosen_options": ["Approve"]}
+            answer = server.request(method, address, json=body, headers=header(role, name))
+            assert answer.status_code == 403, (method, role, name)
+        assert server.request(method, address, json={}).status_code == 401
+
+
+def test_a_cluster_that_cannot_be_read_hides_no_other(
+    server: TestClient, folder: StoragePath, known: None, tmp_path: Path
+) -> None:
+    (tmp_path / "root" / "north").mkdir()
+    (tmp_path / "root" / "north" / "runs").symlink_to("runs")
+    listed = server.get("/pulsar_rebalancer/clusters", headers=header("VIEWER")).json()
+    assert {each["cluster"]: each["state"] for each in listed} == {
+        "east": "moved",
+        "north": "unreadable",
+        "west": "broken",
+    }
+    (said,) = [each["sentence"] for each in listed if each["cluster"] == "north"]
+    assert "storage_failed" in said
 
 
 @pytest.mark.parametrize(
@@ -121,9 +198,9 @@ def test_the_documents_are_those_of_the_cluster(server: TestClient, folder: Stor
     def ask(path: str) -> Any:
         return server.get(f"/pulsar_rebalancer{path}", headers=header("VIEWER"))
 
-    east, west = ask("/clusters").json()
+    east, north, west = ask("/clusters").json()
     assert (east["cluster"], east["state"], east["dag_id"]) == ("east", "moved", "pulsar_rebalance__east")
-    assert (west["cluster"], west["state"]) == ("west", "broken")
+    assert (north["state"], west["cluster"], west["state"]) == ("no data", "west", "broken")
 
     found = ask("/dags/pulsar_rebalance__east/overview").json()
     assert found["folder"] == folder.name
@@ -142,7 +219,13 @@ def test_the_documents_are_those_of_the_cluster(server: TestClient, folder: Stor
         assert server.get(other, params=params, headers=header("VIEWER")).status_code == 200
     assert server.get(tab, params={"run_id": "unknown"}, headers=header("VIEWER")).status_code == 200
 
-    for nothing in ("other", "pulsar_rebalance__", "pulsar_rebalance__north", "pulsar_rebalance__.."):
+    for nothing in (
+        "other",
+        "pulsar_rebalance__",
+        "pulsar_rebalance__south",
+        "pulsar_rebalance__..",
+        "pulsar_by_hand__west",
+    ):
         assert ask(f"/dags/{nothing}/overview").status_code == 404
     assert ask("/dags/pulsar_rebalance__east/overview?run_id=unknown").status_code == 404
     assert ask("/dags/pulsar_rebalance__east/timeline?span=year").status_code == 422

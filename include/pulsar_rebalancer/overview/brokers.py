@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
+import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.overview.model import BrokerView, Line
-from pulsar_rebalancer.overview.runs import folders, known_scores
+from pulsar_rebalancer.overview.runs import folders, known_scores, scores_are_known
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.storage.layout import time_of
 from pulsar_rebalancer.strategies.rows import broker_samples
@@ -22,19 +22,29 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.overview.model import PairView
     from pulsar_rebalancer.overview.runs import Run
+    from pulsar_rebalancer.state.by_hand import Drain
     from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
+    from pulsar_rebalancer.strategies.kept import ShedderState
     from pulsar_rebalancer.strategies.sample import BrokerSample
 
 OF_LATE = timedelta(minutes=30)
 """How far back lowest and highest scores go."""
 
-_SAMPLES = 40
-"""Snapshots of that time that are read at most, evenly spread."""
+_SLOT = 15
+"""Seconds of which one sample is read at most: a broker measures its CPU once a minute."""
+
+_READING = 0.4
+"""Seconds that one answer may read files for; the next one reads on."""
 
 
 def broker_views(
-    storage: ClusterStorage, run: Run, after: Mapping[str, float], pairs: Iterable[PairView]
+    storage: ClusterStorage,
+    run: Run,
+    after: Mapping[str, float],
+    pairs: Iterable[PairView],
+    drains: Mapping[str, Drain],
+    kept: ShedderState,
 ) -> list[BrokerView]:
     """Return the brokers of a run, the hottest first, those without a report last.
 
@@ -43,6 +53,8 @@ def broker_views(
         run: whose snapshot it is.
         after: predicted score by broker, of those that the plan touches.
         pairs: that the run looked at.
+        drains: brokers that are drained.
+        kept: what the strategy keeps.
     """
     try:
         rows = tables.read(run.folder, "brokers").to_pylist()
@@ -59,7 +71,10 @@ def broker_views(
             update={
                 "label": labels[sample.broker],
                 **paired.get(sample.broker, {}),
-                **_rounded(after.get(sample.broker)),
+                **_rounded("after", after.get(sample.broker)),
+                **_rounded("average", kept.loads.get(sample.broker), 100),
+                **_rounded("average_throughput", kept.throughputs.get(sample.broker)),
+                **_drained(drains.get(sample.broker)),
             }
         )
         for sample in samples
@@ -76,8 +91,14 @@ def _paired(pairs: Iterable[PairView]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _rounded(after: float | None) -> dict[str, float]:
-    return {} if after is None else {"after": round(after, 2)}
+def _rounded(name: str, figure: float | None, factor: float = 1) -> dict[str, float]:
+    return {} if figure is None else {name: round(figure * factor, 2)}
+
+
+def _drained(drain: Drain | None) -> dict[str, str]:
+    if drain is None:
+        return {}
+    return {"drained": f"since {drain.at:%Y-%m-%d %H:%M %Z} by {drain.by or 'unknown'}: {drain.reason}"}
 
 
 def _view(sample: BrokerSample, settings: Settings, before: Collection[float], *, reported: bool) -> BrokerView:
@@ -101,18 +122,22 @@ def _view(sample: BrokerSample, settings: Settings, before: Collection[float], *
     )
 
 
-def _of_late(storage: ClusterStorage, until: datetime) -> dict[str, list[float]]:
-    """Return the scores of the half hour before a time, by broker."""
-    recent: list[StoragePath] = []
+def _of_late(storage: ClusterStorage, until: datetime) -> dict[str, tuple[float, float]]:
+    """Return the lowest and the highest score within the half hour before a time, by broker."""
+    recent: dict[int, StoragePath] = {}
     for folder in folders(storage, until):
         at = time_of(folder.name)
         if at is None or at < until - OF_LATE:
             break
-        recent.append(folder)
-    found: dict[str, list[float]] = {}
-    for folder in recent[:: math.ceil(len(recent) / _SAMPLES) or 1]:
+        recent[int(at.timestamp()) // _SLOT] = folder  # of each stretch the first, so that the choice stays
+    found: dict[str, tuple[float, float]] = {}
+    end = time.monotonic() + _READING
+    for folder in recent.values():
+        if time.monotonic() > end and not scores_are_known(folder):
+            continue
         for broker, figure in known_scores(folder).items():
-            found.setdefault(broker, []).append(figure)
+            lowest, highest = found.get(broker, (figure, figure))
+            found[broker] = (min(lowest, figure), max(highest, figure))
     return found
 
 

@@ -1,36 +1,63 @@
-"""What keeps bundles where they are now, and who wants it so."""
+"""What keeps bundles where they are now, who wants it so, and until when."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.control.in_force import closings, sentence
-from pulsar_rebalancer.errors import RebalancerError
+from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer.control.in_force import Sample, closings, sentence
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.state.by_hand import Drains
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
-    from pulsar_rebalancer.control.documents import Control
-    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.control.in_force import Closed
+    from pulsar_rebalancer.overview.facts import AirflowFacts
+    from pulsar_rebalancer.overview.runs import Run
 
 
-def in_force(storage: ClusterStorage, entry: ClusterEntry, control: Control, now: datetime) -> str:
+def held_by(entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> list[Closed]:
+    """Return what lets the next run move nothing, beside the mode."""
+    found = closings(entry.settings, facts.control, now, Sample(now, facts.last_plan))
+    return [each for each in found if each.reason is not Reason.OBSERVE]
+
+
+def in_force(entry: ClusterEntry, facts: AirflowFacts, run: Run | None, now: datetime) -> str:
     """Return what keeps bundles where they are beside the mode, and which brokers are drained; empty when nothing.
 
     Args:
-        storage: of the cluster.
         entry: of the clusters file as it is now.
-        control: what people ordered.
+        facts: what people ordered.
+        run: that is shown: somebody may have stopped it.
         now: the present.
     """
-    found = closings(entry.settings, control, now)
-    try:
-        drains = Drains.parse(storage.drains.read_json()).brokers if storage.drains.exists() else {}
-    except RebalancerError as error:
-        return f"Which brokers are drained cannot be read: {error.message}."
-    if not drains and all(each.reason is Reason.OBSERVE for each in found):
-        return ""
-    return f"{sentence(entry.settings, found, drains)}."
+    if facts.unreadable:
+        return f"Which brokers are drained cannot be read: {facts.unreadable}."
+    said = [*_stopped(facts, run), *_waiting(entry, facts, now)]
+    if held_by(entry, facts, now) or facts.drains:
+        found = closings(entry.settings, facts.control, now, Sample(now, facts.last_plan))
+        said.insert(0, sentence(entry.settings, found, facts.drains))
+    return " ".join(f"{each}." for each in said)
+
+
+def waits_until(entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> datetime | None:
+    """Return until when a plan waits for a person; None when none does."""
+    at = facts.awaiting.at if facts.awaiting.plan_id and entry.settings.mode is Mode.APPROVE else None
+    until = at + timedelta(minutes=entry.settings.max_awaiting_minutes) if at else None
+    return until if until is not None and now < until else None
+
+
+def _waiting(entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> list[str]:
+    until = waits_until(entry, facts, now)
+    return [f"Plan {facts.awaiting.hash[:12]} waits for approval until {until:%Y-%m-%d %H:%M %Z}"] if until else []
+
+
+def _stopped(facts: AirflowFacts, run: Run | None) -> list[str]:
+    stop = facts.control.stop
+    if stop is None or run is None or not run.request.collected_at <= stop.at:
+        return []
+    if not run.under_way and not any(move.reason is Reason.STOPPED for move in run.moves.values()):
+        return []
+    return [f"Run stopped at {stop.at:%Y-%m-%d %H:%M %Z} {stop.because}"]

@@ -11,7 +11,6 @@ from pulsar_rebalancer.reasons import Reason, Trait
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import datetime
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.overview.runs import Run
@@ -20,20 +19,15 @@ SHOWN = 40
 """Pairs, or brokers under another strategy, that are told one by one."""
 
 
-def pair_views(run: Run, now: datetime) -> list[PairView]:
-    """Return all that a run looked at, the largest gap first.
-
-    Args:
-        run: with a plan.
-        now: the present, from which the seconds until a pair fires count.
-    """
+def pair_views(run: Run) -> list[PairView]:
+    """Return all that a run with a plan looked at, the largest gap first."""
     try:
         rows = (run.folder / "plan" / "decisions.parquet").read_table().to_pylist()
     except SnapshotError:
         return []
-    settings, age = run.request.resolved.settings, (now - run.request.collected_at).total_seconds()
+    settings = run.request.resolved.settings
     # A broker that is left out is in no pair, and under another strategy has been given no value.
-    views = [view_of(row, settings, age) for row in rows if row["pair"] is not None or row["value"] is not None]
+    views = [view_of(row, settings) for row in rows if row["pair"] is not None or row["value"] is not None]
     return sorted(views, key=lambda view: (-(view.gap or 0.0), view.number, view.source))
 
 
@@ -47,29 +41,23 @@ def _waits(view: PairView) -> bool:
     return reason is not None and reason.has(Trait.WAITING | Trait.STUCK)
 
 
-def view_of(row: Mapping[str, Any], settings: Settings, age: float = 0.0) -> PairView:
-    """Return one row of the decisions table.
-
-    Args:
-        row: of the table.
-        settings: of the run.
-        age: seconds since the sample.
-    """
+def view_of(row: Mapping[str, Any], settings: Settings) -> PairView:
+    """Return one row of the decisions table of a run with these settings."""
     reason, gap = Reason.get(row["reason"]), row["gap"]
     counts = settings.strategy is Strategy.AVG and row["low_hits"] is not None and reason is not Reason.MIDDLE
-    hits = {
-        "low": HitsView(have=row["low_hits"], need=settings.hit_count_low),
-        "high": HitsView(have=row["high_hits"] or 0, need=settings.hit_count_high),
-    }
+    hits: dict[str, HitsView] = {}
+    if counts:
+        hits["low"] = HitsView(have=row["low_hits"], need=settings.hit_count_low)
+        hits["high"] = HitsView(have=row["high_hits"] or 0, need=settings.hit_count_high)
     return PairView(
         number=row["pair"] if row["pair"] is not None else -1,
         source=row["source"],
         destination=row["destination"] or "",
         gap=None if gap is None else round(gap, 2),
         band=_band(gap, settings) if counts else "calm",
-        hits=hits if counts else {},
+        hits=hits,
         fired=bool(row["fired"]),
-        seconds_to_fire=_seconds_to_fire(hits, gap, settings, age) if counts and not row["fired"] else None,
+        seconds_to_fire=_seconds_to_fire(hits, gap, settings) if counts and not row["fired"] else None,
         reason=row["reason"],
         meaning=reason.meaning if reason else "",
         explanation=row["explanation"] or "",
@@ -84,11 +72,11 @@ def _band(gap: float | None, settings: Settings) -> str:
     return "high" if gap >= settings.high_threshold else "low"
 
 
-def _seconds_to_fire(hits: Mapping[str, HitsView], gap: float | None, settings: Settings, age: float) -> float | None:
-    """Return the time until the pair has its hits, if the gap stays as it is; one hit takes a sample that is new."""
+def _seconds_to_fire(hits: Mapping[str, HitsView], gap: float | None, settings: Settings) -> float | None:
+    """Return the time from the sample until the pair has its hits, if the gap stays; each takes a new sample."""
     band = _band(gap, settings)
     if band == "calm":
         return None
     sample = max(settings.interval_seconds, settings.host_usage_interval_minutes * 60)
     missing = [max(0, each.need - each.have) for name, each in hits.items() if name == "low" or band == "high"]
-    return max(0.0, round(min(missing) * sample - age, 1))
+    return round(min(missing) * sample, 1)

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.overview.model import Count, Measured, MoveView, PlanView
+from pulsar_rebalancer.overview.pairs import pair_views
+from pulsar_rebalancer.overview.plan_view import Count, EndView, Measured, MoveView, PlanView
 from pulsar_rebalancer.overview.runs import folders, known_scores, spread
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.plan import read_moves
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 LISTED = 100
 """Moves that are told one by one."""
+
+ENDS = 40
+"""Brokers whose prediction is told one by one: those that it changes most."""
 
 MINUTES = (1, 5, 15)
 """Minutes after a run at which the range is measured."""
@@ -66,9 +70,10 @@ def plan_view(storage: ClusterStorage, run: Run, summary: Summary, now: datetime
         moves = []
     known = run.moves
     disturbed = _disturbed(run.folder, [move.bundle for move in moves])
-    verdict = run.outcome.verdict if run.outcome else Reason.OPEN if run.waves else None
+    verdict = run.outcome.verdict if run.outcome else Reason.OPEN if run.under_way else None
     ended_at = run.outcome.ended_at if run.outcome else None
-    rows = [_move(move, known.get(move.bundle), disturbed.get(move.bundle, {})) for move in moves]
+    why = _Why(run, summary)
+    rows = [_move(move, known.get(move.bundle), disturbed.get(move.bundle, {}), why.of(move)) for move in moves]
     rows.sort(key=lambda row: row.ok is not False)  # failures first, the rest in the plan's order
     ended = [known[move.bundle] for move in moves if move.bundle in known]
     outcomes = [outcome for outcome in ended if not outcome.reason.has(Trait.NOT_BEGUN)]
@@ -79,6 +84,8 @@ def plan_view(storage: ClusterStorage, run: Run, summary: Summary, now: datetime
         collected_at=summary.collected_at,
         until=summary.opens_until,
         ended_at=ended_at,
+        under_way=run.under_way,
+        by=_by(summary),
         verdict=verdict or "",
         verdict_meaning=verdict.meaning if verdict else "",
         sentence=summary.sentence,
@@ -89,6 +96,7 @@ def plan_view(storage: ClusterStorage, run: Run, summary: Summary, now: datetime
         clients=sum(_clients(each) for each in disturbed.values()),
         range_before=round(summary.score_range, 2),
         predicted_range=_predicted_range(summary),
+        brokers=_ends(run),
         measured=_measured(storage, ended_at, now) if ended_at and outcomes else (),
         moves=tuple(rows[:LISTED]),
         more=max(0, len(rows) - LISTED),
@@ -98,7 +106,45 @@ def plan_view(storage: ClusterStorage, run: Run, summary: Summary, now: datetime
     )
 
 
-def _move(move: Move, outcome: MoveOutcome | None, disturbed: Mapping[str, int]) -> MoveView:
+class _Why:
+    """Why bundles move, by the pair or the broker that they leave."""
+
+    def __init__(self, run: Run, summary: Summary) -> None:
+        self._summary = summary
+        pairs = [pair for pair in pair_views(run) if pair.fired]
+        # Bundles that go back in return leave the colder broker.
+        self._by_source = {pair.destination: pair for pair in pairs} | {pair.source: pair for pair in pairs}
+
+    def of(self, move: Move) -> str:
+        drain, pair = self._summary.drains.get(move.source), self._by_source.get(move.source)
+        if self._summary.by_hand is not None:
+            asked = self._summary.by_hand.request
+            return " ".join(filter(None, [str(asked.action or "by hand"), asked.reason]))
+        if drain is not None:
+            return f"drained by {drain.by or 'unknown'}: {drain.reason}"
+        if pair is None:
+            return ""
+        return f"{pair.gap:.0f} points apart" if pair.gap is not None else pair.meaning
+
+
+def _by(summary: Summary) -> str:
+    """Return who wanted the plan, if a person did."""
+    if summary.by_hand is not None:
+        return f"by {summary.by_hand.by or 'unknown'}"
+    return f"forced by {summary.forced.by or 'unknown'}: {summary.forced.reason}" if summary.forced else ""
+
+
+def _ends(run: Run) -> tuple[EndView, ...]:
+    before = known_scores(run.folder)
+    ends = [
+        EndView(name=name, before=round(before[name], 2), after=round(after, 2))
+        for name, after in predicted(run).items()
+        if name in before
+    ]
+    return tuple(sorted(ends, key=lambda end: (-abs(end.before - end.after), end.name))[:ENDS])
+
+
+def _move(move: Move, outcome: MoveOutcome | None, disturbed: Mapping[str, int], why: str) -> MoveView:
     view = MoveView(
         bundle=move.bundle,
         source=move.source,
@@ -106,6 +152,7 @@ def _move(move: Move, outcome: MoveOutcome | None, disturbed: Mapping[str, int])
         traffic=round(move.traffic, 1),
         topics=disturbed.get("topics", 0),
         clients=_clients(disturbed),
+        why=why,
     )
     if outcome is None:
         return view

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import lru_cache
+import sys
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.overview.cache import Cache
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.outcome import Outcome, read_waves
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest, Validation
+from pulsar_rebalancer.run.splits import read_outcomes
 from pulsar_rebalancer.storage.layout import day_of, time_of
 from pulsar_rebalancer.strategies.rows import broker_samples
 from pulsar_rebalancer.strategies.scoring import score
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from pulsar_rebalancer.run.outcome import MoveOutcome
+    from pulsar_rebalancer.run.splits import SplitOutcome
     from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
 
@@ -37,7 +40,8 @@ class Run:
     """What is known of a run; None: it did not get that far, or the file cannot be read.
 
     Attributes:
-        waves: outcomes of the moves so far, by bundle.
+        waves: outcomes of the moves so far, by bundle; `splits` likewise.
+        opened: whether it is under way behind an open gate.
     """
 
     folder: StoragePath
@@ -46,6 +50,8 @@ class Run:
     summary: Summary | None
     outcome: Outcome | None
     waves: dict[str, MoveOutcome]
+    splits: dict[str, SplitOutcome]
+    opened: bool = False
 
     @property
     def left_out(self) -> dict[str, Reason]:
@@ -60,8 +66,8 @@ class Run:
 
     @property
     def under_way(self) -> bool:
-        """Return whether bundles are being moved."""
-        return self.outcome is None and bool(self.waves)
+        """Return whether bundles are being moved or split."""
+        return self.outcome is None and bool(self.opened or self.waves or self.splits)
 
     @property
     def blocked(self) -> bool:
@@ -82,6 +88,7 @@ def read_run(folder: StoragePath) -> Run | None:
         summary=_known(lambda: Summary.read(folder)),
         outcome=outcome,
         waves={} if outcome else _known(lambda: read_waves(folder)) or {},
+        splits={} if outcome else _known(lambda: read_outcomes(folder)) or {},
     )
 
 
@@ -92,8 +99,15 @@ def _known(read: Callable[[], _Document]) -> _Document | None:
         return None
 
 
-def newest(storage: ClusterStorage, now: datetime) -> tuple[Run | None, Run | None]:
-    """Return the newest run that was begun, and the newest that has ended; they may be the same.
+def newest(storage: ClusterStorage, now: datetime, opened: str = "") -> tuple[Run | None, Run | None]:
+    """Return the run that is under way, else the newest that was begun, and the newest that has ended.
+
+    Plans that are made by hand meanwhile lie beside the runs, and end without an outcome.
+
+    Args:
+        storage: of the cluster.
+        now: the present.
+        opened: the DAG run that is under way behind an open gate, if there is one.
 
     Raises:
         SnapshotError: `storage_failed`.
@@ -101,7 +115,10 @@ def newest(storage: ClusterStorage, now: datetime) -> tuple[Run | None, Run | No
     begun: Run | None = None
     for looked_at, folder in enumerate(folders(storage, now)):
         run = read_run(folder)
-        begun = begun or run
+        if run is not None and run.outcome is None and opened and run.request.airflow_run_id == opened:
+            run = replace(run, opened=True)
+        if run is not None and (begun is None or (run.under_way and not begun.under_way)):
+            begun = run
         if run is not None and run.outcome is not None:
             return begun, run
         if looked_at == _LOOKED_AT:
@@ -125,7 +142,15 @@ def folders(storage: ClusterStorage, until: datetime) -> Iterator[StoragePath]:
                 yield storage.runs / name / run
 
 
-@lru_cache(maxsize=4096)
+_scores: Cache[dict[str, float]] = Cache(200_000)
+"""By folder; weighed in scores, some 100 bytes each."""
+
+
+def scores_are_known(folder: StoragePath) -> bool:
+    """Return whether the scores of a run are to be had without reading a file."""
+    return _scores.get(folder.uri) is not None
+
+
 def scores_of(folder: StoragePath) -> dict[str, float]:
     """Return the score of each broker that took part in a run, percent, as the run judged it.
 
@@ -134,11 +159,15 @@ def scores_of(folder: StoragePath) -> dict[str, float]:
     Raises:
         SnapshotError: `file_missing`, `file_damaged` or `file_version`.
     """
+    known = _scores.get(folder.uri)
+    if known is not None:
+        return known
     request, validation = RunRequest.read(folder), Validation.read(folder)
     settings = request.resolved.settings
     left_out = {**validation.quarantined, **dict.fromkeys(settings.excluded_brokers, Reason.BROKER_EXCLUDED)}
     samples = broker_samples(tables.read(folder, "brokers").to_pylist(), left_out)
-    return {each.broker: score(each, settings) for each in samples if each.left_out is None}
+    found = {sys.intern(each.broker): score(each, settings) for each in samples if each.left_out is None}
+    return _scores.put(folder.uri, found, len(found) + 1)
 
 
 def known_scores(folder: StoragePath) -> dict[str, float]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from pulsar_rebalancer.config.enums import Mode
-from pulsar_rebalancer.control.in_force import closings
+from pulsar_rebalancer.config.enums import Mode, Strategy
 from pulsar_rebalancer.overview.brokers import short_names
-from pulsar_rebalancer.overview.model import State
+from pulsar_rebalancer.overview.in_force import held_by
+from pulsar_rebalancer.overview.state import State
 from pulsar_rebalancer.reasons import Effect, Reason, Trait
 from pulsar_rebalancer.run.explanation import explain
 from pulsar_rebalancer.run.plan import LONGEST_RUN
@@ -20,16 +19,30 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
-    from pulsar_rebalancer.overview.model import AirflowFacts, PairView
+    from pulsar_rebalancer.control.in_force import Closed
+    from pulsar_rebalancer.overview.facts import AirflowFacts, FailedRun
+    from pulsar_rebalancer.overview.model import PairView
     from pulsar_rebalancer.overview.runs import Run
     from pulsar_rebalancer.run.plan import Summary
 
 
+FIRES, WOULD_FIRE = "fires", "would fire"
+"""What a pair does once it has its hits; nothing is said when no run would see to it."""
+
+_LOOKS_WELL = (State.BALANCED, State.WAITING, State.MOVED, State.STUCK)
+"""Words that would hide that nothing is moved."""
+
+
 class Said(NamedTuple):
-    """What the strip says."""
+    """What the strip says.
+
+    Attributes:
+        firing: `FIRES`, `WOULD_FIRE`, or empty when nobody knows when a pair does.
+    """
 
     state: State
     sentence: str
+    firing: str = ""
 
 
 def now_of(
@@ -58,46 +71,105 @@ def now_of(
         return Said(State.OFF, f"{Reason.MODE_OFF.meaning} Nothing is asked of the brokers.")
     known = ended or begun
     if known is None:
-        hint = " The DAG is paused in Airflow: unpause it." if facts.paused else " The first run takes a minute."
-        return Said(State.NO_DATA, f"No run has looked at the cluster yet.{hint}")
+        return _without_data(facts)
+    newest = begun or known
+    silent = _silent(entry, facts, known, (now - newest.request.collected_at).total_seconds())
+    if silent is not None:
+        return silent
+    age, mode = (now - known.request.collected_at).total_seconds(), entry.settings.mode
+    if not facts.scheduled:
+        said = of_run(known, pairs, mode, "", age)
+        state = State.CLOSED if said.state in _LOOKS_WELL else said.state
+        return Said(state, f"Airflow's scheduler does not run, so no run starts. {said.sentence}")
+    held = held_by(entry, facts, now)
+    firing = WOULD_FIRE if held else FIRES
+    said = of_run(known, pairs, mode, firing, age)
+    if held and said.state in _LOOKS_WELL:
+        state = State.PAUSED if held[0].reason is Reason.PAUSED else State.CLOSED
+        return Said(state, f"{_why_held(held[0])} {said.sentence}", firing)
+    return Said(said.state, said.sentence, firing)
+
+
+def _why_held(closed: Closed) -> str:
+    return "The next run moves nothing." if closed.reason is Reason.SKIPPED else closed.reason.meaning
+
+
+def _without_data(facts: AirflowFacts) -> Said:
+    if facts.failed is not None:
+        return Said(State.FAILED, _failed(facts.failed))
+    hint = "The first run takes a minute."
+    if facts.paused:
+        hint = "The DAG is paused in Airflow: unpause it."
+    elif not facts.scheduled:
+        hint = "Airflow's scheduler does not run, so no run starts."
+    return Said(State.NO_DATA, f"No run has looked at the cluster yet. {hint}")
+
+
+def _silent(entry: ClusterEntry, facts: AirflowFacts, known: Run, age: float) -> Said | None:
+    """Return what is said when no run looks at the cluster; None while runs do.
+
+    Args:
+        entry: of the clusters file as it is now.
+        facts: what Airflow knows.
+        known: the newest run that has ended, or was begun.
+        age: of the newest data, seconds.
+    """
     if facts.paused:
         return Said(State.PAUSED, "The DAG is paused in Airflow: no run starts, and nothing is looked at.")
-    newest = begun or known
-    age = now - newest.request.collected_at
+    failure = "" if facts.failed is None or _tells(known, facts.failed) else _failed(facts.failed)
     if age > _longest_age(entry):
-        return Said(State.STALE, f"No run has looked at the cluster for {in_words(age.total_seconds())}.")
-    said = of_run(known, pairs, entry.settings.mode)
-    held = [each for each in closings(entry.settings, facts.control, now) if each.reason is not Reason.OBSERVE]
-    if held and said.state in (State.BALANCED, State.WAITING, State.MOVED):
-        state = State.PAUSED if held[0].reason is Reason.PAUSED else State.CLOSED
-        return Said(state, f"Nothing is moved. {said.sentence}")
-    return said
+        cause = "" if facts.scheduled else "Airflow's scheduler does not run."
+        why = " ".join(filter(None, [cause, failure]))
+        return Said(State.STALE, f"No run has looked at the cluster for {in_words(age)}. {why}".strip())
+    return Said(State.FAILED, failure) if failure else None
 
 
-def _longest_age(entry: ClusterEntry) -> timedelta:
+def _tells(run: Run, failed: FailedRun) -> bool:
+    """Return whether the files of a run that failed say more than its task: what validation or the gate said."""
+    return run.request.airflow_run_id == failed.run_id and (run.blocked or not _broke_off(run))
+
+
+def _failed(failed: FailedRun) -> str:
+    reason = Reason.get(failed.reason)
+    where = f"The newest run failed in {failed.task}" if failed.task else "The newest run took too long and was ended"
+    if reason is None:
+        return f"{where}: its log says why."
+    return " ".join(filter(None, [f"{where} ({reason}): {reason.meaning}", reason.action]))
+
+
+def _longest_age(entry: ClusterEntry) -> float:
     settings = entry.settings
     # A run may take minutes, whatever its interval is.
-    return timedelta(seconds=max(settings.alert_after_intervals * settings.interval_seconds, 180))
+    return max(settings.alert_after_intervals * settings.interval_seconds, 180.0)
 
 
-def of_run(run: Run, pairs: Sequence[PairView], mode: Mode) -> Said:
+def of_run(run: Run, pairs: Sequence[PairView], mode: Mode, firing: str = FIRES, age: float = 0.0) -> Said:
     """Return what a run came to.
 
     Args:
         run: the run.
         pairs: that it looked at, the largest gap first.
         mode: of the cluster.
+        firing: what a pair does once it has its hits, as `Said` has it.
+        age: seconds since its sample.
     """
     verdict = run.outcome.verdict if run.outcome else None
     if verdict is Reason.BLOCKED or (verdict is None and run.blocked):
         return Said(State.BLOCKED, _blocked(run))
     if run.under_way:
         return _moving(run)
-    if run.summary is None or verdict is Reason.UNFINISHED:
+    if run.summary is None or _broke_off(run):
         return Said(State.FAILED, f"{(verdict or Reason.UNFINISHED).meaning} {Reason.UNFINISHED.action}".strip())
     if run.summary.bundles_taken or run.summary.bundles_split:
         return _planned(run, run.summary, verdict, mode)
-    return _nothing_moves(run, run.summary, pairs)
+    said = _nothing_moves(run.summary, pairs, firing, age)
+    if said.state is State.WAITING and not mode.moves:
+        return said._replace(sentence=f"{said.sentence} Mode {mode} moves nothing.")
+    return said
+
+
+def _broke_off(run: Run) -> bool:
+    return run.summary is None or (run.outcome is not None and run.outcome.verdict is Reason.UNFINISHED)
 
 
 def _blocked(run: Run) -> str:
@@ -109,25 +181,32 @@ def _blocked(run: Run) -> str:
 
 
 def _moving(run: Run) -> Said:
-    done = sum(not outcome.reason.has(Trait.NOT_BEGUN) for outcome in run.waves.values())
+    said = []
+    if run.summary is not None and run.summary.bundles_split:
+        split = sum(not outcome.reason.has(Trait.NOT_BEGUN) for outcome in run.splits.values())
+        said.append(f"Splitting {number_of(run.summary.bundles_split, 'bundle')}: {split} done so far.")
     planned = run.summary.bundles_taken if run.summary else len(run.waves)
-    return Said(State.MOVING, f"Moving {number_of(planned, 'bundle')}: {done} done so far.")
+    if planned:
+        begun = [outcome for outcome in run.waves.values() if not outcome.reason.has(Trait.NOT_BEGUN)]
+        failed = sum(not outcome.ok for outcome in begun)
+        wrong = f", {failed} not where planned" if failed else ""
+        said.append(f"Moving {number_of(planned, 'bundle')}: {len(begun)} done so far{wrong}.")
+    return Said(State.MOVING, " ".join(said))
 
 
 def _planned(run: Run, summary: Summary, verdict: Reason | None, mode: Mode) -> Said:
-    planned = number_of(summary.bundles_taken, "bundle")
-    if summary.bundles_split:
-        planned = f"{planned}, and split {summary.bundles_split}" if summary.bundles_taken else "nothing, and split one"
+    amounts = (("move", summary.bundles_taken), ("split", summary.bundles_split))
+    planned = " and ".join(f"{verb} {number_of(count, 'bundle')}" for verb, count in amounts if count)
     if verdict is None:
-        return Said(State.MOVING, f"A plan to move {planned} is at the gate.")
+        return Said(State.MOVING, f"A plan to {planned} is at the gate.")
     if verdict is Reason.OPEN:
         return _moved(run)
     if verdict is Reason.AWAITING_APPROVAL:
-        return Said(State.WOULD_MOVE, f"A plan to move {planned} waits for a person's approval.")
+        return Said(State.WOULD_MOVE, f"A plan to {planned} waits for a person's approval.")
     if verdict is Reason.OBSERVE:
-        return Said(State.WOULD_MOVE, f"Would move {planned}, but mode {mode} moves nothing.")
+        return Said(State.WOULD_MOVE, f"Would {planned}, but mode {mode} moves nothing.")
     state = State.PAUSED if verdict is Reason.PAUSED else State.CLOSED
-    return Said(state, f"A plan to move {planned} was not carried out: {_why_closed(run, verdict)}")
+    return Said(state, f"A plan to {planned} was not carried out: {_why_closed(run, verdict)}")
 
 
 def _moved(run: Run) -> Said:
@@ -151,11 +230,11 @@ def _why_closed(run: Run, verdict: Reason) -> str:
     return " ".join([verdict.meaning, *(hold.meaning for hold in holds), *ordered])
 
 
-def _nothing_moves(run: Run, summary: Summary, pairs: Sequence[PairView]) -> Said:
+def _nothing_moves(summary: Summary, pairs: Sequence[PairView], firing: str, age: float) -> Said:
     soonest = min((pair for pair in pairs if pair.seconds_to_fire is not None), key=_until_it_fires, default=None)
     if soonest is not None:
         labels = short_names({name for pair in pairs for name in (pair.source, pair.destination)})
-        return Said(State.WAITING, waiting(soonest, labels))
+        return Said(State.WAITING, waiting(soonest, labels, firing, age))
     reasons = summary.reasons.keys()
     if Reason.having(Trait.WAITING) & reasons:
         return Said(State.WAITING, f"{_capital(summary.sentence)}.")
@@ -164,6 +243,8 @@ def _nothing_moves(run: Run, summary: Summary, pairs: Sequence[PairView]) -> Sai
         return Said(State.STUCK, stuck[0].meaning)
     if summary.brokers < 2:
         return Said(State.BALANCED, "One broker takes part: there is nobody to share its load with.")
+    if summary.resolved.settings.strategy is not Strategy.AVG and summary.sentence:
+        return Said(State.BALANCED, f"{_capital(summary.sentence)}: nothing to do.")
     spread = f"{summary.brokers} brokers are within {summary.score_range:.1f} points"
     return Said(State.BALANCED, f"{spread}: nothing to do.")
 
@@ -172,13 +253,21 @@ def _until_it_fires(pair: PairView) -> tuple[float, int]:
     return (math.inf if pair.seconds_to_fire is None else pair.seconds_to_fire, pair.number)
 
 
-def waiting(pair: PairView, labels: Mapping[str, str]) -> str:
-    """Return how far a pair that counts is from firing, by the hits that it will have first."""
+def waiting(pair: PairView, labels: Mapping[str, str], firing: str, age: float) -> str:
+    """Return how far a pair that counts is from firing, by the hits that it will have first.
+
+    Args:
+        pair: the pair.
+        labels: short names by broker.
+        firing: as `Said` has it.
+        age: seconds since the sample.
+    """
     counting = pair.hits.values() if pair.band == "high" else [pair.hits["low"]]
     hits = min(counting, key=lambda each: each.need - each.have)
-    soon = in_words(pair.seconds_to_fire or 0)
+    left = (pair.seconds_to_fire or 0) - age
+    soon = f"in about {in_words(left)}" if left >= 1 else "with the next run"
     apart = f"{labels[pair.source]} and {labels[pair.destination]} are {pair.gap:.0f} apart"
-    return f"{apart}, hit {hits.have} of {hits.need}, fires in about {soon}."
+    return f"{apart}, hit {hits.have} of {hits.need}{f', {firing} {soon}' if firing else ''}."
 
 
 def in_words(seconds: float) -> str:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import time
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
-
-from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
+from typing import TYPE_CHECKING, NamedTuple
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.maintenance.history import RUNS, batches, table_file
-from pulsar_rebalancer.overview.model import Bucket, Timeline
-from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.overview.buckets import Bucket, Timeline, added_up, begin_of, of_run
+from pulsar_rebalancer.overview.cache import Cache
+from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import LONGEST_RUN
 from pulsar_rebalancer.storage.layout import day_of, time_of
-from pulsar_rebalancer.storage.path import json_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,13 +21,8 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
 
-_Document = TypeVar("_Document", bound=BaseModel)
-
 READING = 1.0
 """Seconds that one answer may read files for."""
-
-_MOST_KEPT = 200_000
-_SEEN_TO = Trait.ON_PLANNED_BROKER | Trait.SETTLED
 
 
 class Span(StrEnum):
@@ -51,49 +44,87 @@ class Span(StrEnum):
         return timedelta(minutes=minutes[self])
 
 
-class Point(NamedTuple):
-    """One run on the timeline; thresholds are those that it judged by."""
-
-    at: datetime
-    score_range: float | None
-    moved: int
-    failed: int
-    verdict: str
-    low_threshold: float | None
-    high_threshold: float | None
-
-
-class _Figures(BaseModel):
-    """What is read of a summary, of any release."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    score_min: float | None = None
-    score_max: float | None = None
-    resolved: dict[str, Any] = {}
-
-
-class _Move(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
-    reason: str
-
-
-class _Ended(BaseModel):
-    """What is read of an outcome, of any release."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    ended_at: AwareDatetime
-    verdict: str
-    moves: tuple[_Move, ...] = ()
-
-
-_points: dict[str, Point] = {}
+_runs: Cache[Bucket] = Cache(20_000)
 """Runs that have ended, by folder: what they left does not change."""
 
-_days: dict[tuple[str, int], list[Point]] = {}
-"""Closed days, by table and its number of bytes: a day that is compacted again has another one."""
+_closed: Cache[tuple[Bucket, ...]] = Cache(100_000)
+"""Stretches whose runs have all ended, and days that are tables by now; weighed in buckets."""
+
+
+class _Reader:
+    """Reads files for so long from the first on, and counts what is left for the next question.
+
+    Attributes:
+        unread: runs and days that are left.
+        refused: runs whose storage failed for a moment.
+    """
+
+    def __init__(self, now: datetime, seconds: float) -> None:
+        self.now = now
+        self._seconds = seconds
+        self._until: float | None = None
+        self.unread = self.refused = 0
+
+    def may_read(self) -> bool:
+        """Return whether there is time left; the first one is always read."""
+        at = time.monotonic()
+        if self._until is None:
+            self._until = at + self._seconds
+            return True
+        if at > self._until:
+            self.unread += 1
+            return False
+        return True
+
+
+class _Stretch(NamedTuple):
+    """Folders of runs within one bucket."""
+
+    at: datetime
+    length: timedelta
+    folders: tuple[StoragePath, ...]
+
+    def read(self, reader: _Reader) -> tuple[Bucket, ...]:
+        """Return its bucket; none without a run that has ended."""
+        # A run more, or one that upkeep took away, makes it another stretch.
+        key = f"{self.folders[-1].uri} {self.length} {len(self.folders)}"
+        known = _closed.get(key)
+        if known is not None:
+            return known
+        left = reader.unread + reader.refused
+        found = [each for folder in self.folders for each in _run(folder, reader)]
+        whole = (added_up(found, self.at),) if found else ()
+        if reader.unread + reader.refused == left and reader.now > self.at + self.length + LONGEST_RUN:
+            _closed.put(key, whole)
+        return whole
+
+
+class _Day(NamedTuple):
+    """The table of a closed day."""
+
+    file: StoragePath
+    length: timedelta
+
+    def read(self, reader: _Reader) -> tuple[Bucket, ...]:
+        """Return its buckets."""
+        # A day that is made a table again has another number of bytes.
+        key = f"{self.file.uri} {self.length} {_size(self.file)}"
+        known = _closed.get(key)
+        if known is not None:
+            return known
+        if not reader.may_read():
+            return ()
+        try:
+            rows = [
+                of_run(at, row["settings"], row["summary"], row["outcome"])
+                for table in batches(self.file, ["run", "settings", "summary", "outcome"])
+                for row in table.to_pylist()
+                if (at := time_of(row["run"])) is not None
+            ]
+        except SnapshotError:
+            return ()
+        found = tuple(_grouped(rows, self.length))
+        return _closed.put(key, found, len(found) + 1)
 
 
 def timeline(storage: ClusterStorage, span: Span, now: datetime, reading: float = READING) -> Timeline:
@@ -108,16 +139,10 @@ def timeline(storage: ClusterStorage, span: Span, now: datetime, reading: float 
     Raises:
         SnapshotError: `storage_failed`.
     """
-    begin, until = now - span.length, time.monotonic() + reading
-    points: list[Point] = []
-    unread = 0
-    for source in _sources(storage, begin, now):
-        if time.monotonic() > until and not source.is_known:
-            unread += 1
-        else:
-            points += source.points(now)
-    points = sorted((point for point in points if begin <= point.at <= now), key=lambda point: point.at)
-    newest = next((point for point in reversed(points) if point.low_threshold is not None), None)
+    begin, reader = begin_of(now - span.length, span.bucket), _Reader(now, reading)
+    parts = [part for source in _sources(storage, span, begin, now) for part in source.read(reader)]
+    buckets = list(_grouped((part for part in parts if begin <= part.at <= now), span.bucket))
+    newest = next((bucket for bucket in reversed(buckets) if bucket.low_threshold is not None), None)
     return Timeline(
         span=span,
         begin=begin,
@@ -125,57 +150,51 @@ def timeline(storage: ClusterStorage, span: Span, now: datetime, reading: float 
         seconds=span.bucket.total_seconds(),
         low_threshold=newest.low_threshold if newest else None,
         high_threshold=newest.high_threshold if newest else None,
-        buckets=tuple(_buckets(points, begin, span.bucket)),
-        unread=unread,
+        buckets=tuple(buckets),
+        unread=reader.unread,
     )
 
 
-class _Source(NamedTuple):
-    """A run's folder, or the table of a closed day."""
-
-    file: StoragePath
-    is_day: bool
-
-    @property
-    def is_known(self) -> bool:
-        return self.file.uri in _points or (self.is_day and _day_key(self.file) in _days)
-
-    def points(self, now: datetime) -> list[Point]:
-        return _points_of_day(self.file) if self.is_day else _point_of_run(self.file, now)
-
-
-def _sources(storage: ClusterStorage, begin: datetime, now: datetime) -> Iterator[_Source]:
+def _sources(storage: ClusterStorage, span: Span, begin: datetime, now: datetime) -> Iterator[_Stretch | _Day]:
     """Yield where runs of a stretch of time are to be read, the newest first."""
     folders = {day: name for name in storage.runs.names() if (day := day_of(name))}
     closed = {
         day for name in (storage.base / "history" / RUNS).names() if (day := day_of(name.removesuffix(".parquet")))
     }
-    days = [now.date() - timedelta(days=back) for back in range((now.date() - begin.date()).days + 1)]
-    for day in days:
-        for name in sorted((storage.runs / folders[day]).names(), reverse=True) if day in folders else ():
-            at = time_of(name)
-            if at is not None and begin <= at <= now:
-                yield _Source(storage.runs / folders[day] / name, is_day=False)
+    for back in range((now.date() - begin.date()).days + 1):
+        day = now.date() - timedelta(days=back)
+        if day in folders:
+            yield from _stretches(storage.runs / folders[day], span.bucket, begin, now)
         if day in closed:
-            yield _Source(table_file(storage, RUNS, day), is_day=True)
+            yield _Day(table_file(storage, RUNS, day), span.bucket)
 
 
-def _point_of_run(folder: StoragePath, now: datetime) -> list[Point]:
-    known = _points.get(folder.uri)
+def _stretches(day: StoragePath, length: timedelta, begin: datetime, now: datetime) -> Iterator[_Stretch]:
+    found: dict[datetime, list[StoragePath]] = {}
+    for name in sorted(day.names(), reverse=True):
+        at = time_of(name)
+        if at is not None and begin <= at <= now:
+            found.setdefault(begin_of(at, length), []).append(day / name)
+    for at, folders in found.items():
+        yield _Stretch(at, length, tuple(folders))
+
+
+def _run(folder: StoragePath, reader: _Reader) -> list[Bucket]:
+    known = _runs.get(folder.uri)
     if known is not None:
         return [known]
+    if not reader.may_read():
+        return []
     at = time_of(folder.name)
     try:
-        texts = [_text(folder / "plan" / "summary.json"), _text(folder / "outcome.json")]
+        summary, outcome = _text(folder / "plan" / "summary.json"), _text(folder / "outcome.json")
+        settings = _text(folder / "input" / "settings.json")
     except SnapshotError:
+        reader.refused += 1
         return []
-    if at is None or (texts[1] is None and now - at < LONGEST_RUN):
+    if at is None or (outcome is None and reader.now - at < LONGEST_RUN):
         return []  # it is under way
-    point = _point(at, *texts)
-    if len(_points) > _MOST_KEPT:
-        _points.clear()
-    _points[folder.uri] = point
-    return [point]
+    return [_runs.put(folder.uri, of_run(at, settings, summary, outcome))]
 
 
 def _text(file: StoragePath) -> bytes | None:
@@ -187,69 +206,18 @@ def _text(file: StoragePath) -> bytes | None:
         return None
 
 
-def _day_key(file: StoragePath) -> tuple[str, int]:
+def _size(file: StoragePath) -> int:
     file_system, path = file.open()
     try:
-        return file.uri, file_system.get_file_info(path).size or 0
+        return file_system.get_file_info(path).size or 0
     except OSError:
-        return file.uri, 0
+        return 0
 
 
-def _points_of_day(file: StoragePath) -> list[Point]:
-    key = _day_key(file)
-    if key not in _days:
-        try:
-            rows = [row for table in batches(file, ["run", "summary", "outcome"]) for row in table.to_pylist()]
-        except SnapshotError:
-            return []
-        found = ((time_of(row["run"]), row) for row in rows)
-        _days[key] = [_point(at, row["summary"], row["outcome"]) for at, row in found if at is not None]
-    return _days[key]
-
-
-def _point(at: datetime, summary: str | bytes | None, outcome: str | bytes | None) -> Point:
-    """Return what a run's documents say; one that cannot be read says as much as one that is not there."""
-    figures, ended = _parsed(_Figures, summary) or _Figures(), _parsed(_Ended, outcome)
-    reasons = [Reason.get(move.reason) for move in ended.moves] if ended else []
-    moved = sum(reason is not None and reason.has(Trait.NEW_OWNER) for reason in reasons)
-    settings = figures.resolved.get("settings")
-    thresholds = settings if isinstance(settings, dict) else {}
-    spread = None if figures.score_min is None or figures.score_max is None else figures.score_max - figures.score_min
-    return Point(
-        at=at,
-        score_range=spread,
-        moved=moved,
-        failed=sum(reason is None or not reason.has(_SEEN_TO) for reason in reasons),
-        # Plans that were made by hand and only shown end without an outcome.
-        verdict=ended.verdict if ended else "",
-        low_threshold=thresholds.get("low_threshold"),
-        high_threshold=thresholds.get("high_threshold"),
-    )
-
-
-def _parsed(model: type[_Document], text: str | bytes | None) -> _Document | None:
-    try:
-        return model.model_validate(json_document(text, "a document of a run")) if text else None
-    except (SnapshotError, ValidationError):
-        return None
-
-
-def _buckets(points: Iterable[Point], begin: datetime, length: timedelta) -> Iterator[Bucket]:
-    """Yield the buckets that have a run, in order."""
-    of_bucket: dict[int, list[Point]] = {}
-    for point in points:
-        of_bucket.setdefault((point.at - begin) // length, []).append(point)
-    for number, found in sorted(of_bucket.items()):
-        ranges = [point.score_range for point in found if point.score_range is not None]
-        verdicts = [point.verdict for point in found]
-        yield Bucket(
-            at=begin + number * length,
-            lowest=round(min(ranges), 2) if ranges else None,
-            highest=round(max(ranges), 2) if ranges else None,
-            moved=sum(point.moved for point in found),
-            failed=sum(point.failed for point in found),
-            runs=len(found),
-            blocked=verdicts.count(Reason.BLOCKED),
-            broken=verdicts.count(Reason.UNFINISHED),
-            paused=verdicts.count(Reason.PAUSED),
-        )
+def _grouped(parts: Iterable[Bucket], length: timedelta) -> Iterator[Bucket]:
+    """Yield one bucket for each stretch that has any, in order."""
+    found: dict[datetime, list[Bucket]] = {}
+    for part in sorted(parts, key=lambda part: part.at):
+        found.setdefault(begin_of(part.at, length), []).append(part)
+    for at, each in found.items():
+        yield added_up(each, at)

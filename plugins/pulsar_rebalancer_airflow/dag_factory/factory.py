@@ -16,7 +16,7 @@ from pulsar_rebalancer_airflow.dag_factory.maintenance import maintenance_dag
 from pulsar_rebalancer_airflow.dag_factory.rebalance import rebalance_dag
 from pulsar_rebalancer_airflow.dag_factory.replay import replay_dag
 from pulsar_rebalancer_airflow.dag_factory.watch import watch_dags
-from pulsar_rebalancer_airflow.locations import REBALANCE_DAG, clusters_file, storage_root
+from pulsar_rebalancer_airflow.locations import clusters_file, rebalance_dags, storage_root
 from pulsar_rebalancer_airflow.operators import RefuseOperator
 
 if TYPE_CHECKING:
@@ -39,10 +39,9 @@ def build_dags(config_path: Path | None = None) -> dict[str, DAG]:
     """
     root = storage_root()
     dags: dict[str, DAG] = {}
-    # Whole entries first: a broken name that was made safe must not take the place of one that is in order.
-    for entry in sorted(load_clusters(config_path or clusters_file()), key=lambda entry: bool(entry.error)):
+    for dag_id, entry in rebalance_dags(load_clusters(config_path or clusters_file())).items():
         made = (
-            [_broken_dag(entry, taken=dags)]
+            [_broken_dag(entry, dag_id)]
             if entry.error
             else [*(make(entry, root) for make in _DAGS), *watch_dags(entry), *apply_dags(entry, root)]
         )
@@ -50,10 +49,9 @@ def build_dags(config_path: Path | None = None) -> dict[str, DAG]:
     return dags
 
 
-def _broken_dag(entry: ClusterEntry, taken: dict[str, DAG]) -> DAG:
-    names = (f"{REBALANCE_DAG}{entry.name}{suffix}" for suffix in ("", *(f"__broken_{n}" for n in range(1, 1000))))
+def _broken_dag(entry: ClusterEntry, dag_id: str) -> DAG:
     with DAG(
-        next(name for name in names if name not in taken),
+        dag_id,
         description="This cluster's entry in the clusters file is broken",
         doc_md=broken_page(entry),
         schedule=None,

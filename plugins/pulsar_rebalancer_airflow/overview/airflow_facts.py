@@ -8,34 +8,50 @@ from urllib.parse import quote
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+from airflow.jobs.job import most_recent_job
 from airflow.models.asset import AssetModel
 from airflow.models.asset_state_store import AssetStateStoreModel
 from airflow.models.dag import DagModel
-from airflow.models.xcom import XComModel
+from airflow.models.dagrun import DagRun
+from airflow.models.hitl import HITLDetail
+from airflow.models.taskinstance import TaskInstance
+from airflow.utils.state import DagRunState, TaskInstanceState
 from sqlalchemy import select
 
-from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.errors import RebalancerError
-from pulsar_rebalancer.overview.model import Acts, AirflowFacts, Links, State
+from pulsar_rebalancer.overview.facts import AirflowFacts, FailedRun
+from pulsar_rebalancer.overview.in_force import held_by, waits_until
+from pulsar_rebalancer.overview.model import Acts, Links, Question
+from pulsar_rebalancer.overview.state import State
+from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.run_folder import find_run
+from pulsar_rebalancer_airflow.failures import FAILURE
 from pulsar_rebalancer_airflow.locations import APPLY_DAG, CONTROL_DAG, REBALANCE_DAG
-from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
+from pulsar_rebalancer_airflow.state_store import StoredState, state_asset
 from pulsar_rebalancer_airflow.validation.link import base_path, page_path
 from pulsar_rebalancer_airflow.validation.page import page_of
+from pulsar_rebalancer_airflow.xcoms import left_by
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from airflow.api_fastapi.auth.managers.base_auth_manager import ResourceMethod
     from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
     from sqlalchemy.orm import Session
 
+    from pulsar_rebalancer.config.clusters_file import ClusterEntry
     from pulsar_rebalancer.overview.model import Overview
+    from pulsar_rebalancer.state.by_hand import Drain
     from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
 
 
+_ASKS = "approve"
+"""Task of the apply DAG that asks a person."""
+
+
 class _Stored:
-    """The documents of a cluster in Airflow's asset state store, as the web server reads them; it writes none."""
+    """The documents of a cluster in Airflow's asset state store, as the web server reads them."""
 
     def __init__(self, session: Session, cluster: str) -> None:
         self._session = session
@@ -47,60 +63,129 @@ class _Stored:
         found = self._session.scalar(of_asset.where(AssetModel.name == self._asset, AssetStateStoreModel.key == key))
         return default if found is None else json.loads(found)
 
-    def set(self, key: str, value: Any) -> None:
-        """Refuse: the page writes nothing."""
-        raise NotImplementedError(key)
-
 
 def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowFacts:
-    """Return what Airflow knows of a cluster by its DAG; nothing of one that it does not have."""
-    control, dag = StateStore(_Stored(session, storage.cluster)).control(storage), session.get(DagModel, dag_id)
+    """Return what Airflow knows of a cluster by its DAG; of one that it does not have, what is stored alone."""
+    stored, dag = StoredState(_Stored(session, storage.cluster)), session.get(DagModel, dag_id)
+    drains, unreadable = _drains(stored, storage)
+    scheduler = most_recent_job("SchedulerJob", session=session)
+    facts = AirflowFacts(
+        scheduled=scheduler is not None and scheduler.is_alive(),
+        control=stored.control(storage),
+        last_plan=stored.last_plan(),
+        drains=drains,
+        unreadable=unreadable,
+        awaiting=stored.awaiting_or_none(),
+    )
     if dag is None:
-        return AirflowFacts(control=control)
-    return AirflowFacts(paused=dag.is_paused, next_run_at=dag.next_dagrun_create_after, control=control)
+        return facts
+    runs = {
+        "paused": dag.is_paused,
+        "next_run_at": dag.next_dagrun_create_after,
+        "opened": _opened(session, dag_id),
+        "failed": _failed(session, dag_id),
+    }
+    return facts.model_copy(update=runs)
+
+
+def _drains(stored: StoredState, storage: ClusterStorage) -> tuple[dict[str, Drain], str]:
+    """Return the brokers that are drained, and why that is not known."""
+    try:
+        return stored.drains(storage).brokers, ""
+    except RebalancerError as error:
+        return {}, error.message
+
+
+def _opened(session: Session, dag_id: str) -> str:
+    """Return the run that is under way if its gate has opened: one DAG has one at a time."""
+    running = select(DagRun.run_id).where(DagRun.dag_id == dag_id, DagRun.state == DagRunState.RUNNING)
+    run_id = session.scalar(running.order_by(DagRun.id.desc()).limit(1))
+    return run_id if run_id and left_by(session, dag_id, run_id, key="reason", task="gate") == Reason.OPEN else ""
+
+
+def _failed(session: Session, dag_id: str) -> FailedRun | None:
+    ended = select(DagRun).where(DagRun.dag_id == dag_id, DagRun.state.in_((DagRunState.SUCCESS, DagRunState.FAILED)))
+    run = session.scalar(ended.order_by(DagRun.id.desc()).limit(1))
+    if run is None or run.state != DagRunState.FAILED or run.end_date is None:
+        return None
+    task, reason = failure_of(session, dag_id, run.run_id)
+    return FailedRun(run_id=run.run_id, at=run.end_date, task=task, reason=reason)
+
+
+def failure_of(session: Session, dag_id: str, run_id: str) -> tuple[str, str]:
+    """Return the task that failed first, and the reason code that it left; empty where there is none."""
+    of_run = (TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id)
+    tasks = select(TaskInstance.task_id).where(*of_run, TaskInstance.state == TaskInstanceState.FAILED)
+    task = session.scalar(tasks.order_by(TaskInstance.end_date).limit(1)) or ""
+    return task, str(left_by(session, dag_id, run_id, key=FAILURE, task=task) or "") if task else ""
 
 
 def run_folder(session: Session, storage: ClusterStorage, dag_id: str, run_id: str) -> StoragePath | None:
     """Return the folder of a DAG run as its task collect left it; None when there is none of this very run."""
-    of_run = (XComModel.dag_id == dag_id, XComModel.run_id == run_id)
-    left = session.scalars(
-        select(XComModel).where(*of_run, XComModel.task_id == "collect", XComModel.key == "return_value")
-    ).first()
+    left = left_by(session, dag_id, run_id, key="return_value", task="collect")
     if left is None:
         return None
     try:
-        return find_run(storage, str(XComModel.deserialize_value(left)), run_id)
+        return find_run(storage, str(left), run_id)
     except RebalancerError:
         return None
 
 
-def acts(storage: ClusterStorage, mode: Mode, facts: AirflowFacts, user: BaseUser, now: datetime) -> Acts:
-    """Return what a user may do: that what Airflow lets them trigger."""
-    manager, cluster, pause = get_auth_manager(), storage.cluster, facts.control.pause
+def acts(session: Session, entry: ClusterEntry, facts: AirflowFacts, user: BaseUser, now: datetime) -> Acts:
+    """Return what a user may do: that what Airflow lets them trigger, and answer."""
+    manager, control = get_auth_manager(), facts.control
 
-    def allowed(dag_id: str) -> str:
+    def may(prefix: str, method: ResourceMethod = "POST", of: DagAccessEntity = DagAccessEntity.RUN) -> str:
+        dag_id = f"{prefix}{entry.name}"
         details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id))
-        may = manager.is_authorized_dag(method="POST", access_entity=DagAccessEntity.RUN, details=details, user=user)
-        return dag_id if may else ""
+        return dag_id if manager.is_authorized_dag(method=method, access_entity=of, details=details, user=user) else ""
 
+    asks = may(APPLY_DAG) and may(APPLY_DAG, "PUT", DagAccessEntity.HITL_DETAIL)
+    closings = {each.reason for each in held_by(entry, facts, now)}
     return Acts(
-        control=allowed(f"{CONTROL_DAG}{cluster}"),
+        control=may(CONTROL_DAG),
         # A run of a DAG that is paused waits, and would force a balance whenever somebody unpauses it.
-        rebalance="" if facts.paused else allowed(f"{REBALANCE_DAG}{cluster}"),
-        apply=allowed(f"{APPLY_DAG}{cluster}") if mode is Mode.APPROVE else "",
-        paused=pause is not None and now < pause.until,
+        rebalance="" if facts.paused else may(REBALANCE_DAG),
+        question=_question(session, entry, facts, asks, now) if asks else None,
+        paused=control.pause is not None and now < control.pause.until,
+        skips=Reason.SKIPPED in closings,
+        breaker=Reason.BREAKER_OPEN in closings,
     )
 
 
-def with_links(found: Overview, dag_id: str, storage: ClusterStorage) -> Overview:
-    """Return it with the addresses of its run, the log that says most of it, and its validation result."""
+def _question(
+    session: Session, entry: ClusterEntry, facts: AirflowFacts, dag_id: str, now: datetime
+) -> Question | None:
+    """Return what a person is asked about the plan that waits; None when the question is not open."""
+    until, run_id = waits_until(entry, facts, now), facts.awaiting.asked
+    if until is None:
+        return None
+    asked = (TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id, TaskInstance.task_id == _ASKS)
+    parked = TaskInstance.state.in_((TaskInstanceState.AWAITING_INPUT, TaskInstanceState.DEFERRED))
+    details = select(HITLDetail.ti_id).join(TaskInstance, TaskInstance.id == HITLDetail.ti_id)
+    if session.scalar(details.where(*asked, parked, HITLDetail.responded_at.is_(None))) is None:
+        return None
+    return Question(dag=dag_id, run=run_id, task=_ASKS, hash=facts.awaiting.hash, until=until)
+
+
+def with_links(found: Overview, dag_id: str, storage: ClusterStorage, failed: FailedRun | None = None) -> Overview:
+    """Return it with the addresses of its run, the log that says most of it, and its validation result.
+
+    Args:
+        found: the page.
+        dag_id: of its runs.
+        storage: of the cluster.
+        failed: the newest run, if it failed.
+    """
     dag = f"{base_path()}/dags/{quote(dag_id, safe='')}"
     status = found.status.model_copy(update={"dag_id": dag_id})
-    links = Links(dag=dag)
-    folder = storage.run(found.folder)
+    links, folder = Links(dag=dag), storage.run(found.folder)
     if folder is not None:
         run = f"{dag}/runs/{quote(found.run_id, safe='')}"
         validation = page_path(dag_id, found.run_id, found.folder) if page_of(folder).exists() else ""
         task = "validate" if status.state is State.BLOCKED else "report"
         links = Links(dag=dag, run=run, log=f"{run}/tasks/{task}", validation=validation)
+    if failed is not None and status.state in (State.FAILED, State.STALE):
+        run = f"{dag}/runs/{quote(failed.run_id, safe='')}"
+        links = links.model_copy(update={"run": run, "log": f"{run}/tasks/{failed.task}" if failed.task else run})
     return found.model_copy(update={"status": status, "links": links})

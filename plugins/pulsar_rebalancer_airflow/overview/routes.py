@@ -9,18 +9,22 @@ from importlib.resources import files
 from typing import Annotated
 
 from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
 from fastapi import APIRouter, Depends, HTTPException, Query
 from fastapi.responses import RedirectResponse, Response
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry, load_clusters
+from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.overview import overview
-from pulsar_rebalancer.overview.model import Overview, Status, Timeline
+from pulsar_rebalancer.overview.buckets import Timeline
+from pulsar_rebalancer.overview.model import Answer, Overview, Status
 from pulsar_rebalancer.overview.timeline import Span, timeline
 from pulsar_rebalancer.storage.layout import ClusterStorage
-from pulsar_rebalancer_airflow.locations import BY_HAND_DAG, REBALANCE_DAG, clusters_file, storage_root
+from pulsar_rebalancer_airflow.locations import BY_HAND_DAG, REBALANCE_DAG, clusters_file, rebalance_dags, storage_root
 from pulsar_rebalancer_airflow.overview import airflow_facts
+from pulsar_rebalancer_airflow.overview.answers import answer_of
 from pulsar_rebalancer_airflow.replay.link import report_path
 from pulsar_rebalancer_airflow.replay.web import report_of_run
 from pulsar_rebalancer_airflow.validation.link import PREFIX, base_path
@@ -38,6 +42,7 @@ HEADERS = {
     "Cache-Control": "private, no-store",
 }
 
+_RUN = DagAccessEntity.RUN
 _KINDS = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 router = APIRouter(dependencies=[Depends(requires_access_dag("GET"))])
@@ -71,14 +76,20 @@ def page(dag_id: str = "", run_id: Annotated[str, Query()] = "") -> Response:
 
 @router.get("/clusters")
 def clusters(session: SessionDep, user: GetUserDep) -> list[Status]:
-    """Return the strips of all clusters whose DAG the user may read."""
+    """Return the strips of all clusters whose DAG the user may read; one that cannot be read says so."""
     readable, found = get_auth_manager().get_authorized_dag_ids(user=user, method="GET", session=session), []
-    for entry in load_clusters(clusters_file()):
-        storage, dag_id = ClusterStorage(storage_root(), entry.name), f"{REBALANCE_DAG}{entry.name}"
+    for dag_id, entry in rebalance_dags(load_clusters(clusters_file())).items():
         if dag_id in readable:
-            strip = overview.status(storage, entry, airflow_facts.of_dag(session, storage, dag_id), _now())
-            found.append(strip.model_copy(update={"dag_id": dag_id}))
+            found.append(_strip(session, entry, dag_id).model_copy(update={"dag_id": dag_id}))
     return found
+
+
+def _strip(session: SessionDep, entry: ClusterEntry, dag_id: str) -> Status:
+    storage = ClusterStorage(storage_root(), entry.name)
+    try:
+        return overview.status(storage, entry, airflow_facts.of_dag(session, storage, dag_id), _now())
+    except RebalancerError as error:
+        return overview.unreadable(entry, error, _now())
 
 
 @router.get("/dags/{dag_id}/overview")
@@ -88,20 +99,32 @@ def cluster(dag_id: str, session: SessionDep, user: GetUserDep, run_id: Annotate
     Raises:
         HTTPException: 404 when the DAG is of no cluster, or the run left no files that are still there.
     """
-    entry = _entry(dag_id)
+    balances, entry = _entry(dag_id)
     storage = ClusterStorage(storage_root(), entry.name)
     if run_id:
         folder = airflow_facts.run_folder(session, storage, dag_id, run_id)
         found = overview.of_one_run(storage, entry, folder, _now()) if folder else None
         if found is None:
             raise HTTPException(404, "This run has no files yet, or they are part of its day's history by now.")
-    else:
-        facts = airflow_facts.of_dag(session, storage, dag_id)
-        found = overview.present(storage, entry, facts, _now())
-        if not entry.error:
-            acts = airflow_facts.acts(storage, entry.settings.mode, facts, user, _now())
-            found = found.model_copy(update={"acts": acts})
-    return airflow_facts.with_links(found, dag_id, storage)
+        return airflow_facts.with_links(found, dag_id, storage)
+    facts = airflow_facts.of_dag(session, storage, balances)
+    found = overview.present(storage, entry, facts, _now())
+    if not entry.error:
+        found = found.model_copy(update={"acts": airflow_facts.acts(session, entry, facts, user, _now())})
+    return airflow_facts.with_links(found, balances, storage, facts.failed)
+
+
+@router.get("/dags/{dag_id}/runs/{run_id}/answer", dependencies=[Depends(requires_access_dag("GET", _RUN))])
+def answer(dag_id: str, run_id: str, session: SessionDep) -> Answer:
+    """Return what became of a run that was started with a button.
+
+    Raises:
+        HTTPException: 404 when there is no such run of a cluster.
+    """
+    found = answer_of(session, dag_id, run_id)
+    if found is None:
+        raise HTTPException(404, "There is no such run of a cluster.")
+    return found
 
 
 @router.get("/dags/{dag_id}/timeline")
@@ -111,22 +134,18 @@ def history(dag_id: str, span: Span = Span.HOUR) -> Timeline:
     Raises:
         HTTPException: 404 when the DAG is of no cluster.
     """
-    storage = ClusterStorage(storage_root(), _entry(dag_id).name)
+    storage = ClusterStorage(storage_root(), _entry(dag_id)[1].name)
     return timeline(storage, span, _now())
 
 
-def _entry(dag_id: str) -> ClusterEntry:
-    """Return the cluster whose load or whose plans by hand a DAG is about."""
-    name = next((dag_id.removeprefix(known) for known in (REBALANCE_DAG, BY_HAND_DAG) if dag_id.startswith(known)), "")
-    known, broken = load_clusters(clusters_file()), ""
-    if name not in {entry.name for entry in known}:
-        # A broken entry whose name another one has gets a DAG of its own.
-        name, broken, _ = name.partition("__broken_")
-    entries = [entry for entry in known if entry.name == name and (entry.error or not broken)]
-    found = min(entries, key=lambda entry: bool(entry.error), default=None)
-    if found is None:
+def _entry(dag_id: str) -> tuple[str, ClusterEntry]:
+    """Return the cluster whose load or whose plans by hand a DAG is about, and the DAG that balances it."""
+    known = rebalance_dags(load_clusters(clusters_file()))
+    by_hand = dag_id.startswith(BY_HAND_DAG)
+    balances = f"{REBALANCE_DAG}{dag_id.removeprefix(BY_HAND_DAG)}" if by_hand else dag_id
+    if balances not in known or (by_hand and known[balances].error):
         raise HTTPException(404, "This DAG looks after no Pulsar cluster.")
-    return found
+    return balances, known[balances]
 
 
 def _now() -> datetime:

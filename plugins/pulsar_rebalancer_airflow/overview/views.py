@@ -16,9 +16,11 @@ def external_views() -> list[dict[str, Any]]:
     base = f"{base_path()}{PREFIX}/page"
     icons = {"icon": f"{base}/static/icon-light.svg", "icon_dark_mode": f"{base}/static/icon-dark.svg"}
     tab, run = f"{base}/{{DAG_ID}}", f"{base}/{{DAG_ID}}?run_id={{RUN_ID}}"
+    result = f"{base_path()}{PREFIX}/dags/{{DAG_ID}}/runs/{{RUN_ID}}/validation"
     views: list[dict[str, Any]] = [
         {"name": "Pulsar balance", "href": base, "destination": "nav", "url_route": PAGE_ROUTE, "nav_top_level": True},
         {"name": "Balance", "href": tab, "destination": "dag", "url_route": f"{PAGE_ROUTE}-dag"},
         {"name": "Balance", "href": run, "destination": "dag_run", "url_route": f"{PAGE_ROUTE}-run"},
+        {"name": "Validation", "href": result, "destination": "dag_run", "url_route": "pulsar-validation"},
     ]
     return [view | icons for view in views]

@@ -3,10 +3,9 @@
 Imported by Airflow's web server alone: it loads Airflow's API with the metadata database.
 """
 
-from __future__ import annotations
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
-
+from airflow.api_fastapi.common.db.common import SessionDep
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
@@ -18,9 +17,7 @@ from pulsar_rebalancer.storage.path import StoragePath, json_document
 from pulsar_rebalancer_airflow.locations import BY_HAND_DAG, REBALANCE_DAG, storage_root
 from pulsar_rebalancer_airflow.stored_pages import FOR_READERS_OF_LOGS, cluster_of, served
 from pulsar_rebalancer_airflow.validation.page import page_of
-
-if TYPE_CHECKING:
-    from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer_airflow.xcoms import left_by
 
 router = APIRouter()
 
@@ -39,6 +36,20 @@ def validation_result(dag_id: str, run_id: str, folder: str) -> HTMLResponse:
     kept = "they are kept for history_days, and for retention_days where days are not compacted"
     page = stored_page(storage_root(), dag_id, run_id, folder)
     return served(page, f"This DAG run has no such validation result; {kept}.")
+
+
+@router.get(
+    "/dags/{dag_id}/runs/{run_id}/validation",
+    response_class=HTMLResponse,
+    dependencies=FOR_READERS_OF_LOGS,
+)
+def validation_of_run(dag_id: str, run_id: str, session: SessionDep) -> HTMLResponse:
+    """Return the validation result of a run, wherever it lies, as a page; what the tab of a run shows."""
+    left = None
+    if cluster_of(dag_id, REBALANCE_DAG, BY_HAND_DAG) is not None:
+        left = left_by(session, dag_id, run_id, key="return_value", task="collect")
+    page = stored_page(storage_root(), dag_id, run_id, StoragePath(str(left)).name)
+    return served(page or b"<p>This DAG run has no validation result of a Pulsar cluster.", "")
 
 
 def stored_page(root: str, dag_id: str, run_id: str, name: str) -> bytes | None:

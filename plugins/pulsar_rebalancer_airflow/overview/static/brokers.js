@@ -4,7 +4,7 @@ import { draw, make, points, several, traffic } from "./dom.js";
 
 const LEFT = 34;
 const RIGHT = 10;
-const TOP = 26;
+const TOP = 38;
 const PLOT = 190;
 const NARROWEST = 30;
 
@@ -89,9 +89,14 @@ function bar({ broker, x, slot }, y, turned) {
   const parts = [draw("title", {}, described(broker))];
   if (broker.score !== null) {
     parts.push(draw("rect", { class: "score", x: x - wide / 2, width: wide, y: y(broker.score), height: y(0) - y(broker.score), rx: 2 }));
-    const others = Object.entries(broker.resources).filter(([name]) => name !== broker.deciding);
-    const thin = wide / (others.length * 2 + 1);
-    others.forEach(([, used], n) => parts.push(draw("rect", { class: "other", x: x - wide / 2 + thin * (n * 2 + 1), width: thin, y: y(used), height: y(0) - y(used) })));
+    const used = Object.entries(broker.resources);
+    const thin = wide / (used.length * 2 + 1);
+    used.forEach(([name, figure], n) => {
+      if (name === broker.deciding) return;
+      parts.push(draw("rect", { class: `resource ${name}`, x: x - wide / 2 + thin * (n * 2 + 1), width: thin, y: y(figure), height: y(0) - y(figure) }));
+    });
+    // The one that counts is the bar itself, and has its colour on top.
+    parts.push(draw("rect", { class: `resource ${broker.deciding}`, x: x - wide / 2, width: wide, y: y(broker.score), height: Math.min(4, y(0) - y(broker.score)) }));
     if (broker.after !== null) {
       parts.push(draw("line", { class: "after", x1: x - wide / 2 - 4, x2: x + wide / 2 + 4, y1: y(broker.after), y2: y(broker.after) }));
     }
@@ -101,6 +106,7 @@ function bar({ broker, x, slot }, y, turned) {
     }
     const above = y(Math.max(broker.score, broker.highest ?? 0)) - 6;
     parts.push(draw("text", { class: "value", x, y: above, "text-anchor": "middle" }, points(broker.score, slot < 34 ? 0 : 1)));
+    if (slot >= 70) parts.push(draw("text", { class: "counts", x, y: above - 13, "text-anchor": "middle" }, words(broker.deciding)));
   } else {
     parts.push(draw("text", { class: "value", x, y: y(0) - 6, "text-anchor": "middle" }, "?"));
   }
@@ -146,7 +152,9 @@ function described(broker) {
   const lines = [broker.name, broker.score === null ? "no report" : `score ${points(broker.score)} %: ${used.join(", ")}`];
   if (broker.lowest !== null) lines.push(`last half hour ${points(broker.lowest)} to ${points(broker.highest)}`);
   if (broker.after !== null) lines.push(`predicted after the plan ${points(broker.after)}`);
+  if (broker.average !== null) lines.push(`moving average ${points(broker.average)} %`);
   if (broker.left_out) lines.push(`left out: ${broker.left_out}`);
+  if (broker.drained) lines.push(`drained ${broker.drained}`);
   return lines.join("\n");
 }
 
@@ -156,22 +164,32 @@ function words(name) {
 
 function legend(view) {
   const entry = (kind, text) => make("li", {}, make("i", { class: `key ${kind}` }), text);
+  const deciding = new Set(view.brokers.map((broker) => broker.deciding));
   return make("ul", { class: "legend" },
-    entry("score", "score: the resource that counts"), entry("other", "the other resources"), entry("whisker", "last half hour"),
+    entry("score", "score: the resource that counts"),
+    resourcesOf(view.brokers).map((name) => entry(`resource ${name}`, deciding.has(name) ? `${words(name)} (counts)` : words(name))),
+    entry("whisker", "last half hour"),
     view.brokers.some((broker) => broker.after !== null) && entry("after", "predicted"),
     view.middle !== null && entry("mean", "mean"),
-    view.lines.length > 1 && entry("band", "nobody has to move within"));
+    view.lines.length > 1 && entry("band", `nobody has to move within, thresholds ${view.lines.map(({ lower, upper }) => points(upper - lower, 0)).join(" and ")}`));
+}
+
+function resourcesOf(all) {
+  return Object.keys(all.find((broker) => broker.score !== null)?.resources ?? {});
 }
 
 function table(all) {
-  const resources = Object.keys(all.find((broker) => broker.score !== null)?.resources ?? {});
+  const resources = resourcesOf(all);
+  const kept = [["average", "average", (figure) => points(figure)], ["average_throughput", "average rate", (figure) => figure === null ? "–" : traffic(figure, "msg_throughput")]]
+    .filter(([name]) => all.some((broker) => broker[name] !== null));
   const row = (broker) => make("tr", {}, make("th", { scope: "row" }, broker.name), make("td", {}, points(broker.score)),
     resources.map((name) => make("td", { class: name === broker.deciding ? "counts" : "" }, points(broker.resources[name]))),
     make("td", {}, broker.lowest === null ? "–" : `${points(broker.lowest)} to ${points(broker.highest)}`),
-    make("td", {}, points(broker.after)), make("td", {}, traffic(broker.msg_throughput, "msg_throughput")),
-    make("td", {}, broker.bundles), make("td", { class: "text" }, broker.left_out));
-  const head = ["broker", "score", ...resources.map(words), "half hour", "predicted", "traffic", "bundles", "left out"];
+    make("td", {}, points(broker.after)), kept.map(([name, , told]) => make("td", {}, told(broker[name]))),
+    make("td", {}, traffic(broker.msg_throughput, "msg_throughput")), make("td", {}, broker.bundles),
+    make("td", { class: "text" }, [broker.left_out && `left out: ${broker.left_out}`, broker.drained && `drained ${broker.drained}`].filter(Boolean).join(" ")));
+  const head = ["broker", "score", ...resources.map(words), "half hour", "predicted", ...kept.map(([, title]) => title), "traffic", "bundles", "remark"];
   return make("details", { "data-key": "brokers" }, make("summary", { "data-key": "brokers table" }, "All brokers as a table"),
-    make("div", { class: "scroll", "data-key": "brokers scroll", tabindex: 0 },
+    make("div", { class: "scroll", "data-key": "brokers scroll", tabindex: 0, role: "region", "aria-label": "All brokers" },
       make("table", {}, make("thead", {}, make("tr", {}, head.map((title) => make("th", { scope: "col" }, title)))), make("tbody", {}, all.map(row)))));
 }

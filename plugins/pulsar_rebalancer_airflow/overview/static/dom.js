@@ -74,6 +74,6 @@ export function clock(text) {
   return new Date(text).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 }
 
-export function several(count, noun) {
-  return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+export function several(count, noun, rest = "") {
+  return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}${rest}`;
 }

@@ -16,7 +16,8 @@ export function uiLink(path, ...content) {
 }
 
 function follow(event, path) {
-  if (!framed() || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+  // Another tab or window is not allowed either, so whatever key is held the frame's own UI goes there.
+  if (!framed()) return;
   event.preventDefault();
   window.parent.history.pushState({}, "", path);
   window.parent.dispatchEvent(new PopStateEvent("popstate", { state: {} }));

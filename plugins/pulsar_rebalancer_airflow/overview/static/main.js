@@ -6,6 +6,7 @@ import { clusters } from "./clusters.js";
 import { make, renew } from "./dom.js";
 import { findings } from "./findings.js";
 import { followTheme, uiLink } from "./links.js";
+import { followOrder, orderList, ordersShown } from "./orders.js";
 import { pairs } from "./pairs.js";
 import { plan } from "./plan.js";
 import { figures, strip, tick } from "./strip.js";
@@ -14,12 +15,16 @@ import { timeline } from "./timeline.js";
 const VERSION = 1;
 const { base } = document.documentElement.dataset;
 const page = document.getElementById("page");
-const run = new URLSearchParams(location.search).get("run_id") ?? "";
-const dag = dagOf(decodeURIComponent(location.pathname.slice(`${base}/page`.length + 1)));
+const asked = decodeURIComponent(location.pathname.slice(`${base}/page`.length + 1));
+const run = /^pulsar_(rebalance|by_hand)__/.test(asked) ? new URLSearchParams(location.search).get("run_id") ?? "" : "";
+const dag = dagOf(asked);
+const live = document.getElementById("live");
 const sections = new Map();
 let note = document.getElementById("note");
 let offset = 0;
 let shownSpan = "hour";
+let announced = "";
+let reading = 0;
 let last = {};
 
 // Every DAG of a cluster leads to its page; plans made by hand have runs of their own.
@@ -64,20 +69,48 @@ function show(view) {
   offset = Date.parse(view.status.now) - Date.now();
   const labels = new Map(view.brokers.map((broker) => [broker.name, broker.label]));
   const { now, ...status } = view.status;
-  const live = !view.of_one_run;
+  const present = !view.of_one_run;
+  announce(view.status);
   document.title = `${view.status.cluster}: ${view.status.state}`;
-  renew(section("strip", "header"), status, () => [strip(view.status), figures(view.status, { live })]);
-  if (live) renew(section("acts", "nav"), [view.acts, view.status.strategy], () => acts(view, base, () => Date.now() + offset, () => refresh().catch(tell)));
+  renew(section("strip", "header"), status, () => [strip(view.status), figures(view.status, { live: present })]);
+  if (present) {
+    renew(section("acts", "nav"), [view.acts, view.status.strategy], () => acts(view, base, () => Date.now() + offset, follow));
+    showOrders();
+  }
   if (view.of_one_run) renew(section("of-run"), view.links, () => make("p", {}, "This is how one run saw the cluster. ", uiLink(`${view.links.dag}/plugin/pulsar-balance-dag`, "As it is now")));
   renew(section("brokers"), [view.brokers, view.lines, view.middle, width()], () => brokers(view, width()));
-  renew(section("pairs"), [view.pairs, view.close_pairs], () => pairs(view, labels));
-  renew(section("plan"), [view.plan, labels.size], () => plan(view.plan, labels, { title: "Plan", address: view.links.run }));
-  renew(section("last"), [view.last, labels.size], () => plan(view.last, labels, { title: "Last run that moved bundles", address: view.last && `${view.links.dag}/runs/${encodeURIComponent(view.last.run_id)}` }));
+  renew(section("pairs"), [view.pairs, view.close_pairs, view.hits, view.firing, view.sampled_at], () => pairs(view, labels));
+  const address = (plan) => plan && `${view.links.dag}/runs/${encodeURIComponent(plan.run_id)}`;
+  renew(section("awaiting"), [view.awaiting, labels.size], () => plan(view.awaiting, labels, { title: "Plan that waits for approval", address: address(view.awaiting) }));
+  renew(section("plan"), [view.plan, labels.size], () => plan(view.plan, labels, { title: "Plan", address: address(view.plan) }));
+  renew(section("last"), [view.last, labels.size], () => plan(view.last, labels, { title: "Last run that moved bundles", address: address(view.last) }));
   section("time");
   renew(section("validation"), [view.findings, view.validated, view.links], () => findings(view));
   renew(section("links"), view.links, () => make("p", { class: "more" }, [["DAG", "dag"], ["newest run", "run"], ["its log", "log"]]
     .filter(([, name]) => view.links[name]).map(([text, name]) => [uiLink(view.links[name], text), " "])));
   last.view = view;
+  tick(offset);
+}
+
+// For a screen reader: what it is, once it is another; not each second that goes by.
+function announce({ cluster, state, sentence, in_force: force }) {
+  const key = `${state} ${force}`;
+  if (key === announced) return;
+  announced = key;
+  live.textContent = `${cluster}: ${state}. ${sentence} ${force}`;
+}
+
+function showOrders() {
+  const place = section("orders");
+  if (!place.hasAttribute("role")) {
+    place.setAttribute("role", "log");
+    place.setAttribute("aria-label", "What was asked for here");
+  }
+  renew(place, ordersShown(), () => orderList(base));
+}
+
+function follow(order) {
+  followOrder(order, ask, showOrders, () => refresh().catch(tell));
 }
 
 function showTime(data) {
@@ -85,14 +118,15 @@ function showTime(data) {
   const { begin, end, ...rest } = data;
   renew(section("time"), [rest, width()], () => timeline(data, width(), (span) => {
     shownSpan = span;
-    refreshTime();
+    refreshTime().catch(tell);
   }));
 }
 
 async function refreshTime() {
   const data = await ask(`/dags/${encodeURIComponent(dag)}/timeline?span=${shownSpan}`);
   if (data.span === shownSpan) showTime(data);
-  if (data.unread) setTimeout(() => refreshTime().catch(tell), 500);
+  clearTimeout(reading);
+  if (data.unread) reading = setTimeout(() => refreshTime().catch(tell), 500);
 }
 
 async function refresh() {

@@ -6,23 +6,25 @@ import { uiLink } from "./links.js";
 export function plan(view, labels, { title, address }) {
   if (!view) return [];
   return [
-    make("h2", {}, title, make("small", {}, ` made at ${clock(view.collected_at)}, hash `, make("code", { title: view.hash }, view.hash.slice(0, 12)))),
+    make("h2", {}, title, make("small", {}, ` made at ${clock(view.collected_at)}, `, make("span", { "data-since": view.collected_at }), " ago, hash ",
+      make("code", { title: view.hash }, view.hash.slice(0, 12)), view.by && ` · ${view.by}`)),
     view.bundles > 0 && amounts(view),
     progress(view),
     prediction(view),
     view.bundles > 0 && moves(view, labels),
+    view.brokers.length > 0 && ends(view, labels),
     stay(view),
     address && make("p", { class: "more" }, uiLink(address, "The run in Airflow")),
   ];
 }
 
 function amounts(view) {
-  return make("p", {}, `${several(view.bundles, "bundle")} with ${traffic(view.traffic, view.measure)}; `,
+  return make("p", {}, `Total: ${several(view.bundles, "bundle")} with ${traffic(view.traffic, view.measure)}; `,
     `${several(view.topics, "topic")} and ${several(view.clients, "client")} look for the new broker.`);
 }
 
 function progress(view) {
-  if (!view.done) return view.verdict && view.bundles > 0 && make("p", { class: "verdict" }, view.verdict_meaning);
+  if (!view.done && !view.under_way) return view.verdict && view.bundles > 0 && make("p", { class: "verdict" }, view.verdict_meaning);
   const failed = view.failed ? `, ${view.failed} not where planned` : "";
   return make("div", { class: "progress" },
     make("progress", { max: view.bundles, value: view.done, "aria-label": "bundles done" }),
@@ -41,11 +43,20 @@ function moves(view, labels) {
   const row = (move) => make("tr", { class: move.ok === false ? "failed" : "" },
     make("th", { scope: "row" }, move.bundle), make("td", {}, short(move.source)), make("td", {}, short(move.destination)),
     make("td", {}, traffic(move.traffic, view.measure)), make("td", {}, move.topics), make("td", {}, move.clients),
-    make("td", { class: "text" }, outcome(move)));
-  const head = ["bundle", "from", "to", "traffic", "topics", "clients", "outcome"];
-  return [make("div", { class: "scroll", "data-key": `moves ${view.folder}`, tabindex: 0 },
-    make("table", {}, make("thead", {}, make("tr", {}, head.map((text) => make("th", { scope: "col" }, text)))), make("tbody", {}, view.moves.map(row)))),
+    make("td", { class: "text" }, move.why), make("td", { class: "text" }, outcome(move)));
+  const head = ["bundle", "from", "to", "rate", "topics", "clients", "reason", "outcome"];
+  return [make("div", { class: "scroll", "data-key": `moves ${view.folder}`, tabindex: 0, role: "region", "aria-label": "Bundles of the plan" },
+    make("table", {}, make("thead", {}, make("tr", {}, head.map((text, n) => make("th", { scope: "col", class: n > 5 ? "text" : "" }, text)))), make("tbody", {}, view.moves.map(row)))),
   view.more > 0 && make("p", { class: "more" }, `and ${several(view.more, "bundle")} more`)];
+}
+
+function ends(view, labels) {
+  const row = ({ name, before, after }) => make("tr", {}, make("th", { scope: "row", title: name }, labels.get(name) ?? name),
+    make("td", {}, points(before)), make("td", {}, points(after)), make("td", {}, `${after < before ? "" : "+"}${points(after - before)}`));
+  const head = ["broker", "score before", "predicted after", "change"];
+  return make("details", { "data-key": `ends ${view.folder}` }, make("summary", { "data-key": `ends of ${view.folder}` }, "Prediction for each broker"),
+    make("div", { class: "scroll", "data-key": `ends table ${view.folder}`, tabindex: 0, role: "region", "aria-label": "Scores before and after, by broker" },
+      make("table", {}, make("thead", {}, make("tr", {}, head.map((text) => make("th", { scope: "col" }, text)))), make("tbody", {}, view.brokers.map(row)))));
 }
 
 function outcome(move) {

@@ -8,7 +8,7 @@ export function strip(status) {
       make("span", { class: `dot ${status.tone}`, "aria-hidden": "true" }),
       make("h1", {}, make("span", { class: `word ${status.tone}` }, status.state), make("span", { class: "cluster" }, status.cluster)),
     ),
-    make("p", { class: "sentence", "aria-live": "polite" }, status.sentence),
+    make("p", { class: "sentence" }, status.sentence),
     status.in_force && make("p", { class: "force" }, status.in_force),
   ];
 }
@@ -36,7 +36,7 @@ export function tick(offset) {
     const { since, until } = node.dataset;
     const seconds = since ? (now - Date.parse(since)) / 1000 : (Date.parse(until) - now) / 1000;
     let text = "–";
-    if (Number.isFinite(seconds)) text = until && seconds < 1 ? "now" : span(seconds);
+    if (Number.isFinite(seconds)) text = until && seconds < 1 ? node.dataset.over ?? "now" : span(seconds);
     if (node.textContent !== text) node.textContent = text;
   }
 }

@@ -1,6 +1,6 @@
 // The range of scores over an hour, a day or a month, with what was moved and what went wrong.
 
-import { draw, make, points } from "./dom.js";
+import { draw, make, points, several } from "./dom.js";
 
 const HEIGHT = 150;
 const LEFT = 34;
@@ -28,7 +28,7 @@ function chart(data, width) {
   return draw("svg", { class: "timeline", viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "img", "aria-label": spoken(data) },
     [0, top / 2, top].map((score) => [draw("line", { class: score ? "grid" : "base", x1: LEFT, x2: width - RIGHT, y1: y(score), y2: y(score) }),
       draw("text", { class: "tick", x: LEFT - 6, y: y(score) + 4, "text-anchor": "end" }, String(score))]),
-    data.buckets.filter((bucket) => bucket.paused).map((bucket) => stretch("paused", bucket, "paused")),
+    data.buckets.filter((bucket) => bucket.paused).map((bucket) => stretch("paused", bucket, `${bucket.paused} runs paused or held back`)),
     data.buckets.filter((bucket) => bucket.blocked).map((bucket) => stretch("blocked", bucket, `${bucket.blocked} failed validations`)),
     data.buckets.filter((bucket) => bucket.broken).map((bucket) => stretch("broken", bucket, `${bucket.broken} failed runs`)),
     [["low", data.low_threshold], ["high", data.high_threshold]].filter(([, at]) => at !== null).map(([name, at]) =>
@@ -86,7 +86,7 @@ function spoken(data) {
 }
 
 function summary(data) {
-  const facts = [["runs", "runs"], ["moved", "bundles moved"], ["failed", "moves failed"], ["blocked", "failed validations"], ["broken", "failed runs"], ["paused", "runs paused"]];
-  const said = facts.filter(([name], n) => !n || sum(data, name)).map(([name, text]) => `${sum(data, name).toLocaleString("en")} ${text}`);
+  const facts = [["runs", "run"], ["moved", "bundle", " moved"], ["failed", "move", " failed"], ["blocked", "failed validation"], ["broken", "failed run"], ["paused", "run", " paused or held back"]];
+  const said = facts.filter(([name], n) => !n || sum(data, name)).map(([name, one, rest]) => several(sum(data, name), one, rest));
   return make("p", { class: "more" }, said.join(" · "));
 }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.include.pulsar_rebalancer.overview.test_status import EVEN, JUST_NOW, NOW, scene, seen
-from tests.overview_scene import broker, history
+from tests.overview_scene import broker, history, uneven
 
 from pulsar_rebalancer.overview.brokers import lines, short_names
 from pulsar_rebalancer.overview.model import Line
@@ -80,6 +80,9 @@ def test_the_plan_has_its_prediction_and_whom_it_disturbs(tmp_path: Path) -> Non
     assert plan.predicted_range < plan.range_before
     assert max(touched.values()) < plan.range_before
     assert [(each.reason, each.count) for each in plan.stay] == [("over_remaining", 6)]
+    assert {end.name: end.after for end in plan.brokers} == touched
+    assert all(end.before != end.after for end in plan.brokers)
+    assert {move.why for move in plan.moves} == {"68 points apart"}
 
 
 def test_what_was_measured_afterwards_stands_beside_the_prediction(tmp_path: Path) -> None:
@@ -98,6 +101,22 @@ def test_what_was_measured_afterwards_stands_beside_the_prediction(tmp_path: Pat
     assert measured[15] is None
     assert measured[1] == pytest.approx(last.predicted_range, abs=3)
     assert measured[5] is not None
+
+
+def test_other_strategies_show_what_they_keep(tmp_path: Path) -> None:
+    threshold = scene(tmp_path / "threshold", loads=EVEN, strategy="ThresholdShedder")
+    threshold.run(JUST_NOW)
+    averages = {each.name: each.average for each in seen(threshold).brokers}
+    assert averages[broker(3)] == pytest.approx(43, abs=2)
+    assert seen(threshold).hits is None
+
+    assert seen(threshold).status.sentence.startswith("0 of 4 brokers are 10 points or more above")
+
+    transfer = scene(tmp_path / "transfer", loads=uneven(4, hottest=98, coldest=2), strategy="TransferShedder")
+    transfer.run(JUST_NOW)
+    found = seen(transfer)
+    assert found.hits is not None
+    assert (found.hits.have, found.hits.need) == (1, transfer.settings.hit_count_transfer + 1)
 
 
 def test_two_hundred_brokers_fit(tmp_path: Path) -> None:

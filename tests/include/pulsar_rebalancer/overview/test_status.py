@@ -10,12 +10,14 @@ from tests.overview_scene import Scene, broker, history, uneven
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.control.documents import Control, PauseOrder
+from pulsar_rebalancer.control.breaker import Breaker
+from pulsar_rebalancer.control.documents import Awaiting, Control, Order, PauseOrder
 from pulsar_rebalancer.overview import overview
-from pulsar_rebalancer.overview.model import AirflowFacts
+from pulsar_rebalancer.overview.facts import AirflowFacts, FailedRun
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.request import Finding
-from pulsar_rebalancer.state.by_hand import Drain, Drains
+from pulsar_rebalancer.run.request import Finding, RunRequest
+from pulsar_rebalancer.state.by_hand import Drain
+from pulsar_rebalancer.strategies.kept import ShedderState
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,11 +33,11 @@ def scene(tmp_path: Path, brokers: int = 4, *, loads: dict[str, float] | None = 
     return Scene(str(tmp_path), loads or uneven(brokers), **settings)
 
 
-def seen(made: Scene, *, paused: bool = False, error: str = "", control: Control | None = None) -> Overview:
+def seen(made: Scene, *, error: str = "", **facts: Any) -> Overview:
     entry = ClusterEntry(name="east", given={}, settings=made.settings, error=error)
-    schedule = AirflowFacts(paused=paused, next_run_at=NOW + timedelta(seconds=30), control=control or Control())
-    found = overview.present(made.storage, entry, schedule, NOW)
-    assert overview.status(made.storage, entry, schedule, NOW) == found.status
+    known = AirflowFacts(**{"next_run_at": NOW + timedelta(seconds=30)} | facts)
+    found = overview.present(made.storage, entry, known, NOW)
+    assert overview.status(made.storage, entry, known, NOW) == found.status
     return found
 
 
@@ -115,6 +117,153 @@ def test_moves_that_went_wrong_are_told(tmp_path: Path) -> None:
     assert found.status.sentence == f"Moved 3 of 4 bundles: {Reason.UNOWNED.meaning}"
     assert found.plan is not None
     assert (found.plan.done, found.plan.failed, found.plan.moves[0].outcome) == (4, 1, "unowned")
+
+
+WAITS = "broker-2 and broker-3 are 29 apart, hit 5 of 8"
+PAUSE = PauseOrder(at=NOW, by="ada", reason="a holiday", until=NOW + timedelta(hours=1))
+BLACKOUT = {"start": "2026-11-22T11:00:00", "end": "2026-11-22T13:00:00", "timezone": "UTC", "reason": "a report"}
+OPEN_BREAKER = Control(breaker=Breaker(opened_at=NOW - timedelta(minutes=5), why="too many moves failed"))
+SKIP = Control(skip=Order(at=JUST_NOW, by="ada", reason="a look first"))
+FAILED = FailedRun(run_id="scheduled__now", at=NOW, task="collect", reason="unauthorized")
+
+
+@pytest.mark.parametrize(
+    ("settings", "facts", "minutes", "state", "sentence", "firing"),
+    [
+        ({}, {}, 0, "waiting", f"{WAITS}, fires in about 2 minutes.", "fires"),
+        (
+            {"mode": "observe"},
+            {},
+            0,
+            "waiting",
+            f"{WAITS}, fires in about 2 minutes. Mode observe moves nothing.",
+            "fires",
+        ),
+        (
+            {},
+            {"control": Control(pause=PAUSE)},
+            0,
+            "paused",
+            f"The cluster is paused. {WAITS}, would fire in about 2 minutes.",
+            "would fire",
+        ),
+        (
+            {"blackouts": [BLACKOUT]},
+            {},
+            0,
+            "held back",
+            f"{Reason.BLACKOUT.meaning} {WAITS}, would fire in about 2 minutes.",
+            "would fire",
+        ),
+        (
+            {"breaker": {"failed_moves": 1, "minutes": 60}},
+            {"control": OPEN_BREAKER},
+            0,
+            "held back",
+            f"{Reason.BREAKER_OPEN.meaning} {WAITS}, would fire in about 2 minutes.",
+            "would fire",
+        ),
+        (
+            {},
+            {"control": SKIP},
+            0,
+            "held back",
+            f"The next run moves nothing. {WAITS}, would fire in about 2 minutes.",
+            "would fire",
+        ),
+        (
+            {},
+            {"scheduled": False},
+            0,
+            "held back",
+            f"Airflow's scheduler does not run, so no run starts. {WAITS}.",
+            "",
+        ),
+        (
+            {},
+            {"paused": True},
+            0,
+            "paused",
+            "The DAG is paused in Airflow: no run starts, and nothing is looked at.",
+            "",
+        ),
+        ({}, {}, 20, "stale", "No run has looked at the cluster for 20 minutes.", ""),
+        (
+            {},
+            {"scheduled": False},
+            20,
+            "stale",
+            "No run has looked at the cluster for 20 minutes. Airflow's scheduler does not run.",
+            "",
+        ),
+    ],
+)
+def test_what_is_promised_is_true_in_each_state(
+    tmp_path: Path,
+    settings: dict[str, Any],
+    facts: dict[str, Any],
+    minutes: int,
+    state: str,
+    sentence: str,
+    firing: str,
+) -> None:
+    made = scene(tmp_path, loads=uneven(4, hottest=55, coldest=30), **settings)
+    history(made, JUST_NOW - timedelta(minutes=minutes), 5)
+
+    found = seen(made, **facts)
+
+    assert (found.status.state, found.status.sentence, found.firing) == (state, sentence, firing)
+    assert (found.status.next_run_at is None) == (facts.get("paused", False) or not facts.get("scheduled", True))
+
+
+def test_a_skip_is_over_once_a_run_was_recorded_after_it(tmp_path: Path) -> None:
+    made = scene(tmp_path, loads=EVEN)
+    made.run(JUST_NOW)
+    later = made.storage.new_run(NOW + timedelta(seconds=1)).name
+    assert strip(made, control=SKIP).in_force.startswith("Nothing is moved: mode auto; one run is skipped by ada")
+    assert strip(made, control=SKIP, last_plan=later).in_force == ""
+
+
+@pytest.mark.parametrize(
+    ("failed", "said"),
+    [
+        (FAILED, f"The newest run failed in collect (unauthorized): {Reason('unauthorized').meaning}"),
+        (FAILED.model_copy(update={"reason": ""}), "The newest run failed in collect: its log says why."),
+        (FAILED.model_copy(update={"task": "", "reason": ""}), "The newest run took too long and was ended: its log"),
+    ],
+)
+def test_a_run_that_left_no_files_is_told(tmp_path: Path, failed: FailedRun, said: str) -> None:
+    made = scene(tmp_path, loads=EVEN)
+    assert strip(made, failed=failed).state == "failed"
+    made.run(JUST_NOW)
+    found = strip(made, failed=failed)
+    assert found.state == "failed"
+    assert found.sentence.startswith(said)
+
+
+def test_a_run_that_validation_stopped_is_not_merely_failed(tmp_path: Path) -> None:
+    made = scene(tmp_path)
+    made.findings = (Finding(reason=Reason.TOO_FEW_BROKERS),)
+    folder = made.run(JUST_NOW)
+    run_id = RunRequest.read(folder).airflow_run_id
+    failed = FAILED.model_copy(update={"run_id": run_id, "task": "validate"})
+    assert strip(made, failed=failed).state == "blocked"
+
+
+def test_a_run_is_shown_from_its_open_gate_on(tmp_path: Path) -> None:
+    made = scene(tmp_path)
+    made.run(JUST_NOW - timedelta(minutes=1))
+    folder = made.run(JUST_NOW, seconds=0, begun=0)
+    assert strip(made).state == "waiting"
+    # A plan made by hand is shown meanwhile: it lies beside the runs, and has no outcome.
+    made.hits = ShedderState()
+    made.run(JUST_NOW + timedelta(seconds=10), seconds=0, begun=0)
+
+    found = seen(made, opened=RunRequest.read(folder).airflow_run_id)
+
+    assert (found.status.state, found.status.sentence) == ("moving", "Moving 4 bundles: 0 done so far.")
+    assert found.plan is not None
+    assert (found.plan.done, found.plan.bundles, found.plan.under_way) == (0, 4, True)
 
 
 def test_a_run_that_moves_bundles_says_how_many_are_done(tmp_path: Path) -> None:
@@ -203,16 +352,39 @@ def test_what_people_ordered_is_one_sentence_beside_the_state(tmp_path: Path) ->
     made = scene(tmp_path, loads=EVEN)
     assert ordered(made) == ""
 
-    pause = PauseOrder(at=NOW, by="ada", reason="a holiday", until=NOW + timedelta(hours=1))
     said = "Nothing is moved: mode auto; paused until 2026-11-22 13:00 UTC by ada: a holiday."
-    assert ordered(made, control=Control(pause=pause)) == said
-    held = strip(made, control=Control(pause=pause))
-    assert (held.state, held.sentence[:17]) == ("paused", "Nothing is moved.")
+    assert ordered(made, control=Control(pause=PAUSE)) == said
+    held = strip(made, control=Control(pause=PAUSE))
+    assert (held.state, held.sentence[:22]) == ("paused", "The cluster is paused.")
 
-    drain = Drain(at=NOW, by="bob", reason="a new disk")
-    made.storage.drains.write_json(Drains(brokers={broker(0): drain}).model_dump(mode="json"))
-    assert f"{broker(0)} drained by bob: a new disk" in ordered(made)
+    drains = {broker(0): Drain(at=NOW, by="bob", reason="a new disk")}
+    assert f"{broker(0)} drained by bob: a new disk" in ordered(made, drains=drains)
+    (drained,) = [each for each in seen(made, drains=drains).brokers if each.drained]
+    assert drained.drained == "since 2026-11-22 12:00 UTC by bob: a new disk"
+    assert ordered(made, unreadable="damaged") == "Which brokers are drained cannot be read: damaged."
     assert "what people ordered cannot be read: damaged" in ordered(made, control=Control(unreadable="damaged"))
+
+
+def test_a_stop_and_a_plan_that_waits_are_told_with_their_people_and_times(tmp_path: Path) -> None:
+    made = scene(tmp_path)
+    made.run(JUST_NOW - timedelta(minutes=1))
+    made.run(JUST_NOW, seconds=0)
+    stop = Control(stop=Order(at=NOW, by="ada", reason="wrong hour"))
+    assert strip(made, control=stop).in_force == "Run stopped at 2026-11-22 12:00 UTC by ada: wrong hour."
+
+    asking = scene(tmp_path / "approve", mode="approve")
+    asking.run(JUST_NOW - timedelta(minutes=1))
+    plan = asking.run(JUST_NOW, verdict=Reason.AWAITING_APPROVAL)
+    awaiting = Awaiting(plan_id=plan.name, hash="0" * 64, at=JUST_NOW, asked="ask__1")
+    waits = seen(asking, awaiting=awaiting)
+    assert waits.status.in_force == "Plan 000000000000 waits for approval until 2026-11-22 12:59 UTC."
+    assert waits.awaiting is None  # it is the plan that is shown
+    asking.run(NOW - timedelta(seconds=1), verdict=Reason.AWAITING_APPROVAL)
+    newer = seen(asking, awaiting=awaiting)
+    assert newer.awaiting is not None
+    assert (newer.awaiting.folder, newer.awaiting.bundles) == (plan.name, 4)
+    old = awaiting.model_copy(update={"at": NOW - timedelta(hours=2)})
+    assert seen(asking, awaiting=old).status.in_force == ""
 
 
 def test_a_mode_that_observes_is_not_told_twice(tmp_path: Path) -> None:

@@ -1,0 +1,97 @@
+"""What the page is shown of in a real browser: clusters in every state, and how its buttons are pressed."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+from tests.airflow_server import scheduler_is_alive
+from tests.overview_scene import Scene, broker, history, uneven
+
+from pulsar_rebalancer.reasons import Reason
+
+if TYPE_CHECKING:
+    from tests.browser import Browser
+    from tests.integration.airflow_world import World
+
+HOSTILE = "<script>alert(1)</script>"
+READY = "document.getElementById('page').getAttribute('aria-busy') === 'false'"
+
+
+def prepare(made: World) -> None:
+    """Further clusters whose runs are there already, and a scheduler that is alive."""
+    now = datetime.now(UTC)
+    clusters = Path(os.environ["PULSAR_REBALANCER_CLUSTERS"])
+    document = yaml.safe_load(clusters.read_text())
+    names = ("east", "three", "large", "single", "even", "stuck", "held", "going", "threshold", "transfer", "old")
+    document["clusters"] |= {name: {"mode": "auto"} for name in names}
+    document["clusters"] |= {"new": {}, "bad": {"modes": "auto"}, "idle": {"mode": "off"}, "quiet": {"mode": "observe"}}
+    for name in ("threshold", "transfer"):
+        document["clusters"][name]["strategy"] = f"{name.capitalize()}Shedder"
+    document["clusters"]["east"]["interval_seconds"] = 12  # the page renews itself every three
+    clusters.write_text(yaml.safe_dump(document))
+    root = made.storage.root
+    east = Scene(root, uneven(8), cluster="east")
+    east.namespace = f"acme/{HOSTILE}"
+    history(east, now - timedelta(minutes=18), 12)
+    east.owned[next(iter(east.owned))][80] = 31.0  # a bundle that has grown too hot since
+    history(east, now - timedelta(seconds=20), 5)
+    soon = now - timedelta(seconds=20)
+    history(Scene(root, uneven(200), cluster="large"), soon, 2)
+    history(Scene(root, uneven(3), cluster="three"), soon, 1)
+    history(Scene(root, {broker(0): 40}, cluster="single"), soon, 1)
+    history(Scene(root, {broker(number): 40.0 + number for number in range(4)}, cluster="even"), soon, 1)
+    history(Scene(root, uneven(3), cluster="stuck", each=1), soon, 2)
+    history(Scene(root, uneven(4), cluster="quiet", mode="observe"), soon, 2)
+    uneasy = Scene(root, uneven(4, hottest=98, coldest=2), cluster="transfer", strategy="TransferShedder")
+    history(uneasy, soon, 1)
+    close = Scene(root, uneven(4, hottest=55, coldest=45), cluster="threshold", strategy="ThresholdShedder")
+    history(close, soon, 1)
+    held = Scene(root, uneven(4), cluster="held")
+    held.run(soon - timedelta(minutes=1))
+    held.run(soon, verdict=Reason.OVER_CAP)
+    going = Scene(root, uneven(4), cluster="going")
+    going.run(soon - timedelta(minutes=1))
+    going.run(soon, seconds=0, astray=1)
+    history(Scene(root, uneven(3), cluster="old"), now - timedelta(hours=3), 1)
+    scheduler_is_alive()
+
+
+def show(chromium: Browser, address: str) -> str:
+    """Open an address of the page alone; returns what is to be read."""
+    chromium.problems.clear()
+    chromium.requests.clear()
+    chromium.open(address)
+    chromium.until(READY)
+    return chromium.text()
+
+
+def press(chromium: Browser, button: str, reason: str = "") -> None:
+    """Press a button of the page and send what it asks for."""
+    chromium.until(f"document.querySelector('[data-key=\"act {button}\"]')")
+    chromium.run(f"document.querySelector('[data-key=\"act {button}\"]').click()")
+    chromium.until("document.querySelector('dialog[open]')")
+    if reason:
+        chromium.until("document.activeElement.name === 'reason'")
+        chromium.write(reason)
+    chromium.press("Enter", 13)
+    chromium.until("!document.querySelector('dialog')")
+    chromium.until(f"document.querySelector('.orders p b').textContent === '{button.rstrip('…')}'")
+
+
+def told(chromium: Browser, said: str) -> None:
+    """What became of the act that was asked for last."""
+    chromium.until(f"document.querySelector('.orders p').textContent.includes({json.dumps(said)})")
+
+
+def ordered(chromium: Browser, paged: World, button: str, reason: str) -> None:
+    """Have something ordered, and carried out."""
+    press(chromium, button, reason)
+    told(chromium, "waits for its turn")
+    (run_id,) = paged.queued("control")
+    assert paged.begin(run_id, "control").state == "success"
+    told(chromium, "Done.")
