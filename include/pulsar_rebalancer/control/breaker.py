@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.config.settings import BreakerRules
 
+NOISE = 1.0
+"""Points by which the range may have grown without being worse: load is never quite the same twice."""
+
 
 class Breaker(StateDocument):
     """The `breaker` document.
@@ -25,8 +28,9 @@ class Breaker(StateDocument):
     Attributes:
         opened_at: when it opened last; None: never.
         why: the figure that opened it.
-        range_before: points between the hottest and the coldest broker when bundles were moved last; None once that was
+        range_before: points between the hottest and the coldest broker before bundles were moved; None once that was
             compared, and before.
+        moved_at: when those moves had ended.
         worse: rounds in a row after which the range had grown.
         run: name of the run that changed this last; it counts once.
     """
@@ -36,6 +40,7 @@ class Breaker(StateDocument):
     opened_at: AwareDatetime | None = None
     why: str = ""
     range_before: float | None = None
+    moved_at: AwareDatetime | None = None
     worse: int = 0
     run: str = ""
 
@@ -60,12 +65,14 @@ class Round(NamedTuple):
         failed: moves that failed or went astray.
         moved: whether bundles have another owner since.
         score_range: points between the hottest and the coldest broker before it; None: nothing was decided.
+        younger_than: all that the brokers tell of themselves was measured after it.
     """
 
     bad_brokers: int
     failed: int
     moved: bool
     score_range: float | None
+    younger_than: datetime
 
 
 def advance(state: Breaker, rules: BreakerRules, seen: Round, now: datetime, run: str = "") -> Breaker:
@@ -80,15 +87,20 @@ def advance(state: Breaker, rules: BreakerRules, seen: Round, now: datetime, run
     """
     if run and state.run == run:
         return state
-    worse = state.worse
-    if state.range_before is not None and seen.score_range is not None:
-        worse = worse + 1 if seen.score_range > state.range_before else 0
-    before = None if seen.score_range is not None else state.range_before
+    worse, before, moved_at = state.worse, state.range_before, state.moved_at
+    # Until all brokers have measured again a sample tells of the time before the moves.
+    tells = moved_at is None or seen.younger_than >= moved_at
+    if tells and before is not None and seen.score_range is not None:
+        worse = worse + 1 if seen.score_range > before + NOISE else 0
+        before = moved_at = None
+    if before is None and seen.moved:
+        before, moved_at = seen.score_range, now
     why = _why(rules, seen, worse)
     after = Breaker(
         opened_at=now if why else state.opened_at,
         why=why or state.why,
-        range_before=seen.score_range if seen.moved else before,
+        range_before=before,
+        moved_at=moved_at,
         # Once it has opened the rounds are counted anew.
         worse=0 if why else worse,
         run=state.run,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
@@ -108,12 +108,12 @@ class ReportOperator(BaseOperator):
             context["outlet_events"][moves_alias(self.cluster)].add(moves_asset(self.cluster), extra=extra)
         # One round for each run, before the file that says that it was counted: a report that is run again adds none.
         if earlier is None and self.settings is not None and self.settings.breaker is not None:
-            store.change_breaker(self.settings.breaker, _round(run, outcome), now, run.name)
+            store.change_breaker(self.settings.breaker, _round(run, request, outcome), now, run.name)
         outcome.write(run)
         return outcome
 
 
-def _round(run: StoragePath, outcome: Outcome) -> Round:
+def _round(run: StoragePath, request: RunRequest, outcome: Outcome) -> Round:
     validation = Validation.read(run) if (run / "validation.json").exists() else Validation()
     # Names of bundles hold a slash.
     left_out = {name: reason for name, reason in validation.quarantined.items() if "/" not in name}
@@ -124,6 +124,7 @@ def _round(run: StoragePath, outcome: Outcome) -> Round:
         failed=sum(not move.ok and not move.reason.has(expected) for move in outcome.moves),
         moved=outcome.landed > 0,
         score_range=Summary.read(run).score_range if decided else None,
+        younger_than=request.collected_at - timedelta(minutes=request.resolved.settings.host_usage_interval_minutes),
     )
 
 

@@ -14,7 +14,7 @@ from pulsar_rebalancer.control.in_force import closings
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
-CALM = Round(bad_brokers=0, failed=0, moved=False, score_range=30.0)
+CALM = Round(bad_brokers=0, failed=0, moved=False, score_range=30.0, younger_than=NOW)
 
 
 @pytest.mark.parametrize(
@@ -33,24 +33,37 @@ def test_it_opens_when_its_figure_is_reached(rules: dict[str, Any], seen: Round,
     assert (after.why, after.opened_at) == (why, NOW if why else None)
 
 
-def opened_after(*rounds: tuple[bool, float | None]) -> list[bool]:
+def opened_after(*rounds: tuple[bool, float | None], every: timedelta = MINUTE) -> list[bool]:
     """Whether it opened, after each of some rounds: whether bundles moved, and the range before."""
     state, found, rules = Breaker(), [], BreakerRules(worse_rounds=2)
     for number, (moved, score_range) in enumerate(rounds):
-        at = NOW + number * MINUTE
-        state = advance(state, rules, CALM._replace(moved=moved, score_range=score_range), at)
+        at = NOW + number * every
+        seen = CALM._replace(moved=moved, score_range=score_range, younger_than=at - MINUTE)
+        state = advance(state, rules, seen, at)
         found.append(state.opened_at == at)
     return found
 
 
 def test_it_opens_when_the_range_has_grown_after_each_of_the_last_rounds() -> None:
-    assert opened_after((True, 30), (True, 31), (True, 32)) == [False, False, True]
-    assert opened_after((True, 30), (True, 31), (True, 29), (True, 30)) == [False] * 4
+    assert opened_after((True, 30), (True, 32), (True, 34)) == [False, False, True]
+    assert opened_after((True, 30), (True, 32), (True, 29), (True, 31)) == [False] * 4
+    # A point is noise.
+    assert opened_after((True, 30), (True, 31), (True, 32), (True, 33)) == [False] * 4
     # Only what follows a round that moved something is compared with it.
     assert opened_after((False, 30), (False, 31), (False, 32)) == [False] * 3
-    assert opened_after((True, 30), (False, 31), (False, 40), (True, 41), (False, 42)) == [False] * 4 + [True]
+    assert opened_after((True, 30), (False, 32), (False, 40), (True, 41), (False, 43)) == [False] * 4 + [True]
     # A run that decided nothing tells nothing.
-    assert opened_after((True, 30), (False, None), (True, 31), (False, 32)) == [False] * 3 + [True]
+    assert opened_after((True, 30), (False, None), (True, 32), (False, 34)) == [False] * 3 + [True]
+
+
+def test_a_sample_tells_of_moves_once_brokers_have_measured_again() -> None:
+    quarter = MINUTE / 4
+    repeated = [(True, 30.0), (False, 30.0), (False, 30.0), (False, 30.0)]
+
+    assert opened_after(*repeated, (True, 32), *repeated[1:], (False, 34), every=quarter) == [False] * 8 + [True]
+    # Moves of every run: what was before the first of them is compared once it can be seen.
+    moving = [(True, 30.0 + number) for number in range(12)]
+    assert opened_after(*moving, every=quarter).index(True) == 8
 
 
 @pytest.mark.parametrize(
