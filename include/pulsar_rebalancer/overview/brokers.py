@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 OF_LATE = timedelta(minutes=30)
 """How far back lowest and highest scores go."""
+
+_MOST_PERCENT = 1000.0
+"""What is above it can be no load; drawn, it would make all others flat."""
 
 _SLOT = 15
 """Seconds of which one sample is read at most: a broker measures its CPU once a minute."""
@@ -92,7 +96,7 @@ def _paired(pairs: Iterable[PairView]) -> dict[str, dict[str, Any]]:
 
 
 def _rounded(name: str, figure: float | None, factor: float = 1) -> dict[str, float]:
-    return {} if figure is None else {name: round(figure * factor, 2)}
+    return {} if figure is None or not math.isfinite(figure) else {name: round(figure * factor, 2)}
 
 
 def _drained(drain: Drain | None) -> dict[str, str]:
@@ -103,23 +107,33 @@ def _drained(drain: Drain | None) -> dict[str, str]:
 
 def _view(sample: BrokerSample, settings: Settings, before: Collection[float], *, reported: bool) -> BrokerView:
     weights = {name: getattr(settings, f"{name}_weight") for name in SCORED}
-    used = {name: round(percent(*sample.resources[name][:2]) * weight, 2) for name, weight in weights.items() if weight}
-    figure = score(sample, settings) if reported else None
-    seen = [*before, *([] if figure is None else [figure])]
+    shares = {name: percent(*sample.resources[name][:2]) * weight for name, weight in weights.items() if weight}
+    # What a broker reported may be no number at all: it is quarantined, and shown without that figure.
+    used = {name: round(share, 2) for name, share in shares.items() if _is_percent(share)} if reported else {}
+    figure = score(sample, settings) if reported else math.nan
+    seen = [each for each in (*before, figure) if _is_percent(each)]
     return BrokerView(
         name=sample.broker,
         label=sample.broker,
-        score=None if figure is None else round(figure, 2),
-        resources=used if reported else {},
-        deciding=max(used, key=lambda name: used[name]) if reported and used else "",
+        score=round(figure, 2) if _is_percent(figure) else None,
+        resources=used,
+        deciding=max(used, key=lambda name: used[name]) if used else "",
         lowest=round(min(seen), 2) if seen else None,
         highest=round(max(seen), 2) if seen else None,
         left_out=f"{sample.left_out}: {sample.left_out.meaning}" if sample.left_out else "",
-        msg_rate=round(sample.msg_rate_in + sample.msg_rate_out, 1),
-        msg_throughput=round(sample.msg_throughput_in + sample.msg_throughput_out),
+        msg_rate=_finite(sample.msg_rate_in + sample.msg_rate_out),
+        msg_throughput=_finite(sample.msg_throughput_in + sample.msg_throughput_out),
         topics=sample.topics,
         bundles=sample.bundles,
     )
+
+
+def _is_percent(figure: float) -> bool:
+    return abs(figure) <= _MOST_PERCENT  # no number is not either
+
+
+def _finite(figure: float) -> float:
+    return round(figure, 1) if math.isfinite(figure) else 0.0
 
 
 def _of_late(storage: ClusterStorage, until: datetime) -> dict[str, tuple[float, float]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
+from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.overview.view import VERSION, View
 from pulsar_rebalancer.reasons import Reason, Trait
@@ -133,7 +134,9 @@ def of_run(
     moves = [Reason.get(move.reason) for move in ended.moves] if ended else []
     splits = [Reason.get(split.reason) for split in ended.splits] if ended else []
     given = figures.resolved.get("settings")
-    thresholds = given if isinstance(given, dict) else {}
+    # Those of a gap between two brokers: other strategies have none.
+    pairs = isinstance(given, dict) and given.get("strategy", Strategy.AVG) == Strategy.AVG
+    thresholds = given if isinstance(given, dict) and pairs else {}
     spread = None
     if figures.score_min is not None and figures.score_max is not None:
         spread = round(figures.score_max - figures.score_min, 2)

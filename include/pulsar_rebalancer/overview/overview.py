@@ -49,13 +49,13 @@ def status(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, no
     """
     begun, ended = newest(storage, now, facts.opened)
     said = now_of(entry, facts, begun, ended, pair_views(ended) if ended else [], now)
-    return _status(entry, facts, begun, _shown(begun, ended), said, now)
+    return _status(entry, facts, _shown(begun, ended), said, now)
 
 
 def unreadable(entry: ClusterEntry, error: RebalancerError, now: datetime) -> Status:
     """Return the strip of a cluster whose files cannot be read."""
     said = Said(State.UNREADABLE, " ".join(filter(None, [f"{error.message} ({error.reason}).", error.reason.action])))
-    return _status(entry, AirflowFacts(), None, None, said, now)
+    return _status(entry, AirflowFacts(), None, said, now)
 
 
 def present(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> Overview:
@@ -63,7 +63,7 @@ def present(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, n
     begun, ended = newest(storage, now, facts.opened)
     shown = _shown(begun, ended)
     said = now_of(entry, facts, begun, ended, pair_views(ended) if ended else [], now)
-    strip = _status(entry, facts, begun, shown, said, now)
+    strip = _status(entry, facts, shown, said, now)
     waits = _awaiting(storage, entry, facts, shown, now)
     if shown is None:
         return Overview(status=strip, awaiting=waits)
@@ -101,21 +101,19 @@ def of_one_run(storage: ClusterStorage, entry: ClusterEntry, folder: StoragePath
     if run is None:
         return None
     settings = run.request.resolved.settings
-    said = of_run(run, pair_views(run), settings.mode)
-    strip = _status(entry, AirflowFacts(), run, run, said, now).model_copy(
+    # Nothing is promised of what is over.
+    said = of_run(run, pair_views(run), "", (now - run.request.collected_at).total_seconds())
+    strip = _status(entry, AirflowFacts(), run, said, now).model_copy(
         update={
             "mode": settings.mode,
             "strategy": settings.strategy,
             "in_force": run.request.in_force if run.request.closed else "",
         }
     )
-    found = _of(storage, run, strip, AirflowFacts(), now)
-    return found.model_copy(update={"of_one_run": True, "firing": said.firing})
+    return _of(storage, run, strip, AirflowFacts(), now).model_copy(update={"of_one_run": True})
 
 
-def _status(
-    entry: ClusterEntry, facts: AirflowFacts, begun: Run | None, shown: Run | None, said: Said, now: datetime
-) -> Status:
+def _status(entry: ClusterEntry, facts: AirflowFacts, shown: Run | None, said: Said, now: datetime) -> Status:
     scores = known_scores(shown.folder) if shown else {}
     return Status(
         cluster=entry.name,
@@ -126,7 +124,7 @@ def _status(
         sentence=said.sentence,
         in_force=in_force(entry, facts, shown, now),
         now=now,
-        collected_at=begun.request.collected_at if begun else None,
+        collected_at=shown.request.collected_at if shown else None,
         interval_seconds=entry.settings.interval_seconds,
         next_run_at=facts.next_run_at if facts.scheduled and not facts.paused else None,
         score_range=_rounded(spread(scores)),
@@ -137,7 +135,7 @@ def _status(
 
 
 def _rounded(figure: float | None) -> float | None:
-    return None if figure is None else round(figure, 2)
+    return None if figure is None or not math.isfinite(figure) else round(figure, 2)
 
 
 def _of(storage: ClusterStorage, run: Run, strip: Status, facts: AirflowFacts, now: datetime) -> Overview:

@@ -18,6 +18,7 @@ class State(StrEnum):
     PAUSED = "paused"
     OFF = "off"
     NO_DATA = "no data"
+    LOOKING = "looking"
     STALE = "stale"
     BLOCKED = "blocked"
     FAILED = "failed"
@@ -51,6 +52,7 @@ _TONES = {
     State.PAUSED: Tone.WARN,
     State.OFF: Tone.IDLE,
     State.NO_DATA: Tone.IDLE,
+    State.LOOKING: Tone.BUSY,
     State.STALE: Tone.BAD,
     State.BLOCKED: Tone.BAD,
     State.FAILED: Tone.BAD,

@@ -76,14 +76,14 @@ def now_of(
     silent = _silent(entry, facts, known, (now - newest.request.collected_at).total_seconds())
     if silent is not None:
         return silent
-    age, mode = (now - known.request.collected_at).total_seconds(), entry.settings.mode
+    age = (now - known.request.collected_at).total_seconds()
     if not facts.scheduled:
-        said = of_run(known, pairs, mode, "", age)
+        said = of_run(known, pairs, "", age)
         state = State.CLOSED if said.state in _LOOKS_WELL else said.state
         return Said(state, f"Airflow's scheduler does not run, so no run starts. {said.sentence}")
     held = held_by(entry, facts, now)
     firing = WOULD_FIRE if held else FIRES
-    said = of_run(known, pairs, mode, firing, age)
+    said = of_run(known, pairs, firing, age)
     if held and said.state in _LOOKS_WELL:
         state = State.PAUSED if held[0].reason is Reason.PAUSED else State.CLOSED
         return Said(state, f"{_why_held(held[0])} {said.sentence}", firing)
@@ -143,21 +143,23 @@ def _longest_age(entry: ClusterEntry) -> float:
     return max(settings.alert_after_intervals * settings.interval_seconds, 180.0)
 
 
-def of_run(run: Run, pairs: Sequence[PairView], mode: Mode, firing: str = FIRES, age: float = 0.0) -> Said:
+def of_run(run: Run, pairs: Sequence[PairView], firing: str, age: float) -> Said:
     """Return what a run came to.
 
     Args:
         run: the run.
         pairs: that it looked at, the largest gap first.
-        mode: of the cluster.
         firing: what a pair does once it has its hits, as `Said` has it.
         age: seconds since its sample.
     """
-    verdict = run.outcome.verdict if run.outcome else None
+    verdict, mode = run.outcome.verdict if run.outcome else None, run.request.resolved.settings.mode
     if verdict is Reason.BLOCKED or (verdict is None and run.blocked):
         return Said(State.BLOCKED, _blocked(run))
     if run.under_way:
         return _moving(run)
+    if run.outcome is None and run.summary is None and age < LONGEST_RUN.total_seconds():
+        looked = "judged" if run.validation else "collected"
+        return Said(State.LOOKING, f"A run looks at the cluster: its data are {looked}, nothing is decided yet.")
     if run.summary is None or _broke_off(run):
         return Said(State.FAILED, f"{(verdict or Reason.UNFINISHED).meaning} {Reason.UNFINISHED.action}".strip())
     if run.summary.bundles_taken or run.summary.bundles_split:

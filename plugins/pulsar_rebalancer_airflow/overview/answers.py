@@ -80,4 +80,4 @@ def _came_to(session: Session, cluster: str, dag_id: str, run_id: str) -> str:
     run = read_run(folder) if folder is not None else None
     if run is None or run.outcome is None:
         return ""
-    return of_run(run, pair_views(run), run.request.resolved.settings.mode, firing="").sentence
+    return of_run(run, pair_views(run), "", 0).sentence

@@ -10,13 +10,13 @@ export function acts(view, base, now, follow) {
   const button = (text, act) => make("button", { type: "button", "data-key": `act ${text}`, onclick: () => ask({ ...act(), name: text }, base, follow) }, text);
   const order = (text, action, shown, more = () => ({})) => button(text, () => ({ ...shown(), ...run(control, (form) => ({ action, reason: form.get("reason"), ...more(form) })) }));
   const answer = (text, option, title) => button(text, () => ({ title, hint: asked(view), ...said(question, option) }));
-  const end = (form) => ({ until: new Date(now() + Number(form.get("minutes")) * 60000).toISOString() });
+  const end = (form) => ({ until: new Date(form.get("until") || now() + Number(form.get("minutes")) * 60000).toISOString() });
   return [
     question && answer("Approve…", "Approve", "Carry this plan out"),
     question && answer("Reject…", "Reject", "Do not carry this plan out"),
     control && order("Stop…", "stop", () => ({ title: "Begin no further bundle", hint: "A run that is under way begins no further bundle; those it has begun finish." })),
-    control && !paused && order("Pause…", "pause", () => ({ title: "Pause: nothing is moved", hint: "Runs go on deciding and explaining.", fields: until() }), end),
-    control && (paused || skips) && order("Resume…", "resume", () => ({ title: "Resume: end the pause, skip no run" })),
+    control && order("Pause…", "pause", () => ({ title: paused ? "Pause for longer" : "Pause: nothing is moved", hint: "Runs go on deciding and explaining.", fields: until() }), end),
+    control && (paused || skips) && order("Resume…", "resume", () => ({ title: "Resume: end the pause, and skip no run" })),
     control && !skips && order("Skip next run…", "skip", () => ({ title: "Let the next run move nothing" })),
     control && breaker && order("Close breaker…", "close_breaker", () => ({ title: "Close the circuit breaker before its time" })),
     rebalance && button("Balance now…", () => ({ title: "Balance now, without waiting for hits", fields: gap(view.status.strategy), hint: "Mode, caps, pauses and validation hold all the same.",
@@ -42,7 +42,8 @@ function said({ dag, run: id, task }, option) {
 }
 
 function until() {
-  return make("label", {}, "For ", make("select", { name: "minutes" }, PAUSES.map(([minutes, text]) => make("option", { value: minutes, selected: minutes === 60 }, text))));
+  return make("label", {}, "For ", make("select", { name: "minutes" }, PAUSES.map(([minutes, text]) => make("option", { value: minutes, selected: minutes === 60 }, text))),
+  " or until ", make("input", { name: "until", type: "datetime-local", "aria-label": "until" }));
 }
 
 function gap(strategy) {

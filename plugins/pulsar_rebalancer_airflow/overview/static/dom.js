@@ -74,6 +74,13 @@ export function clock(text) {
   return new Date(text).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 }
 
+// A time of today; with its date, one of another day.
+export function moment(text) {
+  const at = new Date(text);
+  const today = at.toDateString() === new Date().toDateString();
+  return today ? clock(text) : at.toLocaleString("en-GB", { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" });
+}
+
 export function several(count, noun, rest = "") {
   return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}${rest}`;
 }

@@ -56,7 +56,9 @@ function tell(problem) {
   if (problem.status === undefined) console.error(problem);
   const words = { 401: "Your login has expired: load the page anew and sign in.", 403: "You may not read this DAG." };
   const text = words[problem.status] ?? (problem.status ? problem.message : "The web server does not answer. What is shown is from before.");
-  note.textContent = text;
+  // What a run found is kept for longer than its other files.
+  const kept = run && problem.status === 404 && make("a", { href: `${base}/dags/${encodeURIComponent(dag)}/runs/${encodeURIComponent(run)}/validation` }, "Its validation result");
+  note.replaceChildren(...[text, " ", kept].filter(Boolean));
   note.hidden = false;
 }
 

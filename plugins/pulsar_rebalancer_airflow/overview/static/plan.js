@@ -1,13 +1,13 @@
 // A plan: what moves, whom it disturbs, what stays and why, and what became of it.
 
-import { clock, make, points, several, traffic } from "./dom.js";
+import { make, moment, points, several, traffic } from "./dom.js";
 import { uiLink } from "./links.js";
 
 export function plan(view, labels, { title, address }) {
   if (!view) return [];
   return [
-    make("h2", {}, title, make("small", {}, ` made at ${clock(view.collected_at)}, `, make("span", { "data-since": view.collected_at }), " ago, hash ",
-      make("code", { title: view.hash }, view.hash.slice(0, 12)), view.by && ` · ${view.by}`)),
+    make("h2", {}, title, make("small", {}, ` made at ${moment(view.collected_at)}, `, make("span", { "data-since": view.collected_at }), " ago, hash ",
+      make("code", { title: view.hash }, view.hash.slice(0, 12)), view.by && ` · ${view.by}`, !view.verdict && ` · may be carried out until ${moment(view.until)}`)),
     view.bundles > 0 && amounts(view),
     progress(view),
     prediction(view),
@@ -28,7 +28,7 @@ function progress(view) {
   const failed = view.failed ? `, ${view.failed} not where planned` : "";
   return make("div", { class: "progress" },
     make("progress", { max: view.bundles, value: view.done, "aria-label": "bundles done" }),
-    make("span", {}, `${view.done} of ${view.bundles} done${failed}`, view.ended_at ? `, ended at ${clock(view.ended_at)}` : ""));
+    make("span", {}, `${view.done} of ${view.bundles} done${failed}`, view.ended_at ? `, ended at ${moment(view.ended_at)}` : ""));
 }
 
 function prediction(view) {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -101,6 +103,19 @@ def test_what_was_measured_afterwards_stands_beside_the_prediction(tmp_path: Pat
     assert measured[15] is None
     assert measured[1] == pytest.approx(last.predicted_range, abs=3)
     assert measured[5] is not None
+
+
+@pytest.mark.parametrize("figure", [math.nan, math.inf, 1e9])
+def test_figures_that_are_none_are_left_out(tmp_path: Path, figure: float) -> None:
+    made = scene(tmp_path)
+    made.findings = (Finding(reason=Reason.REPORT_STALE, subject=broker(0)),)
+    made.owned[broker(0)] = dict.fromkeys(range(10), figure)
+    made.run(JUST_NOW)
+
+    (odd,) = [each for each in seen(made).brokers if each.name == broker(0)]
+
+    assert (odd.score, odd.resources, odd.lowest) == (None, {}, None)
+    assert json.loads(seen(made).model_dump_json())["status"]["score_range"] is not None
 
 
 def test_other_strategies_show_what_they_keep(tmp_path: Path) -> None:

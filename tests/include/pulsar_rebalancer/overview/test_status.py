@@ -9,6 +9,7 @@ import pytest
 from tests.overview_scene import Scene, broker, history, uneven
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
+from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.control.breaker import Breaker
 from pulsar_rebalancer.control.documents import Awaiting, Control, Order, PauseOrder
@@ -241,6 +242,30 @@ def test_a_run_that_left_no_files_is_told(tmp_path: Path, failed: FailedRun, sai
     assert found.sentence.startswith(said)
 
 
+def test_the_first_run_is_not_failed_while_it_is_under_way(tmp_path: Path) -> None:
+    made = scene(tmp_path)
+    folder = made.run(JUST_NOW)
+    for name in ("plan", "outcome.json"):
+        (folder / name).delete()
+    found = strip(made)
+    assert (found.state, found.tone) == ("looking", "busy")
+    assert "its data are judged, nothing is decided yet" in found.sentence
+    (folder / "validation.json").delete()
+    assert "its data are collected" in strip(made).sentence
+    entry = ClusterEntry(name="east", given={}, settings=made.settings)
+    ended = overview.of_one_run(made.storage, entry, folder, NOW + timedelta(hours=1))
+    assert ended is not None
+    assert ended.status.state == "failed"
+
+
+def test_a_dry_run_names_its_own_mode(tmp_path: Path) -> None:
+    made = scene(tmp_path, mode="observe")
+    made.run(JUST_NOW - timedelta(minutes=1))
+    made.run(JUST_NOW)
+    made.settings = made.settings.model_copy(update={"mode": Mode.AUTO})
+    assert strip(made).sentence == "Would move 4 bundles, but mode observe moves nothing."
+
+
 def test_a_run_that_validation_stopped_is_not_merely_failed(tmp_path: Path) -> None:
     made = scene(tmp_path)
     made.findings = (Finding(reason=Reason.TOO_FEW_BROKERS),)
@@ -338,7 +363,7 @@ def test_one_run_is_told_as_it_was(tmp_path: Path) -> None:
 
     assert found is not None
     assert (found.of_one_run, found.folder, found.status.state) == (True, folder.name, "waiting")
-    assert "hit 1 of 2, fires in about 1 minute" in found.status.sentence.replace("60 seconds", "1 minute")
+    assert found.status.sentence.endswith("apart, hit 1 of 2.")  # nothing is promised of what is over
     assert found.pairs[0].seconds_to_fire == 60
     assert overview.of_one_run(made.storage, entry, made.storage.new_run(NOW), NOW) is None
 
