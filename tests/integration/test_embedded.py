@@ -7,9 +7,12 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
+import httpx
 import psutil
 import pytest
 from tests.private_files import leaks, open_to_others, texts_below
@@ -62,6 +65,22 @@ class Watched:
         return [p for p in self.family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
 
 
+def shown_meanwhile(watched: Watched, address: str, password: str) -> list[dict[str, Any]]:
+    """What the page whose address was printed shows, look by look, until the first run has ended."""
+    server, dag_id = re.fullmatch(r"(http://[\d.:]+)/dags/([^/]+)/plugin/pulsar-balance-dag", address).groups()
+    user = {"username": "admin", "password": password}
+    with httpx.Client(base_url=server, timeout=60, trust_env=False) as client:
+        token = client.post("/auth/token", json=user).raise_for_status().json()["access_token"]
+        headers, shown = {"Authorization": f"Bearer {token}"}, []
+        for _ in range(600):
+            answer = client.get(f"/pulsar_rebalancer/dags/{dag_id}/overview", headers=headers)
+            shown.append(answer.raise_for_status().json())
+            if shown[-1]["plan"] or shown[-1]["pairs"] or watched.process.poll() is not None:
+                break
+            time.sleep(0.5)
+    return shown
+
+
 # What the lines say of every run, before its verdict.
 PROGRESS = r"pairs over \d of 1(, hits \d/8 low \d/2 high)?"
 
@@ -69,10 +88,18 @@ PROGRESS = r"pairs over \d of 1(, hits \d/8 low \d/2 high)?"
 # Two brokers: the fewest runs that lead from hot and empty to balanced.
 def test_once_ends_when_the_cluster_is_balanced(tmp_path):
     watched = Watched(tmp_path / "run", "--once", "--interval", "5", "--brokers", "2")
-    for _ in watched:
-        pass
+    shown: list[dict[str, Any]] = []
+    password = ""
+    for line in watched:
+        password = password or "".join(re.findall(r"password: (\S+)", line))
+        page = re.search(r"the page of the cluster, .*: (\S+)", line)
+        shown += shown_meanwhile(watched, page[1], password) if page else []
     text = "".join(watched.lines)
     assert watched.process.wait() == 0, text
+    # The page has something to show long before the first run ends, and no word of alarm.
+    assert {each["status"]["tone"] for each in shown} <= {"idle", "busy", "good"}, shown
+    assert any(each["brokers"] and not each["pairs"] for each in shown), shown
+    assert shown[-1]["pairs"], shown
     runs = [line for line in watched.lines if re.match(r"[\d:]{8}  run ", line)]
     judged = rf"range +\d+\.\d \(\d+\.\d to \d+\.\d %\)  {PROGRESS}  \S.*  \d+\.\d s"
     assert all(re.search(rf"run {number} +{judged}$", line) for number, line in enumerate(runs, start=1)), text
