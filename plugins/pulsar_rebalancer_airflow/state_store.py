@@ -15,9 +15,10 @@ from airflow.sdk import Asset, AssetAlias
 
 from pulsar_rebalancer.alerts.incidents import AlertsState, parse_alerts
 from pulsar_rebalancer.control.breaker import Breaker, advance, readable_breaker
-from pulsar_rebalancer.control.documents import Awaiting, Control
+from pulsar_rebalancer.control.documents import Awaiting, Control, Rejections
+from pulsar_rebalancer.control.sentence import Told
 from pulsar_rebalancer.errors import SnapshotError, StateError
-from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.state.backup import committed_sequences
 from pulsar_rebalancer.state.by_hand import ApprovedPlans, Drains, HandedOver, HandedOverPlans
 from pulsar_rebalancer.state.model import DecisionState, MovesState, StateDocument
@@ -100,22 +101,51 @@ class StoredState:
         document = self.raw(DecisionState.KEY)
         return str(document.get("plan_id") or "") if isinstance(document, dict) else ""
 
-    def awaiting_or_none(self) -> Awaiting:
-        """Return the plan that waits for a person; none when the document cannot be read: the gate writes it anew."""
+    def answers(self, model: type[_Document]) -> _Document:
+        """Return a document of what waits for a person, or of what people answered.
+
+        Raises:
+            StateError: `approval_unreadable`.
+        """
         try:
-            return self.get(Awaiting)
+            return self.get(model)
+        except StateError as error:
+            raise StateError(Reason.APPROVAL_UNREADABLE, f"{model.KEY}: {error.message}") from None
+
+    def answers_or_none(self, model: type[_Document]) -> _Document:
+        """Return such a document; one that cannot be read as if there were none, for its only writer, or to tell."""
+        try:
+            return self.get(model)
         except StateError:
-            return Awaiting()
+            return model()
 
     def drains(self, storage: ClusterStorage) -> Drains:
         """Return the brokers that are drained, by the `drains` document and its copy: the loss of one ends no drain.
 
         Raises:
-            StateError: `state_version`.
-            SnapshotError: the copy cannot be read.
+            StateError: `drains_unreadable`.
+            SnapshotError: `storage_failed`.
         """
-        copy = Drains.parse(storage.drains.read_json()) if storage.drains.exists() else Drains()
-        return Drains(brokers=copy.brokers | self.get(Drains).brokers)
+        drains, unreadable = self.readable_drains(storage)
+        if unreadable:
+            raise StateError(Reason.DRAINS_UNREADABLE, unreadable)
+        return drains
+
+    def readable_drains(self, storage: ClusterStorage) -> tuple[Drains, str]:
+        """Return what can be read of the drained brokers, and why not all of it can.
+
+        Raises:
+            SnapshotError: `storage_failed`.
+        """
+        drains, unreadable = Drains(), ""
+        for read in (partial(_copied_drains, storage), partial(self.get, Drains)):
+            try:
+                drains = drains.united(read())
+            except (StateError, SnapshotError) as error:
+                if error.reason.has(Trait.PASSING):
+                    raise
+                unreadable = error.message
+        return drains, unreadable
 
     def control(self, storage: ClusterStorage) -> Control:
         """Return what people ordered, by the `control` document and its copy; of both the stricter holds.
@@ -130,6 +160,22 @@ class StoredState:
                 unreadable = error.message
         breaker = readable_breaker(self.raw(Breaker.KEY), datetime.now(UTC))
         return control.model_copy(update={"breaker": breaker, "unreadable": unreadable})
+
+    def told(self, storage: ClusterStorage, drains: Drains, started: datetime | None = None) -> Told:
+        """Return what the sentence on what is in force tells; what cannot be read of approvals is left out.
+
+        Args:
+            storage: of the cluster.
+            drains: as `drains` returned it.
+            started: when the run began that a stop may have hit; None: none is under way.
+        """
+        return Told(
+            control=self.control(storage),
+            drains=drains.brokers,
+            awaiting=self.answers_or_none(Awaiting),
+            rejections=self.answers_or_none(Rejections),
+            started=started,
+        )
 
 
 class StateStore(StoredState):
@@ -176,16 +222,20 @@ class StateStore(StoredState):
         """Return the plan of a hash that this very run was started to carry out; None when there is no such plan.
 
         Raises:
-            StateError: `state_version`.
+            StateError: `state_version`, `approval_unreadable`.
         """
-        found = (self.get(document).plans.get(identity) for document in (ApprovedPlans, HandedOverPlans))
-        return next((plan for plan in found if plan is not None and plan.run_id == airflow_run_id), None)
+        # Plans made by hand first: they do without what people approved.
+        for read in (partial(self.get, HandedOverPlans), partial(self.answers, ApprovedPlans)):
+            plan = read().plans.get(identity)
+            if plan is not None and plan.run_id == airflow_run_id:
+                return plan
+        return None
 
     def is_approved(self, summary: Summary, airflow_run_id: str) -> bool:
         """Return whether a run carries out a plan that a person approved.
 
         Raises:
-            StateError: `state_version`.
+            StateError: `state_version`, `approval_unreadable`.
         """
         carried = summary.by_hand.carries_out if summary.by_hand else ""
         found = self.handed_over(carried, airflow_run_id) if carried else None
@@ -219,14 +269,6 @@ class StateStore(StoredState):
         if changed != present or present.opened_at == now:
             self.put(changed)
 
-    def stopped_since(self, started: datetime | None) -> bool:
-        """Return whether somebody stopped what was under way then.
-
-        Raises:
-            StateError: `state_version`.
-        """
-        return self.get(Control).stopped_since(started)
-
     def alerts(self, key: str = ALERTS) -> AlertsState:
         """Return the document of open conditions under one of its two keys; an empty one when none can be read."""
         return parse_alerts(self.raw(key))
@@ -234,6 +276,10 @@ class StateStore(StoredState):
     def put_alerts(self, state: AlertsState, key: str = ALERTS) -> None:
         """Store a document of open conditions, in one write."""
         self._accessor.set(key, state.model_dump(mode="json"))
+
+
+def _copied_drains(storage: ClusterStorage) -> Drains:
+    return Drains.parse(storage.drains.read_json()) if storage.drains.exists() else Drains()
 
 
 def _copied_control(storage: ClusterStorage) -> Control:

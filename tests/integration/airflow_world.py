@@ -6,8 +6,7 @@ import json
 import os
 import shutil
 from contextlib import contextmanager
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from unittest import mock
 
 import yaml
@@ -23,7 +22,7 @@ from airflow.utils.state import DagRunState, TaskInstanceState
 from sqlalchemy import select
 from tests.airflow_home import HOME, SOURCE
 
-from pulsar_rebalancer.state.model import DecisionState, MovesState
+from pulsar_rebalancer.state.model import DecisionState, MovesState, StateDocument
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.state_store import moves_asset, state_asset
@@ -38,6 +37,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pulsar_simulator.serve import Running
+
+
+Document = TypeVar("Document", bound=StateDocument)
 
 
 class World:
@@ -139,16 +141,9 @@ class World:
             found = select(HITLDetail.body).join(TaskInstance, TaskInstance.id == HITLDetail.ti_id)
             return str(session.scalar(found.where(TaskInstance.run_id == run_id)))
 
-    def answer(self, run_id: str, option: str) -> Outcome:
-        """Answer a question as Airflow's API does, and let the run that asks go on to its end."""
-        from airflow.api_fastapi.core_api.datamodels.hitl import UpdateHITLDetailPayload
-        from airflow.api_fastapi.core_api.routes.public.hitl import update_hitl_detail
-
-        ada: Any = SimpleNamespace(get_id=lambda: "7", get_name=lambda: "ada")
-        said = UpdateHITLDetailPayload(chosen_options=[option])
-        with create_session() as session:
-            update_hitl_detail(f"pulsar_apply__{self.name}", run_id, "approve", said, ada, session)
-        return self.begin(run_id, "apply")
+    def document(self, model: type[Document]) -> Document:
+        """A stored document."""
+        return model.parse(self._document(model.KEY))
 
     def decision(self) -> DecisionState:
         """The stored decision state."""

@@ -1,13 +1,26 @@
-"""Mode `approve`, through the real DAGs: nothing moves until a person says so, and then that very plan."""
+"""Mode `approve`, through the real DAGs and Airflow's API server: nothing moves until a person says so, and then that
+very plan.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
+from airflow.executors.local_executor import LocalExecutor
+from airflow.jobs.scheduler_job_runner import SchedulerJobRunner
+from airflow.models.dagbag import DBDagBag
+from airflow.models.taskinstance import TaskInstance
+from airflow.utils.session import create_session
+from airflow.utils.state import TaskInstanceState
+from sqlalchemy import select
+from tests.airflow_server import airflow_server
 from tests.integration.airflow_world import Outcome, World, world
 
+from pulsar_rebalancer.control.documents import Rejections
 from pulsar_rebalancer.run.outcome import Outcome as Written
+from pulsar_rebalancer.run.outcome import describe
 from pulsar_rebalancer.run.plan import Summary, read_moves
 
 if TYPE_CHECKING:
@@ -25,45 +38,109 @@ def wise(tmp_path_factory: pytest.TempPathFactory, one_session: None) -> Iterato
         yield made
 
 
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with airflow_server() as address:
+        yield address
+
+
+def answer(url: str, run_id: str, user: str | None, option: str, why: str = "") -> int:
+    """Answer a question over HTTP, as somebody who has logged in; the status."""
+    headers = {}
+    if user is not None:
+        login = httpx.post(f"{url}/auth/token", json={"username": user, "password": user}, timeout=60)
+        headers = {"Authorization": f"Bearer {login.raise_for_status().json()['access_token']}"}
+    question = f"{url}/api/v2/dags/pulsar_apply__wise/dagRuns/{run_id}/taskInstances/approve/-1/hitlDetails"
+    said = {"chosen_options": [option], "params_input": {"reason": why}}
+    return httpx.patch(question, json=said, headers=headers, timeout=60).status_code
+
+
 def ends(run: Outcome) -> list[tuple[str, str, str]]:
     return sorted((move.bundle, move.source, move.destination) for move in read_moves(run.folder))
 
 
-def test_a_plan_is_carried_out_once_a_person_approves_it(wise: World) -> None:
+def hash_of(run: Outcome) -> str:
+    return Summary.read(run.folder).hash
+
+
+def ask(wise: World) -> tuple[Outcome, str]:
+    """A run whose plan waits, and the run that asks about it."""
     asking = wise.run(**FORCE)
     assert (asking.xcom("gate", "reason"), asking.states["unload"]) == ("awaiting_approval", "skipped")
-    (older,) = wise.queued("apply")
+    return asking, wise.queued("apply")[-1]
 
-    # A newer plan takes its place, in a run of its own: what Airflow shows of a question is the plan that is approved.
-    wise.begin(older, "apply", last="approve")
-    newer = wise.run(**FORCE)
-    assert newer.xcom("gate", "reason") == "awaiting_approval"
-    (question,) = wise.queued("apply")
+
+def lose_the_race(run_id: str) -> None:
+    """Let the scheduler hear of the end of the process that asked once it has queued the task with its answer."""
+    executor = LocalExecutor()
+    with create_session() as session:
+        found = select(TaskInstance).where(TaskInstance.run_id == run_id, TaskInstance.task_id == "approve")
+        ti = session.scalars(found).one()
+        assert ti.state == TaskInstanceState.SCHEDULED  # the answer has put it there
+        ti.state, ti.queued_by_job_id = TaskInstanceState.QUEUED, 7
+        executor.success(ti.key)
+        session.flush()
+        SchedulerJobRunner.process_executor_events(
+            executor=executor, job_id=7, scheduler_dag_bag=DBDagBag(), session=session
+        )
+        session.refresh(ti)
+        assert ti.state == TaskInstanceState.UP_FOR_RETRY
+
+
+def test_a_plan_is_carried_out_once_a_person_approves_it(wise: World, url: str) -> None:
+    # A newer plan takes the place of all older ones: of one that is shown, and of one whose run has not begun.
+    _, first = ask(wise)
+    wise.begin(first, "apply", last="approve")
+    (_, second), (newest, question) = ask(wise), ask(wise)
     parked = wise.begin(question, "apply", last="approve")
-    assert parked.xcom("show")["plan"] == Summary.read(newer.folder).hash
-    assert f"plan `{Summary.read(newer.folder).hash[:16]}`" in wise.asked(question)
-    # The older question ends without an answer.
-    ended = wise.begin(older, "apply")
-    assert (ended.state, ended.states["approve"], ended.states["carry_out"]) == ("success", "skipped", "skipped")
+    assert parked.xcom("show")["plan"] == hash_of(newest)
+    assert f"plan `{hash_of(newest)[:16]}`" in wise.asked(question)
+    for older in (second, first):
+        ended = wise.begin(older, "apply")
+        assert (ended.state, ended.states["approve"], ended.states["carry_out"]) == ("success", "skipped", "skipped")
 
-    answered = wise.answer(question, "Approve")
+    # Only who may act may answer, once; the first answer comes before Airflow knows that the task waits.
+    assert answer(url, question, None, "Approve") == 401
+    assert answer(url, question, "vera", "Approve") == 403
+    assert wise.queued() == []
+    assert answer(url, question, "ada", "Approve", "it is quiet now") == 200
+    assert answer(url, question, "ada", "Reject") == 409
+    lose_the_race(question)
+
+    answered = wise.begin(question, "apply")
     assert (answered.state, answered.states["carry_out"]) == ("success", "success")
     (approved,) = wise.queued()
     done = wise.begin(approved)
 
-    moves = read_moves(newer.folder)
+    summary, outcome = Summary.read(done.folder), Written.read(done.folder)
+    moves = read_moves(newest.folder)
     assert len(moves) == 2
-    summary = Summary.read(done.folder)
     assert summary.bundles_passed_over == {}
-    assert ends(done) == ends(newer)
-    assert Written.read(done.folder).counts == {"moved": len(moves)}
+    assert ends(done) == ends(newest)
+    assert outcome.counts == {"moved": len(moves)}
     assert summary.by_hand is not None
-    assert summary.by_hand.by == "ada"
+    assert (summary.by_hand.by, summary.by_hand.carries_out) == ("ada", hash_of(newest))
+    assert "approved by ada (it is quiet now): 2 bundles to move" in describe(outcome, done.folder)
     assert all(wise.served.cluster.owner(move.bundle) == move.destination for move in moves)
 
-    # Rejected, nothing is handed over.
-    assert wise.run(**FORCE).xcom("gate", "reason") == "awaiting_approval"
-    (question,) = wise.queued("apply")
+
+def test_what_a_person_rejected_is_not_asked_for_again_at_once(wise: World, url: str) -> None:
+    asking, question = ask(wise)
     wise.begin(question, "apply", last="approve")
-    assert wise.answer(question, "Reject").states["carry_out"] == "skipped"
+    assert answer(url, question, "ada", "Reject", "not on a Monday") == 200
+    rejected = wise.begin(question, "apply")
+    assert (rejected.state, rejected.states["approve"], rejected.states["carry_out"]) == (
+        "success",
+        "success",
+        "skipped",
+    )
     assert wise.queued() == []
+    (kept,) = wise.document(Rejections).moves.values()
+    assert (kept.by, kept.reason, kept.plan_id) == ("ada", "not on a Monday", asking.folder.name)
+
+    again = wise.run(**FORCE)
+
+    assert ends(again) == ends(asking)
+    assert again.xcom("gate", "reason") == "rejected"
+    assert wise.queued("apply") == []
+    assert "rejected by ada: not on a Monday" in Written.read(again.folder).in_force

@@ -92,4 +92,5 @@ def figures_of(run: EndedRun) -> list[str]:
     if run.validation is not None and run.validation.findings:
         counts = Counter(finding.effect.value for finding in run.validation.findings)
         lines.append("findings: " + ", ".join(f"{count} {effect}" for effect, count in sorted(counts.items())))
-    return lines
+    said = (run.outcome and run.outcome.in_force) or (run.request and run.request.in_force)
+    return [*lines, f"in force: {said}"] if said else lines

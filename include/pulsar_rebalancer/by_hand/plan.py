@@ -10,15 +10,11 @@ from pulsar_rebalancer.by_hand.scene import Scene
 from pulsar_rebalancer.config.enums import Action, Overrule
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.by_hand import ByHand, HandRequest
+from pulsar_rebalancer.run.by_hand import ByHand
 from pulsar_rebalancer.run.outcome import Outcome
-from pulsar_rebalancer.run.plan import Summary, verify
-from pulsar_rebalancer.run.request import RunRequest
-from pulsar_rebalancer.run.splits import taken_rows
+from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.tables import MOVES, table
 from pulsar_rebalancer.splitting.candidates import Candidates
-from pulsar_rebalancer.state.by_hand import HandedOver
-from pulsar_rebalancer.storage import documents
 from pulsar_rebalancer.strategies import caps, plan_files, rows, waves
 from pulsar_rebalancer.strategies.explain import complete, reasons_by_pair, scores_after
 from pulsar_rebalancer.strategies.kept import PlacementState
@@ -30,8 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from pulsar_rebalancer.by_hand.makers import Wish
+    from pulsar_rebalancer.run.by_hand import HandRequest
     from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
+    from pulsar_rebalancer.strategies.caps import Room
 
 _MEASURE = Measure.THROUGHPUT
 
@@ -54,8 +52,8 @@ def show(storage: ClusterStorage, run: StoragePath, request: HandRequest, by: st
     scene = Scene.read(run, storage.state, request.overruled, draining)
     record = ByHand(by=by, request=request)
     if request.action is Action.SPLIT:
-        return _write(scene, (), record, [makers.split(scene, request, Candidates.find(run) or Candidates())])
-    return _write(scene, _wishes(scene, storage, request), record)
+        return write(scene, (), record, [makers.split(scene, request, Candidates.find(run) or Candidates())])
+    return write(scene, placed(scene, candidates_of(scene, _wishes(scene, storage, request))), record)
 
 
 def _wishes(scene: Scene, storage: ClusterStorage, request: HandRequest) -> list[Wish]:
@@ -71,39 +69,27 @@ def _wishes(scene: Scene, storage: ClusterStorage, request: HandRequest) -> list
     return makers.unload(scene, request.bundles, request.destination)
 
 
-def carry_out_shown(storage: ClusterStorage, run: StoragePath) -> Summary:
-    """Write the plan of a run that carries out one that was shown: what of it still holds, by a new snapshot.
+def write(
+    scene: Scene,
+    wanted: Iterable[CandidateMove],
+    record: ByHand,
+    splits: list[dict[str, Any]] | None = None,
+    room: Room | None = None,
+) -> Summary:
+    """Write a plan below the run's folder.
+
+    Args:
+        scene: the snapshot.
+        wanted: candidates that are placed; caps may bite them.
+        record: who asked for what.
+        splits: rows of the splits table.
+        room: asked about each move that is taken.
 
     Raises:
-        PlanError: `other_plan`, `plan_changed`, `plan_too_old` or `would_overload`.
-        SnapshotError: a file of the run or of the plan that was shown cannot be read.
+        PlanError: `would_overload`.
     """
-    request = RunRequest.read(run)
-    handed = documents.load(HandedOver, (run / "input" / "state.json").read_json().get("handed_over"), run.uri)
-    entry = handed.plan
-    folder = storage.run(entry.plan_id)
-    summary = Summary.read(folder) if folder is not None else None
-    if folder is None or summary is None or summary.hash != request.params.plan:
-        raise PlanError(Reason.OTHER_PLAN, f"{entry.plan_id} is not the plan {request.params.plan[:16]}")
-    age = (request.collected_at - entry.at).total_seconds()
-    settings = request.resolved.settings
-    if handed.approved and age > settings.max_awaiting_minutes * 60:
-        raise PlanError(Reason.AWAITED_TOO_LONG, f"plan {entry.plan_id} is {age:.0f} s old")
-    if not handed.approved and age > settings.max_shown_plan_age_seconds:
-        raise PlanError(Reason.SHOWN_TOO_LONG_AGO, f"plan {entry.plan_id} is {age:.0f} s old")
-    # What a strategy decided is asked for by its hash alone.
-    wanted = summary.by_hand.request if summary.by_hand else HandRequest(plan=summary.hash)
-    scene = Scene.read(run, storage.state, wanted.overruled)
-    record = ByHand(by=handed.by, request=wanted, carries_out=summary.hash)
-    moves, _ = verify(folder, summary)
-    # A split that no longer fits is seen by its bounds, before anything is asked for.
-    return _write(scene, makers.again(scene, moves), record, taken_rows(folder))
-
-
-def _write(scene: Scene, wishes: Iterable[Wish], record: ByHand, splits: list[dict[str, Any]] | None = None) -> Summary:
     by_range = waves.needed(scene.sample.brokers)
-    wanted = placed(scene, candidates_of(scene, wishes))
-    moves = caps.apply(wanted, scene.settings, scene.policies.groups, by_range=by_range)
+    moves = caps.apply(wanted, scene.settings, scene.policies.groups, by_range=by_range, room=room)
     taken = [move for move in moves if move.taken]
     after = scores_after(scene.scores, taken, scene.traffic)
     if record.request.action:  # what a strategy decided is no more asked for this than in mode `auto`
@@ -116,7 +102,6 @@ def _write(scene: Scene, wishes: Iterable[Wish], record: ByHand, splits: list[di
     going = [row for row in candidates.to_pylist() if row["taken"]]
     fields = plan_files.write(scene.folder, scene.request, state, decisions, going, by_pair, splits or [])
     told = tuple(row["explanation"] for row in splits or [])
-    asked = f"{record.request.action} by hand" if record.request.action else f"approved by {record.by or 'somebody'}"
     summary = Summary(
         **fields,
         **plan_files.scores(scene.scores, after),
@@ -126,11 +111,18 @@ def _write(scene: Scene, wishes: Iterable[Wish], record: ByHand, splits: list[di
         pairs_over=0,
         pairs_fired=0,
         hits=(0, 0),
-        sentence=f"{asked}: " + ("; ".join(told) or f"{number_of(len(taken), 'bundle')} to move"),
+        sentence=f"{_asked(record)}: " + ("; ".join(told) or f"{number_of(len(taken), 'bundle')} to move"),
         splits_told=told,
     )
     summary.write(scene.folder)
     return summary
+
+
+def _asked(record: ByHand) -> str:
+    if record.request.action:
+        return f"{record.request.action} by hand"
+    why = f" ({record.request.reason})" if record.request.reason else ""
+    return f"approved by {record.by or 'somebody'}{why}"
 
 
 def candidates_of(scene: Scene, wishes: Iterable[Wish], first_pair: int = 0) -> list[CandidateMove]:

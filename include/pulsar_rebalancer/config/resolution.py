@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from pulsar_rebalancer.config.enums import Mode, Strategy
 from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME, Percent
-from pulsar_rebalancer.config.settings import Settings, settings_error, validate
+from pulsar_rebalancer.config.settings import CAPS, Settings, settings_error, validate
 from pulsar_rebalancer.errors import SettingsError
-from pulsar_rebalancer.names import Brokers, Namespaces
+from pulsar_rebalancer.names import Brokers, Namespaces, Patterns
 from pulsar_rebalancer.reasons import Reason
 
 if TYPE_CHECKING:
@@ -58,8 +58,13 @@ class RunParams(BaseModel):
     max_unload_percentage: float | None = Field(None, gt=0, le=1)
     max_bundles_per_run: int | None = Field(None, ge=1)
     max_bundles_per_broker: int | None = Field(None, ge=1)
+    max_bundles_off_broker: int | None = Field(None, ge=1)
+    max_bundles_onto_broker: int | None = Field(None, ge=1)
+    max_bundles_per_namespace: int | None = Field(None, ge=1)
+    max_bytes_per_run: float | None = Field(None, gt=0)
     excluded_namespaces: Namespaces = ()
     excluded_brokers: Brokers = ()
+    excluded_bundles: Patterns = ()
     plan: str = Field("", pattern=f"^({PLAN_HASH})?$", description="hash of the plan made by hand that it carries out")
 
     @model_validator(mode="after")
@@ -177,11 +182,11 @@ def _from_params(settings: Settings, params: RunParams) -> dict[str, Any]:
             Reason.WRONG_SETTING,
             f"mode: a run may lower the mode, not raise it from {settings.mode} to {params.mode}",
         )
-    for name in ("max_bundles_per_run", "max_bundles_per_broker"):
+    for name in CAPS:
         cap = getattr(settings, name)
         if cap is not None and changed.get(name, cap) > cap:
-            raise SettingsError(Reason.WRONG_SETTING, f"{name}: a run may lower the cap, not raise it from {cap}")
-    for name in ("excluded_namespaces", "excluded_brokers"):
+            raise SettingsError(Reason.WRONG_SETTING, f"{name}: a run may lower the cap, not raise it from {cap:g}")
+    for name in ("excluded_namespaces", "excluded_brokers", "excluded_bundles"):
         if changed.get(name):
             changed[name] = tuple(dict.fromkeys((*getattr(settings, name), *changed[name])))
     return changed

@@ -54,7 +54,13 @@ class BreakerRules(BaseModel):
     bad_brokers: int | None = Field(None, ge=1, description="so many brokers are left out at once")
     failed_moves: int | None = Field(None, ge=1, description="so many moves of a run fail or go astray")
     worse_rounds: int | None = Field(None, ge=1, description="the range had grown after so many rounds in a row")
-    minutes: float = Field(60, gt=0, description="it closes by itself after so long")
+    minutes: float = Field(60, gt=0, le=60 * 24 * 366, description="it closes by itself after so long")
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if (self.bad_brokers, self.failed_moves, self.worse_rounds) == (None, None, None):
+            raise ValueError("breaker needs a figure: bad_brokers, failed_moves or worse_rounds")
+        return self
 
 
 CAPS = (

@@ -11,9 +11,10 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from pulsar_rebalancer.control.breaker import Breaker
 from pulsar_rebalancer.state.model import StateDocument
+from pulsar_rebalancer.texts import one_line
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
 
 class Order(BaseModel):
@@ -34,7 +35,7 @@ class Order(BaseModel):
     @property
     def because(self) -> str:
         """Return who ordered it, and why."""
-        return f"by {self.by or 'unknown'}: {self.reason}"
+        return one_line(f"by {self.by or 'unknown'}" + (f": {self.reason}" if self.reason else ""), 600)
 
 
 class PauseOrder(Order):
@@ -52,7 +53,7 @@ class Awaiting(StateDocument):
         at: when its snapshot was taken.
         asked: the run of `pulsar_apply__<cluster>` that shows it, and no other plan: Airflow keeps the text of a
             question that nobody answered when its task is cleared.
-        before: the run that showed the plan whose place it took.
+        older: runs that show plans whose place it took, the oldest first: they are to end.
     """
 
     KEY: ClassVar[str] = "awaiting"
@@ -61,7 +62,44 @@ class Awaiting(StateDocument):
     hash: str = ""
     at: AwareDatetime | None = None
     asked: str = ""
-    before: str = ""
+    older: tuple[str, ...] = ()
+
+    def older_than(self, run_id: str) -> tuple[str, ...]:
+        """Return the runs that show plans older than that of a run; none when it shows no plan that is known."""
+        if run_id == self.asked:
+            return self.older
+        return self.older[: self.older.index(run_id)] if run_id in self.older else ()
+
+
+class Rejection(Order):
+    """Moves that a person rejected; the reason may be empty.
+
+    Attributes:
+        plan_id: of the plan that was shown.
+    """
+
+    plan_id: str
+
+
+class Rejections(StateDocument):
+    """The `rejected` document, written by the task *approve* alone: what people rejected, by `Actions.identity`."""
+
+    KEY: ClassVar[str] = "rejected"
+
+    moves: dict[str, Rejection] = {}
+
+    def added(self, identity: str, rejection: Rejection, kept: timedelta) -> Self:
+        """Return it with one more rejection, without those that no longer hold."""
+        return self.model_copy(update={"moves": self.young(rejection.at, kept) | {identity: rejection}})
+
+    def young(self, now: datetime, kept: timedelta) -> dict[str, Rejection]:
+        """Return the rejections that hold: those moves are not asked for again.
+
+        Args:
+            now: the present.
+            kept: how long one holds, which is how long a plan may wait (`max_awaiting_minutes`).
+        """
+        return {identity: found for identity, found in self.moves.items() if now - found.at < kept}
 
 
 _Ordered = TypeVar("_Ordered", bound=Order)

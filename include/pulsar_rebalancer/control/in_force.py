@@ -1,24 +1,21 @@
-"""What lets nothing be moved now, who wants it so, and the sentence that says it in every summary."""
+"""What lets nothing be moved now, and who wants it so."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.control.calendar import shut
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.storage.layout import time_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from datetime import datetime
 
     from pulsar_rebalancer.config.settings import BreakerRules, Settings
     from pulsar_rebalancer.control.breaker import Breaker
     from pulsar_rebalancer.control.calendar import Shut
     from pulsar_rebalancer.control.documents import Control
-    from pulsar_rebalancer.state.by_hand import Drain
 
 
 class Closed(NamedTuple):
@@ -99,28 +96,3 @@ def _skips(ordered_at: datetime, sample: Sample) -> bool:
     """
     previous = time_of(sample.previous)
     return sample.at > ordered_at and (previous is None or previous <= ordered_at)
-
-
-def sentence(settings: Settings, found: list[Closed], drains: Mapping[str, Drain]) -> str:
-    """Return what is in force, and by whom.
-
-    Args:
-        settings: the effective ones.
-        found: as `closings` returned it.
-        drains: brokers that are drained.
-    """
-    others = [f"{_WORDS[each.reason]} {each.detail}" for each in found if each.reason is not Reason.OBSERVE]
-    drained = [f"{broker} drained by {drain.by or 'unknown'}: {drain.reason}" for broker, drain in drains.items()]
-    said = "; ".join([f"mode {settings.mode}", *others, *drained])
-    moved = "Moves are carried out" if settings.mode is not Mode.APPROVE else "Moves wait for approval"
-    return f"{'Nothing is moved' if found else moved}: {said}"
-
-
-_WORDS = {
-    Reason.CONTROL_UNREADABLE: "what people ordered cannot be read:",
-    Reason.BREAKER_OPEN: "circuit breaker open",
-    Reason.PAUSED: "paused",
-    Reason.BLACKOUT: "blackout",
-    Reason.OUTSIDE_WINDOW: "outside the maintenance windows",
-    Reason.SKIPPED: "one run is skipped",
-}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import AwareDatetime
 
-from pulsar_rebalancer.control.documents import Awaiting, Control
+from pulsar_rebalancer.control.documents import Awaiting, Control, Rejections
 from pulsar_rebalancer.overview.view import View
 from pulsar_rebalancer.state.by_hand import Drain
 
@@ -36,6 +36,7 @@ class AirflowFacts(View):
         last_plan: id of the plan that was recorded last.
         drains: brokers that are drained; `unreadable`: why that is not known.
         awaiting: the plan that waits for a person.
+        rejections: moves that people rejected.
     """
 
     paused: bool = False
@@ -48,3 +49,4 @@ class AirflowFacts(View):
     drains: dict[str, Drain] = {}
     unreadable: str = ""
     awaiting: Awaiting = Awaiting()
+    rejections: Rejections = Rejections()

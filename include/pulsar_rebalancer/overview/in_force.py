@@ -6,7 +6,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.config.enums import Mode
-from pulsar_rebalancer.control.in_force import Sample, closings, sentence
+from pulsar_rebalancer.control.in_force import Sample, closings
+from pulsar_rebalancer.control.sentence import Told, beside_the_mode, sentence
 from pulsar_rebalancer.reasons import Reason
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def held_by(entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> list[Clo
 
 
 def in_force(entry: ClusterEntry, facts: AirflowFacts, run: Run | None, now: datetime) -> str:
-    """Return what keeps bundles where they are beside the mode, and which brokers are drained; empty when nothing.
+    """Return what is in force beside the mode, and by whom; empty when nothing is.
 
     Args:
         entry: of the clusters file as it is now.
@@ -36,15 +37,18 @@ def in_force(entry: ClusterEntry, facts: AirflowFacts, run: Run | None, now: dat
     if facts.unreadable:
         return f"Which brokers are drained cannot be read: {facts.unreadable}."
     said = [*_stopped(facts, run), *_waiting(entry, facts, now)]
-    if held_by(entry, facts, now) or facts.drains:
-        found = closings(entry.settings, facts.control, now, Sample(now, facts.last_plan))
-        said.insert(0, sentence(entry.settings, found, facts.drains))
+    found = closings(entry.settings, facts.control, now, Sample(now, facts.last_plan))
+    told = Told(control=facts.control, drains=facts.drains, rejections=facts.rejections)
+    if beside_the_mode(entry.settings, found, told, now):
+        said.insert(0, sentence(entry.settings, found, told, now))
     return " ".join(f"{each}." for each in said)
 
 
 def waits_until(entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> datetime | None:
     """Return until when a plan waits for a person; None when none does."""
-    at = facts.awaiting.at if facts.awaiting.plan_id and entry.settings.mode is Mode.APPROVE else None
+    rejected = facts.awaiting.plan_id in {each.plan_id for each in facts.rejections.moves.values()}
+    waits = facts.awaiting.plan_id and not rejected and entry.settings.mode is Mode.APPROVE
+    at = facts.awaiting.at if waits else None
     until = at + timedelta(minutes=entry.settings.max_awaiting_minutes) if at else None
     return until if until is not None and now < until else None
 

@@ -9,6 +9,9 @@ from pulsar_rebalancer.reasons.traits import Effect, Trait
 
 BLOCK, HOLD, QUARANTINE, WARN, VERDICT = Effect
 
+HELD = Trait.NOT_BEGUN | Trait.RETRIED | Trait.NEEDS_PERSON
+"""Of what lets no further bundle be begun while a plan is carried out."""
+
 
 class Reason(StrEnum):
     """Why something is as it is. The value is the stable code that files, XComs and messages carry.
@@ -419,14 +422,20 @@ class Reason(StrEnum):
         "See the log of the task that failed.")
     NOTHING_TO_DO = ("nothing_to_do", VERDICT, Trait.NONE,
         "The plan moves nothing.")
-    OBSERVE = ("observe", VERDICT, Trait.NONE,
+    OBSERVE = ("observe", VERDICT, HELD,
         "Mode observe: decided and explained, nothing is moved.")
-    PAUSED = ("paused", VERDICT, Trait.NONE,
+    PAUSED = ("paused", VERDICT, HELD,
         "The cluster is paused.",
         "Wait for its end, or lift it: with pulsar_control__<cluster> and the action resume, or in the clusters file.")
-    AWAITING_APPROVAL = ("awaiting_approval", VERDICT, Trait.NONE,
+    AWAITING_APPROVAL = ("awaiting_approval", VERDICT, HELD,
         "The plan waits for a person's approval (mode approve).",
         "Approve or reject it in pulsar_apply__<cluster>.")
+    REJECTED = ("rejected", VERDICT, Trait.NONE,
+        "A person rejected these very moves within the last max_awaiting_minutes, so nobody is asked again yet.",
+        "Nothing: other moves are asked about at once; to have these moved sooner, plan them by hand.")
+    APPROVAL_UNREADABLE = ("approval_unreadable", VERDICT, Trait.NONE,
+        "It cannot be read which plan waits for approval, or what people answered: nothing counts as approved.",
+        "Nothing: the next plan with moves is asked about, and its answer writes anew what cannot be read.")
     SUPERSEDED = ("superseded", VERDICT, Trait.TYPED,
         "A newer plan waits for approval in the place of this one, or was carried out.",
         "Approve the newer one, or wait for the next.")
@@ -436,21 +445,22 @@ class Reason(StrEnum):
     AWAITED_TOO_LONG = ("awaited_too_long", VERDICT, Trait.TYPED,
         "The plan that waited for approval is older than max_awaiting_minutes.",
         "Nothing: the next plan with moves is shown.")
-    BREAKER_OPEN = ("breaker_open", VERDICT, Trait.NONE,
+    BREAKER_OPEN = ("breaker_open", VERDICT, HELD,
         "The circuit breaker is open: too many brokers were bad, moves failed, or the range grew.",
         "See why; it closes by itself, or with pulsar_control__<cluster> and the action close_breaker.")
-    BLACKOUT = ("blackout", VERDICT, Trait.NONE,
+    BLACKOUT = ("blackout", VERDICT, HELD,
         "It is a time of blackouts in the clusters file.",
         "Nothing: the gate opens by itself; the detail says when.")
-    OUTSIDE_WINDOW = ("outside_window", VERDICT, Trait.NONE,
+    OUTSIDE_WINDOW = ("outside_window", VERDICT, HELD,
         "It is no time of maintenance_windows in the clusters file.",
         "Nothing: the gate opens by itself; the detail says when.")
     SKIPPED = ("skipped", VERDICT, Trait.NONE,
         "A person had this run skipped.",
         "Nothing: the next run may act.")
-    CONTROL_UNREADABLE = ("control_unreadable", VERDICT, Trait.NONE,
+    CONTROL_UNREADABLE = ("control_unreadable", VERDICT, HELD,
         "It cannot be read what people ordered, so nothing is moved.",
-        "Mend the storage root, or run pulsar_control__<cluster> with resume or pause, which writes it anew.")
+        "Mend the storage root or the clusters file, or run pulsar_control__<cluster> with resume or pause, which "
+        "writes the orders anew.")
     ON_HOLD = ("on_hold", VERDICT, Trait.NONE,
         "Validation holds: acting would be unsafe.",
         "See the hold reasons of the run.")
@@ -502,8 +512,12 @@ class Reason(StrEnum):
         "The broker is being drained: nothing is brought there until it is released.",
         "Release it, or name another broker.")
     NOT_DRAINED = ("not_drained", VERDICT, Trait.TYPED,
-        "The broker that is to be released is not being drained.")
-    STOPPED = ("stopped", VERDICT, Trait.NOT_BEGUN | Trait.RETRIED | Trait.NEEDS_PERSON,
+        "The broker is not being drained, or no longer.")
+    DRAINS_UNREADABLE = ("drains_unreadable", BLOCK, Trait.NONE,
+        "It cannot be read which brokers are drained, so nothing is moved.",
+        "Mend the storage root, or release a broker, which writes anew what can be read of the marks; then drain again "
+        "what is missing.")
+    STOPPED = ("stopped", VERDICT, HELD,
         "A person stopped what was under way before the bundle was begun.",
         "To go on, give the hash of a plan by hand again, or plan the rest anew; waves can be cleared until another "
         "run has recorded its plan.")

@@ -106,6 +106,7 @@ class Outcome(VersionedDocument):
         moves: every move of a plan whose gate was open; empty otherwise.
         destinations_kept: destination by bundle, of this run or an earlier one, that the leader may still remember.
         splits: every split of a plan whose gate was open.
+        in_force: what was in force when report wrote this, and by whom: a sentence.
     """
 
     FILE: ClassVar[str] = "outcome.json"
@@ -118,6 +119,7 @@ class Outcome(VersionedDocument):
     moves: tuple[MoveOutcome, ...] = ()
     destinations_kept: dict[str, str] = {}
     splits: tuple[SplitOutcome, ...] = ()
+    in_force: str = ""
 
     @property
     def counts(self) -> dict[Reason, int]:
@@ -200,6 +202,8 @@ def describe(outcome: Outcome, run: StoragePath) -> str:
     """Return the run in a few lines: scores, pairs, hits, verdict, what was moved and where it is now."""
     lines = [f"Cluster {outcome.cluster}, run {run.uri}"]
     summary = Summary.find(run)
+    in_force = outcome.in_force or (summary.in_force if summary else "")
+    lines += [f"  state:   {in_force}"] if in_force else []
     if summary is not None:
         lines += _decided(summary)
     lines.append(f"  verdict: {outcome.verdict}")
@@ -236,7 +240,7 @@ def _decided(summary: Summary) -> list[str]:
         for stay in [", ".join(f"{count} {reason}" for reason, count in drain.stay.items()) or "none"]
     ]
     return [
-        f"  state:   {summary.in_force}",
+        f"  plan:    {summary.sentence}",
         f"  scores:  {scores}",
         f"  pairs:   {summary.pairs}, {summary.pairs_over} at or above {settings.low_threshold:g}, "
         f"{summary.pairs_fired} fired; {summary.bundles_taken} bundles to be moved",

@@ -203,6 +203,13 @@ class Actions(NamedTuple):
     moves: Sequence[Move]
     splits: Sequence[Split]
 
+    @property
+    def identity(self) -> str:
+        """Return what is the same for two plans that do the same, whatever they were decided from; SHA-256."""
+        moves = [[move.bundle, move.source, move.destination] for move in self.moves]
+        splits = [[split.bundle, *split.positions] for split in self.splits]
+        return hashlib.sha256(json.dumps([sorted(moves), sorted(splits)]).encode()).hexdigest()
+
 
 def verify(run: StoragePath, summary: Summary) -> Actions:
     """Return the moves and splits of a plan whose files still have the hash that was recorded.

@@ -38,7 +38,7 @@ async def carry_out_splits(
     timeout_seconds: float,
     on_outcome: Callable[[SplitOutcome], None],
     begun: Container[str] = (),
-    stopped: Callable[[], bool] = lambda: False,
+    held: Callable[[], Reason | None] = lambda: None,
 ) -> list[SplitOutcome]:
     """Carry out splits one after the other; what a broker does to one bundle never stops the others.
 
@@ -51,13 +51,14 @@ async def carry_out_splits(
         timeout_seconds: until the bounds must be seen after a split.
         on_outcome: called for each bundle as soon as its outcome is known.
         begun: bundles that an earlier attempt may have split: those that are found split as planned were split by it.
-        stopped: asked before each split; from then on none is begun (`stopped`).
+        held: asked before each split: why none is to be begun.
     """
     outcomes = []
     for split in splits:
         started = time.monotonic()
-        if stopped():
-            outcome = not_split(split, Reason.STOPPED)
+        left = held()
+        if left is not None:
+            outcome = not_split(split, left)
         else:
             work = _BundleSplit(bundles, split, most_bundles, timeout_seconds, begun=split.bundle in begun)
             outcome = (await work.outcome()).model_copy(update={"seconds": time.monotonic() - started})

@@ -5,6 +5,7 @@ Neither a reset nor a restore of the state touches them.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
@@ -13,7 +14,7 @@ from pulsar_rebalancer.config.enums import Action, Overrule
 from pulsar_rebalancer.state.model import StateDocument
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
 
 class ShownPlan(BaseModel):
@@ -64,6 +65,7 @@ class HandedOver(BaseModel):
         by: Airflow's user who did it.
         turn: 1; one more for each time that it was handed over again after a stop.
         approved: whether that was a person's approval of this very plan, in mode `approve`.
+        reason: why, as far as that person said it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -74,6 +76,7 @@ class HandedOver(BaseModel):
     by: str
     turn: int = 1
     approved: bool = False
+    reason: str = ""
 
 
 class HandedOverPlans(StateDocument):
@@ -120,8 +123,31 @@ class Drain(BaseModel):
 
 
 class Drains(StateDocument):
-    """The `drains` document: what is drained, by broker."""
+    """The `drains` document.
+
+    Attributes:
+        brokers: what is drained, by broker.
+        released: when a broker was released last: the run that marked it before marks it no more when it is cleared.
+    """
 
     KEY: ClassVar[str] = "drains"
 
     brokers: dict[str, Drain] = {}
+    released: dict[str, AwareDatetime] = {}
+
+    def without(self, broker: str, now: datetime) -> Self:
+        """Return it with a broker released, and without releases of long ago: no plan is that young any more."""
+        brokers = {name: drain for name, drain in self.brokers.items() if name != broker}
+        young = {name: at for name, at in self.released.items() if now - at <= _RELEASE_KEPT}
+        return self.model_copy(update={"brokers": brokers, "released": young | {broker: now}})
+
+    def united(self, other: Self) -> Self:
+        """Return what holds of two copies: what either of them has drained, and the later releases."""
+        both = self.released.keys() & other.released.keys()
+        later = {broker: max(self.released[broker], other.released[broker]) for broker in both}
+        released = self.released | other.released | later
+        return self.model_copy(update={"brokers": self.brokers | other.brokers, "released": released})
+
+
+_RELEASE_KEPT = timedelta(days=2)
+"""Longer than `max_shown_plan_age_seconds` may be, and a run may last."""

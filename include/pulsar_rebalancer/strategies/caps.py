@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pulsar_rebalancer.names import namespace_of, range_of
 from pulsar_rebalancer.reasons import Reason
@@ -17,8 +17,25 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.strategies.sample import CandidateMove
 
 
+class Room(Protocol):
+    """What else than a cap keeps a unit where it is, depending on what is taken before it."""
+
+    def fitted(self, unit: list[CandidateMove]) -> list[CandidateMove]:
+        """Return a taken unit as it may go, perhaps to other brokers, or with the reason why it may not."""
+        ...
+
+    def take(self, unit: list[CandidateMove]) -> None:
+        """Note that a unit goes as it was fitted."""
+        ...
+
+
 def apply(
-    moves: Iterable[CandidateMove], settings: Settings, groups: Mapping[str, str], *, by_range: bool = True
+    moves: Iterable[CandidateMove],
+    settings: Settings,
+    groups: Mapping[str, str],
+    *,
+    by_range: bool = True,
+    room: Room | None = None,
 ) -> list[CandidateMove]:
     """Return the moves after the caps by pair and rank, each taken one with its wave.
 
@@ -33,11 +50,19 @@ def apply(
         settings: the caps (`config.settings.CAPS`).
         groups: anti-affinity group by namespace.
         by_range: whether moves of the same hash range need waves of their own (`waves.needed`).
+        room: asked about each taken unit; of a cap and of this, the cap is the reason that is told.
     """
     caps = _Caps(settings, groups, by_range=by_range)
     result: list[CandidateMove] = []
     for unit in units(moves):
-        result += caps.capped(unit) if unit[0].taken else unit
+        if not unit[0].taken:
+            result += unit
+            continue
+        fitted = room.fitted(unit) if room else unit
+        capped = caps.capped(fitted if fitted[0].taken else unit, counted=fitted[0].taken)
+        if room and capped[0].taken and fitted[0].taken:
+            room.take(capped)
+        result += capped if fitted[0].taken or not capped[0].taken else fitted
     return result
 
 
@@ -79,11 +104,22 @@ class _Caps:
         self._of_run = 0
         self._in_waves = 0
 
-    def capped(self, unit: list[CandidateMove]) -> list[CandidateMove]:
-        """Return a unit with its waves, or with the reason why it has to wait."""
-        reason = self._bite(unit)
+    def capped(self, unit: list[CandidateMove], *, counted: bool = True) -> list[CandidateMove]:
+        """Return a unit with its waves, or with the reason why it has to wait.
+
+        Args:
+            unit: all of it taken.
+            counted: whether it uses up what the caps leave; otherwise it is only asked about.
+        """
+        names = [namespace_of(move.bundle) for move in unit]
+        groups = [self._groups[name] for name in names if name in self._groups]
+        reason = self._bite(unit, names, groups)
+        if counted:
+            self._count(unit, names, groups, reason)
         if reason is not None:
             return [replace(move, reason=reason, wave=None) for move in unit]
+        if not counted:
+            return unit
         if not self._by_range:
             self._in_waves += len(unit)
             return [replace(move, wave=(self._in_waves - len(unit)) // OF_A_WAVE) for move in unit]
@@ -92,21 +128,21 @@ class _Caps:
             return [replace(move, reason=Reason.CAP_WAVES, wave=None) for move in unit]
         return [replace(move, wave=wave) for move, wave in zip(unit, waves, strict=True)]
 
-    def _bite(self, unit: list[CandidateMove]) -> Reason | None:
-        names = [namespace_of(move.bundle) for move in unit]
-        groups = [self._groups[name] for name in names if name in self._groups]
+    def _bite(self, unit: list[CandidateMove], names: list[str], groups: list[str]) -> Reason | None:
         if len(set(groups)) < len(groups) or self._moving.intersection(groups):
             return Reason.ANTI_AFFINITY
-        self._moving.update(groups)
-        reason = self._bitten(unit, names)
-        if reason is not None:
-            return reason
-        self._off.update(move.source for move in unit)
-        self._onto.update(move.destination for move in unit)
-        self._of_namespace.update(names)
-        self._bytes += sum(move.msg_throughput for move in unit)
-        self._of_run += len(unit)
-        return Reason.CAP_RUN if _over(self._of_run, self._settings.max_bundles_per_run) else None
+        over_run = _over(self._of_run + len(unit), self._settings.max_bundles_per_run)
+        return self._bitten(unit, names) or (Reason.CAP_RUN if over_run else None)
+
+    def _count(self, unit: list[CandidateMove], names: list[str], groups: list[str], reason: Reason | None) -> None:
+        if reason is not Reason.ANTI_AFFINITY:
+            self._moving.update(groups)
+        if reason in (None, Reason.CAP_RUN):
+            self._off.update(move.source for move in unit)
+            self._onto.update(move.destination for move in unit)
+            self._of_namespace.update(names)
+            self._bytes += sum(move.msg_throughput for move in unit)
+            self._of_run += len(unit)
 
     def _bitten(self, unit: list[CandidateMove], names: list[str]) -> Reason | None:
         """Return which cap a unit exceeds that one further down may not."""

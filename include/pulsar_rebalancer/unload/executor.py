@@ -28,7 +28,7 @@ async def carry_out_moves(
     on_outcome: Callable[[MoveOutcome], None],
     unloaded: Container[str] = (),
     affinity: bool = True,
-    stopped: Callable[[], bool] = lambda: False,
+    held: Callable[[], Reason | None] = lambda: None,
     drained: Callable[[], Container[str]] = tuple,
 ) -> list[MoveOutcome]:
     """Carry out the moves of one wave; what a broker does to one bundle never stops the others.
@@ -47,7 +47,7 @@ async def carry_out_moves(
             still brought to their end, no other one is begun, and the error is raised.
         unloaded: bundles that an earlier attempt may have unloaded: on a third broker they went astray, while others
             that are found there moved on by themselves and are left alone.
-        stopped: asked before each bundle is begun: whether no further one is to be; those under way come to their end.
+        held: asked before each bundle is begun: why no further one is to be; those under way come to their end.
         drained: asked likewise: brokers where no bundle is to be brought; what was `unloaded` comes to its end.
         affinity: whether the leader remembers destinations, as the modular load manager's does.
 
@@ -61,7 +61,7 @@ async def carry_out_moves(
         try:
             while waiting:
                 number, move = waiting.popleft()
-                left = Reason.STOPPED if stopped() else None
+                left = held()
                 if left is None and move.bundle not in unloaded and move.destination in drained():
                     left = Reason.DRAINING
                 if left is not None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from pulsar_rebalancer.config.enums import Mode, Overrule
-from pulsar_rebalancer.control.documents import Control
+from pulsar_rebalancer.control.documents import Control, Rejections
 from pulsar_rebalancer.control.in_force import Sample, closings
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.names import namespace_of
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.run.plan import Move
+    from pulsar_rebalancer.run.plan import Actions, Move
     from pulsar_rebalancer.run.request import RunRequest
     from pulsar_rebalancer.run.splits import Split
     from pulsar_rebalancer.storage.path import StoragePath
@@ -43,6 +44,23 @@ class Verdict(NamedTuple):
     splits: Sequence[Split] = ()
 
 
+class Answered(NamedTuple):
+    """What people said to plans, in mode `approve`.
+
+    Attributes:
+        approved: whether a person approved what this run carries out.
+        rejections: what people rejected.
+        unreadable: why neither can be read: nothing counts as approved then, and every plan is asked about.
+    """
+
+    approved: bool = False
+    rejections: Rejections = Rejections()
+    unreadable: str = ""
+
+
+NOTHING_ANSWERED = Answered()
+
+
 def judge_plan(
     run: StoragePath,
     recorded: DecisionState,
@@ -50,8 +68,7 @@ def judge_plan(
     control: Control,
     now: datetime,
     until: datetime,
-    *,
-    approved: bool = False,
+    answered: Answered = NOTHING_ANSWERED,
 ) -> Verdict:
     """Return whether the plan of a run may be carried out; settings of plan and file both count, the stricter wins.
 
@@ -62,7 +79,7 @@ def judge_plan(
         control: what people ordered.
         now: the present.
         until: end of the time in which it may.
-        approved: whether a person approved what this run carries out.
+        answered: what people said to plans.
 
     Raises:
         SnapshotError: a file of the run cannot be read.
@@ -72,7 +89,7 @@ def judge_plan(
     if (recorded.plan_id, recorded.plan_hash) != (summary.plan_id, summary.hash):
         return Verdict(Reason.NOT_RECORDED, f"recorded: {recorded.plan_id or 'none'} {recorded.plan_hash[:12]}")
     try:
-        moves, splits = verify(run, summary)
+        actions = moves, splits = verify(run, summary)
     except PlanError as error:
         return Verdict(error.reason, error.message)
     if not moves and not splits:
@@ -86,7 +103,7 @@ def judge_plan(
         or _other_cluster(planned, present)
         or (None if _caps_overruled(summary) else _over_cap(moves, planned, present))
         or _not_splitting(splits, present)
-        or (None if approved else _awaiting(summary, planned, present, now))
+        or _unapproved(summary, actions, (planned, present), answered, now)
     )
     detail = f"{len(moves)} bundles" + (f", {len(splits)} splits" if splits else "")
     return closed or Verdict(Reason.OPEN, detail, moves, splits)
@@ -132,8 +149,22 @@ def _not_splitting(splits: Sequence[Split], present: Settings) -> Verdict | None
     return None
 
 
-def _awaiting(summary: Summary, planned: Settings, present: Settings, now: datetime) -> Verdict | None:
-    if Mode.APPROVE not in (planned.mode, present.mode) or approves_itself(present.self_approval, summary, now):
+def _unapproved(
+    summary: Summary, actions: Actions, settings: tuple[Settings, Settings], answered: Answered, now: datetime
+) -> Verdict | None:
+    """Return why a plan is not carried out without a person's word; settings are those of the plan and the file."""
+    if answered.approved or all(each.mode is not Mode.APPROVE for each in settings):
+        return None
+    present = settings[1]
+    if answered.unreadable:
+        return Verdict(Reason.AWAITING_APPROVAL, f"plan {summary.hash[:16]}; {answered.unreadable}")
+    kept = timedelta(minutes=present.max_awaiting_minutes)
+    rejection = answered.rejections.young(now, kept).get(actions.identity)
+    # Whoever asks for it by hand means it.
+    if rejection is not None and summary.by_hand is None:
+        until = f"until {rejection.at + kept:%Y-%m-%d %H:%M %Z}"
+        return Verdict(Reason.REJECTED, f"{until}: these moves were rejected {rejection.because}")
+    if approves_itself(present.self_approval, summary, now):
         return None
     return Verdict(Reason.AWAITING_APPROVAL, f"plan {summary.hash[:16]}, {summary.bundles_taken} bundles")
 
@@ -157,6 +188,7 @@ def _over_cap(moves: Sequence[Move], planned: Settings, present: Settings) -> Ve
     for name, (where, figure) in found.items():
         for settings in (planned, present):
             cap = getattr(settings, name)
-            if cap is not None and figure > cap:
+            # Sums of floats differ in their last digits with the order of the moves.
+            if cap is not None and figure > cap * (1 + 1e-9):
                 return Verdict(Reason.OVER_CAP, f"{figure:.12g} for {where}, {name} is {cap:g}")
     return None

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from pulsar_rebalancer.control.form import FILE_NAME
-from pulsar_rebalancer.errors import StateError
+from pulsar_rebalancer.errors import SnapshotError, StateError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.backup import committed_sequences, copy_of, keep_copy
 from pulsar_rebalancer.state.model import DecisionState, MovesState
@@ -84,6 +84,18 @@ def change(store: StateStore, storage: ClusterStorage, action: str, order: Order
     note(storage, action, order, {"file": source, "seq_before": before, "seq_after": state.seq})
     if decision.means and not means:
         _log.warning("%s is gone: the means of bundles start anew", decision.means)
+
+
+def last_plan(store: StateStore, storage: ClusterStorage) -> str:
+    """Return the id of the plan that was recorded last, by the newest copy where the store cannot tell."""
+    if isinstance(store.raw(DecisionState.KEY), Mapping):
+        return store.last_plan()
+    for seq in reversed(committed_sequences(storage)):
+        try:
+            return DecisionState.parse(copy_of(storage, seq).read_json()).plan_id
+        except (SnapshotError, StateError):
+            continue
+    return ""
 
 
 def _sequence(document: Any, storage: ClusterStorage) -> int:

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pulsar_rebalancer.reasons import Trait
 from pulsar_rebalancer.run.outcome import read_waves
-from pulsar_rebalancer.run.plan import read_moves
+from pulsar_rebalancer.run.plan import LONGEST_RUN, read_moves
 from pulsar_rebalancer.run.splits import read_outcomes, read_splits
 from pulsar_rebalancer.state.model import DecisionState, MovesState
+from pulsar_rebalancer.storage.layout import time_of
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from pulsar_rebalancer.reasons import Reason
     from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
@@ -55,6 +58,12 @@ def wait(store: StateStore, storage: ClusterStorage, longest_seconds: float) -> 
     ended = {bundle: reason for bundle, reason in _reasons(run).items() if bundle in planned - left} if run else {}
     finished = {bundle: reason for bundle, reason in ended.items() if not reason.has(Trait.NOT_BEGUN)}
     return Stopped(finished, tuple(sorted(left)), len(to_do - finished.keys() - left))
+
+
+def under_way(storage: ClusterStorage, plan: str, now: datetime) -> bool:
+    """Return whether the run of a plan has not come to its end yet."""
+    at, run = time_of(plan), storage.run(plan)
+    return at is not None and run is not None and now - at <= LONGEST_RUN and not (run / "outcome.json").exists()
 
 
 def _to_do(run: StoragePath) -> set[str]:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from airflow.providers.standard.operators.hitl import ApprovalOperator
-
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer_airflow.dag_factory.defaults import begun_by_hand
 from pulsar_rebalancer_airflow.dag_factory.docs import apply_page
 from pulsar_rebalancer_airflow.locations import APPLY_DAG
-from pulsar_rebalancer_airflow.operators import ApplyOperator, EndOlderOperator, ShowAwaitingOperator
+from pulsar_rebalancer_airflow.operators import ApplyOperator, ApproveOperator, EndOlderOperator, ShowAwaitingOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
@@ -39,15 +37,15 @@ def apply_dags(entry: ClusterEntry, root: str) -> list[DAG]:
     ) as dag:
         EndOlderOperator(task_id="end_older", cluster=entry.name)
         show = ShowAwaitingOperator(task_id="show", entry=entry, root=root)
-        approve = ApprovalOperator(
+        approve = ApproveOperator(
             task_id="approve",
+            entry=entry,
+            root=root,
             subject=_SHOWN.format(part="subject"),
             body=_SHOWN.format(part="body"),
-            defaults=ApprovalOperator.REJECT,
-            response_timeout=timedelta(minutes=settings.max_awaiting_minutes),
-            # An answer within a second of the question fails the task in Airflow 3.3: it asks again.
+            # An answer within a second of the question fails the task in Airflow 3.3.
             retries=2,
             retry_delay=timedelta(seconds=1),
         )
-        show >> approve >> ApplyOperator(task_id="carry_out", entry=entry, root=root)
+        show >> approve >> ApplyOperator(task_id="carry_out", entry=entry, root=root, max_active_tis_per_dag=1)
     return [dag]

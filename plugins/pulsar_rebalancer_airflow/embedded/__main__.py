@@ -147,10 +147,14 @@ def _own_cluster(given: argparse.Namespace) -> tuple[str, dict[str, JsonValue], 
 
 
 def _watch(airflow: LocalAirflow, dag_id: str, *, once: bool, acts: bool) -> int:
-    failures, moved = 0, not acts
+    failures, moved, in_force = 0, not acts, ""
     for number, run in enumerate(airflow.ended_runs(dag_id), start=1):
         line = describe(airflow, dag_id, run, number)
         print(line.text, flush=True)
+        # The mode alone was said at the start.
+        if line.in_force and line.in_force != in_force and ";" in line.in_force + in_force:
+            _say(line.in_force)
+        in_force = line.in_force or in_force
         failures = failures + 1 if line.failed else 0
         moved = moved or line.moved
         if once and line.balanced and moved:

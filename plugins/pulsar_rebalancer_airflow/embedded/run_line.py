@@ -28,12 +28,14 @@ class RunLine:
             threshold as well.
         moved: at least one bundle was moved and verified.
         failed: why the run failed; empty when it did not.
+        in_force: what was in force at its end, and by whom; empty when that is not known.
     """
 
     text: str
     balanced: bool = False
     moved: bool = False
     failed: str = ""
+    in_force: str = ""
 
 
 def describe(airflow: LocalAirflow, dag_id: str, run: DagRun, number: int) -> RunLine:
@@ -57,7 +59,8 @@ def describe(airflow: LocalAirflow, dag_id: str, run: DagRun, number: int) -> Ru
     except (SnapshotError, AttributeError):
         return RunLine(f"{head} ended without a plan  {seconds}")
     text = f"{head} {_scores(summary)}  {_progress(summary)}  {_verdict(summary, outcome)}  {seconds}"
-    return RunLine(text, _is_balanced(summary), moved=any(move.ok for move in outcome.moves))
+    moved = any(move.ok for move in outcome.moves)
+    return RunLine(text, _is_balanced(summary), moved=moved, in_force=outcome.in_force)
 
 
 def _is_balanced(summary: Summary) -> bool:

@@ -8,6 +8,7 @@ from pulsar_rebalancer_airflow.operators.apply import (
     EndOlderOperator,
     ShowAwaitingOperator,
 )
+from pulsar_rebalancer_airflow.operators.approve import ApproveOperator
 from pulsar_rebalancer_airflow.operators.by_hand import (
     CarryOutOperator,
     CollectForPlanOperator,
@@ -30,6 +31,7 @@ from pulsar_rebalancer_airflow.operators.watch import WatchOperator
 
 __all__ = [
     "ApplyOperator",
+    "ApproveOperator",
     "AskOperator",
     "CarryOutOperator",
     "CollectForPlanOperator",

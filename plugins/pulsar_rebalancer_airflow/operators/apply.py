@@ -20,10 +20,13 @@ from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.unload.approval import page
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.locations import APPLY_DAG
+from pulsar_rebalancer_airflow.operators.approve import reason_of, responder
 from pulsar_rebalancer_airflow.operators.hand_over import HandOverOperator
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from airflow.sdk import Context
 
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
@@ -60,20 +63,21 @@ class AskOperator(TriggerDagRunOperator):
             AirflowSkipException: no plan of this run waits, and no question is to end.
         """
         said = context["ti"].xcom_pull(task_ids=self.gate, key="reason")
-        awaiting = StateStore.of(context, self.cluster).awaiting_or_none()
+        awaiting = StateStore.of(context, self.cluster).answers_or_none(Awaiting)
         if said == Reason.AWAITING_APPROVAL and awaiting.plan_id:
             self.trigger_run_id = awaiting.asked
-        elif said == Reason.OPEN and not awaiting.plan_id and _goes_on(context, self.trigger_dag_id, awaiting.before):
-            self.trigger_run_id = awaiting.before
         else:
-            raise AirflowSkipException(f"No plan waits: {said}")
+            older = awaiting.older if said == Reason.OPEN and not awaiting.plan_id else ()
+            self.trigger_run_id = next(iter(open_questions(context, self.cluster, reversed(older))), "")
+            if not self.trigger_run_id:
+                raise AirflowSkipException(f"No plan waits: {said}")
         super().execute(context)
 
 
 class EndOlderOperator(TriggerDagRunOperator):
-    """End the question whose place the one of this run takes: its run begins anew and, superseded, asks nothing.
+    """End the newest of the older questions that are open: its run begins anew and, superseded, asks nothing.
 
-    Skipped when there is none; a retry does the same again.
+    It does the same with the next older one, so that all end. Skipped when there is none; a retry does the same again.
 
     Args:
         cluster: name in the clusters file.
@@ -94,13 +98,12 @@ class EndOlderOperator(TriggerDagRunOperator):
         """Have the older run begin anew.
 
         Raises:
-            AirflowSkipException: no older question is open, or that of this run is itself superseded.
+            AirflowSkipException: no older question is open.
         """
-        awaiting = StateStore.of(context, self.cluster).awaiting_or_none()
-        newest = awaiting.asked == context["dag_run"].run_id
-        if not newest or not _goes_on(context, self.trigger_dag_id, awaiting.before):
+        older = StateStore.of(context, self.cluster).answers_or_none(Awaiting).older_than(context["dag_run"].run_id)
+        self.trigger_run_id = next(iter(open_questions(context, self.cluster, reversed(older))), "")
+        if not self.trigger_run_id:
             raise AirflowSkipException("No older question is open")
-        self.trigger_run_id = awaiting.before
         super().execute(context)
 
 
@@ -131,7 +134,7 @@ class ShowAwaitingOperator(BaseOperator):
         """
         with final_unless_passing(context):
             store = StateStore.of(context, self.entry.name)
-            if store.get(Awaiting).asked != context["dag_run"].run_id:
+            if store.answers(Awaiting).asked != context["dag_run"].run_id:
                 raise AirflowSkipException(Reason.SUPERSEDED.meaning)
             awaiting, run, summary = _waiting(store, self.storage, context)
             shown = page(summary, run, _until(summary, self.entry))
@@ -163,7 +166,7 @@ class ApplyOperator(HandOverOperator):
 
         Raises:
             AirflowFailException: `not_approved`, `superseded`, `awaited_too_long`, `plan_used`, or what lets nothing be
-                moved now (`paused`, …).
+                moved now (`paused`, …); what waits cannot be read (`approval_unreadable`).
         """
         with final_unless_passing(context):
             ti, store, now = context["ti"], StateStore.of(context, self.entry.name), datetime.now(UTC)
@@ -178,21 +181,23 @@ class ApplyOperator(HandOverOperator):
                 raise PlanError(Reason.AWAITED_TOO_LONG, f"it was made at {summary.collected_at:%Y-%m-%d %H:%M:%S} UTC")
             self._refuse_while_closed(store, now)
             run_id = f"approved__{awaiting.hash[:32]}"
-            known = awaiting.hash in store.get(ApprovedPlans).plans
-            if known and ti.get_dr_count(self.trigger_dag_id, run_ids=[run_id]):
+            if ti.get_dr_count(self.trigger_dag_id, run_ids=[run_id]):
                 raise PlanError(Reason.PLAN_USED, f"see run {run_id}")
             shown = ShownPlan(plan_id=awaiting.plan_id, action=None, at=summary.collected_at, by="")
-            approved = HandedOver(plan=shown, run_id=run_id, at=now, by=_responder(answer), approved=True)
+            by, why = responder(answer), reason_of(answer)
+            approved = HandedOver(plan=shown, run_id=run_id, at=now, by=by, reason=why, approved=True)
             kept = timedelta(minutes=self.entry.settings.max_awaiting_minutes) + LONGEST_RUN
-            store.put(store.get(ApprovedPlans).added(awaiting.hash, approved, kept))
+            # One that cannot be read is written anew: what it held counts as not approved.
+            store.put(store.answers_or_none(ApprovedPlans).added(awaiting.hash, approved, kept))
             self.trigger_run_id, self.conf = run_id, {"plan": awaiting.hash}
             self.log.info("%s approved plan %s; run %s", approved.by, awaiting.plan_id, run_id)
         super().execute(context)
 
 
-def _goes_on(context: Context, dag_id: str, run_id: str) -> bool:
-    going_on = ["queued", "running"]
-    return bool(run_id and context["ti"].get_dr_count(dag_id, run_ids=[run_id], states=going_on))
+def open_questions(context: Context, cluster: str, run_ids: Iterable[str]) -> tuple[str, ...]:
+    """Return those of some runs of the apply DAG that have not come to their end."""
+    ti, states = context["ti"], ["queued", "running"]
+    return tuple(each for each in run_ids if ti.get_dr_count(f"{APPLY_DAG}{cluster}", run_ids=[each], states=states))
 
 
 def _waiting(store: StateStore, storage: ClusterStorage, context: Context) -> tuple[Awaiting, StoragePath, Summary]:
@@ -201,7 +206,7 @@ def _waiting(store: StateStore, storage: ClusterStorage, context: Context) -> tu
     Raises:
         PlanError: `superseded`; another run shows it, its files are another plan's, or something was moved since.
     """
-    awaiting = store.get(Awaiting)
+    awaiting = store.answers(Awaiting)
     run = storage.run(awaiting.plan_id)
     if run is None or awaiting.asked != context["dag_run"].run_id:
         raise PlanError(Reason.SUPERSEDED, f"the plan that waits is shown by {awaiting.asked or 'no run'}")
@@ -219,10 +224,4 @@ def _until(summary: Summary, entry: ClusterEntry) -> datetime:
 
 def _approved(answer: Any) -> bool:
     chosen = answer.get("chosen_options") if isinstance(answer, dict) else None
-    return chosen == [ApprovalOperator.APPROVE] and bool(_responder(answer))
-
-
-def _responder(answer: Any) -> str:
-    """Return Airflow's user who answered."""
-    user = answer.get("responded_by_user") if isinstance(answer, dict) else None
-    return str(user.get("name") or user.get("id") or "") if isinstance(user, dict) else ""
+    return chosen == [ApprovalOperator.APPROVE] and bool(responder(answer))

@@ -19,7 +19,7 @@ from pulsar_rebalancer.config.enums import Action
 from pulsar_rebalancer.config.resolution import RunParams
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.overview.runs import folders
-from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.by_hand import parse_form
 from pulsar_rebalancer.run.outcome import read_waves
 from pulsar_rebalancer.run.plan import LONGEST_RUN, Summary
@@ -161,11 +161,13 @@ class CarryOutOperator(HandOverOperator):
 
     def _release(self, store: StateStore, form: HandRequest, by: str) -> None:
         """Release a broker."""
-        drains = store.drains(self.storage).brokers
-        if form.broker not in drains:
-            raise PlanError(Reason.NOT_DRAINED, f"{form.broker} is not drained; drained are: {', '.join(drains)}")
-        others = {broker: drain for broker, drain in drains.items() if broker != form.broker}
-        store.put_drains(self.storage, Drains(brokers=others))
+        drains, unreadable = store.readable_drains(self.storage)
+        # Where the marks cannot be read, what of them can be is written anew.
+        if form.broker not in drains.brokers and not unreadable:
+            raise PlanError(
+                Reason.NOT_DRAINED, f"{form.broker} is not drained; drained are: {', '.join(drains.brokers)}"
+            )
+        store.put_drains(self.storage, drains.without(form.broker, datetime.now(UTC)))
         self.log.warning("%s released %s: %s", by or "unknown", form.broker, form.reason)
 
     def _carry_out(self, context: Context, store: StateStore, form: HandRequest, by: str, now: datetime) -> bool:
@@ -178,8 +180,10 @@ class CarryOutOperator(HandOverOperator):
             handed = HandedOver(plan=entry, run_id=context["dag_run"].run_id, at=now, by=by)
             if before is None:
                 self._check_drains(store, entry)
-            elif before.run_id != handed.run_id:  # who released the broker meanwhile has the last word
+            elif before.run_id != handed.run_id or self._released(store, request.broker, before.at):
                 raise PlanError(Reason.PLAN_USED, f"see run {before.run_id}")
+            else:
+                handed = before  # cleared, or begun anew
         else:
             self._check_none_under_way(context, others)
             turn = self._turn(context, form.plan, before)
@@ -187,7 +191,7 @@ class CarryOutOperator(HandOverOperator):
         kept = timedelta(seconds=self.entry.settings.max_shown_plan_age_seconds)
         store.put(others.added(form.plan, handed, kept + LONGEST_RUN))
         if drains:  # noted first: an attempt that ends early is followed by one of the same run, which goes on
-            drain = Drain(at=now, by=by, reason=request.reason, overrule=request.overrule)
+            drain = Drain(at=handed.at, by=handed.by, reason=request.reason, overrule=request.overrule)
             self._mark(store, request.broker, drain)
             return False
         self.trigger_run_id, self.conf = handed.run_id, {"plan": form.plan}
@@ -202,10 +206,15 @@ class CarryOutOperator(HandOverOperator):
         if marked.keys() != shown_with.brokers.keys():
             raise PlanError(Reason.OTHER_PLAN, f"since it was shown, what is drained is another: {', '.join(marked)}")
 
+    def _released(self, store: StateStore, broker: str, marked_at: datetime) -> bool:
+        """Return whether somebody released a broker since it was marked: a run that is cleared marks it no more."""
+        released = store.drains(self.storage).released.get(broker)
+        return released is not None and released >= marked_at
+
     def _mark(self, store: StateStore, broker: str, drain: Drain) -> None:
         """Mark a broker as drained."""
-        marked = store.drains(self.storage).brokers
-        store.put_drains(self.storage, Drains(brokers=marked | {broker: drain}))
+        marked = store.drains(self.storage)
+        store.put_drains(self.storage, marked.model_copy(update={"brokers": marked.brokers | {broker: drain}}))
         self.log.warning("%s has %s drained: %s", drain.by or "unknown", broker, drain.reason)
 
     def _shown(
@@ -227,7 +236,7 @@ class CarryOutOperator(HandOverOperator):
         return entry, planned.request
 
     def _turn(self, context: Context, identity: str, before: HandedOver | None) -> int:
-        """Return how often a plan has been handed over with this: once more only if its last run was stopped."""
+        """Return how often a plan has been handed over with this: once more only if its last run was held."""
         turn = before.turn if before else 1
         run_id = _run_id(identity, turn)
         if not context["ti"].get_dr_count(self.trigger_dag_id, run_ids=[run_id]):
@@ -237,14 +246,15 @@ class CarryOutOperator(HandOverOperator):
         return turn + 1
 
     def _was_stopped(self, handed: HandedOver) -> bool:
-        """Return whether a stop left a part of a plan; one that hit other runs, or came after the end, did not."""
+        """Return whether a stop, a pause or the like left a part of a plan; one that came after the end did not."""
         for folder in folders(self.storage, datetime.now(UTC)):
             if (time_of(folder.name) or handed.at) < handed.plan.at:
                 break
             request = folder / "input" / "settings.json"
             if request.exists() and belongs(request.read_json(), self.storage.cluster, handed.run_id):
                 reasons = {move.reason for move in read_waves(folder).values()}
-                return Reason.STOPPED in reasons.union(split.reason for split in read_outcomes(folder).values())
+                reasons |= {split.reason for split in read_outcomes(folder).values()}
+                return any(reason.has(Trait.NOT_BEGUN) and reason.has(Trait.RETRIED) for reason in reasons)
         return False
 
     def _check_none_under_way(self, context: Context, handed: HandedOverPlans) -> None:

@@ -14,7 +14,8 @@ from pulsar_rebalancer.admin import PulsarAdmin
 from pulsar_rebalancer.collect.collector import collect, save
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.config.resolution import parse_params, resolve
-from pulsar_rebalancer.control.in_force import Sample, closings, sentence
+from pulsar_rebalancer.control.in_force import Sample, closings
+from pulsar_rebalancer.control.sentence import sentence
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.model import MovesState
@@ -31,9 +32,9 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.collect.collector import Collected
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
     from pulsar_rebalancer.config.resolution import RunParams
-    from pulsar_rebalancer.control.documents import Control
+    from pulsar_rebalancer.control.sentence import Told
     from pulsar_rebalancer.run.request import RunRequest
-    from pulsar_rebalancer.state.by_hand import Drains, HandedOver
+    from pulsar_rebalancer.state.by_hand import HandedOver
     from pulsar_rebalancer.state.model import BundleSplit
 
 _ANY_THRESHOLDS = {"low_threshold": "0", "high_threshold": "1000"}
@@ -77,12 +78,13 @@ class CollectOperator(BaseOperator):
             storage = ClusterStorage(self.root, self.entry.name)
             store = StateStore.of(context, self.entry.name)
             decision, moves = store.decision_or_lost(storage), store.get(MovesState)
-            drains, control = store.drains(storage), store.control(storage)
+            drains = store.drains(storage)
+            told = store.told(storage, drains, context["dag_run"].start_date)
             handed = _handed_over(store, params.plan, context["dag_run"].run_id) if params.plan else None
             now = datetime.now(UTC)
             collected = asyncio.run(self._collect(context, params, now, storage, decision.means, moves.splits))
             run = storage.new_run(now)
-            request = _with_what_is_in_force(collected.request, control, drains, decision.plan_id)
+            request = _with_what_is_in_force(collected.request, told, decision.plan_id)
             save(replace(collected, request=request), run)
             state = {"decision": decision.model_dump(mode="json"), "moves": moves.model_dump(mode="json")}
             state["drains"] = drains.model_dump(mode="json")
@@ -121,11 +123,11 @@ class CollectOperator(BaseOperator):
             )
 
 
-def _with_what_is_in_force(request: RunRequest, control: Control, drains: Drains, previous: str) -> RunRequest:
+def _with_what_is_in_force(request: RunRequest, told: Told, previous: str) -> RunRequest:
     settings, now = request.resolved.settings, request.collected_at
-    found = closings(settings, control, now, Sample(now, previous))
-    closed = found[0].reason if found else None
-    return request.model_copy(update={"closed": closed, "in_force": sentence(settings, found, drains.brokers)})
+    found = closings(settings, told.control, now, Sample(now, previous))
+    said = sentence(settings, found, replace(told, origins=request.resolved.origins), now)
+    return request.model_copy(update={"closed": found[0].reason if found else None, "in_force": said})
 
 
 def _handed_over(store: StateStore, identity: str, airflow_run_id: str) -> HandedOver:

@@ -11,14 +11,15 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 
 from pulsar_rebalancer.control.documents import Order, PauseOrder
 from pulsar_rebalancer.control.form import ControlAction, parse_control_form
-from pulsar_rebalancer.control.in_force import Sample, closings, sentence
-from pulsar_rebalancer.errors import RebalancerError, SettingsError, StateError
+from pulsar_rebalancer.errors import RebalancerError, SettingsError, SnapshotError, StateError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.model import DecisionState, MovesState
-from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.storage.layout import ClusterStorage, time_of
 from pulsar_rebalancer_airflow.control import handover, kept_state, stopping
 from pulsar_rebalancer_airflow.control.audit import note
+from pulsar_rebalancer_airflow.control.in_force import in_force
 from pulsar_rebalancer_airflow.failures import final_unless_passing
+from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.control.form import ControlRequest
 
 _NAMED = 20
-"""How many bundles the answer to a stop names."""
+"""How many bundles the answer to a stop or a pause names."""
 
 
 class ControlOperator(BaseOperator):
@@ -55,7 +56,8 @@ class ControlOperator(BaseOperator):
         """Carry out the action.
 
         Returns:
-            `in_force`, a sentence, and by action: `state`, `shedding`, `stopped`, `file`.
+            `in_force`, a sentence, and by action: `state`, `shedding`, `file`, and of a stop or a pause `stopped`, what
+            became of the bundles that were under way.
 
         Raises:
             AirflowFailException: a field is wrong or missing (`wrong_setting`, `contradiction`); a pause ends in the
@@ -78,10 +80,14 @@ class ControlOperator(BaseOperator):
     def _act(self, store: StateStore, storage: ClusterStorage, request: ControlRequest, order: Order) -> dict[str, Any]:
         action = request.action
         if action in (ControlAction.TAKE_OVER, ControlAction.HAND_BACK):
+            if action is ControlAction.HAND_BACK:  # two that move bundles would work against each other
+                PulsarAdminHook(self.entry.settings.connection).get_writing_settings()
+                store.put_stop(storage, order)
             return {
                 "shedding": handover.switch(self.entry.settings, storage, action, order, self.timeout_seconds),
             }
         if action in (ControlAction.RESET, ControlAction.RESTORE):
+            _forget_used_skip(store, storage)
             kept_state.change(store, storage, action, order, request.file)
         elif action is ControlAction.EXPORT:
             return {"file": kept_state.export(store, storage, order.at)}
@@ -102,9 +108,12 @@ class ControlOperator(BaseOperator):
         else:
             store.put_control(storage, _ordered(present, request, order))
         note(storage, request.action, order, {"until": request.until.isoformat()} if request.until else {})
-        if request.action is not ControlAction.STOP:
+        if request.action not in (ControlAction.STOP, ControlAction.PAUSE):
             return {}
-        stopped = stopping.wait(store, storage, self.timeout_seconds)
+        try:
+            stopped = stopping.wait(store, storage, self.timeout_seconds)
+        except (StateError, SnapshotError) as error:  # what was ordered holds all the same
+            return {"stopped": error.message}
         return {
             "stopped": {
                 "finished": dict(list(stopped.finished.items())[:_NAMED]),
@@ -114,12 +123,10 @@ class ControlOperator(BaseOperator):
         }
 
     def _in_force(self, store: StateStore, storage: ClusterStorage) -> str:
-        now, settings = datetime.now(UTC), self.entry.settings
-        found = closings(settings, store.control(storage), now, Sample(now, store.last_plan()))
-        try:
-            return sentence(settings, found, store.drains(storage).brokers)
-        except RebalancerError as error:
-            return f"Nothing is moved: {error.message}"
+        last = store.last_plan()
+        # A stop is told while a run that it may have hit is under way.
+        under_way = stopping.under_way(storage, last, datetime.now(UTC))
+        return in_force(store, storage, self.entry.settings, time_of(last) if under_way else None)
 
     def _shedding(self) -> dict[str, str] | str:
         """Return Pulsar's own shedding by broker; the reason code when brokers cannot be asked: nothing is changed."""
@@ -130,6 +137,14 @@ class ControlOperator(BaseOperator):
         except RebalancerError as error:
             self.log.warning("%s", error)
             return error.reason
+
+
+def _forget_used_skip(store: StateStore, storage: ClusterStorage) -> None:
+    """Lift a skip that a run has used: a reset or restore forgets that run, and would have another one skipped."""
+    control, last = store.control(storage), time_of(kept_state.last_plan(store, storage))
+    used = control.skip is not None and last is not None and last > control.skip.at
+    if used and not control.unreadable:
+        store.put_control(storage, control.model_copy(update={"skip": None}))
 
 
 def _ordered(control: Control, request: ControlRequest, order: Order) -> Control:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pulsar_rebalancer.by_hand.plan import carry_out_shown
+from pulsar_rebalancer.by_hand.carry_out import carry_out_shown
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.storage.layout import ClusterStorage
@@ -45,7 +45,7 @@ class DecideOperator(SparkApplicationOperator):
 
         Raises:
             AirflowFailException: `foreign_run`; `wrong_setting`, see `checked_connection`; a plan made by hand is not
-                the one that was handed over, or no longer holds (`by_hand.plan.carry_out_shown`).
+                the one that was handed over, or no longer holds (`by_hand.carry_out.carry_out_shown`).
             AirflowException: the application failed; the last lines of its output are in the message, and its reason
                 code is the XCom `failure`. Tried again.
         """

@@ -13,6 +13,8 @@ from pulsar_rebalancer.unload.gate import Verdict
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
 from pulsar_rebalancer_airflow.locations import run_folder
+from pulsar_rebalancer_airflow.operators.apply import open_questions
+from pulsar_rebalancer_airflow.operators.approve import ASK
 from pulsar_rebalancer_airflow.operators.verdict import present_verdict
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
@@ -73,15 +75,13 @@ class GateOperator(BaseOperator):
     def _keep(self, context: Context, summary: Summary, *, waits: bool) -> None:
         """Keep the plan for a person in the place of the one that waits; none waits once another is carried out."""
         store = StateStore.of(context, self.cluster)
-        present = store.awaiting_or_none()
+        # The gate alone writes it: one that cannot be read is written anew.
+        present = store.answers_or_none(Awaiting)
         if waits and present.plan_id == summary.plan_id:
             return
-        before = present.asked or present.before
+        older = open_questions(context, self.cluster, filter(None, [*present.older, present.asked]))
         if waits:
-            asked = f"ask__{summary.plan_id}"
-            kept = Awaiting(
-                plan_id=summary.plan_id, hash=summary.hash, at=summary.collected_at, asked=asked, before=before
-            )
-            store.put(kept)
-        elif before:
-            store.put(Awaiting(before=before))
+            kept = {"plan_id": summary.plan_id, "hash": summary.hash, "at": summary.collected_at}
+            store.put(Awaiting(**kept, asked=f"{ASK}{summary.plan_id}", older=older))
+        elif present.plan_id or older:
+            store.put(Awaiting(older=older))

@@ -55,8 +55,8 @@ class MaintainOperator(BaseOperator):
         with final_unless_passing():
             store = StateStore.of(context, self.entry.name)
             stored = None if store.raw(DecisionState.KEY) is None else store.get(DecisionState)
-            approved = (handed.plan.plan_id for handed in store.get(ApprovedPlans).plans.values())
-            needed = Needed.read(storage, stored, {store.get(Awaiting).plan_id, *approved})
+            approved = (handed.plan.plan_id for handed in store.answers(ApprovedPlans).plans.values())
+            needed = Needed.read(storage, stored, {store.answers(Awaiting).plan_id, *approved})
             report = maintain(storage, self.entry.settings, needed, datetime.now(UTC), dry_run=dry_run)
         self.log.info("Upkeep of cluster %s:\n%s", self.entry.name, report.table())
         if report.problems:

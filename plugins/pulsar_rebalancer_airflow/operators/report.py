@@ -16,7 +16,8 @@ from pulsar_rebalancer.run.tables import owners
 from pulsar_rebalancer.splitting import history as splitting
 from pulsar_rebalancer.state.model import DecisionState, MovesState
 from pulsar_rebalancer.unload.history import still_kept, tidied
-from pulsar_rebalancer_airflow.locations import run_folder
+from pulsar_rebalancer_airflow.control.in_force import in_force
+from pulsar_rebalancer_airflow.locations import run_folder, storage_of
 from pulsar_rebalancer_airflow.notifications.alerting import tell_of_run
 from pulsar_rebalancer_airflow.notifications.metrics import emit
 from pulsar_rebalancer_airflow.state_store import StateStore, moves_alias, moves_asset, state_asset
@@ -27,8 +28,13 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
     from pydantic import JsonValue
 
+    from pulsar_rebalancer.config.resolution import Resolved
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.storage.path import StoragePath
+
+
+_OF_THE_FILE = ("pause", "maintenance_windows", "blackouts", "breaker")
+"""Settings that no run changes."""
 
 
 class ReportOperator(BaseOperator):
@@ -88,6 +94,7 @@ class ReportOperator(BaseOperator):
         gate = Reason.get(str(context["ti"].xcom_pull(task_ids=self.gate, key="reason") or ""))
         kept = {bundle: found.destination for bundle, found in history.kept.items()}
         outcome = conclude(run, gate, begun, now, kept)
+        outcome = outcome.model_copy(update={"in_force": self._in_force(context, store, request.resolved)})
         settings = request.resolved.settings
         grace = max(settings.grace_period_minutes, settings.shedding_delay_seconds / 60)
         counted_at = store.get(DecisionState).counted_at
@@ -111,6 +118,13 @@ class ReportOperator(BaseOperator):
             store.change_breaker(self.settings.breaker, _round(run, request, outcome), now, run.name)
         outcome.write(run)
         return outcome
+
+    def _in_force(self, context: Context, store: StateStore, resolved: Resolved) -> str:
+        """Return what is in force at the end: the settings of the run, with what the clusters file says of times."""
+        settings, storage = resolved.settings, storage_of(self.cluster)
+        if self.settings is not None:
+            settings = settings.model_copy(update={name: getattr(self.settings, name) for name in _OF_THE_FILE})
+        return in_force(store, storage, settings, context["dag_run"].start_date, resolved.origins)
 
 
 def _round(run: StoragePath, request: RunRequest, outcome: Outcome) -> Round:

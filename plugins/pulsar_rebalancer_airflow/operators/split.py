@@ -18,6 +18,7 @@ from pulsar_rebalancer.splitting.history import SplitHistory
 from pulsar_rebalancer.state.model import MovesState
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.locations import run_folder
+from pulsar_rebalancer_airflow.operators.holds import Holds
 from pulsar_rebalancer_airflow.operators.plan_part import PlanPartOperator
 from pulsar_rebalancer_airflow.state_store import StateStore
 
@@ -35,8 +36,9 @@ class SplitOperator(PlanPartOperator):
     """Carry out the splits of a plan.
 
     Bundles whose range is gone or that somebody cut elsewhere are outcomes and no failures; the task fails when brokers
-    did not answer (tried again), refused or a person stopped the run (not tried again), and then nothing is moved in
-    this run. It is skipped when the gate is closed, and when a broker splits bundles by itself by now.
+    did not answer (tried again), refused, a person stopped the run or anything else holds (not tried again, `Holds`),
+    and then nothing is moved in this run. It is skipped when the gate is closed, and when a broker splits bundles by
+    itself by now.
 
     Args:
         gate: task id of the gate.
@@ -68,7 +70,7 @@ class SplitOperator(PlanPartOperator):
             opened = context["ti"].xcom_pull(task_ids=self.gate, key="reason")
             splits = self._open(context, run, history, str(opened))
             remaining, resolved = history.remaining(splits), Summary.read(run).resolved
-            started = context["dag_run"].start_date
+            holds = Holds(context, self.cluster, store, self.present, each_time=True)
             # Splits made by hand are not asked, nor is it where the clusters file says that brokers split nothing.
             overruled = resolved.origins.get("auto_split") is Origin.FILE
             asked = not overruled and any(split.condition for split in remaining)
@@ -86,7 +88,7 @@ class SplitOperator(PlanPartOperator):
                     timeout_seconds=resolved.settings.unload_timeout_seconds,
                     on_outcome=lambda outcome: history.add(outcome, datetime.now(UTC)),
                     begun=history.begun,
-                    stopped=lambda: store.stopped_since(started),
+                    held=holds.reason,
                 )
 
             self._work(self._connection(), work)

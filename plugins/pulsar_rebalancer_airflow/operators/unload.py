@@ -19,6 +19,7 @@ from pulsar_rebalancer.unload.executor import carry_out_moves
 from pulsar_rebalancer.unload.history import WaveHistory
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.locations import run_folder, storage_of
+from pulsar_rebalancer_airflow.operators.holds import Holds
 from pulsar_rebalancer_airflow.operators.plan_part import PlanPartOperator
 from pulsar_rebalancer_airflow.state_store import StateStore
 
@@ -31,53 +32,30 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.run.outcome import MoveOutcome
     from pulsar_rebalancer.run.plan import Move
-    from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
 
 
 _log = logging.getLogger(__name__)
 
-_SECONDS_BETWEEN_LOOKS = 1.0
+_SECONDS_BETWEEN_WORDS = 1.0
 
 
-class _Watch:
-    """What others see of a wave while it is carried out, and whether one of them has stopped it.
+class _Progress:
+    """What others see of a wave while it is carried out.
 
     Args:
         context: of the task; its XCom `progress` is written at most once a second.
-        store: of the cluster, which is asked as often.
-        storage: likewise.
         total: moves of the wave.
     """
 
-    def __init__(self, context: Context, store: StateStore, storage: ClusterStorage, total: int) -> None:
+    def __init__(self, context: Context, total: int) -> None:
         self._context = context
-        self._store = store
-        self._storage = storage
         self._total = total
-        self._told_at = self._asked_at = -math.inf
-        self._stopped = False
-        self._drained: frozenset[str] = frozenset()
-
-    def stopped(self) -> bool:
-        """Return whether somebody has stopped the run since it started."""
-        self._look()
-        return self._stopped
-
-    def drained(self) -> frozenset[str]:
-        """Return the brokers that are drained by now."""
-        self._look()
-        return self._drained
-
-    def _look(self) -> None:
-        if not self._stopped and time.monotonic() - self._asked_at >= _SECONDS_BETWEEN_LOOKS:
-            self._stopped = self._store.stopped_since(self._context["dag_run"].start_date)
-            self._drained = frozenset(self._store.drains(self._storage).brokers)
-            self._asked_at = time.monotonic()
+        self._told_at = -math.inf
 
     def ended(self, history: WaveHistory) -> None:
         """Note that another move has ended."""
-        if time.monotonic() - self._told_at >= _SECONDS_BETWEEN_LOOKS:
+        if time.monotonic() - self._told_at >= _SECONDS_BETWEEN_WORDS:
             self.tell(history)
 
     def tell(self, history: WaveHistory) -> None:
@@ -96,8 +74,9 @@ class UnloadWaveOperator(PlanPartOperator):
     A retry resumes: a bundle on its planned broker is not unloaded again, one that was unloaded and not placed is
     placed, one with a final outcome is left alone. Bundles that moved on, have no topic or landed elsewhere are
     outcomes and no failures; the task fails when brokers did not answer (tried again) or refused (not tried again).
-    How many moves have ended is the XCom `progress`. When a person stops the run, no further bundle is begun and the
-    task fails; cleared, it goes on as long as no other run has recorded its plan: from then on it is `not_recorded`.
+    How many moves have ended is the XCom `progress`. When a person stops the run or anything else holds (`Holds`), no
+    further bundle is begun and the task fails; cleared, it goes on as long as no other run has recorded its plan: from
+    then on it is `not_recorded`.
     Nothing is unloaded when the store holds another plan by now, when the cluster was paused or its mode lowered, or
     when Pulsar's own shedding was switched on. A wave that was not begun in time is left, and its moves say so; so do
     moves to a broker that is drained by now.
@@ -130,8 +109,8 @@ class UnloadWaveOperator(PlanPartOperator):
             planned = [move for move in read_moves(run) if move.wave == int(self.wave)]
             history = WaveHistory(store.get(MovesState), store.change_moves, run, int(self.wave))
             moves = self._open(context, run, store, history, planned)
-            watch = _Watch(context, store, storage_of(self.cluster), len(planned))
-            self._carry_out(Summary.read(run).resolved.settings, history, moves, watch)
+            holds, progress = Holds(context, self.cluster, store, self.present), _Progress(context, len(planned))
+            self._carry_out(Summary.read(run).resolved.settings, history, moves, holds, progress)
         return self._conclude(f"Wave {self.wave}", (history.outcomes[move.bundle] for move in planned))
 
     def _open(
@@ -140,7 +119,7 @@ class UnloadWaveOperator(PlanPartOperator):
         """Return the moves of the wave if it may be carried out."""
         verdict = self._judge(context, run, begun=history.begun(planned))
         if verdict.reason is not Reason.OPEN:
-            if verdict.reason is Reason.PLAN_TOO_OLD:
+            if verdict.reason is Reason.PLAN_TOO_OLD or verdict.reason.has(Trait.NOT_BEGUN):
                 history.leave([not_moved(move, verdict.reason) for move in planned if not history.begun([move])])
             raise PlanError(verdict.reason, f"wave {self.wave} was not begun: {verdict.detail}")
         moves = [move for move in verdict.moves if move.wave == int(self.wave)]
@@ -150,13 +129,15 @@ class UnloadWaveOperator(PlanPartOperator):
         history.leave([not_moved(move, Reason.DRAINING) for move in moves if move.bundle in kept])
         return [move for move in moves if move.bundle not in kept]
 
-    def _carry_out(self, settings: Settings, history: WaveHistory, moves: list[Move], watch: _Watch) -> None:
+    def _carry_out(
+        self, settings: Settings, history: WaveHistory, moves: list[Move], holds: Holds, progress: _Progress
+    ) -> None:
         connection, remaining = self._connection(), history.remaining(moves)
         unloaded = history.unloaded(remaining)
 
         def ended(outcome: MoveOutcome) -> None:
             history.add(outcome, datetime.now(UTC))
-            watch.ended(history)
+            progress.ended(history)
 
         async def work(admin: PulsarAdmin) -> None:
             runtime = await admin.runtime_configuration()
@@ -170,8 +151,8 @@ class UnloadWaveOperator(PlanPartOperator):
                 retries=settings.unload_retries,
                 timeout_seconds=settings.unload_timeout_seconds,
                 on_outcome=ended,
-                stopped=watch.stopped,
-                drained=watch.drained,
+                held=holds.reason,
+                drained=holds.drained,
                 unloaded=unloaded,
                 affinity=not is_extensible(runtime.get("loadManagerClassName", "")),
             )
@@ -180,4 +161,4 @@ class UnloadWaveOperator(PlanPartOperator):
             self._work(connection, work)
         finally:
             history.write()
-            watch.tell(history)
+            progress.tell(history)

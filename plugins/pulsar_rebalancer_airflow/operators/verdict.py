@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from pulsar_rebalancer.control.documents import Rejections
+from pulsar_rebalancer.errors import StateError
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.state.model import DecisionState
-from pulsar_rebalancer.unload.gate import judge_plan
+from pulsar_rebalancer.unload.gate import Answered, judge_plan
 from pulsar_rebalancer_airflow.locations import storage_of
 from pulsar_rebalancer_airflow.state_store import StateStore
 
@@ -34,6 +36,15 @@ def present_verdict(context: Context, cluster: str, run: StoragePath, present: S
         StateError: `state_version`.
     """
     store = StateStore.of(context, cluster)
-    control = store.control(storage_of(cluster))
-    approved = store.is_approved(Summary.read(run), context["dag_run"].run_id)
-    return judge_plan(run, store.get(DecisionState), present, control, datetime.now(UTC), until, approved=approved)
+    control, now = store.control(storage_of(cluster)), datetime.now(UTC)
+    answered = _answered(store, Summary.read(run), context["dag_run"].run_id)
+    return judge_plan(run, store.get(DecisionState), present, control, now, until, answered)
+
+
+def _answered(store: StateStore, summary: Summary, airflow_run_id: str) -> Answered:
+    try:
+        if store.is_approved(summary, airflow_run_id):
+            return Answered(approved=True)
+        return Answered(rejections=store.answers(Rejections))
+    except StateError as error:
+        return Answered(unreadable=f"{error.message} [{error.reason}]")

@@ -106,8 +106,7 @@ class Snapshots:
 
     def handed_over(self, summary: Summary) -> HandedOver:
         """The entry of a plan that was handed over, as the state store has it."""
-        assert summary.by_hand is not None
-        action = summary.by_hand.request.action
+        action = summary.by_hand.request.action if summary.by_hand else None
         shown = ShownPlan(plan_id=summary.plan_id, action=action, at=summary.collected_at, by="ada")
         return HandedOver(plan=shown, run_id="r", at=summary.collected_at, by="bob")
 

@@ -201,6 +201,34 @@ def test_what_a_strategy_wants_beside_a_drain_overloads_no_broker(
     assert {moves[name(6)]} == fates
 
 
+@pytest.mark.parametrize("cap", ["max_bundles_per_run", "max_bundles_off_broker"])
+def test_where_a_cap_bites_anyway_it_is_the_reason(tmp_path: Path, cap: str) -> None:
+    # b and c have room for one bundle each; a cap lets one leave.
+    owned = {"a": {name(n): 20.0 for n in (1, 2, 3)}, "b": {name(4): 10.0}, "c": {name(5): 10.0}}
+    snapshots = Snapshots(tmp_path, owned)
+    snapshots.settings = snapshots.settings.model_copy(update={"overloaded_threshold": 35.0})
+    assert sorted(fate(served(snapshots, a=DRAIN).moves).values(), key=str) == ["b:1", "c:1", "would_overload"]
+    snapshots.settings = snapshots.settings.model_copy(update={cap: 1})
+
+    found = list(fate(served(snapshots, a=DRAIN).moves).values())
+
+    assert found[1:] == ["cap_run" if cap == "max_bundles_per_run" else "cap_broker"] * 2
+
+
+def test_a_move_that_a_cap_bites_takes_no_room_from_the_next(tmp_path: Path) -> None:
+    # The drain brings c from 10 to 30. One of b's two bundles is too much for the cap, the other fits beside the drain.
+    hot = {name(4): 30.0, name(5): 15.0}
+    snapshots = Snapshots(tmp_path, {"a": {name(1): 20.0}, "b": hot, "c": {name(7): 10.0}})
+    limits = {"overloaded_threshold": 61.0, "max_bytes_per_run": 40.0}
+    snapshots.settings = snapshots.settings.model_copy(update=limits)
+    wanted = [replace(strategy_move(name(number), "b:1", "c:1"), rank=number) for number in (4, 5)]
+    wanted[0] = replace(wanted[0], msg_throughput=30.0)
+
+    moves = fate(served(snapshots, *wanted, a=DRAIN).moves)
+
+    assert (moves[name(4)], moves[name(5)]) == ("cap_bytes", "c:1")
+
+
 def test_what_one_drain_overrules_holds_for_the_others(snapshots: Snapshots) -> None:
     snapshots.unloaded = {name(1): timedelta(minutes=1), name(4): timedelta(minutes=1)}
     at_once = DRAIN.model_copy(update={"overrule": (Overrule.GRACE_PERIOD,)})

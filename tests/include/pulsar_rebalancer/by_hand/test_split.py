@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.include.pulsar_rebalancer.by_hand.snapshots import Snapshots
 
-from pulsar_rebalancer.by_hand.plan import carry_out_shown, show
+from pulsar_rebalancer.by_hand.carry_out import carry_out_shown
+from pulsar_rebalancer.by_hand.plan import show
 from pulsar_rebalancer.by_hand.text import document
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.run.by_hand import parse_form

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.include.pulsar_rebalancer.by_hand.snapshots import Snapshots, fates, name
 
-from pulsar_rebalancer.by_hand.plan import carry_out_shown
+from pulsar_rebalancer.by_hand.carry_out import carry_out_shown
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import IsolationPolicy

@@ -3,7 +3,7 @@ import pytest
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME
 from pulsar_rebalancer.config.resolution import Origin, disagreements, from_brokers, parse_params, resolve
-from pulsar_rebalancer.config.settings import Settings, validate
+from pulsar_rebalancer.config.settings import CAPS, Settings, validate
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.names import split_list
 from pulsar_rebalancer.run.request import RunRequest
@@ -147,17 +147,44 @@ def test_a_run_lowers_the_mode_and_never_raises_it():
         resolve({"mode": "observe"}, {}, parse_params({"mode": "auto"}))
 
 
-def test_a_run_lowers_a_cap_and_never_raises_it():
-    file = {"max_bundles_per_run": 10}
-    assert resolve(file, {}, parse_params({"max_bundles_per_run": 5})).settings.max_bundles_per_run == 5
-    assert resolve({}, {}, parse_params({"max_bundles_per_run": 500})).settings.max_bundles_per_run == 500
-    with pytest.raises(SettingsError, match="max_bundles_per_run"):
-        resolve(file, {}, parse_params({"max_bundles_per_run": 11}))
+@pytest.mark.parametrize("cap", CAPS)
+def test_a_run_lowers_a_cap_and_never_raises_it(cap):
+    file = {cap: 10}
+    assert getattr(resolve(file, {}, parse_params({cap: 5})).settings, cap) == 5
+    assert getattr(resolve({}, {}, parse_params({cap: 500})).settings, cap) == 500
+    with pytest.raises(SettingsError, match=cap):
+        resolve(file, {}, parse_params({cap: 11}))
+    with pytest.raises(SettingsError, match=cap):
+        parse_params({cap: 0})
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"breaker": {}}, "bad_brokers"),
+        ({"breaker": {"minutes": 30}}, "bad_brokers"),
+        ({"breaker": {"failed_moves": 1, "minutes": 1e12}}, "minutes"),
+        ({"breaker": {"failed_moves": 0}}, "failed_moves"),
+        ({"self_approval": {}}, "self_approval"),
+        ({"excluded_bundles": ["a b"]}, "excluded_bundles"),
+        ({"max_bytes_per_run": float("inf")}, "max_bytes_per_run"),
+        ({"max_bundles_per_namespace": 0}, "max_bundles_per_namespace"),
+        ({"maintenance_windows": [{"cron": "0 0 31 2 *", "minutes": 5}]}, "cron"),
+        ({"blackouts": [{"cron": "0 0 * * *", "minutes": 5, "timezone": "Mars/Olympus"}]}, "timezone"),
+    ],
+)
+def test_what_could_never_hold_is_refused_by_name(given, named):
+    with pytest.raises(SettingsError, match=named):
+        validate(given, where="here")
 
 
 def test_a_run_adds_to_what_is_left_out():
-    params = parse_params({"excluded_brokers": [" b2:8080"], "excluded_namespaces": ["t/n"]})
-    settings = resolve({"excluded_brokers": ["b1:8080 "]}, {"excluded_namespaces": "t/m"}, params).settings
+    params = parse_params(
+        {"excluded_brokers": [" b2:8080"], "excluded_namespaces": ["t/n"], "excluded_bundles": ["t/x/*"]}
+    )
+    file = {"excluded_brokers": ["b1:8080 "], "excluded_bundles": ["t/y/*"]}
+    settings = resolve(file, {"excluded_namespaces": "t/m"}, params).settings
+    assert settings.excluded_bundles == ("t/y/*", "t/x/*")
     assert settings.excluded_brokers == ("b1:8080", "b2:8080")
     assert settings.excluded_namespaces == ("t/m", "t/n")
 

@@ -9,8 +9,7 @@ import pytest
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.control.documents import Control, Order, PauseOrder
-from pulsar_rebalancer.control.in_force import Sample, closings, sentence
-from pulsar_rebalancer.state.by_hand import Drain
+from pulsar_rebalancer.control.in_force import Sample, closings
 from pulsar_rebalancer.storage.layout import ClusterStorage
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -83,15 +82,3 @@ def test_of_two_copies_the_stricter_holds() -> None:
 
     for merged in (one.stricter(other), other.stricter(one)):
         assert merged == Control(pause=pause(2, "bob"), stop=later, skip=ADA)
-
-
-def test_one_sentence_says_all_that_is_in_force() -> None:
-    given = settings(mode="observe", **in_file(1))
-    control = Control(skip=ADA)
-    drains = {"b:1": Drain(at=NOW, by="bob", reason="old disks")}
-
-    assert sentence(given, closings(given, control, NOW, Sample(NOW)), drains) == (
-        "Nothing is moved: mode observe; paused until 2026-11-22 13:00 UTC by the clusters file: holiday; "
-        "one run is skipped by ada: new disks; b:1 drained by bob: old disks"
-    )
-    assert sentence(settings(), [], {}) == "Moves are carried out: mode auto"

@@ -59,7 +59,7 @@ def split(name, *positions, algorithm="specified_positions_divide", **changes):
     return Split(**found | {"shares": shares} | changes)
 
 
-def carry(served, *splits, most=128, timeout=LONG, begun=(), prepare=None, told=None, stopped=lambda: False):
+def carry(served, *splits, most=128, timeout=LONG, begun=(), prepare=None, told=None, held=lambda: None):
     async def act():
         connection = AdminConnection(seeds=tuple(served.urls), token=SecretStr(served.token))
         async with Transport(connection) as transport:
@@ -73,7 +73,7 @@ def carry(served, *splits, most=128, timeout=LONG, begun=(), prepare=None, told=
                 timeout_seconds=timeout,
                 on_outcome=(told if told is not None else []).append,
                 begun=begun,
-                stopped=stopped,
+                held=held,
             )
             return outcomes, client.asked
 

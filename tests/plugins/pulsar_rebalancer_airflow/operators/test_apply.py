@@ -6,25 +6,27 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, DagRunTriggerException
+from airflow.sdk.exceptions import AirflowSkipException, DagRunTriggerException
 from tests.airflow_context import context
-from tests.airflow_runs import CLUSTER, make_run, move_row
+from tests.airflow_runs import CLUSTER
+from tests.plugins.pulsar_rebalancer_airflow.operators.approve_scene import (
+    NOW,
+    YES,
+    apply,
+    ask,
+    awaiting,
+    gate,
+    plan,
+    show,
+)
 
-from pulsar_rebalancer.config.clusters_file import ClusterEntry
-from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.control.documents import Awaiting, Control, PauseOrder
 from pulsar_rebalancer.run.by_hand import ByHand, HandRequest
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.run.tables import BUNDLES, table
 from pulsar_rebalancer.state.by_hand import ApprovedPlans, HandedOver, ShownPlan
-from pulsar_rebalancer.state.model import DecisionState, MovesState, Unload
+from pulsar_rebalancer.state.model import MovesState, Unload
 from pulsar_rebalancer_airflow.operators import (
-    ApplyOperator,
-    AskOperator,
     EndOlderOperator,
-    GateOperator,
-    RecordOperator,
-    ShowAwaitingOperator,
 )
 from pulsar_rebalancer_airflow.state_store import StateStore
 
@@ -32,10 +34,6 @@ if TYPE_CHECKING:
     from tests.airflow_context import MemoryState
 
     from pulsar_rebalancer.storage.layout import ClusterStorage
-    from pulsar_rebalancer.storage.path import StoragePath
-
-NOW = datetime.now(UTC)
-MOVES = [move_row(1, "a:1", "b:1"), move_row(2, "a:1", "b:1")]
 
 
 @pytest.fixture(autouse=True)
@@ -43,51 +41,18 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_PULSAR_TEST", '{"conn_type": "pulsar_admin", "host": "nowhere"}')
 
 
-def settings(**given: Any) -> Settings:
-    return Settings.model_validate({"mode": "approve", "connection": "pulsar_test"} | given)
-
-
-def entry(**given: Any) -> ClusterEntry:
-    return ClusterEntry(name=CLUSTER, given={}, settings=settings(**given))
-
-
-def gate(
-    storage: ClusterStorage,
-    state: MemoryState,
-    run: StoragePath,
-    record: bool = True,
-    **present: Any,
-) -> str:
-    given: Any = context(CLUSTER, state)
-    if record:
-        RecordOperator(task_id="record", cluster=CLUSTER, root=storage.root, run=run.uri).execute(given)
-    GateOperator(task_id="gate", cluster=CLUSTER, settings=settings(**present), run=run.uri).execute(given)
-    return str(given["ti"].pushed["reason"])
-
-
-def plan(storage: ClusterStorage, state: MemoryState, moves: Any = MOVES, **given: Any) -> StoragePath:
-    seq = StateStore(state).get(DecisionState).seq
-    run = make_run(storage, moves, base_seq=seq, **({"mode": "approve"} | given))
-    (run / "input" / "bundles.parquet").write_table(table([], BUNDLES))
-    return run
-
-
-def awaiting(state: MemoryState) -> Awaiting:
-    return StateStore(state).get(Awaiting)
-
-
 def test_the_newest_plan_with_moves_waits(storage: ClusterStorage, state: MemoryState) -> None:
     first = plan(storage, state)
 
     assert gate(storage, state, first) == "awaiting_approval"
     assert awaiting(state).plan_id == first.name
-    assert (awaiting(state).asked, awaiting(state).before) == (f"ask__{first.name}", "")
+    assert (awaiting(state).asked, awaiting(state).older) == (f"ask__{first.name}", ())
     assert gate(storage, state, first, record=False) == "awaiting_approval"  # a retry
-    assert awaiting(state).before == ""
+    assert awaiting(state).older == ()
     second = plan(storage, state)
     assert gate(storage, state, second) == "awaiting_approval"
     # The run that shows the first is not used again.
-    assert (awaiting(state).asked, awaiting(state).before) == (f"ask__{second.name}", f"ask__{first.name}")
+    assert (awaiting(state).asked, awaiting(state).older) == (f"ask__{second.name}", (f"ask__{first.name}",))
     empty = plan(storage, state, [])
     assert gate(storage, state, empty) == "nothing_to_do"
     assert awaiting(state).plan_id == second.name
@@ -101,7 +66,7 @@ def test_a_plan_that_waits_does_not_survive_one_that_is_carried_out(
 
     assert gate(storage, state, plan(storage, state), self_approval={"max_bundles": 2}) == "open"
 
-    assert awaiting(state) == Awaiting(before=asked)
+    assert awaiting(state) == Awaiting(older=(asked,))
     assert ask(state, "open", {asked: "running"}) == f"pulsar_apply__{CLUSTER} {asked}"
     assert ask(state, "open", {asked: "success"}) == ""
     with pytest.raises(AirflowSkipException):
@@ -127,24 +92,40 @@ def test_nobody_is_asked_about_what_a_read_only_connection_would_refuse(
     assert awaiting(state).plan_id == ""
 
 
-def test_a_newer_question_ends_the_older_one(storage: ClusterStorage, state: MemoryState) -> None:
-    gate(storage, state, plan(storage, state))
-    older = awaiting(state).asked
-    gate(storage, state, plan(storage, state))
-    newer = awaiting(state).asked
+def ended(state: MemoryState, run_id: str, runs: dict[str, str]) -> str:
+    """The question that a run of the apply DAG ends."""
+    given: Any = context(CLUSTER, state, run_id=run_id)
+    given["ti"].runs = runs
+    with pytest.raises((DagRunTriggerException, AirflowSkipException)) as done:
+        EndOlderOperator(task_id="end_older", cluster=CLUSTER).execute(given)
+    return str(done.value.dag_run_id) if isinstance(done.value, DagRunTriggerException) else ""
 
-    def ended(run_id: str, older_is: str) -> str:
-        given: Any = context(CLUSTER, state, run_id=run_id)
-        given["ti"].runs = {older: older_is}
-        with pytest.raises((DagRunTriggerException, AirflowSkipException)) as done:
-            EndOlderOperator(task_id="end_older", cluster=CLUSTER).execute(given)
-        return str(done.value.dag_run_id) if isinstance(done.value, DagRunTriggerException) else ""
 
-    assert ended(newer, "running") == older
-    assert ended(newer, "success") == ""
-    assert ended(older, "running") == ""
-    with pytest.raises(AirflowSkipException):
-        show(storage, state, older)
+def test_a_newer_question_ends_all_older_ones(storage: ClusterStorage, state: MemoryState) -> None:
+    questions = []
+    for _ in range(4):
+        gate(storage, state, plan(storage, state))
+        questions.append(awaiting(state).asked)
+    first, second, third, newest = questions
+    running = dict.fromkeys(questions, "running")
+
+    # Each ends the one before it, also where a run in between never came to ask, or has come to its end.
+    assert [ended(state, each, running) for each in reversed(questions)] == [third, second, first, ""]
+    assert ended(state, newest, running | {third: "success"}) == second
+    assert ended(state, newest, running | {third: "queued", second: "failed"}) == third
+    assert ended(state, third, running | {second: "failed"}) == first
+    for older in (first, second, third):
+        with pytest.raises(AirflowSkipException):
+            show(storage, state, older)
+    # Those that have come to their end are not kept.
+    gate(storage, state, plan(storage, state), runs={second: "running", third: "success"})
+    assert awaiting(state).older == (second,)
+    # Once another plan is carried out, all of them are to end.
+    gate(storage, state, plan(storage, state), self_approval={"max_bundles": 2})
+    assert awaiting(state).plan_id == ""
+    assert ask(state, "open", dict.fromkeys(awaiting(state).older, "running")) == (
+        f"pulsar_apply__{CLUSTER} {awaiting(state).older[-1]}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -188,53 +169,12 @@ def test_what_was_approved_is_carried_out_by_its_own_run_alone(
     assert gate(storage, state, run) == reason
 
 
-def ask(state: MemoryState, reason: str, runs: dict[str, str] | None = None) -> str:
-    given: Any = context(CLUSTER, state, xcoms={("gate", "reason"): reason})
-    given["ti"].runs = runs or {}
-    with pytest.raises((DagRunTriggerException, AirflowSkipException)) as ended:
-        AskOperator(task_id="ask", cluster=CLUSTER, gate="gate").execute(given)
-    asked = ended.value
-    return f"{asked.trigger_dag_id} {asked.dag_run_id}" if isinstance(asked, DagRunTriggerException) else ""
-
-
 def test_a_plan_that_waits_is_asked_about(storage: ClusterStorage, state: MemoryState) -> None:
     assert ask(state, "awaiting_approval") == ""
     gate(storage, state, plan(storage, state))
 
     assert ask(state, "awaiting_approval") == f"pulsar_apply__{CLUSTER} {awaiting(state).asked}"
     assert ask(state, "nothing_to_do") == ""
-
-
-def show(storage: ClusterStorage, state: MemoryState, run_id: str = "") -> dict[str, str]:
-    given = context(CLUSTER, state, run_id=run_id or awaiting(state).asked)
-    return ShowAwaitingOperator(task_id="show", entry=entry(), root=storage.root).execute(given)
-
-
-ADA = {"id": "7", "name": "ada"}
-YES = {"chosen_options": ["Approve"], "responded_by_user": ADA}
-
-
-def apply(
-    storage: ClusterStorage,
-    state: MemoryState,
-    shown: dict[str, str],
-    *,
-    answer: Any = YES,
-    run_id: str = "",
-    runs: dict[str, str] | None = None,
-    **present: Any,
-) -> str:
-    """The reason code, or the id of the run that carries the plan out."""
-    given: Any = context(CLUSTER, state, user=None, run_id=run_id or awaiting(state).asked)
-    given["ti"].runs = runs or {}
-    pulled = {"show": shown, "approve": answer}
-    given["ti"].xcom_pull = lambda *, task_ids: pulled[task_ids]
-    with pytest.raises((DagRunTriggerException, AirflowFailException)) as ended:
-        ApplyOperator(task_id="carry_out", entry=entry(**present), root=storage.root).execute(given)
-    if isinstance(ended.value, AirflowFailException):
-        return str(given["ti"].pushed["failure"])
-    assert ended.value.conf == {"plan": shown["plan"]}
-    return str(ended.value.dag_run_id)
 
 
 def test_what_is_shown_is_handed_over_with_who_approved_it(storage: ClusterStorage, state: MemoryState) -> None:

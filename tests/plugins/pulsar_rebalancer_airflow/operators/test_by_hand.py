@@ -14,6 +14,7 @@ from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.enums import Action
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.control.documents import Control, Order
+from pulsar_rebalancer.errors import StateError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.attempts import write_outcomes
 from pulsar_rebalancer.run.by_hand import ByHand, parse_form
@@ -163,14 +164,17 @@ def carried_out(storage: ClusterStorage, run_id: str, reason: Reason) -> None:
     write_outcomes(wave_file(run, 0), {move.bundle: move for move in moves})
 
 
-def test_a_plan_that_was_stopped_is_carried_out_again(storage: ClusterStorage, state: MemoryState) -> None:
+@pytest.mark.parametrize("held", [Reason.STOPPED, Reason.PAUSED, Reason.OUTSIDE_WINDOW])
+def test_a_plan_that_was_stopped_is_carried_out_again(
+    storage: ClusterStorage, state: MemoryState, held: Reason
+) -> None:
     identity = shown(storage, state, **UNLOAD)
     _, (first, _) = act(storage, state, plan=identity)
 
     # Another attempt of the same task, before the run was there.
     assert act(storage, state, plan=identity) == ("done", (first, {"plan": identity}))
     assert act(storage, state, {first: "failed"}, plan=identity)[0] == "plan_used"  # it came to no snapshot
-    carried_out(storage, first, Reason.STOPPED)
+    carried_out(storage, first, held)
     assert act(storage, state, {first: "running"}, plan=identity)[0] == "plan_under_way"
 
     second = f"{first}__2"
@@ -199,3 +203,40 @@ def test_a_drain_whose_task_ended_between_its_writes_goes_on(storage: ClusterSto
     storage.drains.delete()
     assert act(storage, state, plan=identity) == ("done", None)  # after the first
     assert list(StateStore(state).drains(storage).brokers) == ["a:1"]
+
+
+def test_the_run_that_marked_a_drain_marks_it_no_more_once_it_was_released(
+    storage: ClusterStorage, state: MemoryState
+) -> None:
+    identity, store = shown(storage, state, **DRAIN), StateStore(state)
+    assert act(storage, state, run="manual__1", plan=identity) == ("done", None)
+    assert act(storage, state, run="manual__1", plan=identity) == ("done", None)  # cleared while it is drained
+    assert act(storage, state, run="manual__2", action="release", broker="a:1", reason="the disks are in")[0] == "done"
+
+    assert act(storage, state, run="manual__1", plan=identity)[0] == "plan_used"  # cleared after the release
+
+    assert store.drains(storage).brokers == {}
+    # Somebody else may have it drained again.
+    again = shown(storage, state, **DRAIN)
+    assert act(storage, state, run="manual__3", plan=again) == ("done", None)
+    assert act(storage, state, run="manual__1", plan=identity)[0] == "plan_used"
+    assert act(storage, state, run="manual__3", plan=again) == ("done", None)
+    assert list(store.drains(storage).brokers) == ["a:1"]
+
+
+@pytest.mark.parametrize("damaged", ["store", "copy", "both"])
+def test_marks_that_cannot_be_read_are_written_anew_by_a_release(
+    storage: ClusterStorage, state: MemoryState, damaged: str
+) -> None:
+    store = StateStore(state)
+    assert act(storage, state, plan=shown(storage, state, **DRAIN)) == ("done", None)
+    if damaged != "copy":
+        state.documents[Drains.KEY] = {"version": 99}
+    if damaged != "store":
+        storage.drains.write_bytes(b"{")
+    with pytest.raises(StateError, match="drains_unreadable"):
+        store.drains(storage)
+
+    assert act(storage, state, action="release", broker="b:1", reason="not that one")[0] == "done"
+
+    assert list(store.drains(storage).brokers) == ([] if damaged == "both" else ["a:1"])

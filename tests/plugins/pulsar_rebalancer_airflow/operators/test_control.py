@@ -24,7 +24,7 @@ from pulsar_rebalancer_airflow.operators import (
     ReportOperator,
     UnloadWaveOperator,
 )
-from pulsar_rebalancer_airflow.operators import unload as module
+from pulsar_rebalancer_airflow.operators import holds as module
 from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
@@ -137,6 +137,24 @@ def test_only_a_pause_or_a_resume_gives_up_what_cannot_be_read(
     assert gate(storage, state, next_run(storage, state)) == "paused"
 
 
+def test_a_pause_ends_what_is_under_way_and_says_what_it_left(storage: ClusterStorage, state: MemoryState) -> None:
+    gate(storage, state, next_run(storage, state))
+
+    assert order(storage, state, "pause", TOMORROW)["stopped"] == {"finished": {}, "unfinished": [], "not_begun": 1}
+
+
+@pytest.mark.parametrize("action", ["stop", "pause"])
+def test_an_order_holds_also_where_what_is_under_way_cannot_be_read(
+    storage: ClusterStorage, state: MemoryState, action: str
+) -> None:
+    state.documents["decision"] = {"version": 99}
+
+    said = order(storage, state, action, TOMORROW if action == "pause" else None)
+
+    assert "version 99" in said["stopped"]
+    assert state.documents["control"][action]["reason"] == "new disks"
+
+
 @pytest.mark.parametrize("until", [NOW - timedelta(minutes=1), NOW + timedelta(hours=23)])
 def test_no_pause_lifts_another(storage: ClusterStorage, state: MemoryState, until: datetime) -> None:
     order(storage, state, "pause", TOMORROW)
@@ -160,6 +178,25 @@ def test_one_run_is_skipped(storage: ClusterStorage, state: MemoryState) -> None
 
     assert gate(storage, state, under_way) == "open"
     assert [gate(storage, state, next_run(storage, state)) for _ in range(3)] == ["skipped", "open", "open"]
+
+
+@pytest.mark.parametrize("then", ["reset", "restore", "restore of a lost state"])
+@pytest.mark.parametrize("used", [True, False])
+def test_a_skip_is_used_once_whatever_becomes_of_the_state(
+    storage: ClusterStorage, state: MemoryState, used: bool, then: str
+) -> None:
+    gate(storage, state, next_run(storage, state))
+    order(storage, state, "skip")
+    if used:
+        assert gate(storage, state, next_run(storage, state)) == "skipped"
+    if then == "restore of a lost state":
+        state.documents.clear()
+
+    order(storage, state, then.partition(" ")[0])
+    order(storage, state, "reset")
+
+    expected = ["open", "open"] if used else ["skipped", "open"]
+    assert [gate(storage, state, next_run(storage, state)) for _ in range(2)] == expected
 
 
 def test_a_skip_is_lifted(storage: ClusterStorage, state: MemoryState) -> None:

@@ -31,7 +31,7 @@ def act(storage: ClusterStorage, action: str, reason: str = "test", mode: str = 
 
 
 def changes(storage: ClusterStorage) -> list[dict[str, Any]]:
-    return [(storage.state / name).read_json() for name in storage.state.names()]
+    return [(storage.state / name).read_json() for name in storage.state.names() if name.startswith("change-")]
 
 
 def test_there_and_back(served: Running, storage: ClusterStorage) -> None:
@@ -42,8 +42,11 @@ def test_there_and_back(served: Running, storage: ClusterStorage) -> None:
     assert act(storage, "take_over", "release is fine") == dict.fromkeys(brokers, "false")
     assert served.cluster.configuration.values() == {SHEDDING: "false"}
 
+    # Whoever hands back has what is under way stopped: two that move bundles would work against each other.
+    assert storage.control.read_json()["stop"]["reason"] == "new release"
     back, over = changes(storage)
-    assert [name.rpartition("-")[2] for name in storage.state.names()] == ["hand_back.json", "take_over.json"]
+    names = [name.rpartition("-")[2] for name in storage.state.names() if name.startswith("change-")]
+    assert names == ["hand_back.json", "take_over.json"]
     assert (back["action"], back["by"], back["reason"], back["outcome"]) == ("hand_back", "ada", "new release", "taken")
     assert (back["setting"], back["value"]) == (SHEDDING, "true")
     assert (back["before"], back["after"]) == (dict.fromkeys(brokers, "false"), dict.fromkeys(brokers, "true"))
@@ -115,6 +118,7 @@ def test_a_read_only_connection_is_refused_before_anything_is_sent(
 
     assert served.cluster.configuration.values() == {}
     assert not changes(storage)
+    assert not storage.control.exists()
     assert set(act(storage, "show").values()) == {"false"}
 
 

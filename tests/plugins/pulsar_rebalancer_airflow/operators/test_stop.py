@@ -1,7 +1,8 @@
-"""What a person sees of a wave, and stops: no further bundle is begun, and a run that is cleared goes on."""
+"""What ends a wave between two bundles: no further one is begun, and a run that is cleared goes on."""
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +11,19 @@ from airflow.sdk.exceptions import AirflowFailException
 from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER
 
-from pulsar_rebalancer.control.documents import Control, Order
+from pulsar_rebalancer.control.breaker import Breaker
+from pulsar_rebalancer.control.documents import Control, Order, PauseOrder
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude
+from pulsar_rebalancer_airflow.locations import CLUSTERS_VARIABLE
 from pulsar_rebalancer_airflow.operators import UnloadWaveOperator
-from pulsar_rebalancer_airflow.operators import unload as module
+from pulsar_rebalancer_airflow.operators import holds as module
 from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
 
     from pulsar_rebalancer.storage.path import StoragePath
@@ -52,3 +58,95 @@ def test_a_stop_ends_a_wave_between_two_bundles_and_a_cleared_run_goes_on(scene:
     assert conclude(run, Reason.OPEN, (), NOW).counts == {"moved": 4}
     assert scene.all_on(moves, "destination")
     assert pushed["progress"] == {"done": 4, "of": 4, "failed": 0}
+
+
+FILE = {"mode": "auto", "connection": "pulsar_test", "unload_concurrency": 1, "breaker": {"failed_moves": 1}}
+
+
+def ordered(scene: UnloadScene) -> None:
+    pause = PauseOrder(at=NOW, by="ada", reason="wait", until=NOW + timedelta(days=1))
+    StateStore(scene.state).put_control(scene.storage, Control(pause=pause))
+
+
+def damaged(scene: UnloadScene) -> None:
+    scene.state.documents["control"] = {"version": 99}
+
+
+def opened(scene: UnloadScene) -> None:
+    StateStore(scene.state).put(Breaker(opened_at=NOW, why="worse"))
+
+
+def nothing(scene: UnloadScene) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("order", "file", "reason"),
+    [
+        (ordered, FILE, "paused"),
+        (damaged, FILE, "control_unreadable"),
+        (opened, FILE, "breaker_open"),
+        (nothing, FILE | {"mode": "observe"}, "observe"),
+        (nothing, FILE | {"mode": False}, "observe"),
+        (nothing, FILE | {"mode": "approve"}, "awaiting_approval"),
+        (nothing, FILE | {"pause": {"until": "2999-01-01T00:00:00Z", "reason": "x"}}, "paused"),
+        (nothing, FILE | {"blackouts": [{"start": "2020-01-01T00:00", "end": "2999-01-01T00:00"}]}, "blackout"),
+        (
+            nothing,
+            FILE | {"maintenance_windows": [{"start": "2020-01-01T00:00", "end": "2020-01-02T00:00"}]},
+            "outside_window",
+        ),
+        (nothing, FILE | {"modes": "auto"}, "control_unreadable"),
+        (nothing, None, "control_unreadable"),
+    ],
+)
+def test_whatever_closes_the_gate_ends_a_wave_as_a_stop_does(
+    scene: UnloadScene, tmp_path: Path, order: Callable[[UnloadScene], None], file: dict[str, Any] | None, reason: str
+) -> None:
+    clusters = tmp_path / "clusters.yaml"
+
+    def write(given: dict[str, Any] | None) -> None:
+        clusters.write_text(json.dumps({"clusters": {CLUSTER: given} if given else {}}))
+
+    def between(_: str) -> None:
+        order(scene)
+        write(file)
+
+    write(FILE)
+    scene.monkeypatch.setenv(CLUSTERS_VARIABLE, str(clusters))
+    scene.monkeypatch.setattr(module, "_SECONDS_BETWEEN_LOOKS", 0.0)
+    # As long as it is looked at twice at least: an editor may be writing the file at the first look.
+    moves, documents = scene.moves(5), dict(scene.state.documents)
+    run = scene.run(moves)
+    documents = dict(scene.state.documents)
+    with scene.monkeypatch.context() as once:
+        real = scene.cluster.unload_at
+        once.setattr(scene.cluster, "unload_at", lambda at, *given: (between(""), real(at, *given))[1])
+        with pytest.raises(AirflowFailException, match=reason):
+            carry_out(scene, run)
+    counts = conclude(run, Reason.OPEN, (), NOW).counts
+    assert counts[Reason.MOVED] <= 2
+    assert counts == {"moved": counts[Reason.MOVED], reason: 5 - counts[Reason.MOVED]}
+
+    scene.state.documents |= {key: documents.get(key) for key in ("control", "breaker")}
+    if scene.storage.control.exists():
+        scene.storage.control.delete()
+    write(FILE)
+    carry_out(scene, run)
+    assert conclude(run, Reason.OPEN, (), NOW).counts == {"moved": 5}
+    assert scene.all_on(moves, "destination")
+
+
+def carry_out(scene: UnloadScene, run: StoragePath) -> None:
+    operator = UnloadWaveOperator(task_id="unload", cluster=CLUSTER, settings=FILE, run=run.uri, wave=0)
+    operator.execute(context(CLUSTER, scene.state, started=NOW))
+
+
+def test_a_wave_that_was_not_begun_says_why(scene: UnloadScene) -> None:
+    run = scene.run(scene.moves(2))
+    ordered(scene)
+
+    with pytest.raises(AirflowFailException, match="paused"):
+        unload(scene, run, NOW)
+
+    assert conclude(run, Reason.OPEN, (), NOW).counts == {"paused": 2}

@@ -147,7 +147,7 @@ def test_a_wave_that_was_not_begun_in_time_is_left_and_says_so(scene: UnloadScen
 
 
 def test_a_broker_that_is_marked_while_a_wave_is_under_way_gets_no_further_bundle(scene: UnloadScene) -> None:
-    scene.monkeypatch.setattr("pulsar_rebalancer_airflow.operators.unload._SECONDS_BETWEEN_LOOKS", 0.0)
+    scene.monkeypatch.setattr("pulsar_rebalancer_airflow.operators.holds._SECONDS_BETWEEN_LOOKS", 0.0)
     moves, store = scene.moves(2), StateStore(scene.state)
     drain = Drain(at=datetime.now(UTC), by="ada", reason="new disks")
     marks = Drains(brokers={move["destination"]: drain for move in moves})

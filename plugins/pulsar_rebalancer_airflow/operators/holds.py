@@ -1,0 +1,126 @@
+"""What lets no further bundle be begun, asked before each one while a part of a plan is carried out."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.config.clusters_file import load_clusters
+from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer.control.in_force import closings
+from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer_airflow.locations import clusters_file, storage_of
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer_airflow.state_store import StateStore
+
+_log = logging.getLogger(__name__)
+
+_SECONDS_BETWEEN_LOOKS = 1.0
+
+
+class Holds:
+    """A stop, and all that closes the gate by itself or by the clusters file.
+
+    What was found once holds for the rest of the task.
+
+    Args:
+        context: of the task.
+        cluster: name in the clusters file.
+        store: of the cluster.
+        given: the cluster's settings as the task began with them.
+        each_time: whether it is looked at whenever it is asked; otherwise once a second at most.
+    """
+
+    def __init__(
+        self, context: Context, cluster: str, store: StateStore, given: Settings, *, each_time: bool = False
+    ) -> None:
+        self._started = context["dag_run"].start_date
+        self._store = store
+        self._storage = storage_of(cluster)
+        self._file = _FileNow(cluster, given)
+        self._mode = given.mode
+        self._between_looks = 0 if each_time else _SECONDS_BETWEEN_LOOKS
+        self._looked_at = -math.inf
+        self._reason: Reason | None = None
+        self._drained: frozenset[str] = frozenset()
+
+    def reason(self) -> Reason | None:
+        """Return why no further bundle is to be begun; None: it may."""
+        self._look()
+        return self._reason
+
+    def drained(self) -> frozenset[str]:
+        """Return the brokers that are drained by now."""
+        self._look()
+        return self._drained
+
+    def _look(self) -> None:
+        if self._reason is not None or time.monotonic() - self._looked_at < self._between_looks:
+            return
+        self._drained = frozenset(self._store.drains(self._storage).brokers)
+        found = self._found()
+        if found is not None:
+            self._reason = found[0]
+            _log.warning("No further bundle is begun: %s %s", *found)
+        self._looked_at = time.monotonic()
+
+    def _found(self) -> tuple[Reason, str] | None:
+        control = self._store.control(self._storage)
+        if control.stop is not None and control.stopped_since(self._started):
+            return Reason.STOPPED, control.stop.because
+        settings = self._file.settings()
+        if settings is None:
+            return Reason.CONTROL_UNREADABLE, self._file.error
+        closed = closings(settings, control, datetime.now(UTC))
+        if closed:
+            return closed[0].reason, closed[0].detail
+        if settings.mode is Mode.APPROVE and self._mode is not Mode.APPROVE:
+            return Reason.AWAITING_APPROVAL, f"mode {settings.mode} by now"
+        return None
+
+
+class _FileNow:
+    """A cluster's settings in the clusters file, read again when the file is another one.
+
+    Args:
+        cluster: name in the clusters file.
+        given: its settings; they hold where this machine has no such file.
+    """
+
+    def __init__(self, cluster: str, given: Settings) -> None:
+        self._cluster = cluster
+        self._path = clusters_file()
+        self._settings = given
+        self._stamp: tuple[int, int] | None = None
+        self._failed = False
+        self.error = ""
+
+    def settings(self) -> Settings | None:
+        """Return the settings; None when they cannot be read, also not at a second look: an editor may be writing."""
+        try:
+            self._read()
+        except (OSError, SettingsError) as error:
+            self.error, again, self._failed = str(error), self._failed, True
+            return None if again else self._settings
+        self._failed = False
+        return self._settings
+
+    def _read(self) -> None:
+        if self._stamp is None and not self._path.exists():
+            return
+        found = self._path.stat()
+        stamp = (found.st_mtime_ns, found.st_size)
+        if stamp != self._stamp:
+            entry = next((each for each in load_clusters(self._path) if each.name == self._cluster), None)
+            if entry is None or entry.error:
+                why = entry.error if entry else f"{self._path.name}: {self._cluster} is gone"
+                raise SettingsError(Reason.WRONG_SETTING, why)
+            self._settings, self._stamp = entry.settings, stamp
