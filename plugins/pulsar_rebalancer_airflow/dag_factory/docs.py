@@ -141,13 +141,13 @@ def control_page(entry: ClusterEntry, root: str) -> str:
 | action | what it does |
 |---|---|
 | show | tells what is in force, the state, and Pulsar's own shedding on every broker |
-| pause | lets nothing be moved `until` a time; runs decide and explain all the same |
+| pause | lets nothing be moved `until` a time, and ends what is under way as stop does; runs decide and explain |
 | resume | lifts a pause and a skip; a pause in the clusters file stays |
 | skip | lets the next run move nothing |
 | stop | lets the run that is under way begin no further bundle; the answer names those that came to their end |
 | close_breaker | closes the circuit breaker if it is open |
 | take_over | sets `loadBalancerSheddingEnabled` to `false` on all brokers: the rebalancer alone moves bundles |
-| hand_back | sets it to `true` on all brokers: Pulsar balances again |
+| hand_back | stops what is under way, and sets it to `true` on all brokers: Pulsar balances again |
 | export | writes hit counters, the last plan and what was moved lately to `{folder}/export-<time>.json` |
 | reset | counters and means start anew; what was moved or split lately stays protected, pauses and drains stay |
 | restore | takes the newest `{folder}/decision-<number>.json`, or the file that is named |
@@ -169,7 +169,8 @@ def apply_page(entry: ClusterEntry) -> str:
 
 In mode `approve` the newest plan that moves something waits here for {entry.settings.max_awaiting_minutes:g} minutes.
 The task *approve* shows it: what moves, the scores before and after, whom it disturbs. Rejected, or without an answer,
-nothing is moved. A newer plan takes the place of one that waits.
+nothing is moved, and the very moves that a person rejected are not asked for again for as long. A newer plan takes the
+place of one that waits.
 
 Once it is approved, a run of `{REBALANCE_DAG}{entry.name}` asks the brokers anew and carries out what of this plan
 still holds, or says why not.
