@@ -264,6 +264,8 @@ def _step(number: int, dag: Any, scheduled: Any, last: str = "") -> bool:
         going_on = run.state == DagRunState.RUNNING
         tis = run.get_task_instances(session=session)
         ready = [ti for ti in tis if ti.state == TaskInstanceState.SCHEDULED]
+        if not ready and any(ti.state == TaskInstanceState.AWAITING_INPUT for ti in tis):
+            raise RuntimeError(f"run {run.run_id} waits for an answer")
     for ti in sorted(ready, key=lambda ti: ti.map_index):
         _run_task(ti=ti, task=dag.task_dict[ti.task_id])
     return going_on and last not in {ti.task_id for ti in ready}

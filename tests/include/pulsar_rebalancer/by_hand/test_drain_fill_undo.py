@@ -202,17 +202,21 @@ def test_what_a_strategy_wants_beside_a_drain_overloads_no_broker(
 
 
 @pytest.mark.parametrize("cap", ["max_bundles_per_run", "max_bundles_off_broker"])
-def test_where_a_cap_bites_anyway_it_is_the_reason(tmp_path: Path, cap: str) -> None:
-    # b and c have room for one bundle each; a cap lets one leave.
-    owned = {"a": {name(n): 20.0 for n in (1, 2, 3)}, "b": {name(4): 10.0}, "c": {name(5): 10.0}}
+@pytest.mark.parametrize(
+    ("of_c", "fates"), [(10.0, ["b:1", "c:1", "would_overload"]), (30.0, ["b:1", *["would_overload"] * 2])]
+)
+def test_where_a_cap_bites_anyway_it_is_the_reason(tmp_path: Path, cap: str, of_c: float, fates: list[str]) -> None:
+    # b has room for one bundle, c for one or none; a cap lets one leave.
+    owned = {"a": {name(n): 20.0 for n in (1, 2, 3)}, "b": {name(4): 10.0}, "c": {name(5): of_c}}
     snapshots = Snapshots(tmp_path, owned)
     snapshots.settings = snapshots.settings.model_copy(update={"overloaded_threshold": 35.0})
-    assert sorted(fate(served(snapshots, a=DRAIN).moves).values(), key=str) == ["b:1", "c:1", "would_overload"]
+    assert sorted(fate(served(snapshots, a=DRAIN).moves).values(), key=str) == fates
     snapshots.settings = snapshots.settings.model_copy(update={cap: 1})
 
     found = list(fate(served(snapshots, a=DRAIN).moves).values())
 
     assert found[1:] == ["cap_run" if cap == "max_bundles_per_run" else "cap_broker"] * 2
+    assert found[0] in fates
 
 
 def test_a_move_that_a_cap_bites_takes_no_room_from_the_next(tmp_path: Path) -> None:
