@@ -8,6 +8,7 @@ import numpy as np
 
 from experiments.building import build
 from experiments.measures import Curve, Measures, Recorder
+from pulsar_rebalancer.config.settings import validate
 from pulsar_rebalancer.replay.balancer import Balancer
 from pulsar_rebalancer.replay.columns import NOBODY, Roster
 from pulsar_rebalancer.replay.minute import BrokerFigures, Minute
@@ -39,7 +40,9 @@ def run(scenario: Scenario, variant: Variant, seed: int) -> Run:
     """Let the variant balance the scenario's cluster to its end."""
     spec = build(scenario, seed, direct=variant.direct)
     names = spec.workload.bundles.names
-    balancer = Balancer(Roster(spec.brokers.names, names), variant.settings, variant.shedder(), seed)
+    own = variant.settings.model_dump(mode="json", exclude_unset=True)
+    settings = validate(own | scenario.settings, where=scenario.name)
+    balancer = Balancer(Roster(spec.brokers.names, names), settings, variant.shedder(), seed)
     recorder = Recorder(scenario.disturbed_at)
     scores = np.zeros(len(spec.brokers.names))
 

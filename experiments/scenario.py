@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from pulsar_rebalancer.config.settings import validate
+from pulsar_rebalancer.errors import RebalancerError
 
 FOLDER = Path(__file__).parent / "scenarios"
 
@@ -100,6 +103,7 @@ class Scenario(_Strict):
         placed: who has the bundles at the start. `load`: brokers are as loaded as `load` says, percent of their CPU,
             and the bundles' sizes are scaled to that. `even`: one after the other. `random`: drawn with the seed.
             `placement`: nobody, the load manager places them in the first minute.
+        settings: of every variant, ours or Pulsar's names.
         published: what is known from elsewhere, by strategy.
     """
 
@@ -116,6 +120,7 @@ class Scenario(_Strict):
     cpu_spikes: tuple[CpuSpike, ...] = ()
     traffic_spikes: tuple[TrafficSpike, ...] = ()
     changes: tuple[Change, ...] = ()
+    settings: dict[str, Any] = Field(default_factory=dict)
     published: dict[str, str] = Field(default_factory=dict)
 
     @property
@@ -136,6 +141,10 @@ class Scenario(_Strict):
             raise ValueError(f"broker {max(named)} is named, there are {count}")
         if not any(group.started for group in self.brokers):
             raise ValueError("brokers.started: no broker is there at the start")
+        try:
+            validate(self.settings, where="settings")
+        except RebalancerError as error:
+            raise ValueError(error.message) from None
         if self.disturbed_at >= self.minutes:
             raise ValueError(f"disturbed_at: {self.disturbed_at} is not within the {self.minutes} minutes")
         return self

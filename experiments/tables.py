@@ -55,7 +55,7 @@ def of_problems(results: Mapping[str, Results], variants: Sequence[str]) -> Tabl
             continue
         rows.append([variant, *verdicts(results, variant)])
         if variant in PUBLISHED:
-            rows.append(["PIP-364", *PUBLISHED[variant]])
+            rows.append(["published", *PUBLISHED[variant]])
     return Table(["", *(problem.title for problem in PROBLEMS)], rows)
 
 

@@ -60,10 +60,16 @@ PARTS_PER_CORE = 2
 PROGRESS = "progress"
 _SECONDS_BETWEEN_LINES = 5.0
 
-MOST_STEPS = 2_000_000_000
-"""Brokers by samples by variants that one replay may have."""
+MOST_HOURS = 5.0
+"""Of one core that one replay may take, by estimate: the task that waits for it has six."""
 
-_SECONDS_PER_STEP = 16e-6
+MOST_OUTCOMES = 50_000_000
+"""Samples by variants that one replay may have: of each a figure comes back."""
+
+_LESS = "take a shorter stretch or fewer variants"
+
+_SECONDS_PER_BROKER, _SECONDS_PER_BUNDLE = 25e-6, 50e-9
+"""Of one sample of one variant, on 2 x AMD EPYC; docs/performance.md measures it."""
 
 COVERED = ("start", "end", "first", "last", "samples", "expected", "minutes", "gaps", "made")
 """Columns of the table that say what part of the stretch was replayed (`replay.recording.Coverage`)."""
@@ -99,6 +105,7 @@ def prepare(root: str, folder: StoragePath) -> Prepared:
     request = ReplayRequest.read(folder)
     _forget(folder)
     variants = request.variants
+    _refuse_many(request, len(variants.variants))
     storage = ClusterStorage(root, request.cluster)
     with _work(folder) as work:
         snapshots.record(storage, request.settings, request.start, request.end, work / SAMPLES)
@@ -169,13 +176,26 @@ def _prepared(folder: StoragePath, work: StoragePath, request: ReplayRequest, va
 
 
 def _refuse_long(recording: Recording, variants: int) -> None:
-    samples, brokers = len(recording.index.minutes), len(recording.roster.brokers)
-    steps = samples * variants * brokers
-    if steps > MOST_STEPS:
+    """Refuse what would take too long, once it is known how large the cluster was."""
+    samples, names = len(recording.index.minutes), recording.roster
+    step = len(names.brokers) * _SECONDS_PER_BROKER + len(names.bundles) * _SECONDS_PER_BUNDLE
+    hours = samples * variants * step / 3600
+    if hours > MOST_HOURS:
         raise SettingsError(
             Reason.WRONG_SETTING,
-            f"{variants} variants over {samples:,} samples of {brokers} brokers would take one core about "
-            f"{steps * _SECONDS_PER_STEP / 3600:,.0f} hours: take a shorter stretch or fewer variants",
+            f"{variants} variants over {samples:,} samples of {len(names.brokers)} brokers and {len(names.bundles):,} "
+            f"bundles would take one core about {hours:,.0f} hours, more than {MOST_HOURS:g}: {_LESS}",
+        )
+
+
+def _refuse_many(request: ReplayRequest, variants: int) -> None:
+    """Refuse what is too much whatever the cluster, before anything is read."""
+    minutes = (request.end - request.start).total_seconds() / 60
+    samples = minutes / max(1.0, request.settings.interval_seconds / 60)
+    if samples * variants > MOST_OUTCOMES:
+        raise SettingsError(
+            Reason.WRONG_SETTING,
+            f"{variants} variants over {samples:,.0f} samples are more than {MOST_OUTCOMES:,} together: {_LESS}",
         )
 
 

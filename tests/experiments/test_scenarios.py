@@ -51,6 +51,7 @@ def scenario(folder: Path, text: str = SOUND) -> Path:
         ("minutes = 20", "minutes = 20\n[[changes]]\nminute = 1\nstop = [7]\n", "broker 7 is named"),
         ("cores = 4", "cores = 4\nstarted = false", "brokers.started"),
         ("minutes = 20", "minutes = 20\ndisturbed_at = 20", "disturbed_at"),
+        ("minutes = 20", "minutes = 20\nsettings = {usage_diference = 0}", "usage_diference"),
         ('title = "t"', "title = ", "line 2"),
     ],
 )

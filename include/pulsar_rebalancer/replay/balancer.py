@@ -7,6 +7,7 @@ grace period. Nothing here knows where a minute comes from: it may be simulated 
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,7 +18,8 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.columns import FIGURES, NOBODY, ColumnBundles, MeanColumns, Roster
 from pulsar_rebalancer.replay.minute import NO_POLICIES, broker_samples
 from pulsar_rebalancer.replay.placing import Placing
-from pulsar_rebalancer.state.counting import PUNCTUALITY
+from pulsar_rebalancer.state.counting import PUNCTUALITY, samples_after, young
+from pulsar_rebalancer.state.model import DecisionState
 from pulsar_rebalancer.strategies import caps, waves
 from pulsar_rebalancer.strategies.hits import hits_after, used_samples
 from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
@@ -78,7 +80,7 @@ class Balancer:
         self._means = means or MeanColumns(len(roster.bundles))
         self._keeps_means = means is None
         self._stays = dict(stays or {})
-        self._samples: dict[str, tuple[float, int]] = {}
+        self._hits = DecisionState()
         self._excluded = {
             i: Reason.BROKER_EXCLUDED for i, name in enumerate(roster.brokers) if name in settings.excluded_brokers
         }
@@ -134,7 +136,7 @@ class Balancer:
             )
             decision = decide(context, sample.brokers, sample.bundles)
             self._kept, moves = decision.kept, decision.moves
-            self._note(minute, decision.samples)
+            self._note(minute, sample.counting, decision.samples)
         return [move for move in moves if move.taken]
 
     def _shed_pairs(self, minute: Minute, sample: ClusterSample) -> list[CandidateMove]:
@@ -149,7 +151,7 @@ class Balancer:
         shed = SHEDDERS[Strategy.AVG](asking, self._kept.shedder)
         self._kept = replace(self._kept, shedder=ShedderState(hits=hits_after(shed.decisions)))
         if self._repeats:
-            self._note(minute, used_samples(shed.decisions, sample.counting))
+            self._note(minute, sample.counting, used_samples(shed.decisions, sample.counting))
         by_range = bool(shed.moves) and waves.needed(sample.brokers)
         return caps.apply(shed.moves, self._settings, minute.policies.groups, by_range=by_range)
 
@@ -176,15 +178,15 @@ class Balancer:
         return self._settings.host_usage_interval_minutes * PUNCTUALITY > 1
 
     def _counting(self, minute: Minute) -> Counting:
-        oldest = minute.number - self._settings.host_usage_interval_minutes * PUNCTUALITY
-        self._samples = {broker: seen for broker, seen in self._samples.items() if seen[1] > oldest}
-        young = {broker: figure for broker, (figure, _) in self._samples.items()}
-        return replace(minute.counting, samples=young) if young else minute.counting
+        if not self._repeats:
+            return minute.counting
+        return replace(minute.counting, samples=young(self._hits, self._settings, _time_of(minute)))
 
-    def _note(self, minute: Minute, used: Mapping[str, float]) -> None:
-        """Keep the figures that gave a hit, as `state.counting.samples_after` does."""
+    def _note(self, minute: Minute, counting: Counting, used: Mapping[str, float]) -> None:
+        """Keep the figures that gave a hit."""
         if self._repeats:
-            self._samples.update({broker: (figure, minute.number) for broker, figure in used.items()})
+            after = samples_after(self._hits, counting, used, _time_of(minute))
+            self._hits = self._hits.model_copy(update={"samples": after})
 
     def _destination(self, move: CandidateMove) -> int:
         if move.destination is None:
@@ -208,3 +210,7 @@ class Balancer:
         self._topics = nothing[-1]
         bundles = ColumnBundles(self._roster, owner, nothing, self._means, {}, self._kind)
         return ClusterSample([BrokerSample(name) for name in self._roster.brokers], bundles, self._settings)
+
+
+def _time_of(minute: Minute) -> datetime:
+    return datetime.fromtimestamp(minute.number * MINUTE, UTC)

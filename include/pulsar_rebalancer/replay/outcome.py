@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -24,8 +25,8 @@ class Outcome:
 
     Attributes:
         variant: its name.
-        ranges: largest minus least score of a sample, points.
-        deviations: standard deviation of the scores of a sample, points.
+        ranges: largest minus least score of each sample, points; 32-bit, there may be millions.
+        deviation: standard deviation of the scores of a sample, points, added up.
         hot: samples in which a broker was above `HOT` percent.
         events: samples after which the variant moved anything.
         moved: bundles that it moved.
@@ -34,8 +35,8 @@ class Outcome:
     """
 
     variant: str
-    ranges: list[float] = field(default_factory=list)
-    deviations: list[float] = field(default_factory=list)
+    ranges: array[float] = field(default_factory=lambda: array("f"))
+    deviation: float = 0.0
     hot: int = 0
     events: int = 0
     moved: int = 0
@@ -46,7 +47,7 @@ class Outcome:
         """Take down the scores of a sample, percent."""
         largest = float(scores.max())
         self.ranges.append(largest - float(scores.min()))
-        self.deviations.append(float(scores.std()))
+        self.deviation += float(scores.std())
         self.hot += largest > HOT
 
     def unloads(self, throughput: Floats) -> None:
@@ -55,18 +56,15 @@ class Outcome:
         self.moved += len(throughput)
         self.disturbed += float(throughput.sum())
 
-    def joined(self, other: Self) -> Self:
-        """Return this and another stretch of the same variant as one."""
-        return type(self)(
-            self.variant,
-            self.ranges + other.ranges,
-            self.deviations + other.deviations,
-            self.hot + other.hot,
-            self.events + other.events,
-            self.moved + other.moved,
-            self.disturbed + other.disturbed,
-            self.lost + other.lost,
-        )
+    def add(self, other: Self) -> None:
+        """Add another stretch of the same variant."""
+        self.ranges.extend(other.ranges)
+        self.deviation += other.deviation
+        self.hot += other.hot
+        self.events += other.events
+        self.moved += other.moved
+        self.disturbed += other.disturbed
+        self.lost += other.lost
 
 
 class Figures(NamedTuple):
@@ -113,7 +111,7 @@ def figures(outcome: Outcome, minutes: float) -> Figures:
         float(ranges.mean()),
         float(np.percentile(ranges, 95)),
         float(ranges.max()),
-        float(np.mean(outcome.deviations or [0.0])),
+        outcome.deviation / max(1, len(outcome.ranges)),
         outcome.hot / max(1, len(outcome.ranges)),
         outcome.lost,
     )
@@ -123,7 +121,7 @@ def merged(outcomes: Iterable[Outcome]) -> dict[str, Outcome]:
     """Return one outcome for each variant, its stretches in the order given."""
     found: dict[str, Outcome] = {}
     for each in outcomes:
-        found[each.variant] = found[each.variant].joined(each) if each.variant in found else each
+        found.setdefault(each.variant, Outcome(each.variant)).add(each)
     return found
 
 

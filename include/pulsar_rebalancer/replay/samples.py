@@ -152,7 +152,7 @@ class _Assembler:
         self._owner = np.full(bundles, NOBODY)
         self._carried = np.zeros((len(FIGURES), bundles))
         self._seen = np.zeros(bundles, dtype=bool)
-        self._of_namespace: dict[int, list[int]] = {}
+        self._ranges: dict[int, tuple[Ints, Ints, Ints]] = {}
 
     def add(self, minute: int, snapshot: Snapshot) -> Sample:
         brokers = self._brokers(snapshot)
@@ -213,21 +213,23 @@ class _Assembler:
 
     def _parents(self, born: Ints) -> Ints:
         """Return the narrowest bundle seen before whose range holds that of a new one."""
-        if len(born) and not self._of_namespace:
-            for number, namespace in enumerate(self._roster.namespace.tolist()):
-                self._of_namespace.setdefault(namespace, []).append(number)
         return np.array([self._parent(number) for number in born.tolist()], dtype=np.int64)
 
     def _parent(self, number: int) -> int:
-        names = self._roster.bundles
-        low, high = _bounds(names[number])
-        best, width = NOBODY, 1 << 33
-        for other in self._of_namespace[int(self._roster.namespace[number])]:
-            if self._seen[other]:
-                start, end = _bounds(names[other])
-                if start <= low and high <= end and high - low < end - start < width:
-                    best, width = other, end - start
-        return best
+        namespace = int(self._roster.namespace[number])
+        if namespace not in self._ranges:
+            self._ranges[namespace] = self._ranges_of(namespace)
+        numbers, starts, ends = self._ranges[namespace]
+        low, high = _bounds(self._roster.bundles[number])
+        holds = self._seen[numbers] & (starts <= low) & (high <= ends) & (ends - starts > high - low)
+        found = np.flatnonzero(holds)
+        return int(numbers[found[np.argmin((ends - starts)[found])]]) if len(found) else NOBODY
+
+    def _ranges_of(self, namespace: int) -> tuple[Ints, Ints, Ints]:
+        """Return the bundles of a namespace with their bounds: read once, whatever is born there."""
+        numbers = np.flatnonzero(self._roster.namespace == namespace)
+        bounds = np.array([_bounds(self._roster.bundles[number]) for number in numbers.tolist()], dtype=np.int64)
+        return numbers, bounds[:, 0], bounds[:, 1]
 
 
 def _positions(names: Sequence[str], at: Mapping[str, int]) -> Ints:

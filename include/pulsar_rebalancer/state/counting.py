@@ -97,11 +97,12 @@ def decide_counting(
         reason=reason,
         clear=changed or gap,
         acts=acts,
-        samples={} if changed else _young(state, settings, now),
+        samples={} if changed else young(state, settings, now),
     )
 
 
-def _young(state: DecisionState, settings: Settings, now: datetime) -> dict[str, float]:
+def young(state: DecisionState, settings: Settings, now: datetime) -> dict[str, float]:
+    """Return the figure by which each broker gave a hit less than a host interval ago."""
     interval = settings.host_usage_interval_minutes * 60 * PUNCTUALITY
     return {
         broker: sample.figure

@@ -139,12 +139,15 @@ def test_what_cannot_be_replayed_is_said_with_its_reason(
     }.items():
         assert main(command) == 1
         assert words in capsys.readouterr().err
-    monkeypatch.setattr("pulsar_rebalancer_spark.replay.MOST_STEPS", 100)
+    monkeypatch.setattr("pulsar_rebalancer_spark.replay.MOST_HOURS", 1e-7)
     (folder / REQUEST).write_json(document)
     # What an earlier request led to does not stay beside another one.
     for name in (ANSWER, REPORT, TABLE):
         (folder / name).write_bytes(b"of yesterday")
     assert main(["--root", str(tmp_path), "--replay", folder.uri]) == 1
-    assert "6 variants over 16 samples of 2 brokers" in capsys.readouterr().err
+    assert "6 variants over 16 samples of 2 brokers and 5 bundles would take" in capsys.readouterr().err
+    monkeypatch.setattr("pulsar_rebalancer_spark.replay.MOST_OUTCOMES", 1000)
+    assert main(["--root", str(tmp_path), "--replay", folder.uri]) == 1
+    assert "6 variants over 1,500 samples are more than 1,000" in capsys.readouterr().err
     # Nothing is left, and nothing is taken that lay there before.
     assert folder.names() == empty.names() == [REQUEST]

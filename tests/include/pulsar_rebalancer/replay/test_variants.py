@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
 import pytest
@@ -91,7 +92,10 @@ def test_the_front_and_what_a_preference_picks() -> None:
 
 
 def test_stretches_of_a_variant_become_one() -> None:
-    parts = [Outcome("a", [1.0, 3.0], [0.5, 0.5], 1, 1, 4, 100.0, 0), Outcome("a", [5.0], [2.0], 0, 2, 2, 50.0, 1)]
+    parts = [
+        Outcome("a", array("f", [1, 3]), 1.0, 1, 1, 4, 100.0, 0),
+        Outcome("a", array("f", [5]), 2.0, 0, 2, 2, 50.0, 1),
+    ]
     found = figures(merged([*parts, Outcome("b")])["a"], 720)
     assert found[:8] == ("a", 12.0, 6.0, 300.0, 3.0, pytest.approx(4.8), 5.0, 1.0)
     assert found[8:] == (pytest.approx(1 / 3), 1)
