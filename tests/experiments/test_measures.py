@@ -103,7 +103,7 @@ def moving(moved: int, **measures: int) -> dict[str, Results]:
         (
             2,
             moving(100, hot_placements=1) | results("by_hand_one_idle", bundles_moved=1, hot_placements=1),
-            "bad (10.0 %)",
+            "normal (8.6 %)",
         ),
         (2, moving(100, hot_placements=1) | results("by_hand_one_idle", bundles_moved=0), "good (1.0 %)"),
         (2, moving(0), "moved nothing"),

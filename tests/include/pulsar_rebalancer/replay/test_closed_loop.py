@@ -105,6 +105,10 @@ def test_the_variant_places_what_lost_its_broker(tmp_path: Path) -> None:
     assert found.moved == 0
     # It comes back empty.
     assert found.ranges[3] >= 50
+    # Where the load manager put them then does not count: this placement puts two on each.
+    together = Run({B: 80, C: 0}, {B: dict.fromkeys(FOUR, 250)})
+    spread = outcome(recorded(tmp_path / "together", {0: there, 1: together, 2: together}), "nothing")
+    assert spread.ranges == pytest.approx([80, 0, 0], abs=1e-4)
 
 
 def test_a_bundle_that_is_split_leaves_its_parts_where_the_variant_had_it(tmp_path: Path) -> None:
@@ -160,9 +164,13 @@ def test_bundles_under_an_isolation_policy_move_among_its_brokers(tmp_path: Path
     assert found.moved == 2
     # The third broker is empty and takes none of them.
     assert found.ranges[-1] == pytest.approx(50, abs=1e-4)
-    # Nor does it when their brokers are gone: they stay where the recording has them.
-    free = Run({A: 80, C: 10}, {A: dict.fromkeys(FOUR, 200)}, policies=policies)
-    lost = outcome(recorded(tmp_path / "lost", {0: isolated, 1: isolated, 2: free}), **ANY_GAP)
+    # A bundle under no policy that is there does not go to another reserved broker.
+    free = dict.fromkeys(["t/o/0x00000000_0xffffffff", "t/p/0x00000000_0xffffffff"], 200)
+    stray = Run({A: 80, B: 10, C: 0}, {A: free}, policies=policies)
+    assert outcome(recorded(tmp_path / "stray", dict.fromkeys(range(4), stray)), **ANY_GAP).moved == 0
+    # Nor does the third one take them when their brokers are gone: they stay where the recording has them.
+    without = Run({A: 80, C: 10}, {A: dict.fromkeys(FOUR, 200)}, policies=policies)
+    lost = outcome(recorded(tmp_path / "lost", {0: isolated, 1: isolated, 2: without}), **ANY_GAP)
     assert lost.lost == 2
     assert lost.ranges[-1] == pytest.approx(70, abs=1e-4)
 
