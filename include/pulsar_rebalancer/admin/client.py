@@ -199,8 +199,13 @@ class PulsarAdmin:
                 return {}
             raise
 
-    async def anti_affinity_group(self, namespace: str) -> str:
-        """Return the anti-affinity group of `tenant/namespace`; empty when it is in none."""
+    async def anti_affinity_group(self, namespace: str, broker: str = "") -> str:
+        """Return the anti-affinity group of `tenant/namespace`; empty when it is in none.
+
+        Args:
+            namespace: its name.
+            broker: who is asked; every broker reads it in the metadata store.
+        """
         url_path = path("admin", "v2", "namespaces", *split_namespace(namespace), "antiAffinity")
-        text = (await self._transport.get(url_path)).text()
+        text = (await self._transport.get(url_path, broker=broker)).text()
         return "" if text == "null" else text

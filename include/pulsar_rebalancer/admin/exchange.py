@@ -9,8 +9,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
+from urllib.parse import quote, urlsplit
 
-import httpx
+import httpcore
 
 from pulsar_rebalancer.admin.answers import failure, first_line
 from pulsar_rebalancer.admin.connection import address_in
@@ -38,7 +39,7 @@ OF_ONE_BROKER = 32
 MOST_KEPT = 384
 """Connections that are kept for the next request, beside those to the first seed, which is asked most: a process often
 may open no more than 1,024 files."""
-_LIMITS = httpx.Limits(max_connections=1, keepalive_expiry=15)
+_KEPT_SECONDS = 15
 """A connection is kept from one round of questions to the next; brokers close one that is idle for 30 s."""
 
 
@@ -88,7 +89,7 @@ class Place:
 class NotSentError(Exception):
     """No connection: the broker has seen nothing of the request; `reason` is a reason code."""
 
-    def __init__(self, error: httpx.TransportError) -> None:
+    def __init__(self, error: Exception) -> None:
         super().__init__(first_line(str(error)) or type(error).__name__)
         self.reason = Reason.CERTIFICATE_REFUSED if _is_about_a_certificate(error) else Reason.UNREACHABLE
 
@@ -115,6 +116,7 @@ class Exchange:
 
     def __init__(self, connection: AdminConnection) -> None:
         self._connection = connection
+        # Redirects, proxies and a .netrc of the environment are unknown to httpcore: none may see or add credentials.
         headers = {"User-Agent": "pulsar-rebalancer", "Accept": "application/json, */*;q=0.5"}
         # Sizes are bounded as they come: nothing is unpacked.
         headers["Accept-Encoding"] = "identity"
@@ -125,7 +127,7 @@ class Exchange:
         self._headers = headers
         self.mask = TokenMask(connection.token)
         self._ssl = connection.ssl_context()
-        self._idle: dict[str, list[httpx.AsyncClient]] = {}
+        self._idle: dict[str, list[httpcore.AsyncHTTPConnection]] = {}
         self._kept = 0
         self._slots = asyncio.Semaphore(connection.concurrency)
         self._slots_of: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(OF_ONE_BROKER))
@@ -133,8 +135,8 @@ class Exchange:
 
     async def close(self) -> None:
         """Close the connections that were kept."""
-        for client in chain.from_iterable(self._idle.values()):
-            await client.aclose()
+        for connection in chain.from_iterable(self._idle.values()):
+            await connection.aclose()
 
     def failure(
         self,
@@ -188,68 +190,73 @@ class Exchange:
             # The slot is awaited before the clock starts.
             async with self._slots_of[place.base], self._slots, asyncio.timeout(limit) as deadline:
                 return await self._stream(request, place, deadline)
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+        except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
             raise NotSentError(error) from error
-        except (TimeoutError, httpx.TimeoutException):
+        except (TimeoutError, httpcore.TimeoutException):
             detail = f"no complete answer within {request.timeout_s:g} s"
             raise self.failure(request, place.broker, Reason.TIMEOUT, detail) from None
-        except (httpx.ReadError, httpx.WriteError) as error:
+        except (httpcore.ReadError, httpcore.WriteError) as error:
             raise _ResetError(first_line(str(error)) or type(error).__name__) from error
-        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
+        except (httpcore.ProtocolError, UnicodeError) as error:
             if "without sending a response" in str(error):
                 raise _ResetError(first_line(str(error))) from error
             detail = f"the answer is no complete HTTP ({first_line(str(error))})"
             raise self.failure(request, place.broker, Reason.BAD_ANSWER, detail) from None
 
     @asynccontextmanager
-    async def _client(self, base: str) -> AsyncIterator[httpx.AsyncClient]:
-        """Yield a client of one broker for one request at a time, with one connection.
+    async def _connected(self, base: str) -> AsyncIterator[httpcore.AsyncHTTPConnection]:
+        """Yield a connection to one broker for one request at a time.
 
         A pool that requests share would look through all of its connections for each of them.
         """
         idle = self._idle.setdefault(base, [])
-        if idle:
+        connection = None
+        while connection is None and idle:
             self._kept -= 1
-        client = idle.pop() if idle else self._new_client()
+            connection = idle.pop()
+            if connection.has_expired():  # or the broker closed it
+                await connection.aclose()
+                connection = None
+        connection = connection or self._new_connection(base)
         try:
-            yield client
+            yield connection
         finally:
-            if self._kept < MOST_KEPT or base == self._connection.seeds[0]:
+            room = self._kept < MOST_KEPT or base == self._connection.seeds[0]
+            if room and connection.is_available():
                 self._kept += 1
-                idle.append(client)
+                idle.append(connection)
             else:
-                await client.aclose()
+                await connection.aclose()
 
-    def _new_client(self) -> httpx.AsyncClient:
-        return httpx.AsyncClient(
-            headers=self._headers,
-            verify=self._ssl,
-            follow_redirects=False,
-            trust_env=False,  # a proxy or a .netrc of the environment must not see or add credentials
-            timeout=httpx.Timeout(None, connect=self._connection.connect_timeout_s),
-            limits=_LIMITS,
-        )
+    def _new_connection(self, base: str) -> httpcore.AsyncHTTPConnection:
+        return httpcore.AsyncHTTPConnection(_url(base).origin, ssl_context=self._ssl, keepalive_expiry=_KEPT_SECONDS)
 
     async def _stream(self, request: Request, place: Place, deadline: asyncio.Timeout) -> tuple[int, str, bytes, bool]:
-        headers = {} if request.method == "GET" else {"Content-Type": "application/json"}
-        content = None if request.method == "GET" else request.body
-        url = place.url(request)
+        reads, url = request.method == "GET", _url(place.url(request))
+        headers = [*self._headers.items()] + ([] if reads else [("Content-Type", "application/json")])
+        if b":" in url.host:  # which httpcore would name without brackets
+            headers.append(("Host", address_in(place.base)))
         async with (
-            self._client(place.base) as client,
-            client.stream(request.method, url, headers=headers, content=content) as response,
+            self._connected(place.base) as connection,
+            connection.stream(
+                request.method,
+                url,
+                headers=headers,
+                content=None if reads else request.body,
+                extensions={"timeout": {"connect": self._connection.connect_timeout_s}},
+            ) as response,
         ):
-            ok = response.is_success
-            most = self.most_bytes(request) if ok else MAX_ERROR_BYTES
+            most = self.most_bytes(request) if 200 <= response.status < 300 else MAX_ERROR_BYTES
             body, cut = await self._read(response, most, deadline)
-            location = response.headers.get("location", "")
-            return response.status_code, location, self.mask.body(body), cut
+            location = next((value for name, value in response.headers if name.lower() == b"location"), b"")
+            return response.status, location.decode(errors="replace"), self.mask.body(body), cut
 
-    async def _read(self, response: httpx.Response, most: int, deadline: asyncio.Timeout) -> tuple[bytes, bool]:
+    async def _read(self, response: httpcore.Response, most: int, deadline: asyncio.Timeout) -> tuple[bytes, bool]:
         """Read a body; the wait for a turn to read on a long one does not count towards the deadline."""
         chunks: list[bytes] = []
         size = 0
         async with AsyncExitStack() as turn:
-            async for chunk in response.aiter_raw():
+            async for chunk in response.aiter_stream():
                 if size <= _SHORT_BYTES < size + len(chunk):
                     left = (deadline.when() or 0.0) - asyncio.get_running_loop().time()
                     deadline.reschedule(None)
@@ -260,3 +267,17 @@ class Exchange:
                 if size > most:
                     break
         return b"".join(chunks)[:most], size > most
+
+
+def _url(text: str) -> httpcore.URL:
+    """Return a URL as it goes over the wire.
+
+    Raises:
+        UnicodeError: the host is no host name.
+    """
+    parts = urlsplit(text)
+    target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+    # A redirect may hold what no request line may.
+    safe = quote(target, safe="/?:@!$&'()*+,;=-._~%[]")
+    host = (parts.hostname or "").encode("idna")
+    return httpcore.URL(scheme=parts.scheme.encode(), host=host, port=parts.port, target=safe.encode())

@@ -116,6 +116,7 @@ async def collect(
         bundles=owners,
         failure_domains=resolved.settings.failure_domains,
         without_persistent=_without_persistent(reports),
+        answering=list(reports),
     )
     request = RunRequest(
         cluster=entry.name,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
+from itertools import cycle
 from typing import TYPE_CHECKING, ClassVar
 
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.policies.isolation import IsolationPolicy, doubt, parse_isolation, policy_of
-from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.storage.documents import VersionedDocument
 from pulsar_rebalancer.texts import one_line
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _NAMESPACE = re.compile(r"[^/:]+/[^/:]+")
 _NAMED = 3
+_ASKED = 6
+"""So many brokers share the questions about namespaces: one alone would answer a thousand of them for seconds."""
 
 
 class Policies(VersionedDocument):
@@ -71,6 +74,7 @@ async def read_policies(
     bundles: Iterable[str],
     failure_domains: bool = False,
     without_persistent: Collection[str] = (),
+    answering: Sequence[str] = (),
 ) -> Policies:
     """Read the policies that concern these brokers and bundles, and keep what can be read when a call fails.
 
@@ -81,6 +85,7 @@ async def read_policies(
         bundles: names of the loaded bundles: namespaces without one are not asked about.
         failure_domains: whether anti-affinity groups are spread over failure domains first.
         without_persistent: brokers whose load report says that they take no persistent topics.
+        answering: brokers that answered just now; some of them share the questions about namespaces.
     """
     namespaces = sorted({name for name in map(namespace_of, bundles) if _is_users(name)})
     try:
@@ -92,7 +97,7 @@ async def read_policies(
     unknown: dict[str, str] = {name: why for name in namespaces if (why := doubt(isolation, name))}
     problems = [f"{why}: {_named(names)} cannot be placed" for why, names in _by_value(unknown)]
     problems += _unserved(isolation, brokers, [name for name in namespaces if name not in unknown])
-    groups, failed = await _groups(admin, namespaces)
+    groups, failed = await _groups(admin, namespaces, answering[:_ASKED])
     if failed:
         unknown |= {name: error.reason for name, error in failed.items()}
         problems.append(f"anti-affinity group of {_named(failed)} cannot be read: {next(iter(failed.values()))}")
@@ -114,17 +119,22 @@ async def read_policies(
     )
 
 
-async def _groups(admin: PulsarAdmin, namespaces: Sequence[str]) -> tuple[dict[str, str], dict[str, AdminError]]:
+async def _groups(
+    admin: PulsarAdmin, namespaces: Sequence[str], brokers: Sequence[str]
+) -> tuple[dict[str, str], dict[str, AdminError]]:
     """Return groups by namespace, and the errors of those that cannot be read."""
 
-    async def ask(namespace: str) -> str | AdminError:
+    async def ask(namespace: str, broker: str) -> str | AdminError:
         try:
-            return await admin.anti_affinity_group(namespace)
+            return await admin.anti_affinity_group(namespace, broker)
         except AdminError as error:
+            if broker and error.reason.has(Trait.NO_ANSWER):
+                return await ask(namespace, "")
             # Deleted since its bundles were reported.
             return "" if error.reason == Reason.NOT_FOUND else error
 
-    answers = dict(zip(namespaces, await asyncio.gather(*map(ask, namespaces)), strict=True))
+    asked = zip(namespaces, cycle(brokers or [""]))
+    answers = dict(zip(namespaces, await asyncio.gather(*(ask(*each) for each in asked)), strict=True))
     failed = {name: answer for name, answer in answers.items() if isinstance(answer, AdminError)}
     return {name: answer for name, answer in answers.items() if isinstance(answer, str) and answer.strip()}, failed
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
@@ -97,6 +98,7 @@ class Calls:
     def __init__(self, policies=None, groups=(), domains=None, failing=()):
         self.policies, self.groups, self.domains = policies or {}, dict(groups), domains or {}
         self.failing, self.asked = set(failing), []
+        self.silent, self.of_broker = set(), Counter()
 
     def fail(self, what):
         if what in self.failing:
@@ -114,8 +116,11 @@ class Calls:
         self.fail("domains")
         return self.domains if cluster == "east" else {}
 
-    async def anti_affinity_group(self, namespace):
+    async def anti_affinity_group(self, namespace, broker):
         self.asked.append(namespace)
+        self.of_broker[broker] += 1
+        if broker in self.silent:
+            raise AdminError(Reason.TIMEOUT, "no answer")
         self.fail(namespace)
         return self.groups.get(namespace, "")
 
@@ -217,9 +222,20 @@ def test_what_cannot_be_read_is_unknown_and_nothing_else(calls, unknown, readabl
         assert reserved(found)["gold-1:8080"] == "vip"
 
 
+def test_brokers_share_the_questions_about_namespaces_and_another_is_asked_for_one_that_is_silent():
+    namespaces = [f"acme/n{number:02}" for number in range(32)]
+    calls = Calls(groups={"acme/n01": "spread"})
+    calls.silent = {"b1:8080"}
+    found = read(calls, namespaces, answering=[f"b{number}:8080" for number in range(20)])
+    assert found.groups == {"acme/n01": "spread"}
+    assert found.unknown == {}
+    shares = {f"b{number}:8080": 5 for number in range(6)} | {"b0:8080": 6, "b1:8080": 6, "": 6}
+    assert calls.of_broker == shares
+
+
 def test_a_namespace_deleted_since_is_under_nothing():
     class Gone(Calls):
-        async def anti_affinity_group(self, namespace):
+        async def anti_affinity_group(self, namespace, broker):
             raise AdminError(Reason.NOT_FOUND, "404")
 
     assert read(Gone()).unknown == {}
