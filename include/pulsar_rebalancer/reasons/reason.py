@@ -322,7 +322,7 @@ class Reason(StrEnum):
         "The bundle was moved within the grace period.")
     SYSTEM_NAMESPACE = ("system_namespace", VERDICT, Trait.NONE,
         "System, heartbeat and SLA namespaces are never moved.")
-    NAMESPACE_EXCLUDED = ("namespace_excluded", VERDICT, Trait.NONE,
+    NAMESPACE_EXCLUDED = ("namespace_excluded", VERDICT, Trait.SETTLED,
         "The namespace is excluded by a setting.")
     POLICY_UNKNOWN = ("policy_unknown", VERDICT, Trait.KEPT_IN_PLACE,
         "It could not be read which brokers the bundle's namespace may be on.",
@@ -339,7 +339,7 @@ class Reason(StrEnum):
         "Look why brokers were left out.")
     SAME_BROKER = ("same_broker", VERDICT, Trait.KEPT_IN_PLACE,
         "Placement chose the broker that the bundle is on.")
-    BUNDLE_EXCLUDED = ("bundle_excluded", VERDICT, Trait.NONE,
+    BUNDLE_EXCLUDED = ("bundle_excluded", VERDICT, Trait.SETTLED,
         "The bundle is excluded by a setting.")
     BUNDLE_QUARANTINED = ("bundle_quarantined", VERDICT, Trait.NONE,
         "Validation left the bundle out.")
@@ -359,7 +359,7 @@ class Reason(StrEnum):
         "Validation left the broker out.")
     NO_PERSISTENT_TOPICS = ("no_persistent_topics", VERDICT, Trait.NONE,
         "The broker takes no persistent topics, others do: no bundle may go there, so AvgShedder pairs it with none.")
-    BROKER_EXCLUDED = ("broker_excluded", VERDICT, Trait.NONE,
+    BROKER_EXCLUDED = ("broker_excluded", VERDICT, Trait.SETTLED,
         "The broker is excluded by a setting.")
     # splits, as planned
     TO_BE_SPLIT = ("to_be_split", VERDICT, Trait.NONE,

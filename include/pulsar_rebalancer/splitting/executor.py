@@ -39,6 +39,7 @@ async def carry_out_splits(
     on_outcome: Callable[[SplitOutcome], None],
     begun: Container[str] = (),
     held: Callable[[], Reason | None] = lambda: None,
+    leaves: Callable[[Split], Reason | None] = lambda _: None,
 ) -> list[SplitOutcome]:
     """Carry out splits one after the other; what a broker does to one bundle never stops the others.
 
@@ -52,11 +53,12 @@ async def carry_out_splits(
         on_outcome: called for each bundle as soon as its outcome is known.
         begun: bundles that an earlier attempt may have split: those that are found split as planned were split by it.
         held: asked before each split: why none is to be begun.
+        leaves: asked likewise: why this very split is left; what was `begun` comes to its end.
     """
     outcomes = []
     for split in splits:
         started = time.monotonic()
-        left = held()
+        left = held() or (None if split.bundle in begun else leaves(split))
         if left is not None:
             outcome = not_split(split, left)
         else:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.names import is_of_brokers, namespace_of, regex_of
+from pulsar_rebalancer.config import exclusions
+from pulsar_rebalancer.names import is_of_brokers
 from pulsar_rebalancer.reasons import Reason
 
 if TYPE_CHECKING:
@@ -28,8 +28,4 @@ def preset_reason(
     """
     if is_of_brokers(bundle):
         return Reason.SYSTEM_NAMESPACE
-    if namespace_of(bundle) in excluded_namespaces:
-        return Reason.NAMESPACE_EXCLUDED
-    if any(re.fullmatch(regex_of(pattern), bundle) for pattern in excluded_bundles):
-        return Reason.BUNDLE_EXCLUDED
-    return passed_over.get(bundle)
+    return exclusions.of_bundle(bundle, excluded_namespaces, excluded_bundles) or passed_over.get(bundle)

@@ -6,7 +6,6 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import not_moved
 from pulsar_rebalancer.unload.bundle_move import BundleMove
 
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
 
     from pulsar_rebalancer.admin import BundleAdmin
+    from pulsar_rebalancer.reasons import Reason
     from pulsar_rebalancer.run.outcome import MoveOutcome
     from pulsar_rebalancer.run.plan import Move
 
@@ -29,7 +29,7 @@ async def carry_out_moves(
     unloaded: Container[str] = (),
     affinity: bool = True,
     held: Callable[[], Reason | None] = lambda: None,
-    drained: Callable[[], Container[str]] = tuple,
+    leaves: Callable[[Move], Reason | None] = lambda _: None,
 ) -> list[MoveOutcome]:
     """Carry out the moves of one wave; what a broker does to one bundle never stops the others.
 
@@ -48,7 +48,7 @@ async def carry_out_moves(
         unloaded: bundles that an earlier attempt may have unloaded: on a third broker they went astray, while others
             that are found there moved on by themselves and are left alone.
         held: asked before each bundle is begun: why no further one is to be; those under way come to their end.
-        drained: asked likewise: brokers where no bundle is to be brought; what was `unloaded` comes to its end.
+        leaves: asked likewise: why this very move is left; what was `unloaded` comes to its end.
         affinity: whether the leader remembers destinations, as the modular load manager's does.
 
     Returns:
@@ -62,8 +62,8 @@ async def carry_out_moves(
             while waiting:
                 number, move = waiting.popleft()
                 left = held()
-                if left is None and move.bundle not in unloaded and move.destination in drained():
-                    left = Reason.DRAINING
+                if left is None and move.bundle not in unloaded:
+                    left = leaves(move)
                 if left is not None:
                     outcomes[number] = not_moved(move, left)
                     on_outcome(outcomes[number])

@@ -8,17 +8,20 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from pulsar_rebalancer.config import exclusions
 from pulsar_rebalancer.config.clusters_file import load_clusters
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.control.in_force import closings
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.splits import Split
 from pulsar_rebalancer_airflow.locations import clusters_file, storage_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.run.plan import Move
     from pulsar_rebalancer_airflow.state_store import StateStore
 
 _log = logging.getLogger(__name__)
@@ -35,18 +38,28 @@ class Holds:
         context: of the task.
         cluster: name in the clusters file.
         store: of the cluster.
+        planned: settings of the plan.
         given: the cluster's settings as the task began with them.
         each_time: whether it is looked at whenever it is asked; otherwise once a second at most.
     """
 
     def __init__(
-        self, context: Context, cluster: str, store: StateStore, given: Settings, *, each_time: bool = False
+        self,
+        context: Context,
+        cluster: str,
+        store: StateStore,
+        planned: Settings,
+        given: Settings,
+        *,
+        each_time: bool = False,
     ) -> None:
         self._started = context["dag_run"].start_date
         self._store = store
         self._storage = storage_of(cluster)
         self._file = _FileNow(cluster, given)
         self._mode = given.mode
+        self._planned = planned
+        self._present = given
         self._between_looks = 0 if each_time else _SECONDS_BETWEEN_LOOKS
         self._looked_at = -math.inf
         self._reason: Reason | None = None
@@ -57,10 +70,14 @@ class Holds:
         self._look()
         return self._reason
 
-    def drained(self) -> frozenset[str]:
-        """Return the brokers that are drained by now."""
+    def leaves(self, part: Move | Split) -> Reason | None:
+        """Return why a move or a split of the plan is left alone by now: a drain, or an exclusion made since."""
         self._look()
-        return self._drained
+        if isinstance(part, Split):
+            return exclusions.since(self._planned, self._present, part.bundle, {part.broker})
+        if part.destination in self._drained:
+            return Reason.DRAINING
+        return exclusions.since(self._planned, self._present, part.bundle, {part.source, part.destination})
 
     def _look(self) -> None:
         if self._reason is not None or time.monotonic() - self._looked_at < self._between_looks:
@@ -79,6 +96,7 @@ class Holds:
         settings = self._file.settings()
         if settings is None:
             return Reason.CONTROL_UNREADABLE, self._file.error
+        self._present = settings
         closed = closings(settings, control, datetime.now(UTC))
         if closed:
             return closed[0].reason, closed[0].detail

@@ -70,7 +70,7 @@ class SplitOperator(PlanPartOperator):
             opened = context["ti"].xcom_pull(task_ids=self.gate, key="reason")
             splits = self._open(context, run, history, str(opened))
             remaining, resolved = history.remaining(splits), Summary.read(run).resolved
-            holds = Holds(context, self.cluster, store, self.present, each_time=True)
+            holds = Holds(context, self.cluster, store, resolved.settings, self.present, each_time=True)
             # Splits made by hand are not asked, nor is it where the clusters file says that brokers split nothing.
             overruled = resolved.origins.get("auto_split") is Origin.FILE
             asked = not overruled and any(split.condition for split in remaining)
@@ -89,6 +89,7 @@ class SplitOperator(PlanPartOperator):
                     on_outcome=lambda outcome: history.add(outcome, datetime.now(UTC)),
                     begun=history.begun,
                     held=holds.reason,
+                    leaves=holds.leaves,
                 )
 
             self._work(self._connection(), work)

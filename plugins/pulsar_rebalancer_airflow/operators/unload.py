@@ -18,7 +18,7 @@ from pulsar_rebalancer.state.model import MovesState
 from pulsar_rebalancer.unload.executor import carry_out_moves
 from pulsar_rebalancer.unload.history import WaveHistory
 from pulsar_rebalancer_airflow.failures import final_unless_passing
-from pulsar_rebalancer_airflow.locations import run_folder, storage_of
+from pulsar_rebalancer_airflow.locations import run_folder
 from pulsar_rebalancer_airflow.operators.holds import Holds
 from pulsar_rebalancer_airflow.operators.plan_part import PlanPartOperator
 from pulsar_rebalancer_airflow.state_store import StateStore
@@ -79,7 +79,7 @@ class UnloadWaveOperator(PlanPartOperator):
     then on it is `not_recorded`.
     Nothing is unloaded when the store holds another plan by now, when the cluster was paused or its mode lowered, or
     when Pulsar's own shedding was switched on. A wave that was not begun in time is left, and its moves say so; so do
-    moves to a broker that is drained by now.
+    moves to a broker that is drained, and of what is excluded, by now.
 
     Args:
         wave: number of the wave.
@@ -108,13 +108,14 @@ class UnloadWaveOperator(PlanPartOperator):
             store = StateStore.of(context, self.cluster)
             planned = [move for move in read_moves(run) if move.wave == int(self.wave)]
             history = WaveHistory(store.get(MovesState), store.change_moves, run, int(self.wave))
-            moves = self._open(context, run, store, history, planned)
-            holds, progress = Holds(context, self.cluster, store, self.present), _Progress(context, len(planned))
-            self._carry_out(Summary.read(run).resolved.settings, history, moves, holds, progress)
+            settings = Summary.read(run).resolved.settings
+            holds = Holds(context, self.cluster, store, settings, self.present)
+            moves = self._open(context, run, holds, history, planned)
+            self._carry_out(settings, history, moves, holds, _Progress(context, len(planned)))
         return self._conclude(f"Wave {self.wave}", (history.outcomes[move.bundle] for move in planned))
 
     def _open(
-        self, context: Context, run: StoragePath, store: StateStore, history: WaveHistory, planned: list[Move]
+        self, context: Context, run: StoragePath, holds: Holds, history: WaveHistory, planned: list[Move]
     ) -> list[Move]:
         """Return the moves of the wave if it may be carried out."""
         verdict = self._judge(context, run, begun=history.begun(planned))
@@ -124,10 +125,10 @@ class UnloadWaveOperator(PlanPartOperator):
             raise PlanError(verdict.reason, f"wave {self.wave} was not begun: {verdict.detail}")
         moves = [move for move in verdict.moves if move.wave == int(self.wave)]
         # What an earlier attempt has begun comes to its end.
-        drained = store.drains(storage_of(self.cluster)).brokers
-        kept = {move.bundle for move in moves if move.destination in drained and not history.begun([move])}
-        history.leave([not_moved(move, Reason.DRAINING) for move in moves if move.bundle in kept])
-        return [move for move in moves if move.bundle not in kept]
+        left = {move.bundle: holds.leaves(move) for move in moves if not history.begun([move])}
+        kept = [not_moved(move, reason) for move in moves if (reason := left.get(move.bundle)) is not None]
+        history.leave(kept)
+        return [move for move in moves if left.get(move.bundle) is None]
 
     def _carry_out(
         self, settings: Settings, history: WaveHistory, moves: list[Move], holds: Holds, progress: _Progress
@@ -152,7 +153,7 @@ class UnloadWaveOperator(PlanPartOperator):
                 timeout_seconds=settings.unload_timeout_seconds,
                 on_outcome=ended,
                 held=holds.reason,
-                drained=holds.drained,
+                leaves=holds.leaves,
                 unloaded=unloaded,
                 affinity=not is_extensible(runtime.get("loadManagerClassName", "")),
             )
