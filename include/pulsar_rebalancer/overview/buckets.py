@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _Document = TypeVar("_Document", bound=BaseModel)
-_SEEN_TO = Trait.ON_PLANNED_BROKER | Trait.SETTLED
+_SEEN_TO = Trait.ON_PLANNED_BROKER | Trait.SETTLED | Trait.NOT_BEGUN
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

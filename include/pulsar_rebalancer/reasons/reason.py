@@ -422,12 +422,12 @@ class Reason(StrEnum):
         "See the log of the task that failed.")
     NOTHING_TO_DO = ("nothing_to_do", VERDICT, Trait.NONE,
         "The plan moves nothing.")
-    OBSERVE = ("observe", VERDICT, HELD,
+    OBSERVE = ("observe", VERDICT, HELD | Trait.ORDERED,
         "Mode observe: decided and explained, nothing is moved.")
-    PAUSED = ("paused", VERDICT, HELD,
+    PAUSED = ("paused", VERDICT, HELD | Trait.ORDERED,
         "The cluster is paused.",
         "Wait for its end, or lift it: with pulsar_control__<cluster> and the action resume, or in the clusters file.")
-    AWAITING_APPROVAL = ("awaiting_approval", VERDICT, HELD,
+    AWAITING_APPROVAL = ("awaiting_approval", VERDICT, HELD | Trait.ORDERED,
         "The plan waits for a person's approval (mode approve).",
         "Approve or reject it in pulsar_apply__<cluster>.")
     REJECTED = ("rejected", VERDICT, Trait.NONE,
@@ -445,13 +445,13 @@ class Reason(StrEnum):
     AWAITED_TOO_LONG = ("awaited_too_long", VERDICT, Trait.TYPED,
         "The plan that waited for approval is older than max_awaiting_minutes.",
         "Nothing: the next plan with moves is shown.")
-    BREAKER_OPEN = ("breaker_open", VERDICT, HELD,
+    BREAKER_OPEN = ("breaker_open", VERDICT, HELD | Trait.ORDERED,
         "The circuit breaker is open: too many brokers were bad, moves failed, or the range grew.",
         "See why; it closes by itself, or with pulsar_control__<cluster> and the action close_breaker.")
-    BLACKOUT = ("blackout", VERDICT, HELD,
+    BLACKOUT = ("blackout", VERDICT, HELD | Trait.ORDERED,
         "It is a time of blackouts in the clusters file.",
         "Nothing: the gate opens by itself; the detail says when.")
-    OUTSIDE_WINDOW = ("outside_window", VERDICT, HELD,
+    OUTSIDE_WINDOW = ("outside_window", VERDICT, HELD | Trait.ORDERED,
         "It is no time of maintenance_windows in the clusters file.",
         "Nothing: the gate opens by itself; the detail says when.")
     SKIPPED = ("skipped", VERDICT, Trait.NONE,

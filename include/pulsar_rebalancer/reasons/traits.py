@@ -51,6 +51,8 @@ class Trait(Flag):
     """A retry of the wave can mend the move."""
     SETTLED = auto()
     """The move ended in a way that nobody has to look at: the next plan knows better."""
+    ORDERED = auto()
+    """People or their settings want it so: nobody has to be told."""
     NOT_BEGUN = auto()
     """The move has not been tried: what is learnt of it later takes the place of this."""
     SPLIT_AS_PLANNED = auto()

@@ -150,3 +150,31 @@ def test_a_wave_that_was_not_begun_says_why(scene: UnloadScene) -> None:
         unload(scene, run, NOW)
 
     assert conclude(run, Reason.OPEN, (), NOW).counts == {"paused": 2}
+
+
+def test_what_is_excluded_while_a_wave_is_under_way_stays(scene: UnloadScene, tmp_path: Path) -> None:
+    clusters, moves = tmp_path / "clusters.yaml", scene.moves(5)
+
+    def write(given: dict[str, Any]) -> None:
+        clusters.write_text(json.dumps({"clusters": {CLUSTER: given}}))
+
+    write(FILE)
+    scene.monkeypatch.setenv(CLUSTERS_VARIABLE, str(clusters))
+    scene.monkeypatch.setattr(module, "_SECONDS_BETWEEN_LOOKS", 0.0)
+    scene.before_unloads(lambda _: write(FILE | {"excluded_bundles": [move["bundle"] for move in moves[3:]]}))
+    run = scene.run(moves)
+
+    carry_out(scene, run)
+
+    assert conclude(run, Reason.OPEN, (), NOW).counts == {"moved": 3, "bundle_excluded": 2}
+    assert scene.all_on(moves[:3], "destination")
+    assert scene.all_on(moves[3:], "source")
+
+
+def test_what_is_excluded_before_a_wave_counts_as_not_moved(scene: UnloadScene) -> None:
+    moves = scene.moves(2)
+    run = scene.run(moves)
+
+    assert scene.unload(run, excluded_bundles=[moves[0]["bundle"]]) == {"bundle_excluded": 1, "moved": 1}
+
+    assert moves[0]["bundle"] not in scene.state.documents["moves"]["unloads"]

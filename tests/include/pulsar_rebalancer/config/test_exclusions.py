@@ -1,0 +1,34 @@
+"""What is excluded since a plan was made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pulsar_rebalancer.config import exclusions
+from pulsar_rebalancer.config.settings import Settings
+
+BUNDLE = "acme/billing/0x00000000_0x80000000"
+PATTERN = {"excluded_bundles": ["acme/b*/*"]}
+NAMESPACE = {"excluded_namespaces": ["acme/billing"]}
+BROKER = {"excluded_brokers": ["b:1"]}
+
+
+@pytest.mark.parametrize(
+    ("planned", "present", "reason"),
+    [
+        ({}, PATTERN, "bundle_excluded"),
+        ({}, NAMESPACE, "namespace_excluded"),
+        ({}, BROKER, "broker_excluded"),
+        ({}, {"excluded_bundles": ["acme/other/*"], "excluded_brokers": ["c:1"]}, None),
+        (PATTERN, {}, None),
+        # It moves although its own settings excluded it: a person overruled them.
+        (PATTERN, PATTERN, None),
+        (NAMESPACE, BROKER, None),
+    ],
+)
+def test_what_a_plan_may_move_no_longer(planned: dict[str, Any], present: dict[str, Any], reason: str | None) -> None:
+    settings = (Settings.model_validate(each) for each in (planned, present))
+
+    assert exclusions.since(*settings, BUNDLE, {"a:1", "b:1"}) == reason
