@@ -13,7 +13,7 @@ import yaml
 from airflow.dag_processing.bundles.manager import DagBundlesManager
 from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
 from airflow.models.dagrun import DagRun
-from airflow.models.taskinstance import clear_task_instances
+from airflow.models.taskinstance import TaskInstance, clear_task_instances
 from airflow.sdk import timezone
 from airflow.sdk.definitions.dag import _run_task
 from airflow.serialization.serialized_objects import DagSerialization
@@ -135,7 +135,6 @@ class World:
     def asked(self, run_id: str) -> str:
         """The text of a question as Airflow shows it."""
         from airflow.models.hitl import HITLDetail
-        from airflow.models.taskinstance import TaskInstance
 
         with create_session() as session:
             found = select(HITLDetail.body).join(TaskInstance, TaskInstance.id == HITLDetail.ti_id)
@@ -268,7 +267,16 @@ def _step(number: int, dag: Any, scheduled: Any, last: str = "") -> bool:
             raise RuntimeError(f"run {run.run_id} waits for an answer")
     for ti in sorted(ready, key=lambda ti: ti.map_index):
         _run_task(ti=ti, task=dag.task_dict[ti.task_id])
+        _resume_if_answered(ti)
     return going_on and last not in {ti.task_id for ti in ready}
+
+
+def _resume_if_answered(ti: Any) -> None:
+    """Leave a task scheduled whose answer came before it waited, as Airflow's API does: `_run_task` lets it wait."""
+    with create_session() as session:
+        stored = session.get(TaskInstance, ti.id)
+        if stored and stored.state == TaskInstanceState.AWAITING_INPUT and "event" in str(stored.next_kwargs):
+            stored.state = TaskInstanceState.SCHEDULED
 
 
 @contextmanager

@@ -85,6 +85,7 @@ def lose_the_race(run_id: str) -> None:
         )
         session.refresh(ti)
         assert ti.state == TaskInstanceState.UP_FOR_RETRY
+        ti.prepare_db_for_next_try(session)  # as it does before the next attempt, which has another id
 
 
 def test_a_plan_is_carried_out_once_a_person_approves_it(wise: World, url: str) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _LONGEST_SHIFT = timedelta(hours=3)
 """A clock is never changed by more."""
 
-_MOST_STEPS = 1000
+_MOST_STEPS = 100
 """Blackouts and gaps between windows that are passed over in search of the next opening."""
 
 

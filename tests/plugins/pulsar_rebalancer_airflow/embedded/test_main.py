@@ -210,3 +210,15 @@ def test_where_nothing_may_be_moved_once_ends_with_the_first_balanced_run(watch:
 def test_without_once_nothing_ends_it(watch: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     watch([BALANCED, *[FAILED] * 60], once=False)
     assert capsys.readouterr().out.count("the line") == 61
+
+
+def test_what_is_in_force_is_said_when_it_is_another(
+    watch: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain, paused = "Moves are carried out: mode auto", "Nothing is moved: mode auto; paused until noon"
+    lines = [RunLine(str(n), in_force=said) for n, said in enumerate([plain, plain, paused, paused, "", paused, plain])]
+
+    watch(lines, once=False)
+
+    said = capsys.readouterr().out.splitlines()
+    assert said == ["0", "1", "2", f"-- {paused}", "3", "4", "5", "6", f"-- {plain}"]

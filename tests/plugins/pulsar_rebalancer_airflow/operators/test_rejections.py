@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
-from tests.airflow_context import context
+from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
+from tests.airflow_context import MemoryState, context
 from tests.airflow_runs import CLUSTER
 from tests.plugins.pulsar_rebalancer_airflow.operators.approve_scene import (
     MOVES,
@@ -27,14 +29,13 @@ from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.state.by_hand import ApprovedPlans, HandedOver, ShownPlan
 from pulsar_rebalancer_airflow.control.in_force import in_force
 from pulsar_rebalancer_airflow.operators import (
+    ApproveOperator,
     CollectOperator,
     ShowAwaitingOperator,
 )
 from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
-    from tests.airflow_context import MemoryState
-
     from pulsar_rebalancer.storage.layout import ClusterStorage
 
 
@@ -155,3 +156,37 @@ def test_what_was_approved_is_carried_out_although_rejections_cannot_be_read(
     Summary.read(run).model_copy(update={"by_hand": by_hand}).write(run)
 
     assert gate(storage, state, run) == "open"
+
+
+@pytest.mark.parametrize(
+    ("try_number", "max_tries", "asked", "asks"),
+    [
+        (1, 2, None, True),
+        (2, 2, True, False),  # answered before the scheduler knew that it waits: the question still stands
+        (3, 2, True, False),
+        (2, 2, None, True),  # the first attempt came to no question
+        (2, 3, True, True),  # cleared
+        (3, 3, True, False),  # cleared, and answered too early
+    ],
+)
+def test_a_question_is_asked_once_until_its_task_is_cleared(
+    storage: ClusterStorage,
+    state: MemoryState,
+    monkeypatch: pytest.MonkeyPatch,
+    try_number: int,
+    max_tries: int,
+    asked: bool | None,
+    asks: bool,
+) -> None:
+    written = Mock()
+    monkeypatch.setattr("airflow.providers.standard.operators.hitl.upsert_hitl_detail", written)
+    kept, given = MemoryState({"asked": asked} if asked else {}), context(CLUSTER, state)
+    ti = SimpleNamespace(try_number=try_number, max_tries=max_tries, id="7")
+    texts = {"subject": "Move?", "body": "2 bundles"}
+    operator = ApproveOperator(task_id="approve", entry=entry(), root=storage.root, retries=2, **texts)
+
+    with pytest.raises(TaskAwaitingInput):
+        operator.execute({**given, "ti": ti, "task_instance": ti, "task_state_store": kept})  # type: ignore[typeddict-item]
+
+    assert written.called is asks
+    assert kept.documents["asked"] is True

@@ -7,6 +7,10 @@ import pytest
 from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER, bundle, make_run, move_row
 
+from pulsar_rebalancer.alerts.conditions import EndedRun
+from pulsar_rebalancer.alerts.messages import figures_of
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.control.documents import Control, Order
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome, describe
 from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.run.request import Finding, Validation
@@ -80,6 +84,23 @@ def test_says_what_became_of_every_move(storage: ClusterStorage, state: MemorySt
     assert "10.0 to 70.0 % (range 60.0) over 3 brokers" in text
     assert "2 of 6 verified on their planned broker" in text
     assert f"{bundle(1)}: a:1 -> b:1: astray" in text
+
+
+def test_what_is_in_force_at_the_end_is_said_and_by_whom(storage: ClusterStorage, state: MemoryState) -> None:
+    begun = datetime.now(UTC) - timedelta(minutes=1)
+    run = make_run(storage, max_bundles_per_run=3)
+    StateStore(state).put_control(storage, Control(stop=Order(at=datetime.now(UTC), by="bob", reason="wait")))
+    given: Any = context(CLUSTER, state, xcoms={("gate", "reason"): "open"}, started=begun)
+    now = Settings.model_validate({"mode": "auto", "blackouts": [{"cron": "* * * * *", "minutes": 1}]})
+
+    ReportOperator(task_id="report", cluster=CLUSTER, run=run.uri, gate="gate", settings=now).execute(given)
+
+    outcome = Outcome.read(run)
+    assert outcome.in_force.startswith("Nothing is moved: mode auto; blackout ")
+    assert "; stopped by bob: wait; " in outcome.in_force
+    assert outcome.in_force.endswith("; capped by the clusters file at 3 bundles per run")
+    assert f"  state:   {outcome.in_force}" in describe(outcome, run)
+    assert figures_of(EndedRun({}, outcome=outcome))[-1] == f"in force: {outcome.in_force}"
 
 
 def test_bundles_left_alone_are_not_recently_unloaded(storage: ClusterStorage, state: MemoryState) -> None:
