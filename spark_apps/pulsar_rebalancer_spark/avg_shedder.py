@@ -18,9 +18,9 @@ from pulsar_rebalancer_spark import candidates, capped_moves, policies, selectio
 from pulsar_rebalancer_spark.strategy import Decided
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.run.tables import Cell
@@ -30,17 +30,19 @@ if TYPE_CHECKING:
     from pulsar_rebalancer_spark.run_input import RunInput
 
 
-def decide(spark: SparkSession, run: RunInput, brokers: Sequence[BrokerSample], bundles: DataFrame) -> Decided:
+def decide(run: RunInput, brokers: Sequence[BrokerSample], bundles: Callable[[], DataFrame]) -> Decided:
     """Score, pair, count, select and cap (`strategy.Decide`)."""
     decisions = judged(brokers, run.settings, run.counting, run.decision.hits, run.request.force_threshold)
     giving = firing(run.cluster, decisions, run.settings.min_bundle_share)
     moves = run.folder / "plan" / "moves.parquet"
     if giving:
-        forbidden = policies.forbidden(run.context, run.cluster, brokers, bundles, giving)
+        forbidden = policies.forbidden(run.context, run.cluster, brokers, policies.served(run), giving)
+        held = candidates.with_traffic(bundles())
+        spark = held.sparkSession
         if forbidden:
-            bundles = policies.with_policy(bundles, tables.literal(spark, forbidden, tables.FORBIDDEN))
+            held = policies.with_policy(held, tables.literal(spark, forbidden, tables.FORBIDDEN))
         held = candidates.with_reason(
-            bundles,
+            held,
             {run.cluster: run.settings.excluded_namespaces},
             {run.cluster: run.settings.excluded_bundles},
         )

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import BUNDLES, MEANS, TRAFFIC
-from pulsar_rebalancer_spark import candidates, means, tables
+from pulsar_rebalancer_spark import means, tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,8 +21,8 @@ def of_run(spark: SparkSession, run: RunInput) -> DataFrame:
     """Return the bundles with their means, this sample in them.
 
     Returns:
-        The bundles table, of AvgShedder what it looks at, with what `means.update` and `candidates.with_traffic` add,
-        and `stays`: why the run keeps a bundle where it is, or null. A large one is cached: to be unpersisted.
+        The bundles table, of AvgShedder what it looks at, with what `means.update` adds, and `stays`: why the run keeps
+        a bundle where it is, or null. A large one is cached: to be unpersisted.
     """
     bundles = tables.read(spark, [run.folder / "input" / "bundles.parquet"], BUNDLES)
     if run.settings.strategy is Strategy.AVG:
@@ -38,7 +38,7 @@ def of_run(spark: SparkSession, run: RunInput) -> DataFrame:
     joined = bundles.join(F.broadcast(stays), on=["cluster", "bundle"], how="left")
     refused = F.coalesce(F.col("stays") == Reason.BUNDLE_QUARANTINED, F.lit(False))
     updated = means.update(joined.withColumn("refused", refused), known, shared=run.shares_bundles)
-    found = candidates.with_traffic(updated).drop("owners", "refused")
+    found = updated.drop("owners", "refused", *(TRAFFIC if run.settings.strategy is Strategy.AVG else ()))
     # The join is read twice, by the means and by the strategy. Of a small one that costs less than keeping it.
     return found.cache() if tables.partitions(spark) > 1 else found
 

@@ -22,7 +22,7 @@ from pulsar_rebalancer_spark.run_input import RunInput
 from pulsar_rebalancer_spark.session import session
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from concurrent.futures import Future
 
     from pyspark.sql import SparkSession
@@ -34,8 +34,12 @@ BUNDLES_PER_TASK = 100_000
 RUNS_AT_ONCE = 4
 
 
-def decide(spark: SparkSession, run: RunInput) -> Summary:
+def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
     """Decide one run and write its plan.
+
+    Args:
+        spark: gives the session, once it is there.
+        run: the run.
 
     Raises:
         SnapshotError: `file_damaged` when the tables hold no broker of the run's cluster.
@@ -46,17 +50,17 @@ def decide(spark: SparkSession, run: RunInput) -> Summary:
     brokers = run.brokers
     if not brokers:
         raise SnapshotError(Reason.FILE_DAMAGED, f"{run.folder.uri}: the brokers table has no broker of {run.cluster}")
-    own = _session_of_run(spark, run)
-    held = bundles.of_run(own, run)
     strategy: Decide = avg_shedder.decide if run.settings.strategy is Strategy.AVG else specification.decide
-    try:
-        with ThreadPoolExecutor(max_workers=1) as beside:
-            # The means do not depend on the decisions: two small jobs share the cores.
-            kept = beside.submit(bundles.keep_means, run, held)
-            decided = strategy(own, run, brokers, held)
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        held = beside.submit(lambda: bundles.of_run(_session_of_run(spark(), run), run))
+        # The means do not depend on the decisions: two small jobs share the cores.
+        kept = beside.submit(lambda: bundles.keep_means(run, held.result()))
+        try:
+            decided = strategy(run, brokers, held.result)
             kept.result()
-    finally:
-        held.unpersist()
+        finally:
+            # After the means, whatever failed.
+            beside.submit(lambda: held.result().unpersist())
     return plan_output.write(run, plan_output.with_drains(run, decided) if run.drains.brokers else decided)
 
 
@@ -66,6 +70,10 @@ def _session_of_run(spark: SparkSession, run: RunInput) -> SparkSession:
     own.conf.set("spark.sql.shuffle.partitions", max(1, math.ceil(run.bundle_count / BUNDLES_PER_TASK)))
     # It would make a job of every stage to find out what the number of rows says already.
     own.conf.set("spark.sql.adaptive.enabled", "false")
+    # A task has no more pairs than bundles: it need not sort them by pair on the disk before it gathers them.
+    own.conf.set("spark.sql.objectHashAggregate.sortBased.fallbackThreshold", BUNDLES_PER_TASK)
+    # What is cached is read twice and dropped: looking for a better encoding costs more than it spares.
+    own.conf.set("spark.sql.inMemoryColumnarStorage.compressed", "false")
     return own
 
 
@@ -89,7 +97,7 @@ def _decided(spark: Future[SparkSession], root: str, folder: str) -> bool:
     started = time.monotonic()
     try:
         run = RunInput.read(root, folder)
-        print(_report(decide(spark.result(), run), time.monotonic() - started), flush=True)
+        print(_report(decide(spark.result, run), time.monotonic() - started), flush=True)
     except Exception as error:
         why = str(error)
         if not isinstance(error, RebalancerError):

@@ -17,9 +17,9 @@ from pulsar_rebalancer_spark import candidates, tables
 from pulsar_rebalancer_spark.strategy import Decided
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from pulsar_rebalancer.strategies.pipeline import RunContext
     from pulsar_rebalancer.strategies.sample import BrokerSample, Decision
@@ -38,10 +38,10 @@ _COLUMNS = (
 )
 
 
-def decide(spark: SparkSession, run: RunInput, brokers: Sequence[BrokerSample], bundles: DataFrame) -> Decided:
+def decide(run: RunInput, brokers: Sequence[BrokerSample], bundles: Callable[[], DataFrame]) -> Decided:
     """Decide one run (`strategy.Decide`)."""
     held = candidates.with_reason(
-        bundles,
+        candidates.with_traffic(bundles()),
         {run.cluster: run.settings.excluded_namespaces},
         {run.cluster: run.settings.excluded_bundles},
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from pulsar_rebalancer.run.by_hand import DrainProgress
     from pulsar_rebalancer.strategies.kept import KeptState
@@ -38,14 +38,11 @@ class Decided(NamedTuple):
 class Decide(Protocol):
     """A form of deciding one run, `decide` of a module of its own."""
 
-    def __call__(
-        self, spark: SparkSession, run: RunInput, brokers: Sequence[BrokerSample], bundles: DataFrame
-    ) -> Decided:
+    def __call__(self, run: RunInput, brokers: Sequence[BrokerSample], bundles: Callable[[], DataFrame]) -> Decided:
         """Decide the run; the moves go to `plan/moves.parquet`.
 
         Args:
-            spark: the session.
             run: the run.
             brokers: all that its cluster lists.
-            bundles: all that they report (`bundles.of_run`).
+            bundles: gives all that they report (`bundles.of_run`), once Spark is there: what needs no Spark goes first.
         """

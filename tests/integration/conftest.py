@@ -40,7 +40,7 @@ def one_session() -> Iterator[None]:
 
     def decide(operator: Any, context: Any) -> None:
         _, root, _, run = operator.application_args
-        rebalance.decide(session, RunInput.read(root, run))
+        rebalance.decide(lambda: session, RunInput.read(root, run))
 
     with mock.patch.object(SparkSubmitOperator, "execute", decide):
         yield

@@ -97,7 +97,7 @@ class World:
         async with PulsarAdmin(AdminConnection(seeds=(self.cluster.web_url(0),), token=token)) as admin:
             save(await collect(admin, entry, RunParams(), now=now, airflow_run_id="test", requested_by=""), run)
             self._prepare(run)
-            summary = decide(self.spark, RunInput.read(self.storage.root, run.uri))
+            summary = decide(lambda: self.spark, RunInput.read(self.storage.root, run.uri))
             moves, outcomes = read_moves(run), []
             for _, wave in groupby(moves, key=lambda move: move.wave):
                 outcomes += await carry_out_moves(

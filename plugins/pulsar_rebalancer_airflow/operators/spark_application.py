@@ -28,8 +28,12 @@ ARCHIVE_VARIABLE = "PULSAR_REBALANCER_SPARK_ARCHIVE"
 """Environment variable with the path of a class-data archive, which halves the start of Spark."""
 
 _APPLICATION_PACKAGE = "pulsar_rebalancer_spark"
-JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-"""Of the driver's Java, which ignores a class-data archive that was made with others."""
+JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:MetaspaceSize=256m"
+"""Of the driver's Java, which ignores a class-data archive that was made with others.
+
+Spark's classes fill the room that Java begins with, and each time it would look through the whole heap for those that
+are not needed any more.
+"""
 
 CONF = {
     "spark.ui.enabled": "false",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from tests.vectors.rows import Finished, brokers_of, finished, sample
 
+from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.storage.path import StoragePath
@@ -94,8 +96,9 @@ def shed_on_spark(
         firing = avg_shedder.firing(c.name, decisions[c.name], c.settings.min_bundle_share)
         giving += firing
         if c.policies is not None and firing:
-            of_cluster = bundles.where(bundles["cluster"] == c.name)
-            forbidden += policies.forbidden(c.context, c.name, brokers, of_cluster, firing)
+            under = (row for row in c.bundles if row.get("policy"))
+            served = Counter((row["broker"], namespace_of(row["bundle"])) for row in under)
+            forbidden += policies.forbidden(c.context, c.name, brokers, served, firing)
     judged = policies.with_policy(bundles, tables.literal(spark, forbidden, tables.FORBIDDEN))
     judged = judged.withColumn("reason", F.coalesce("reason", "forbids"))
     walked: dict[str, list[CandidateMove]] = {}

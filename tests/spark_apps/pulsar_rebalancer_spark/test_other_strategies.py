@@ -29,7 +29,7 @@ SHEDDING = {
 
 
 def decided(spark, root, run):
-    return decide(spark, RunInput.read(str(root), run.uri))
+    return decide(lambda: spark, RunInput.read(str(root), run.uri))
 
 
 @pytest.mark.parametrize("strategy", SHEDDING)

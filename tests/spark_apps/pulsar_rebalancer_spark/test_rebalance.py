@@ -40,7 +40,7 @@ UNDER_POLICIES = (
 
 
 def decided(spark, root, run):
-    return decide(spark, RunInput.read(str(root), run.uri))
+    return decide(lambda: spark, RunInput.read(str(root), run.uri))
 
 
 def specified(root, run, previous=()):
