@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
+from pyspark.sql import functions as F
 
-from pulsar_rebalancer.run.tables import MOVES, table
 from pulsar_rebalancer.strategies import caps, rows
 from pulsar_rebalancer_spark import tables
 
@@ -18,7 +16,9 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.storage.path import StoragePath
-    from pulsar_rebalancer.strategies.sample import CandidateMove
+
+TAKEN, LEFT = "goes=true", "goes=false"
+"""Folders of the draft."""
 
 
 def write(
@@ -34,7 +34,9 @@ def write(
         by_range: whether moves of the same hash range need waves.
     """
     draft = moves.beside("walked.parquet")
-    tables.write(walked, draft)
+    # Both files of a task at once: else Spark would sort the rows by what they are told apart by.
+    walked.sparkSession.conf.set("spark.sql.maxConcurrentOutputFileWriters", 2)
+    tables.write(walked.withColumn("goes", F.col("taken")), draft, by="goes")
     cap(draft, moves, settings, groups, by_range=by_range)
     draft.delete()
 
@@ -42,28 +44,14 @@ def write(
 def cap(
     draft: StoragePath, moves: StoragePath, settings: Settings, groups: Mapping[str, str], *, by_range: bool
 ) -> None:
-    """Write the moves table from the one before the caps, a folder of files as well; see `write`."""
-    parts = [draft / name for name in draft.names() if name.endswith(".parquet") and not name.startswith(".")]
-    taken: list[CandidateMove] = []
-    for part in parts:
-        found = part.read_table()
-        taken += map(rows.move, found.filter(found["taken"]).to_pylist())
-    after = {(move.pair, move.rank): move for move in caps.apply(taken, settings, groups, by_range=by_range)}
-    for part in parts:
-        # One part after the other: the driver never holds all candidates.
-        (moves / part.name).write_table(_capped(part.read_table(), after))
+    """Write the moves table from the one before the caps, in which taken bundles lie by themselves; see `write`."""
+    taken = [row for part in _parts(draft / TAKEN) for row in part.read_table().to_pylist()]
+    after = caps.apply(map(rows.move, taken), settings, groups, by_range=by_range)
+    (moves / "taken.parquet").write_table(rows.move_table(taken[0]["cluster"] if taken else "", after))
+    for part in _parts(draft / LEFT):
+        # The driver never reads them.
+        part.move_to(moves / part.name)
 
 
-def _capped(walked: pa.Table, after: Mapping[tuple[int, int], CandidateMove]) -> pa.Table:
-    """Return a part of the moves table as the caps leave it."""
-    mask = walked["taken"].combine_chunks()
-    keys = walked.select(["pair", "rank"]).filter(mask).to_pylist()
-    moves = [after[key["pair"], key["rank"]] for key in keys]
-    replaced = table(
-        [{"taken": move.taken, "reason": move.reason, "wave": move.wave} for move in moves],
-        pa.schema([MOVES.field(name) for name in ("taken", "reason", "wave")]),
-    )
-    for name in replaced.column_names:
-        column = pc.replace_with_mask(walked[name], mask, replaced[name].combine_chunks())
-        walked = walked.set_column(MOVES.get_field_index(name), MOVES.field(name), column)
-    return walked.cast(MOVES)
+def _parts(folder: StoragePath) -> list[StoragePath]:
+    return [folder / name for name in folder.names() if name[0] not in "._"]

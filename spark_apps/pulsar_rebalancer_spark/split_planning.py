@@ -102,13 +102,11 @@ def helpful(run: RunInput, decisions: Sequence[Decision], source_traffic: Mappin
     if not stuck:
         return ()
     file = run.folder / "plan" / "moves.parquet"
-    file_system, path = file.open()
-    too_large = pc.field("pair").isin(list(stuck)) & (pc.field("reason") == Reason.OVER_REMAINING)
-    moves = pq.read_table(path, filesystem=file_system, filters=too_large)
+    moves = file.read_table(["pair", "rank", "source", "bundle", "traffic", "reason"])
+    too_large = pc.equal(moves["reason"], pa.scalar(str(Reason.OVER_REMAINING)))
+    moves = moves.filter(pc.and_(too_large, pc.is_in(moves["pair"], pa.array(list(stuck)))))
     first = moves.group_by("pair").aggregate([("rank", "min")]).rename_columns(["pair", "rank"])
-    heaviest = moves.select(["pair", "rank", "source", "bundle", "traffic"]).join(
-        first, ["pair", "rank"], join_type="inner"
-    )
+    heaviest = moves.drop_columns("reason").join(first, ["pair", "rank"], join_type="inner")
     busiest = {row["pair"]: row for row in heaviest.sort_by("pair").to_pylist()}
     topics = {row["bundle"]: row["topics"] or 0 for row in _topics_of(run, [row["bundle"] for row in busiest.values()])}
     return tuple(

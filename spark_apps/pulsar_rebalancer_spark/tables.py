@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import types as T
 
+from pulsar_rebalancer.run.tables import MEANS, MOVES
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -26,6 +28,9 @@ _TYPES: dict[pa.DataType, T.DataType] = {
     pa.bool_(): T.BooleanType(),
     pa.timestamp("us", tz="UTC"): T.TimestampType(),
 }
+
+_DICTIONARY = "parquet.enable.dictionary"
+_MANY_VALUES = {"bundle", *(field.name for field in (*MEANS, *MOVES) if pa.types.is_floating(field.type))}
 
 PASSED_OVER = "cluster string, bundle string, reason string"
 """Bundles that stay, and why."""
@@ -60,9 +65,17 @@ def partitions(spark: SparkSession) -> int:
     return int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
 
 
-def write(frame: DataFrame, file: StoragePath) -> None:
-    """Write a table, over what an earlier attempt left there."""
-    frame.write.mode("overwrite").parquet(file.for_spark)
+def write(frame: DataFrame, file: StoragePath, *, by: str | None = None) -> None:
+    """Write a table, over what an earlier attempt left there.
+
+    Args:
+        frame: the table.
+        file: where it is to lie, as a folder of files.
+        by: a further column whose values are folders in it.
+    """
+    # Names of bundles and most figures are there once: Parquet would fill a dictionary only to throw it away.
+    once = {f"{_DICTIONARY}#{name}": "false" for name in frame.columns if name in _MANY_VALUES}
+    frame.write.mode("overwrite").options(**once).parquet(file.for_spark, partitionBy=by)
 
 
 def is_written(file: StoragePath) -> bool:

@@ -115,7 +115,9 @@ def test_what_caps_leave_and_the_files_of_a_plan_grow_with_it(tmp_path):
         pairs = [each for each in decisions if each.target]
         walked = [candidate(pair, number) for pair in pairs for number in range(10)]
         draft, moves = (run.folder / "plan" / name for name in ("walked.parquet", "moves.parquet"))
-        (draft / "part-0.parquet").write_table(rows.move_table(run.cluster, walked))
+        for folder, taken in ((capped_moves.TAKEN, True), (capped_moves.LEFT, False)):
+            of_folder = [move for move in walked if move.taken is taken]
+            (draft / folder / "part-0.parquet").write_table(rows.move_table(run.cluster, of_folder))
         traffic = {pair.source: 1e9 for pair in pairs}
 
         def written() -> None:

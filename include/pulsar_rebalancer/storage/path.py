@@ -98,6 +98,18 @@ class StoragePath:
             elif kind == pafs.FileType.File:
                 file_system.delete_file(path)
 
+    def move_to(self, there: StoragePath) -> None:
+        """Give a file another address on the same storage.
+
+        Raises:
+            SnapshotError: `file_missing` or `storage_failed`.
+        """
+        file_system, path = self.open()
+        if isinstance(file_system, pafs.LocalFileSystem):
+            make_private(Path(there.uri).absolute().parent)
+        with failures_of(self.uri, "moved"):
+            file_system.move(path, there.open()[1])
+
     def write_bytes(self, data: bytes) -> None:
         """Write a file whole or not at all; on a local disk for its owner only.
 
@@ -159,7 +171,9 @@ class StoragePath:
             is_folder = file_system.get_file_info(path).type == pafs.FileType.Directory
             parts = [f"{path}/{name}" for name in self.names() if name[0] not in "._"] if is_folder else [path]
             # Not `pq.read_table`, which imports pandas.
-            found = pa.concat_tables(_read_part(file_system, part, columns) for part in parts)
+            read = [_read_part(file_system, part, columns) for part in parts]
+            # Spark says of some columns that they are never null, which the other parts need not.
+            found = pa.concat_tables(read, promote_options="default")
             found.validate(full=True)
         return found
 
