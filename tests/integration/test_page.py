@@ -35,7 +35,7 @@ FRAME = "document.querySelector('iframe').contentDocument"
 @pytest.fixture(scope="module")
 def paged(tmp_path_factory: pytest.TempPathFactory, one_session: None) -> Iterator[World]:
     given = {"mode": "approve", "state_max_gap": 1000, "max_plan_age_seconds": 3600, "overloaded_threshold": 100}
-    with world("paged", tmp_path_factory.mktemp("paged"), **given) as made:
+    with world("paged", tmp_path_factory.mktemp("paged"), max_bundles_per_run=2, **given) as made:
         prepare(made)
         yield made
 
@@ -309,12 +309,7 @@ def test_a_plan_is_rejected_approved_and_carried_out_with_buttons(chromium: Brow
         return question
 
     question = asks()
-    press(chromium, "Reject…")
-    assert paged.begin(question, "apply").states["carry_out"] == "skipped"
-    told(chromium, "Nothing is carried out: the plan was rejected.")
-
-    question = asks()
-    press(chromium, "Approve…")
+    press(chromium, "Approve…", "it is quiet now")
     assert paged.begin(question, "apply").states["carry_out"] == "success"
     told(chromium, "waits for its turn")
     (approved,) = paged.queued()
@@ -334,4 +329,10 @@ def test_a_plan_is_rejected_approved_and_carried_out_with_buttons(chromium: Brow
     outcomes = chromium.run(f"{rows}.map((each) => each.textContent)")
     assert outcomes
     assert all("moved" in outcome and outcome.endswith(" s") for outcome in outcomes)
+
+    question = asks()
+    press(chromium, "Reject…", "wrong hour")
+    assert paged.begin(question, "apply").states["carry_out"] == "skipped"
+    told(chromium, "Nothing is carried out: the plan was rejected.")
+    chromium.until("document.querySelector('.force').textContent.includes('rejected by ada: wrong hour')")
     assert chromium.problems == []

@@ -33,12 +33,12 @@ function asked({ awaiting, plan, acts: { question } }) {
 // One run for one dialog, however often it is sent: Airflow refuses a second of the same id.
 function run(dag, conf) {
   const id = `page__${crypto.getRandomValues(new Uint32Array(2)).join("-")}`;
-  return { dag, run: id, why: true, path: `${encodeURIComponent(dag)}/dagRuns`, method: "POST", body: (form) => ({ dag_run_id: id, logical_date: null, conf: conf(form) }) };
+  return { dag, run: id, why: "always", path: `${encodeURIComponent(dag)}/dagRuns`, method: "POST", body: (form) => ({ dag_run_id: id, logical_date: null, conf: conf(form) }) };
 }
 
 function said({ dag, run: id, task }, option) {
   const path = `${encodeURIComponent(dag)}/dagRuns/${encodeURIComponent(id)}/taskInstances/${encodeURIComponent(task)}/-1/hitlDetails`;
-  return { dag, run: id, path, method: "PATCH", body: () => ({ chosen_options: [option], params_input: {} }) };
+  return { dag, run: id, path, method: "PATCH", why: "if you like", body: (form) => ({ chosen_options: [option], params_input: { reason: form.get("reason") } }) };
 }
 
 function until() {
@@ -66,7 +66,7 @@ function ask(act, base, follow) {
     });
   } },
   make("h2", {}, act.title), act.hint && make("p", { class: "more" }, act.hint), act.fields,
-  act.why && make("label", {}, "Why", make("input", { name: "reason", required: true, maxlength: 500, autocomplete: "off" })), told,
+  make("label", {}, "Why", make("input", { name: "reason", required: act.why === "always", placeholder: act.why === "always" ? "" : act.why, maxlength: 500, autocomplete: "off" })), told,
   make("div", { class: "buttons" }, make("button", { type: "button", onclick: () => dialog.close() }, "Close"), go));
   const dialog = make("dialog", { "aria-label": act.title, onclose: () => {
     dialog.remove();
@@ -75,7 +75,7 @@ function ask(act, base, follow) {
   } }, form);
   document.body.append(dialog);
   dialog.showModal();
-  (form.elements.reason ?? go).focus();
+  form.elements.reason.focus();
 }
 
 async function send(act, form, base, told) {
