@@ -136,10 +136,10 @@ class RawBroker:
 
 
 @asynccontextmanager
-async def raw_broker(*replies: bytes | None) -> AsyncIterator[RawBroker]:
+async def raw_broker(*replies: bytes | None, host: str = "127.0.0.1") -> AsyncIterator[RawBroker]:
     raw = RawBroker(list(replies))
-    server = await asyncio.start_server(raw._serve, "127.0.0.1", 0)
-    raw.id = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    server = await asyncio.start_server(raw._serve, host, 0)
+    raw.id = f"{f'[{host}]' if ':' in host else host}:{server.sockets[0].getsockname()[1]}"
     async with server:
         yield raw
 

@@ -258,6 +258,13 @@ async def test_reset_get_is_sent_once_more() -> None:
     assert len(broker.requests) == 2
 
 
+async def test_a_broker_at_an_ipv6_address_is_named_in_brackets() -> None:
+    ok = b'HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n["b:80"]'
+    async with raw_broker(ok, host="::1") as broker, connect(broker.url) as admin:
+        assert await admin.brokers() == ["b:80"]
+    assert f"host: {broker.id}\r\n".encode() in broker.requests[0].lower()
+
+
 async def test_reset_twice_is_unreachable() -> None:
     async with raw_broker(None, None) as broker, connect(broker.url) as admin:
         with pytest.raises(AdminError) as caught:
