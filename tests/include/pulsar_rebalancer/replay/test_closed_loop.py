@@ -11,6 +11,7 @@ from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import IsolationPolicy
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.replay.balancer import Balancer
 from pulsar_rebalancer.replay.closed_loop import replay
 from pulsar_rebalancer.replay.variants import Variant
 from pulsar_rebalancer.state.model import HitCount
@@ -21,6 +22,7 @@ from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Me
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pulsar_rebalancer.replay.minute import Minute
     from pulsar_rebalancer.replay.outcome import Outcome
     from pulsar_rebalancer.replay.samples import Recording
     from pulsar_rebalancer.strategies.kept import ShedderState
@@ -212,3 +214,24 @@ def test_hits_are_counted_by_time_as_in_a_run(tmp_path: Path) -> None:
     slow = outcome(recording, host_usage_interval_minutes=5)
     assert slow.ranges[:5] == pytest.approx([60] * 5, abs=1e-4)
     assert slow.moved == 2
+
+
+def test_averages_that_brokers_report_follow_what_the_variant_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = Run(HOT.cpu, HOT.held, extra={"load_average": 0.5, "throughput_average": 7000.0})
+    seen: list[tuple[Any, Any]] = []
+    judge = Balancer.decide
+
+    def noted(balancer: Balancer, minute: Minute) -> Any:
+        seen.append((minute.brokers.load_average, minute.brokers.throughput_average))
+        return judge(balancer, minute)
+
+    monkeypatch.setattr(Balancer, "decide", noted)
+    outcome(recorded(tmp_path, dict.fromkeys(range(3), own)), "first_bundle_to_b", history_percentage=0.9)
+    loads, throughputs = zip(*seen, strict=True)
+    # Exactly what was reported, then a tenth of the 40 points that moved, and a tenth more of what is left.
+    assert loads[0].tolist() == [0.5, 0.5]
+    assert loads[1] == pytest.approx([0.46, 0.54], abs=1e-6)
+    assert loads[2] == pytest.approx([0.5 - 0.076, 0.5 + 0.076], abs=1e-6)
+    assert [each.tolist() for each in throughputs[:2]] == [[7000, 7000], pytest.approx([3000, 11000])]
