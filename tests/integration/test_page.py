@@ -265,7 +265,7 @@ def test_what_is_ordered_with_a_button_is_followed_to_its_end(chromium: Browser,
     assert chromium.run("document.querySelector('nav.acts') === window.kept")
 
     ordered(chromium, paged, "Resume…", "it is over")
-    chromium.until("!document.querySelector('.force')")
+    chromium.until("!document.querySelector('.force')?.textContent.includes('paused until')")
 
     ordered(chromium, paged, "Skip next run…", "a look first")
     chromium.until("document.querySelector('.force').textContent.includes('one run is skipped by ada: a look first')")

@@ -61,7 +61,7 @@ function ends(view, labels) {
 
 function outcome(move) {
   if (!move.outcome) return "";
-  const seconds = move.seconds ? `, ${points(move.seconds)} s` : "";
+  const seconds = move.seconds ? `, ${points(move.seconds)} s` : move.ok ? ", < 0.1 s" : "";
   return make("span", { title: [move.meaning, move.error].filter(Boolean).join("\n") }, `${move.ok ? "✓" : "✗"} ${move.outcome}${seconds}`);
 }
 
