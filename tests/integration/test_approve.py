@@ -34,6 +34,7 @@ FORCE: dict[str, Any] = {"force": "a broker was added", "force_threshold": 5, "m
 @pytest.fixture(scope="module")
 def wise(tmp_path_factory: pytest.TempPathFactory, one_session: None) -> Iterator[World]:
     given = {"mode": "approve", "state_max_gap": 1000, "max_plan_age_seconds": 3600, "overloaded_threshold": 100}
+    given["min_awaiting_minutes"] = 0
     with world("wise", tmp_path_factory.mktemp("wise"), **given) as made:
         yield made
 
@@ -63,9 +64,9 @@ def hash_of(run: Outcome) -> str:
     return Summary.read(run.folder).hash
 
 
-def ask(wise: World) -> tuple[Outcome, str]:
+def ask(wise: World, **changed: Any) -> tuple[Outcome, str]:
     """A run whose plan waits, and the run that asks about it."""
-    asking = wise.run(**FORCE)
+    asking = wise.run(**FORCE | changed)
     assert (asking.xcom("gate", "reason"), asking.states["unload"]) == ("awaiting_approval", "skipped")
     return asking, wise.queued("apply")[-1]
 
@@ -92,7 +93,11 @@ def test_a_plan_is_carried_out_once_a_person_approves_it(wise: World, url: str) 
     # A newer plan takes the place of all older ones: of one that is shown, and of one whose run has not begun.
     _, first = ask(wise)
     wise.begin(first, "apply", last="approve")
-    (_, second), (newest, question) = ask(wise), ask(wise)
+    # The very same moves take nobody's place: whoever is asked has time to answer.
+    same = wise.run(**FORCE)
+    assert (same.xcom("gate", "reason"), same.states["ask"]) == ("awaiting_approval", "skipped")
+    assert wise.queued("apply") == []
+    (_, second), (newest, question) = ask(wise, max_bundles_per_run=1), ask(wise)
     parked = wise.begin(question, "apply", last="approve")
     assert parked.xcom("show")["plan"] == hash_of(newest)
     assert f"plan `{hash_of(newest)[:16]}`" in wise.asked(question)

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 EAST = "clusters: {east: {connection: pulsar_admin_east, alert_connection: pulsar_alerts, mode: approve}}"
 BALANCED = "tests/integration/test_embedded.py::test_once_ends_when_the_cluster_is_balanced"
+APPROVED = "tests/integration/test_approve.py::test_a_plan_is_carried_out_once_a_person_approves_it"
 SIMULATION = "tests/project/test_documented_simulation.py::test_the_example"
 ALL_DAGS = ("rebalance", "by_hand", "control", "maintenance", "replay", "watch", "apply")
 
@@ -99,6 +100,9 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     'airflow dags trigger pulsar_by_hand__east --conf \'{"plan": "<hash>"}\'': triggered,
     'curl "$AIRFLOW/api/v2/dags/pulsar_by_hand__east/dagRuns" --oauth2-bearer "$TOKEN" --json '
     '\'{ "logical_date": null, "conf": {"plan": "<hash>"} }\'': posted,
+    'curl -X PATCH "$AIRFLOW/api/v2/dags/pulsar_apply__east/dagRuns/$RUN/taskInstances/approve/-1/hitlDetails" '
+    '--oauth2-bearer "$TOKEN" '
+    '--json \'{"chosen_options": ["Approve"], "params_input": {"reason": "it is quiet now"}}\'': by(APPROVED),
     "python -m pulsar_rebalancer.check_age": asked_from_outside,
     "python -m pulsar_rebalancer.check_age --root /var/lib/pulsar-rebalancer --cluster east "
     "--max-age-seconds 300": asked_from_outside,

@@ -16,6 +16,7 @@ from pulsar_rebalancer.run.plan import Summary, verify
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.splits import taken_rows
 from pulsar_rebalancer.state.by_hand import Drains, HandedOver
+from pulsar_rebalancer.state.model import MovesState
 from pulsar_rebalancer.storage import documents
 
 if TYPE_CHECKING:
@@ -28,15 +29,21 @@ if TYPE_CHECKING:
 
 
 def carry_out_shown(storage: ClusterStorage, run: StoragePath) -> Summary:
-    """Write the plan of a run that carries out one that was shown: what of it still holds, by a new snapshot.
+    """Write the plan of a run that carries out one that was shown, by a new snapshot.
+
+    Of a plan that a person gave by its hash what still holds is carried out, one that was approved as a whole or not.
 
     Raises:
-        PlanError: `other_plan`, `plan_changed`, `shown_too_long_ago`, `awaited_too_long` or `would_overload`.
+        PlanError: `other_plan`, `plan_changed`, `shown_too_long_ago`, `awaited_too_long`, `superseded`, `not_whole` or
+            `would_overload`.
         SnapshotError: a file of the run or of the plan that was shown cannot be read.
     """
     kept = (run / "input" / "state.json").read_json()
     handed = documents.load(HandedOver, kept.get("handed_over"), run.uri)
-    folder, summary = _shown(storage, RunRequest.read(run), handed)
+    request = RunRequest.read(run)
+    folder, summary = _shown(storage, request, handed)
+    if handed.approved:
+        _refuse_superseded(storage, request, MovesState.parse(kept.get("moves")), handed)
     # What a strategy decided is asked for by its hash alone.
     wanted = summary.by_hand.request if summary.by_hand else HandRequest(plan=summary.hash, reason=handed.reason)
     scene = Scene.read(run, storage.state, wanted.overruled)
@@ -49,7 +56,20 @@ def carry_out_shown(storage: ClusterStorage, run: StoragePath) -> Summary:
     leaving, room = _leaving(storage, run, Drains.parse(kept.get("drains")), summary, of_drains)
     again = [*leaving, *placed(scene, candidates_of(scene, makers.again(scene, others)))]
     # A split that no longer fits is seen by its bounds, before anything is asked for.
-    return write(scene, again, record, taken_rows(folder), room)
+    return write(scene, again, record, taken_rows(folder), room, whole=handed.approved)
+
+
+def _refuse_superseded(storage: ClusterStorage, request: RunRequest, moves: MovesState, handed: HandedOver) -> None:
+    """Refuse an approved plan that knows nothing of what others moved since; what its own run has moved is in place.
+
+    Raises:
+        PlanError: `superseded`.
+    """
+    since = {unload.plan_id for unload in moves.unloads.values() if unload.at > handed.plan.at}
+    for plan_id in sorted(since):
+        folder = storage.run(plan_id)
+        if folder is None or RunRequest.read(folder).airflow_run_id != request.airflow_run_id:
+            raise PlanError(Reason.SUPERSEDED, f"bundles were moved since it was made, by plan {plan_id}")
 
 
 def _shown(storage: ClusterStorage, request: RunRequest, handed: HandedOver) -> tuple[StoragePath, Summary]:

@@ -75,6 +75,8 @@ def write(
     record: ByHand,
     splits: list[dict[str, Any]] | None = None,
     room: Room | None = None,
+    *,
+    whole: bool = False,
 ) -> Summary:
     """Write a plan below the run's folder.
 
@@ -84,13 +86,16 @@ def write(
         record: who asked for what.
         splits: rows of the splits table.
         room: asked about each move that is taken.
+        whole: whether all of it is carried out or nothing.
 
     Raises:
-        PlanError: `would_overload`.
+        PlanError: `would_overload`; `not_whole`.
     """
     by_range = waves.needed(scene.sample.brokers)
     moves = caps.apply(wanted, scene.settings, scene.policies.groups, by_range=by_range, room=room)
     taken = [move for move in moves if move.taken]
+    if whole:
+        _refuse_parts(moves)
     after = scores_after(scene.scores, taken, scene.traffic)
     if record.request.action:  # what a strategy decided is no more asked for this than in mode `auto`
         _check_load(scene, after, record.request.overruled)
@@ -156,6 +161,13 @@ def candidates_of(scene: Scene, wishes: Iterable[Wish], first_pair: int = 0) -> 
 def placed(scene: Scene, moves: Iterable[CandidateMove]) -> list[CandidateMove]:
     """Return the moves with their destinations, as far as policies leave one."""
     return assignment.place(scene.sample, moves, scene.policy_filter(), PlacementState(), scene.folder.name)[0]
+
+
+def _refuse_parts(moves: Iterable[CandidateMove]) -> None:
+    lost = [move for move in moves if not move.taken and move.reason is not Reason.SAME_BROKER]
+    if lost:
+        named = ", ".join(f"{move.bundle} ({move.reason})" for move in lost[:10])
+        raise PlanError(Reason.NOT_WHOLE, f"{number_of(len(lost), 'bundle')} would stay: {named}")
 
 
 def _check_load(scene: Scene, after: Mapping[str, float], overruled: Iterable[Overrule]) -> None:

@@ -5,9 +5,9 @@ Neither a reset nor a restore of the state touches it. It has a copy below the s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from pulsar_rebalancer.control.breaker import Breaker
 from pulsar_rebalancer.state.model import StateDocument
@@ -54,6 +54,7 @@ class Awaiting(StateDocument):
         asked: the run of `pulsar_apply__<cluster>` that shows it, and no other plan: Airflow keeps the text of a
             question that nobody answered when its task is cleared.
         older: runs that show plans whose place it took, the oldest first: they are to end.
+        identity: of what it does (`Actions.identity`).
     """
 
     KEY: ClassVar[str] = "awaiting"
@@ -63,6 +64,25 @@ class Awaiting(StateDocument):
     at: AwareDatetime | None = None
     asked: str = ""
     older: tuple[str, ...] = ()
+    identity: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_earlier_releases(cls, document: Any) -> Any:
+        """Leave out what earlier releases kept: the one question before it, in the place of `older`."""
+        return {key: value for key, value in document.items() if key != "before"}
+
+    def stands(self, identity: str, now: datetime, least: timedelta, most: timedelta) -> bool:
+        """Return whether it is kept in spite of a newer plan: people have time to answer.
+
+        Args:
+            identity: of what the newer plan does; the same moves take nobody's place.
+            now: the present.
+            least: how long it stands whatever comes.
+            most: how long it may wait.
+        """
+        age = now - self.at if self.at is not None else most
+        return age < (most if identity == self.identity else min(least, most))
 
     def older_than(self, run_id: str) -> tuple[str, ...]:
         """Return the runs that show plans older than that of a run; none when it shows no plan that is known."""

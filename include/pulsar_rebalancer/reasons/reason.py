@@ -442,6 +442,9 @@ class Reason(StrEnum):
     NOT_APPROVED = ("not_approved", VERDICT, Trait.TYPED,
         "Nobody who is named approved the plan: its question was ended without an answer.",
         "Answer the question that shows the plan.")
+    NOT_WHOLE = ("not_whole", VERDICT, Trait.TYPED,
+        "Not all of what a person approved can be done any more, so none of it is.",
+        "Wait for the next plan, which knows how things are.")
     AWAITED_TOO_LONG = ("awaited_too_long", VERDICT, Trait.TYPED,
         "The plan that waited for approval is older than max_awaiting_minutes.",
         "Nothing: the next plan with moves is shown.")

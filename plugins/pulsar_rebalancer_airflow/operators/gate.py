@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
 from pulsar_rebalancer.control.documents import Awaiting
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.run.plan import Actions, Summary, read_moves
+from pulsar_rebalancer.run.splits import read_splits
+from pulsar_rebalancer.state.model import MovesState
 from pulsar_rebalancer.unload.gate import Verdict
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.storage.path import StoragePath
 
 
 class GateOperator(BaseOperator):
@@ -65,15 +69,18 @@ class GateOperator(BaseOperator):
             if verdict.reason in moving and PulsarAdminHook(connection).get_connection_settings().read_only:
                 verdict = Verdict(Reason.READ_ONLY, connection)
             if verdict.reason in moving:
-                self._keep(context, summary, waits=verdict.reason is Reason.AWAITING_APPROVAL)
+                self._keep(context, run, summary, waits=verdict.reason is Reason.AWAITING_APPROVAL)
         context["ti"].xcom_push(key="reason", value=verdict.reason)
         detail = f" ({verdict.detail})" if verdict.detail else ""
         state = Reason.OPEN if verdict.reason is Reason.OPEN else "closed"
         self.log.info("Gate %s: %s%s. %s", state, verdict.reason, detail, verdict.reason.meaning)
         return sorted({move.wave for move in verdict.moves})
 
-    def _keep(self, context: Context, summary: Summary, *, waits: bool) -> None:
-        """Keep the plan for a person in the place of the one that waits; none waits once another is carried out."""
+    def _keep(self, context: Context, run: StoragePath, summary: Summary, *, waits: bool) -> None:
+        """Keep the plan for a person in the place of the one that waits; none waits once another is carried out.
+
+        A question that is still to be answered stands for some time: a plan by hand alone takes its place at once.
+        """
         store = StateStore.of(context, self.cluster)
         # The gate alone writes it: one that cannot be read is written anew.
         present = store.answers_or_none(Awaiting)
@@ -81,7 +88,19 @@ class GateOperator(BaseOperator):
             return
         older = open_questions(context, self.cluster, filter(None, [*present.older, present.asked]))
         if waits:
+            identity = Actions(read_moves(run), read_splits(run)).identity
+            if summary.by_hand is None and present.asked in older and self._stands(store, present, identity):
+                self.log.info("%s is not answered yet, and stands", present.asked)
+                return
             kept = {"plan_id": summary.plan_id, "hash": summary.hash, "at": summary.collected_at}
-            store.put(Awaiting(**kept, asked=f"{ASK}{summary.plan_id}", older=older))
-        elif present.plan_id or older:
+            store.put(Awaiting(**kept, asked=f"{ASK}{summary.plan_id}", older=older, identity=identity))
+        elif store.raw(Awaiting.KEY) not in (None, Awaiting().model_dump(mode="json")):
             store.put(Awaiting(older=older))
+
+    def _stands(self, store: StateStore, waiting: Awaiting, identity: str) -> bool:
+        least, most = (
+            timedelta(minutes=minutes)
+            for minutes in (self.settings.min_awaiting_minutes, self.settings.max_awaiting_minutes)
+        )
+        moved = waiting.at is not None and store.get(MovesState).moved_since(waiting.at)
+        return not moved and waiting.stands(identity, datetime.now(UTC), least, most)

@@ -1,4 +1,4 @@
-"""An approved plan that serves a drain is carried out with what is overruled for it, as without approval."""
+"""An approved plan is carried out as a whole or not; what serves a drain, with what is overruled for it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tests.include.pulsar_rebalancer.by_hand.snapshots import NOW, Snapshots, fa
 from pulsar_rebalancer.by_hand.carry_out import carry_out_shown
 from pulsar_rebalancer.by_hand.drains import serve
 from pulsar_rebalancer.config.enums import Overrule
+from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest
@@ -58,7 +59,9 @@ def decided(snapshots: Snapshots, drains: Drains) -> Summary:
 
 
 def approved(snapshots: Snapshots, shown: Summary, drains: Drains) -> dict[str, str]:
-    """What becomes of each bundle of the plan in the run that carries it out."""
+    """What becomes of each bundle of the plan in the run that carries it out, five minutes later."""
+    unloaded = snapshots.unloaded
+    snapshots.unloaded = {bundle: age + timedelta(minutes=5) for bundle, age in unloaded.items()}
     handed = snapshots.handed_over(shown).model_copy(update={"approved": True, "reason": "it is night"})
     run = snapshots.take(
         after=timedelta(minutes=5),
@@ -66,6 +69,7 @@ def approved(snapshots: Snapshots, shown: Summary, drains: Drains) -> dict[str, 
         handed_over=handed.model_dump(mode="json"),
         drains=drains.model_dump(mode="json"),
     )
+    snapshots.unloaded = unloaded
     summary = carry_out_shown(snapshots.storage, run)
     assert summary.sentence.startswith("approved by bob (it is night): ")
     return fates(run)
@@ -103,19 +107,19 @@ def test_what_is_overruled_for_a_drain_is_overruled_after_an_approval(
     found = approved(snapshots, shown, marks(overrule))
     assert {found[name(1)], found[name(2)]} == {"b:1", "c:1"}
     # Marked anew since, with nothing overruled: what holds now holds.
-    found = approved(snapshots, shown, marks())
-    assert reason in (found[name(1)], found[name(2)])
+    with pytest.raises(PlanError, match=rf"\({reason}\).*not_whole"):
+        approved(snapshots, shown, marks())
 
 
-def test_what_leaves_a_broker_that_was_released_since_stays(tmp_path: Path) -> None:
+def test_what_leaves_a_broker_that_was_released_since_is_not_moved_in_part(tmp_path: Path) -> None:
     snapshots = Snapshots(tmp_path, OWNED)
     shown = decided(snapshots, marks())
 
-    assert approved(snapshots, shown, Drains()) == {
-        name(1): "not_drained",
-        name(2): "not_drained",
-        name(5): "c:1",
-    }
+    with pytest.raises(PlanError, match=r"2 bundles would stay: .*\(not_drained\)") as refused:
+        approved(snapshots, shown, Drains())
+
+    assert refused.value.reason is Reason.NOT_WHOLE
+    assert name(5) not in str(refused.value)
 
 
 def test_what_was_overruled_later_was_not_approved(tmp_path: Path) -> None:
@@ -123,18 +127,31 @@ def test_what_was_overruled_later_was_not_approved(tmp_path: Path) -> None:
     shown = decided(snapshots, marks())
     recently_unloaded(snapshots)
 
-    found = approved(snapshots, shown, marks(Overrule.GRACE_PERIOD))
-
-    assert (found[name(1)], found[name(2)]) == ("recently_unloaded", "recently_unloaded")
+    with pytest.raises(PlanError, match=r"2 bundles would stay: .*\(recently_unloaded\).*not_whole"):
+        approved(snapshots, shown, marks(Overrule.GRACE_PERIOD))
 
 
 def test_a_bundle_goes_where_it_was_shown_or_nowhere(tmp_path: Path) -> None:
     snapshots = Snapshots(tmp_path, OWNED)
     shown = decided(snapshots, marks())
-    before = fates(snapshots.storage.run(shown.plan_id))  # type: ignore[arg-type]
     snapshots.owned["b:1"][name(9)] = 60.0
 
-    found = approved(snapshots, shown, marks())
+    with pytest.raises(PlanError, match=r"would_overload.*not_whole"):
+        approved(snapshots, shown, marks())
 
-    assert {found[bundle] for bundle in (name(1), name(2)) if before[bundle] == "b:1"} == {"would_overload"}
-    assert {found[bundle] for bundle in (name(1), name(2)) if before[bundle] == "c:1"} == {"c:1"}
+
+def test_a_bundle_that_is_in_place_already_is_no_part_that_is_missing(tmp_path: Path) -> None:
+    snapshots = Snapshots(tmp_path, OWNED)
+    shown = decided(snapshots, marks())
+    snapshots.owned["c:1"][name(5)] = snapshots.owned["b:1"].pop(name(5))
+
+    assert approved(snapshots, shown, marks())[name(5)] == "same_broker"
+
+
+def test_a_plan_that_knows_nothing_of_what_others_moved_since_is_not_carried_out(tmp_path: Path) -> None:
+    snapshots = Snapshots(tmp_path, OWNED)
+    shown = decided(snapshots, marks())
+    snapshots.unloaded = {name(6): timedelta(minutes=-1)}
+
+    with pytest.raises(PlanError, match=r"moved since.*superseded"):
+        approved(snapshots, shown, marks())

@@ -34,12 +34,14 @@ if TYPE_CHECKING:
 
 NOW = datetime.now(UTC)
 MOVES = [move_row(1, "a:1", "b:1"), move_row(2, "a:1", "b:1")]
+OTHERS = [move_row(3, "a:1", "b:1"), move_row(4, "a:1", "b:1")]
 ADA = {"id": "7", "name": "ada"}
 YES = {"chosen_options": ["Approve"], "responded_by_user": ADA}
 
 
 def settings(**given: Any) -> Settings:
-    return Settings.model_validate({"mode": "approve", "connection": "pulsar_test"} | given)
+    given = {"mode": "approve", "connection": "pulsar_test", "min_awaiting_minutes": 0} | given
+    return Settings.model_validate(given)
 
 
 def entry(**given: Any) -> ClusterEntry:

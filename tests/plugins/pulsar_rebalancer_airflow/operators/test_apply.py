@@ -10,7 +10,9 @@ from airflow.sdk.exceptions import AirflowSkipException, DagRunTriggerException
 from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER
 from tests.plugins.pulsar_rebalancer_airflow.operators.approve_scene import (
+    MOVES,
     NOW,
+    OTHERS,
     YES,
     apply,
     ask,
@@ -49,13 +51,66 @@ def test_the_newest_plan_with_moves_waits(storage: ClusterStorage, state: Memory
     assert (awaiting(state).asked, awaiting(state).older) == (f"ask__{first.name}", ())
     assert gate(storage, state, first, record=False) == "awaiting_approval"  # a retry
     assert awaiting(state).older == ()
-    second = plan(storage, state)
+    second = plan(storage, state, OTHERS)
     assert gate(storage, state, second) == "awaiting_approval"
     # The run that shows the first is not used again.
     assert (awaiting(state).asked, awaiting(state).older) == (f"ask__{second.name}", (f"ask__{first.name}",))
     empty = plan(storage, state, [])
     assert gate(storage, state, empty) == "nothing_to_do"
     assert awaiting(state).plan_id == second.name
+
+
+@pytest.mark.parametrize(
+    ("moves", "age", "present", "stands"),
+    [
+        (MOVES, 59, {}, True),
+        (MOVES, 61, {}, False),
+        (OTHERS, 4, {"min_awaiting_minutes": 5}, True),
+        (OTHERS, 6, {"min_awaiting_minutes": 5}, False),
+        (OTHERS, 0, {}, False),
+        (OTHERS, 4, {"min_awaiting_minutes": 5, "max_awaiting_minutes": 3}, False),
+    ],
+)
+def test_a_question_stands_long_enough_to_be_answered(
+    storage: ClusterStorage, state: MemoryState, moves: Any, age: int, present: dict[str, Any], stands: bool
+) -> None:
+    gate(storage, state, plan(storage, state, age=timedelta(minutes=age), max_plan_age_seconds=86400))
+    first = awaiting(state)
+    newer = plan(storage, state, moves)
+
+    assert gate(storage, state, newer, **present) == "awaiting_approval"
+
+    assert (awaiting(state) == first) is stands
+    assert bool(ask(state, "awaiting_approval", {first.asked: "running"})) is not stands
+    # Once it has come to its end, the next plan is asked about.
+    gate(storage, state, plan(storage, state, moves), runs={}, **present)
+    assert awaiting(state).plan_id not in (first.plan_id, newer.name)
+
+
+def test_what_a_person_made_by_hand_takes_the_place_of_a_question_at_once(
+    storage: ClusterStorage, state: MemoryState
+) -> None:
+    gate(storage, state, plan(storage, state))
+    run = plan(storage, state)
+    by_hand = ByHand(by="ada", request=HandRequest(action="unload", bundles=("t/n",)))
+    Summary.read(run).model_copy(update={"by_hand": by_hand}).write(run)
+    gate(storage, state, run, min_awaiting_minutes=5)
+
+    assert awaiting(state).plan_id == run.name
+
+
+def test_what_an_earlier_release_kept_can_be_read(state: MemoryState) -> None:
+    state.documents[Awaiting.KEY] = {"version": 1, "plan_id": "p", "asked": "ask__p", "before": "ask__o"}
+
+    assert awaiting(state).asked == "ask__p"
+
+
+def test_what_cannot_be_read_does_not_stay(storage: ClusterStorage, state: MemoryState) -> None:
+    state.documents[Awaiting.KEY] = {"damaged": True}
+
+    assert gate(storage, state, plan(storage, state, mode="auto"), mode="auto") == "open"
+
+    assert awaiting(state) == Awaiting()
 
 
 def test_a_plan_that_waits_does_not_survive_one_that_is_carried_out(
@@ -103,8 +158,8 @@ def ended(state: MemoryState, run_id: str, runs: dict[str, str]) -> str:
 
 def test_a_newer_question_ends_all_older_ones(storage: ClusterStorage, state: MemoryState) -> None:
     questions = []
-    for _ in range(4):
-        gate(storage, state, plan(storage, state))
+    for number in range(4):
+        gate(storage, state, plan(storage, state, [MOVES[0], MOVES[1] | {"destination": f"c{number}:1"}]))
         questions.append(awaiting(state).asked)
     first, second, third, newest = questions
     running = dict.fromkeys(questions, "running")
@@ -221,7 +276,7 @@ def test_a_pause_that_was_ordered_meanwhile_holds(storage: ClusterStorage, state
 def test_a_plan_that_was_superseded_is_not_carried_out(storage: ClusterStorage, state: MemoryState) -> None:
     gate(storage, state, plan(storage, state))
     shown, asked = show(storage, state), awaiting(state).asked
-    gate(storage, state, plan(storage, state))
+    gate(storage, state, plan(storage, state, OTHERS))
 
     assert apply(storage, state, shown, run_id=asked) == "superseded"
 
