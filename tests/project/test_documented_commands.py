@@ -100,7 +100,7 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     'airflow dags trigger pulsar_by_hand__east --conf \'{"plan": "<hash>"}\'': triggered,
     'curl "$AIRFLOW/api/v2/dags/pulsar_by_hand__east/dagRuns" --oauth2-bearer "$TOKEN" --json '
     '\'{ "logical_date": null, "conf": {"plan": "<hash>"} }\'': posted,
-    'curl -X PATCH "$AIRFLOW/api/v2/dags/pulsar_apply__east/dagRuns/$RUN/taskInstances/approve/-1/hitlDetails" '
+    'curl -X PATCH "$AIRFLOW/api/v2/dags/pulsar_apply__east/dagRuns/$RUN/taskInstances/approve/-1/hitlDetails" \\ '
     '--oauth2-bearer "$TOKEN" '
     '--json \'{"chosen_options": ["Approve"], "params_input": {"reason": "it is quiet now"}}\'': by(APPROVED),
     "python -m pulsar_rebalancer.check_age": asked_from_outside,
