@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 
 from benchmarks import clusters
 from benchmarks.measure import ROOT, BenchmarkError, Comparison, Taken, alternately, median, process
-from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.config.enums import Placement, Strategy
+from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.operators.spark_application import (
@@ -34,27 +35,36 @@ if TYPE_CHECKING:
 
 MASTER = "local[2]"
 SIZES = ((10, 100), (200, 128), (1000, 100), (10000, 100))
-OTHERS = (
-    *((strategy, 1000, 100) for strategy in Strategy if strategy is not Strategy.AVG),
-    (Strategy.THRESHOLD, 10000, 100),
+OTHERS: tuple[tuple[Strategy, Placement | None, int, int], ...] = (
+    *((strategy, None, 1000, 100) for strategy in Strategy if strategy is not Strategy.AVG),
+    (Strategy.THRESHOLD, None, 10000, 100),
+    # The pair that PIP-364 compares AvgShedder with.
+    (Strategy.THRESHOLD, Placement.LEAST_USAGE, 10000, 100),
 )
-APPLICATION, FLOOR, LIMIT = "application", "Spark floor", "limit program"
+APPLICATION, FLOOR, LIMIT, LARGEST = "application", "Spark floor", "limit program", "the largest alone"
+SMALL = 7
+"""Clusters of ten brokers that are decided in one application with one a hundred times as large."""
 GOAL_MIB = 3 * 1024
+GOAL_OTHERS_S = 20.0
+"""Of a million bundles under another strategy than AvgShedder."""
 SETTINGS = {"master": MASTER, "conf": CONF | LOCAL_CONF, "java": JAVA_OPTIONS, "cluster": clusters.FIRING}
 
 
 def measure(repetitions: int, only: str) -> Iterator[Comparison]:
-    """Measure every size of AvgShedder, then the other strategies once: those whose name holds `only`."""
+    """Measure every size of AvgShedder, the other strategies once, several clusters: what has `only` in its name."""
     with tempfile.TemporaryDirectory() as folder:
         beyond: dict[int, float] = {}
-        for strategy, brokers, each in (*((Strategy.AVG, *size) for size in SIZES), *OTHERS):
-            name = f"{strategy}, {brokers:,} x {each}"
+        for strategy, placement, brokers, each in (*((Strategy.AVG, None, *size) for size in SIZES), *OTHERS):
+            name = f"{strategy}{f' with {placement}' if placement else ''}, {brokers:,} x {each}"
             if only in name:
                 times = repetitions if strategy is Strategy.AVG else 1
-                found = _measured(folder, name, strategy, brokers, each, times)
+                found = _measured(folder, name, strategy, placement, brokers, each, times)
                 if strategy is Strategy.AVG:
                     beyond[brokers] = median(found.taken[APPLICATION]) - median(found.taken[FLOOR])
                 yield found
+        name = f"AvgShedder, 1,000 x 100 with {SMALL} clusters of 10 x 100"
+        if only in name:
+            yield _together(folder, name, repetitions)
         if {1000, 10000} <= beyond.keys():
             exponent = math.log10(beyond[10000] / max(beyond[1000], 0.01))
             yield Comparison(
@@ -87,10 +97,17 @@ def floor(folder: str) -> Callable[[], Taken]:
     return submit(str(ROOT / "benchmarks" / "spark_floor.py"), str(row), str(Path(folder) / "row-written.parquet"))
 
 
-def _measured(folder: str, name: str, strategy: Strategy, brokers: int, each: int, repetitions: int) -> Comparison:
+def _measured(
+    folder: str, name: str, strategy: Strategy, placement: Placement | None, brokers: int, each: int, repetitions: int
+) -> Comparison:
     with tempfile.TemporaryDirectory(dir=folder) as root:
-        eager = clusters.EAGER_TRANSFER if strategy is Strategy.TRANSFER else {}
-        run = clusters.make(root, brokers, each, strategy=strategy, **eager)
+        own: dict[str, Any] = {"placement": placement} if placement else {}
+        if strategy is Strategy.TRANSFER:
+            own |= clusters.EAGER_TRANSFER
+        run = clusters.make(root, brokers, each, strategy=strategy, **own)
+        if strategy is Strategy.TRANSFER:
+            # It would try the coldest broker, which is reserved, again and again, and move nothing.
+            Policies().write(run)
         decided = submit(path_of("application"), "--root", root, "--run", run.uri, bundles=brokers * each)
 
         def anew() -> Taken:
@@ -103,17 +120,39 @@ def _measured(folder: str, name: str, strategy: Strategy, brokers: int, each: in
             subjects[LIMIT] = lambda: process(limit)
         taken = alternately(subjects, repetitions)
         summary = Summary.read(run)
+        if not summary.bundles_taken:
+            raise BenchmarkError(f"{name}: nothing was moved")
         if strategy is Strategy.AVG:
             _same(run, root)
             if summary.pairs_fired < (brokers - 2) // 2:
                 raise BenchmarkError(f"{summary.pairs_fired} of {summary.pairs} pairs fired, all should")
         notes: dict[str, Any] = {"hash": summary.hash, "moves": summary.bundles_taken}
         notes |= json.loads(json.dumps(summary.bundles_passed_over))
-    goal, seconds = _goal(brokers, taken) if strategy is Strategy.AVG else ("", None)
+    goal, seconds = _goal(strategy, brokers, taken)
     return Comparison(name, taken, goal, seconds, GOAL_MIB if brokers == 10000 else None, notes)
 
 
-def _goal(brokers: int, taken: dict[str, list[Taken]]) -> tuple[str, float | None]:
+def _together(folder: str, name: str, repetitions: int) -> Comparison:
+    """Measure several clusters in one application beside the largest of them alone."""
+    with tempfile.TemporaryDirectory(dir=folder) as large, tempfile.TemporaryDirectory(dir=folder) as several:
+        alone = clusters.make(large, 1000, 100)
+        # They have one name and one file of means: that of the largest, which is made last.
+        runs = [clusters.make(several, brokers, 100) for brokers in (*[10] * SMALL, 1000)]
+        named = [part for run in runs for part in ("--run", run.uri)]
+        subjects = {
+            APPLICATION: submit(path_of("application"), "--root", several, *named),
+            LARGEST: submit(path_of("application"), "--root", large, "--run", alone.uri),
+        }
+        taken = alternately(subjects, repetitions)
+        moves = [Summary.read(run).bundles_taken for run in runs]
+        if not all(moves):
+            raise BenchmarkError(f"{name}: {moves} moves")
+    return Comparison(name, taken, notes={"moves": sum(moves)})
+
+
+def _goal(strategy: Strategy, brokers: int, taken: dict[str, list[Taken]]) -> tuple[str, float | None]:
+    if strategy is not Strategy.AVG:
+        return ("a million bundles", GOAL_OTHERS_S) if brokers == 10000 else ("", None)
     if brokers == 200:
         return "floor + 1.5 s", median(taken[FLOOR]) + 1.5
     if brokers == 10000:

@@ -76,9 +76,9 @@ def circumstances(found: dict[str, Any]) -> str:
     about = found["machine"]
     java = about["java"].splitlines()[0].replace('"', "")
     return (
-        f"Median (smallest-largest) of {found['repetitions']} repetitions at commit `{found['commit']}`, "
-        f"{found['at'][:10]}, on {about['processor']}, {about['memory']}, {about['system']}, Python {about['python']}, "
-        f"{java}; load of the machine before {about['load before']}."
+        f"Median (smallest-largest) of {found['repetitions']} repetitions, of one where no range is given, at commit "
+        f"`{found['commit']}`, {found['at'][:10]}, on {about['processor']}, {about['memory']}, {about['system']}, "
+        f"Python {about['python']}, {java}; load of the machine before {about['load before']}."
     )
 
 

@@ -22,11 +22,25 @@ pytestmark = pytest.mark.integration
 
 OUTLET_ALONE = """
 from airflow.sdk import DAG, Asset, task
+from pulsar_rebalancer.state.model import DecisionState, HitCount
+from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 with DAG("outlet_alone") as dag:
     @task(outlets=[Asset("outlet_alone")])
     def write(asset_state_store=None):
         asset_state_store.set("decision", {})
     write()
+
+with DAG("many_counters") as many:
+    @task(inlets=[state_asset("west")])
+    def write_and_read(**context):
+        store = StateStore.of(context, "west")
+        before = store.get(DecisionState)
+        hits = {f"broker-{n:05}.pulsar-broker.pulsar.svc.cluster.local:8080": HitCount(7, 1) for n in range(10_000)}
+        counted = before.model_copy(update={"hits": hits})
+        store.put(counted)
+        assert store.get(DecisionState) == counted
+        store.put(before)
+    write_and_read()
 """
 
 
@@ -56,6 +70,9 @@ def test_state_survives_the_removal_of_the_dag_file(tmp_path: Path) -> None:
             assert west.dag("outlet_alone").test().state == "success"
             assert stored() >= {"pulsar_rebalancer/west/state", "outlet_alone"}
             before = west.decision()
+            # The counters of ten thousand brokers, long names and all, fit.
+            assert west.dag("many_counters").test().state == "success"
+            assert west.decision() == before
 
             forget_files()
 
