@@ -63,6 +63,7 @@ class Holds:
         self._between_looks = 0 if each_time else _SECONDS_BETWEEN_LOOKS
         self._looked_at = -math.inf
         self._reason: Reason | None = None
+        self._unreadable = False
         self._drained: frozenset[str] = frozenset()
 
     def reason(self) -> Reason | None:
@@ -71,8 +72,12 @@ class Holds:
         return self._reason
 
     def leaves(self, part: Move | Split) -> Reason | None:
-        """Return why a move or a split of the plan is left alone by now: a drain, or an exclusion made since."""
-        self._look()
+        """Return why a move or a split of the plan is left alone: a drain, or an exclusion made since.
+
+        As `reason` has found it, which is asked before.
+        """
+        if self._looked_at == -math.inf:
+            self._look()
         if isinstance(part, Split):
             return exclusions.since(self._planned, self._present, part.bundle, {part.broker})
         if part.destination in self._drained:
@@ -91,6 +96,9 @@ class Holds:
 
     def _found(self) -> tuple[Reason, str] | None:
         control = self._store.control(self._storage)
+        again, self._unreadable = self._unreadable, bool(control.unreadable)
+        if self._unreadable and not again:
+            return None  # the storage may have failed this once
         if control.stop is not None and control.stopped_since(self._started):
             return Reason.STOPPED, control.stop.because
         settings = self._file.settings()

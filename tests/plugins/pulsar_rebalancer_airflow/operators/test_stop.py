@@ -152,6 +152,17 @@ def test_a_wave_that_was_not_begun_says_why(scene: UnloadScene) -> None:
     assert conclude(run, Reason.OPEN, (), NOW).counts == {"paused": 2}
 
 
+def test_orders_that_cannot_be_read_once_end_no_wave(scene: UnloadScene) -> None:
+    scene.monkeypatch.setattr(module, "_SECONDS_BETWEEN_LOOKS", 0.0)
+    moves, documents = scene.moves(4), iter([{"version": 99}, None, None, None])
+    scene.before_unloads(lambda _: scene.state.documents.__setitem__("control", next(documents)))
+    run = scene.run(moves)
+
+    unload(scene, run, NOW)
+
+    assert conclude(run, Reason.OPEN, (), NOW).counts == {"moved": 4}
+
+
 def test_what_is_excluded_while_a_wave_is_under_way_stays(scene: UnloadScene, tmp_path: Path) -> None:
     clusters, moves = tmp_path / "clusters.yaml", scene.moves(5)
 
