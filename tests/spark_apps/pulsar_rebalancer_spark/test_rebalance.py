@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -287,7 +288,7 @@ class TestDamagedInput:
             decided(spark, tmp_path, run)
 
 
-def submit(root, *folders):
+def submit(errors, root, *folders):
     """The application through spark-submit, as the DAG calls it, on a standalone cluster of two workers.
 
     Each has an executor in a process of its own, without any Python.
@@ -310,22 +311,25 @@ def submit(root, *folders):
         ["spark-submit", *options, application.__file__, "--root", str(root), *asked],
         env={**os.environ, "PATH": binaries, "PYTHONPATH": paths},
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=errors.open("w"),
         text=True,
     )
 
 
-def kill_executors(application, run):
-    """Kills both of the application's executors while bundles of the run are walked over."""
-    while application.poll() is None:
+def kill_executors(application, errors):
+    """Kills both of the application's executors once each has begun a task; the task begun last is still under way."""
+    busy = set()
+    while len(busy) < 2:
+        assert application.poll() is None, errors.read_text()[-2000:]
+        busy = set(re.findall(r"Starting task \S+ in stage .*?,\s*executor (\d+)", errors.read_text()))
+        time.sleep(0.01)
+    killed = 0
+    for each in psutil.Process(application.pid).children(recursive=True):
         with suppress(psutil.Error):
-            processes = psutil.Process(application.pid).children(recursive=True)
-            executors = [each for each in processes if "CoarseGrainedExecutorBackend" in " ".join(each.cmdline())]
-            if len(executors) == 2 and (run / "plan" / "walked.parquet").exists():
-                for each in executors:
-                    each.kill()
-                return
-    raise AssertionError(application.communicate())
+            if "CoarseGrainedExecutorBackend" in " ".join(each.cmdline()):
+                each.kill()
+                killed += 1
+    assert killed == 2
 
 
 @pytest.mark.integration
@@ -334,10 +338,13 @@ def test_two_workers_whose_executors_are_killed_and_a_run_that_cannot_be_decided
     broken = runs.make(tmp_path, runs.tables("south", 3, 3), cluster="south")
     (broken / "validation.json").delete()
     here = [decided(spark, tmp_path, run) for run in (eventful, calm)]
-    application = submit(tmp_path, broken, eventful, calm)
-    kill_executors(application, eventful)
-    output, errors = application.communicate()
+    application = submit(tmp_path / "errors.log", tmp_path, broken, eventful, calm)
+    kill_executors(application, tmp_path / "errors.log")
+    output, errors = application.communicate()[0], (tmp_path / "errors.log").read_text()
     assert application.returncode == 1
+    # What was under way is begun a second time.
+    assert len(set(re.findall(r"Lost executor (\d+)", errors))) == 2
+    assert re.search(r"Starting task \d+\.1 in stage", errors)
     assert [plan.Summary.read(run) for run in (eventful, calm)] == here, errors[-2000:]
     assert f"{here[0].bundles_taken} bundles to move" in output
     assert f"plan {eventful.name} {here[0].hash[:16]}" in output
