@@ -154,8 +154,13 @@ def test_a_wave_that_was_not_begun_says_why(scene: UnloadScene) -> None:
 
 def test_orders_that_cannot_be_read_once_end_no_wave(scene: UnloadScene) -> None:
     scene.monkeypatch.setattr(module, "_SECONDS_BETWEEN_LOOKS", 0.0)
-    moves, documents = scene.moves(4), iter([{"version": 99}, None, None, None])
-    scene.before_unloads(lambda _: scene.state.documents.__setitem__("control", next(documents)))
+    moves, first = scene.moves(4), []
+
+    def damaged_for_one(bundle: str) -> None:
+        first.append(bundle)
+        scene.state.documents["control"] = {"version": 99} if bundle == first[0] else None
+
+    scene.before_unloads(damaged_for_one)
     run = scene.run(moves)
 
     unload(scene, run, NOW)
