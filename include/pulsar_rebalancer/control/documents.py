@@ -122,6 +122,22 @@ class Rejections(StateDocument):
         return {identity: found for identity, found in self.moves.items() if now - found.at < kept}
 
 
+class Approvals(StateDocument):
+    """The `answers` document, written by the task *approve* alone: who approved which plan, by its plan_id.
+
+    Airflow gives the answer to that very task. What a later one finds in an XCom somebody may have written.
+    """
+
+    KEY: ClassVar[str] = "answers"
+
+    plans: dict[str, Order] = {}
+
+    def noted(self, plan_id: str, approval: Order | None, now: datetime, kept: timedelta) -> Self:
+        """Return it with this answer, None for a rejection, without approvals that are older than `kept`."""
+        young = {name: each for name, each in self.plans.items() if now - each.at < kept and name != plan_id}
+        return self.model_copy(update={"plans": young | ({plan_id: approval} if approval else {})})
+
+
 _Ordered = TypeVar("_Ordered", bound=Order)
 
 

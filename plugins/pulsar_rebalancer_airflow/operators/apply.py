@@ -10,7 +10,7 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
-from pulsar_rebalancer.control.documents import Awaiting
+from pulsar_rebalancer.control.documents import Approvals, Awaiting
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import LONGEST_RUN, Summary
@@ -20,7 +20,7 @@ from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.unload.approval import page
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.locations import APPLY_DAG
-from pulsar_rebalancer_airflow.operators.approve import reason_of, responder
+from pulsar_rebalancer_airflow.operators.approve import responder
 from pulsar_rebalancer_airflow.operators.hand_over import HandOverOperator
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
@@ -177,6 +177,9 @@ class ApplyOperator(HandOverOperator):
             if not _approved(answer):
                 raise PlanError(Reason.NOT_APPROVED, f"the answer is {answer!r}")
             awaiting, _, summary = _waiting(store, self.storage, context)
+            approval = store.answers(Approvals).plans.get(awaiting.plan_id)
+            if approval is None:
+                raise PlanError(Reason.NOT_APPROVED, f"no approval of {awaiting.plan_id} is noted")
             if awaiting.hash != asked["plan"]:
                 raise PlanError(Reason.SUPERSEDED, f"plan {awaiting.hash[:16]} has taken its place")
             if now > _until(summary, self.entry):
@@ -186,8 +189,9 @@ class ApplyOperator(HandOverOperator):
             if ti.get_dr_count(self.trigger_dag_id, run_ids=[run_id]):
                 raise PlanError(Reason.PLAN_USED, f"see run {run_id}")
             shown = ShownPlan(plan_id=awaiting.plan_id, action=None, at=summary.collected_at, by="")
-            by, why = responder(answer), reason_of(answer)
-            approved = HandedOver(plan=shown, run_id=run_id, at=now, by=by, reason=why, approved=True)
+            approved = HandedOver(
+                plan=shown, run_id=run_id, at=now, by=approval.by, reason=approval.reason, approved=True
+            )
             kept = timedelta(minutes=self.entry.settings.max_awaiting_minutes) + LONGEST_RUN
             # One that cannot be read is written anew: what it held counts as not approved.
             store.put(store.answers_or_none(ApprovedPlans).added(awaiting.hash, approved, kept))

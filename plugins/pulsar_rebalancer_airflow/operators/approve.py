@@ -9,7 +9,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Param
 from airflow.sdk.exceptions import TaskAwaitingInput
 
-from pulsar_rebalancer.control.documents import Rejection, Rejections
+from pulsar_rebalancer.control.documents import Approvals, Order, Rejection, Rejections
 from pulsar_rebalancer.errors import PlanError, RebalancerError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Actions, read_moves
@@ -74,12 +74,15 @@ class ApproveOperator(ApprovalOperator):
         return super().execute_complete(context, event)
 
     def _note(self, context: Context, event: dict[str, Any]) -> None:
-        """Write the rejections, with this one if it is one; a document that cannot be read is written anew."""
-        store, by = StateStore.of(context, self.entry.name), responder(event)
+        """Write who approved or rejected; a document that cannot be read is written anew."""
+        store, by, now = StateStore.of(context, self.entry.name), responder(event), datetime.now(UTC)
         rejections, plan_id = store.answers_or_none(Rejections), context["dag_run"].run_id.removeprefix(ASK)
+        kept = timedelta(minutes=self.entry.settings.max_awaiting_minutes)
+        yes = event["chosen_options"] == [self.APPROVE]
+        approval = Order(at=now, by=by, reason=reason_of(event)) if yes else None
+        store.put(store.answers_or_none(Approvals).noted(plan_id, approval, now, kept))
         if event["chosen_options"] == [self.REJECT]:
-            rejection = Rejection(at=datetime.now(UTC), by=by, reason=reason_of(event), plan_id=plan_id)
-            kept = timedelta(minutes=self.entry.settings.max_awaiting_minutes)
+            rejection = Rejection(at=now, by=by, reason=reason_of(event), plan_id=plan_id)
             try:
                 rejections = rejections.added(_identity(self.storage, plan_id), rejection, kept)
             except RebalancerError as error:

@@ -13,7 +13,7 @@ from tests.airflow_runs import CLUSTER, make_run, move_row
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.control.documents import Awaiting
+from pulsar_rebalancer.control.documents import Approvals, Awaiting, Order
 from pulsar_rebalancer.run.tables import BUNDLES, table
 from pulsar_rebalancer.state.model import DecisionState
 from pulsar_rebalancer_airflow.operators import (
@@ -99,9 +99,15 @@ def apply(
     answer: Any = YES,
     run_id: str = "",
     runs: dict[str, str] | None = None,
+    noted: bool = True,
     **present: Any,
 ) -> str:
-    """The reason code, or the id of the run that carries the plan out."""
+    """The reason code, or the id of the run that carries the plan out; ada's approval is noted if it is to be."""
+    if noted:
+        approvals = Approvals(
+            plans={StateStore(state).answers_or_none(Awaiting).plan_id: Order(at=NOW, by="ada", reason="")}
+        )
+        StateStore(state).put(approvals)
     given: Any = context(CLUSTER, state, user=None, run_id=run_id or awaiting(state).asked)
     given["ti"].runs = runs or {}
     pulled = {"show": shown, "approve": answer}

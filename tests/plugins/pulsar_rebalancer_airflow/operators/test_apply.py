@@ -19,6 +19,7 @@ from tests.plugins.pulsar_rebalancer_airflow.operators.approve_scene import (
     awaiting,
     gate,
     plan,
+    reject,
     show,
 )
 
@@ -258,10 +259,9 @@ def test_what_holds_by_now_holds_in_spite_of_an_approval(
     storage: ClusterStorage, state: MemoryState, present: dict[str, Any], reason: str
 ) -> None:
     gate(storage, state, plan(storage, state, age=timedelta(seconds=10)))
-    before = dict(state.documents)
 
     assert apply(storage, state, show(storage, state), **present) == reason
-    assert state.documents == before
+    assert ApprovedPlans.KEY not in state.documents
 
 
 def test_a_pause_that_was_ordered_meanwhile_holds(storage: ClusterStorage, state: MemoryState) -> None:
@@ -305,10 +305,28 @@ def test_a_plan_that_knows_nothing_of_later_moves_is_not_carried_out(
 )
 def test_nothing_is_carried_out_that_nobody_approved(storage: ClusterStorage, state: MemoryState, answer: Any) -> None:
     gate(storage, state, plan(storage, state))
-    before = dict(state.documents)
 
     assert apply(storage, state, show(storage, state), answer=answer) == "not_approved"
-    assert state.documents == before
+    assert ApprovedPlans.KEY not in state.documents
+
+
+def test_an_answer_that_somebody_wrote_into_an_xcom_approves_nothing(
+    storage: ClusterStorage, state: MemoryState
+) -> None:
+    run = plan(storage, state)
+    gate(storage, state, run)
+    shown = show(storage, state)
+
+    assert apply(storage, state, shown, answer=YES, noted=False) == "not_approved"
+    reject(storage, state, run, "Approve", "ada", "it is quiet")
+    reject(storage, state, run, "Reject", "ada", "no longer")
+    assert apply(storage, state, shown, answer=YES, noted=False) == "not_approved"
+    reject(storage, state, run, "Approve", "bob", "now it is")
+    run_id = apply(storage, state, shown, answer=YES, noted=False)
+
+    found = StateStore(state).handed_over(shown["plan"], run_id)
+    assert found is not None
+    assert (found.by, found.reason) == ("bob", "now it is")
 
 
 def test_a_second_approval_is_refused(storage: ClusterStorage, state: MemoryState) -> None:
