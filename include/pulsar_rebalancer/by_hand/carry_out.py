@@ -47,7 +47,9 @@ def carry_out_shown(storage: ClusterStorage, run: StoragePath) -> Summary:
     # What a strategy decided is asked for by its hash alone.
     wanted = summary.by_hand.request if summary.by_hand else HandRequest(plan=summary.hash, reason=handed.reason)
     scene = Scene.read(run, storage.state, wanted.overruled)
-    record = ByHand(by=handed.by, request=wanted, carries_out=summary.hash)
+    approved = {"approved_by": handed.by, "approved_because": handed.reason} if handed.approved else {}
+    asked_by = summary.by_hand.by if summary.by_hand and approved else handed.by
+    record = ByHand(by=asked_by, request=wanted, carries_out=summary.hash, **approved)
     moves, _ = verify(folder, summary)
     of_drains = [
         move for move in moves if scene.owners.get(move.bundle) == move.source and move.source in summary.drains

@@ -124,10 +124,8 @@ def write(
 
 
 def _asked(record: ByHand) -> str:
-    if record.request.action:
-        return f"{record.request.action} by hand"
-    why = f" ({record.request.reason})" if record.request.reason else ""
-    return f"approved by {record.by or 'somebody'}{why}"
+    asked = f"{record.request.action} by hand" if record.request.action else ""
+    return ", ".join(filter(None, [asked, record.approval])) or f"approved by {record.by or 'somebody'}"
 
 
 def candidates_of(scene: Scene, wishes: Iterable[Wish], first_pair: int = 0) -> list[CandidateMove]:
@@ -186,6 +184,7 @@ def _decisions(scene: Scene, moves: Iterable[CandidateMove], record: ByHand) -> 
     why = f", because: {record.request.reason}" if record.request.reason else ""
     action = record.request.action
     asked = f"asked to {action}{why}" if action else f"approved plan {record.carries_out[:16]}"
+    asked += f"; {record.approval}" if action and record.approval else ""
     return [
         Decision(
             source=found[0].source,

@@ -142,7 +142,8 @@ class ByHand(BaseModel):
     """What a plan made by hand records.
 
     Attributes:
-        by: Airflow's user who asked for it.
+        by: Airflow's user who asked for it, or approved what a strategy decided.
+        approved_by: who approved it in mode `approve`; empty: nobody had to. Likewise why, `approved_because`.
         request: the form.
         carries_out: hash of the plan that was shown, in the run that carries it out; empty in that plan itself.
         scores: of each broker that gives or takes bundles, before and after, percent, if score follows traffic.
@@ -154,10 +155,18 @@ class ByHand(BaseModel):
     by: str
     request: HandRequest
     carries_out: str = ""
+    approved_by: str = ""
+    approved_because: str = ""
     scores: dict[str, tuple[float, float]] = {}
     topics: int = 0
     producers: int = 0
     consumers: int = 0
+
+    @property
+    def approval(self) -> str:
+        """Return in words who approved it, and why; empty when nobody had to."""
+        why = f" ({self.approved_because})" if self.approved_because else ""
+        return f"approved by {self.approved_by}{why}" if self.approved_by else ""
 
 
 class DrainProgress(BaseModel):

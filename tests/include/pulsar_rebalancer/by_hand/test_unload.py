@@ -195,3 +195,17 @@ def test_a_plan_that_a_strategy_made_is_carried_out_once_it_is_approved(snapshot
     assert summary.sentence.startswith("approved by bob: ")
     assert summary.by_hand is not None
     assert (summary.by_hand.by, summary.by_hand.carries_out) == ("bob", made.hash)
+
+
+def test_who_asked_for_a_plan_and_who_approved_it_are_both_told(snapshots: Snapshots) -> None:
+    shown, _ = snapshots.show(action="unload", bundles=[name(1)], destination="c:1", reason="disk")
+    approved = snapshots.handed_over(shown).model_copy(update={"approved": True, "reason": "until five"})
+    run = snapshots.take(params={"plan": shown.hash}, handed_over=approved.model_dump(mode="json"))
+
+    summary = carry_out_shown(snapshots.storage, run)
+
+    assert summary.sentence.startswith("unload by hand, approved by bob (until five): ")
+    assert summary.by_hand is not None
+    assert (summary.by_hand.by, summary.by_hand.approved_by) == ("ada", "bob")
+    (decision,) = (run / "plan" / "decisions.parquet").read_table().to_pylist()
+    assert decision["explanation"].startswith("ada asked to unload, because: disk; approved by bob (until five)")
