@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.resolution import Resolved
 from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.overview import overview
+from pulsar_rebalancer.overview.facts import AirflowFacts
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
 from pulsar_rebalancer.run.plan import Summary
@@ -27,13 +30,16 @@ from pulsar_rebalancer.strategies.shedders.registry import SHEDDERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import datetime
 
+    from pulsar_rebalancer.overview.model import Overview
     from pulsar_rebalancer.storage.path import StoragePath
     from pulsar_rebalancer.strategies.sample import BrokerSample, CandidateMove
 
 PERCENT = 2 * 1024 * 1024
 """Bytes per second that make a percent of CPU."""
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+JUST_NOW = NOW - timedelta(seconds=30)
 
 
 def broker(number: int) -> str:
@@ -221,3 +227,12 @@ def history(scene: Scene, until: datetime, runs: int) -> None:
     """So many runs, an interval apart, the last of them at a time."""
     for back in reversed(range(runs)):
         scene.run(until - timedelta(seconds=back * scene.settings.interval_seconds))
+
+
+def seen(made: Scene, *, error: str = "", **facts: Any) -> Overview:
+    """The page of a cluster; its card in the list says the same."""
+    entry = ClusterEntry(name="east", given={}, settings=made.settings, error=error)
+    known = AirflowFacts(**{"next_run_at": NOW + timedelta(seconds=30)} | facts)
+    found = overview.present(made.storage, entry, known, NOW)
+    assert overview.status(made.storage, entry, known, NOW) == found.status
+    return found

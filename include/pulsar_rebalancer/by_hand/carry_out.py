@@ -70,7 +70,8 @@ def _refuse_superseded(storage: ClusterStorage, request: RunRequest, moves: Move
     since = {unload.plan_id for unload in moves.unloads.values() if unload.at > handed.plan.at}
     for plan_id in sorted(since):
         folder = storage.run(plan_id)
-        if folder is None or RunRequest.read(folder).airflow_run_id != request.airflow_run_id:
+        earlier = RunRequest.find(folder) if folder is not None else None
+        if earlier is None or earlier.airflow_run_id != request.airflow_run_id:
             raise PlanError(Reason.SUPERSEDED, f"bundles were moved since it was made, by plan {plan_id}")
 
 

@@ -2,44 +2,33 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.overview_scene import Scene, broker, history, uneven
+from tests.overview_scene import JUST_NOW, NOW, Scene, broker, history, seen, uneven
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.control.breaker import Breaker
-from pulsar_rebalancer.control.documents import Awaiting, Control, Order, PauseOrder
+from pulsar_rebalancer.control.documents import Control, Order, PauseOrder
 from pulsar_rebalancer.overview import overview
-from pulsar_rebalancer.overview.facts import AirflowFacts, FailedRun
+from pulsar_rebalancer.overview.facts import FailedRun
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import Finding, RunRequest
-from pulsar_rebalancer.state.by_hand import Drain
 from pulsar_rebalancer.strategies.kept import ShedderState
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pulsar_rebalancer.overview.model import Overview, Status
+    from pulsar_rebalancer.overview.model import Status
 
-NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
-JUST_NOW = NOW - timedelta(seconds=30)
 EVEN = {broker(number): 40.0 + number for number in range(4)}
 
 
 def scene(tmp_path: Path, brokers: int = 4, *, loads: dict[str, float] | None = None, **settings: Any) -> Scene:
     return Scene(str(tmp_path), loads or uneven(brokers), **settings)
-
-
-def seen(made: Scene, *, error: str = "", **facts: Any) -> Overview:
-    entry = ClusterEntry(name="east", given={}, settings=made.settings, error=error)
-    known = AirflowFacts(**{"next_run_at": NOW + timedelta(seconds=30)} | facts)
-    found = overview.present(made.storage, entry, known, NOW)
-    assert overview.status(made.storage, entry, known, NOW) == found.status
-    return found
 
 
 def strip(made: Scene, **more: Any) -> Status:
@@ -366,51 +355,3 @@ def test_one_run_is_told_as_it_was(tmp_path: Path) -> None:
     assert found.status.sentence.endswith("apart, hit 1 of 2.")  # nothing is promised of what is over
     assert found.pairs[0].seconds_to_fire == 60
     assert overview.of_one_run(made.storage, entry, made.storage.new_run(NOW), NOW) is None
-
-
-def ordered(made: Scene, **more: Any) -> str:
-    made.run(JUST_NOW)
-    return strip(made, **more).in_force
-
-
-def test_what_people_ordered_is_one_sentence_beside_the_state(tmp_path: Path) -> None:
-    made = scene(tmp_path, loads=EVEN)
-    assert ordered(made) == ""
-
-    said = "Nothing is moved: mode auto; paused until 2026-11-22 13:00 UTC by ada: a holiday."
-    assert ordered(made, control=Control(pause=PAUSE)) == said
-    held = strip(made, control=Control(pause=PAUSE))
-    assert (held.state, held.sentence[:22]) == ("paused", "The cluster is paused.")
-
-    drains = {broker(0): Drain(at=NOW, by="bob", reason="a new disk")}
-    assert f"{broker(0)} drained by bob: a new disk" in ordered(made, drains=drains)
-    (drained,) = [each for each in seen(made, drains=drains).brokers if each.drained]
-    assert drained.drained == "since 2026-11-22 12:00 UTC by bob: a new disk"
-    assert ordered(made, unreadable="damaged") == "Which brokers are drained cannot be read: damaged."
-    assert "what people ordered cannot be read: damaged" in ordered(made, control=Control(unreadable="damaged"))
-
-
-def test_a_stop_and_a_plan_that_waits_are_told_with_their_people_and_times(tmp_path: Path) -> None:
-    made = scene(tmp_path)
-    made.run(JUST_NOW - timedelta(minutes=1))
-    made.run(JUST_NOW, seconds=0)
-    stop = Control(stop=Order(at=NOW, by="ada", reason="wrong hour"))
-    assert strip(made, control=stop).in_force == "Run stopped at 2026-11-22 12:00 UTC by ada: wrong hour."
-
-    asking = scene(tmp_path / "approve", mode="approve")
-    asking.run(JUST_NOW - timedelta(minutes=1))
-    plan = asking.run(JUST_NOW, verdict=Reason.AWAITING_APPROVAL)
-    awaiting = Awaiting(plan_id=plan.name, hash="0" * 64, at=JUST_NOW, asked="ask__1")
-    waits = seen(asking, awaiting=awaiting)
-    assert waits.status.in_force == "Plan 000000000000 waits for approval until 2026-11-22 12:59 UTC."
-    assert waits.awaiting is None  # it is the plan that is shown
-    asking.run(NOW - timedelta(seconds=1), verdict=Reason.AWAITING_APPROVAL)
-    newer = seen(asking, awaiting=awaiting)
-    assert newer.awaiting is not None
-    assert (newer.awaiting.folder, newer.awaiting.bundles) == (plan.name, 4)
-    old = awaiting.model_copy(update={"at": NOW - timedelta(hours=2)})
-    assert seen(asking, awaiting=old).status.in_force == ""
-
-
-def test_a_mode_that_observes_is_not_told_twice(tmp_path: Path) -> None:
-    assert ordered(scene(tmp_path, loads=EVEN, mode="observe")) == ""
