@@ -84,6 +84,16 @@ def test_parallel_moves_that_partly_go_astray_all_end_where_they_should(scene):
     assert {scene.cluster.owner(move.bundle) for move in moves} == {scene.b}
 
 
+@pytest.mark.parametrize(("reconnect", "lookups"), [(RECONNECT, 0), (0.0, 1)])
+def test_a_second_lookup_comes_only_where_the_clients_do_not_place_the_bundle(scene, reconnect, lookups):
+    """Two at once lead a bundle astray (apache/pulsar#24884)."""
+    outcome = scene.run_one(
+        scene.move(0, traffic=100.0),
+        prepare=lambda admin: setattr(admin, "after_unload", lambda: scene.cluster.advance(reconnect)),
+    )
+    assert (outcome.reason, outcome.attempts, len(scene.admin.looked_up)) == ("moved", 1, lookups)
+
+
 # answers that are lost: ownership decides
 
 

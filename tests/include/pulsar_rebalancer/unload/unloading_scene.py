@@ -1,7 +1,8 @@
 """A simulated cluster of three brokers to move bundles on over HTTP: A (hot), B (in between) and C (empty).
 
 C is the least loaded broker, so a bundle that lost its planned destination lands there, and never on B by chance.
-The cluster's clock stands still: clients do not look topics up, sessions do not end, unless a test lets time pass.
+The cluster's clock stands still: clients do not look topics up, sessions do not end, unless a test lets time pass. So
+moves are of bundles without traffic: nobody waits for the clients.
 """
 
 import asyncio
@@ -73,13 +74,13 @@ class Scene:
         self.bundles = served.cluster.topology.bundles
         self.told = []
 
-    def move(self, number, destination=None):
+    def move(self, number, destination=None, traffic=0.0):
         return Move(
             bundle=self.bundles[number],
             source=self.a,
             destination=destination or self.b,
             wave=0,
-            traffic=100.0,
+            traffic=traffic,
             measure="message_rate",
         )
 
