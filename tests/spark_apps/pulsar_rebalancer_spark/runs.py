@@ -126,3 +126,12 @@ def make(
     (policies or Policies()).write(run)
     (validation or Validation()).write(run)
     return run
+
+
+def shuffle(run: StoragePath) -> None:
+    """The same rows in another order."""
+    random = np.random.default_rng(1)
+    for name in ("brokers", "bundles"):
+        file = run / "input" / f"{name}.parquet"
+        table = file.read_table()
+        file.write_table(table.take(random.permutation(table.num_rows)))

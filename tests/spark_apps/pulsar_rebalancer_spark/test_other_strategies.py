@@ -17,6 +17,7 @@ from pulsar_rebalancer.run.tables import BUNDLES
 from pulsar_rebalancer.state.model import MovesState, Unload
 from pulsar_rebalancer.strategies import pipeline, rows
 from pulsar_rebalancer.strategies.explain import complete, reasons_by_pair
+from pulsar_rebalancer_spark import rebalance
 from pulsar_rebalancer_spark.rebalance import decide
 from pulsar_rebalancer_spark.run_input import RunInput
 
@@ -33,7 +34,9 @@ def decided(spark, root, run):
 
 
 @pytest.mark.parametrize("strategy", SHEDDING)
-def test_every_move_has_a_destination_and_a_wave(spark, tmp_path, strategy):
+def test_every_move_has_a_destination_whatever_the_order_of_the_input_and_its_partitions(
+    spark, tmp_path, strategy, monkeypatch
+):
     run = runs.make(tmp_path, runs.tables("east", 6, 20), strategy=strategy, **SHEDDING[strategy])
     summary = decided(spark, tmp_path, run)
     moves = plan.verify(run, summary).moves
@@ -49,6 +52,8 @@ def test_every_move_has_a_destination_and_a_wave(spark, tmp_path, strategy):
     assert all(row["explanation"] and row["reason"] for row in decisions)
     # The hottest broker gets rid of something, if loads follow traffic.
     assert summary.predicted_max < summary.score_max
+    runs.shuffle(run)
+    monkeypatch.setattr(rebalance, "BUNDLES_PER_TASK", 50)
     assert decided(spark, tmp_path, run) == summary
 
 

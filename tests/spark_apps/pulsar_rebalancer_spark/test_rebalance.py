@@ -11,12 +11,12 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
-import numpy as np
 import psutil
 import pyarrow as pa
 import pytest
 from tests.spark_apps.pulsar_rebalancer_spark import clusters, runs
 
+from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.config.resolution import THRESHOLD_FIELDS, RunParams
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.policies.cluster_policies import Policies
@@ -114,7 +114,9 @@ def eventful(tmp_path):
     )
 
 
-def test_the_plan_is_the_one_the_specification_makes(spark, tmp_path, eventful):
+def test_the_plan_is_the_one_the_specification_makes(spark, tmp_path, eventful, monkeypatch):
+    # No executor is asked for Python.
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "/no/python/on/executors")
     summary = decided(spark, tmp_path, eventful)
     decisions, moves = plan_of(eventful)
     expected = specified(tmp_path, eventful)
@@ -154,11 +156,7 @@ def test_the_summary_vouches_for_the_files(spark, tmp_path, eventful):
 
 def test_the_plan_does_not_depend_on_order_partitions_or_retries(spark, tmp_path, eventful, monkeypatch):
     first = decided(spark, tmp_path, eventful)
-    random = np.random.default_rng(1)
-    for name in ("brokers", "bundles"):
-        file = eventful / "input" / f"{name}.parquet"
-        table = file.read_table()
-        file.write_table(table.take(random.permutation(table.num_rows)))
+    runs.shuffle(eventful)
     monkeypatch.setattr(rebalance, "BUNDLES_PER_TASK", 50)
     assert decided(spark, tmp_path, eventful) == first
 
@@ -291,8 +289,11 @@ class TestDamagedInput:
 def submit(errors, root, *folders):
     """The application through spark-submit, as the DAG calls it, on a standalone cluster of two workers.
 
-    Each has an executor in a process of its own, without any Python.
+    Each has an executor in a process of its own. The first that is asked for Python waits, and says so in `asked`.
     """
+    again, waits = f'exec {sys.executable} "$@"', f"echo $PPID > {root}/asked; exec cat > /dev/null"
+    (root / "python").write_text(f"#!/bin/sh\n[ -e {root}/asked ] && {again}\n{waits}\n")
+    (root / "python").chmod(0o700)
     paths = os.pathsep.join(str(ROOT / name) for name in ("include", "spark_apps"))
     binaries = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     options = ["--master", "local-cluster[2,1,1024]", "--driver-memory", "1g", "--executor-memory", "1g"]
@@ -303,7 +304,7 @@ def submit(errors, root, *folders):
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.pyspark.driver.python": sys.executable,
-        "spark.pyspark.python": "/no/python/on/executors",
+        "spark.pyspark.python": str(root / "python"),
     }
     options += [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
     asked = [part for folder in folders for part in ("--run", folder.uri)]
@@ -316,8 +317,11 @@ def submit(errors, root, *folders):
     )
 
 
-def kill_executors(application, errors):
-    """Kills both of the application's executors once each has begun a task; the task begun last is still under way."""
+def kill_executors(application, errors, asked):
+    """Kills both of the application's executors once each has begun a task, and the one that waits for its Python.
+
+    The task begun last is still under way, and so is that of Python.
+    """
     busy = set()
     while len(busy) < 2:
         assert application.poll() is None, errors.read_text()[-2000:]
@@ -330,22 +334,31 @@ def kill_executors(application, errors):
                 each.kill()
                 killed += 1
     assert killed == 2
+    while not (asked.exists() and asked.read_text()):
+        assert application.poll() is None, errors.read_text()[-2000:]
+        time.sleep(0.01)
+    with suppress(psutil.Error):
+        psutil.Process(int(asked.read_text())).kill()
 
 
 @pytest.mark.integration
 def test_two_workers_whose_executors_are_killed_and_a_run_that_cannot_be_decided(spark, tmp_path, eventful):
     calm = runs.make(tmp_path, runs.tables("west", 2, 3), cluster="west", low_threshold=200, high_threshold=300)
+    other = {"strategy": Strategy.THRESHOLD, "min_unload_bundle_throughput": 0}
+    in_python = runs.make(tmp_path, runs.tables("north", 6, 20), cluster="north", **other)
     broken = runs.make(tmp_path, runs.tables("south", 3, 3), cluster="south")
     (broken / "validation.json").delete()
-    here = [decided(spark, tmp_path, run) for run in (eventful, calm)]
-    application = submit(tmp_path / "errors.log", tmp_path, broken, eventful, calm)
-    kill_executors(application, tmp_path / "errors.log")
+    whole = (eventful, calm, in_python)
+    here = [decided(spark, tmp_path, run) for run in whole]
+    assert here[2].bundles_taken
+    application = submit(tmp_path / "errors.log", tmp_path, broken, *whole)
+    kill_executors(application, tmp_path / "errors.log", tmp_path / "asked")
     output, errors = application.communicate()[0], (tmp_path / "errors.log").read_text()
     assert application.returncode == 1
     # What was under way is begun a second time.
-    assert len(set(re.findall(r"Lost executor (\d+)", errors))) == 2
+    assert set(re.findall(r"Lost executor (\d+)", errors)) >= {"0", "1"}
     assert re.search(r"Starting task \d+\.1 in stage", errors)
-    assert [plan.Summary.read(run) for run in (eventful, calm)] == here, errors[-2000:]
+    assert [plan.Summary.read(run) for run in whole] == here, errors[-2000:]
     assert f"{here[0].bundles_taken} bundles to move" in output
     assert f"plan {eventful.name} {here[0].hash[:16]}" in output
     # spark-submit hands the application's error output on as output.
