@@ -274,8 +274,8 @@ def _rooms(drawing: Drawing, rows: list[tuple[Path, list[str], float]], y: float
 
 SPARK_SIDE = (
     "files in, files out: knows no Airflow, no Pulsar;",
-    "AvgShedder as column expressions,",
-    "the other shedders by their specification",
+    "means of bundles as column expressions,",
+    "AvgShedder over columns, others as specified",
     "in include/; this side and the Airflow side",
     "never import each other;",
     "replays of recorded load run here as well",

@@ -1,58 +1,66 @@
-"""AvgShedder: pairs on the driver, bundles as column expressions, no Python on executors.
+"""AvgShedder: means of all bundles by Spark; pairs, and the walk over the bundles of those that fire, on the driver.
 
-Brokers are thousands: the specification itself scores and pairs them, counts their hits, and caps what is taken.
-Bundles are millions and stay on the executors: their means, why they must stay, and the walk over those of a source.
+The specification itself scores and pairs the brokers, counts their hits, asks policies, and caps what is taken. The
+bundles of the sources are columns on the driver: they are read while Spark's session begins, get their means from the
+file that Spark writes, and never are rows of Python. Executors need no Python.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.run.tables import MOVES, table
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.tables import MOVES
 from pulsar_rebalancer.strategies import waves
 from pulsar_rebalancer.strategies.bundles import COLUMNS, Bundles
 from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
 from pulsar_rebalancer.strategies.sample import ClusterSample
 from pulsar_rebalancer.strategies.shedders.avg_shedder import shed
-from pulsar_rebalancer_spark import candidates, capped_moves, policies, selection, tables
+from pulsar_rebalancer_spark import bundles, policies, selection, source_bundles
 from pulsar_rebalancer_spark.strategy import Decided
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.run.tables import Cell
     from pulsar_rebalancer.state.counting import Counting
     from pulsar_rebalancer.state.model import HitCount
     from pulsar_rebalancer.strategies.sample import BrokerSample, Decision
     from pulsar_rebalancer_spark.run_input import RunInput
 
 
-def decide(run: RunInput, brokers: Sequence[BrokerSample], bundles: Callable[[], DataFrame]) -> Decided:
+def decide(
+    run: RunInput, brokers: Sequence[BrokerSample], held: Callable[[], DataFrame], kept: Callable[[], None]
+) -> Decided:
     """Score, pair, count, select and cap (`strategy.Decide`)."""
     decisions = judged(brokers, run.settings, run.counting, run.decision.hits, run.request.force_threshold)
-    giving = firing(run.cluster, decisions, run.settings.min_bundle_share)
-    moves = run.folder / "plan" / "moves.parquet"
-    if giving:
-        forbidden = policies.forbidden(run.context, run.cluster, brokers, policies.served(run), giving)
-        held = candidates.with_traffic(bundles())
-        spark = held.sparkSession
-        if forbidden:
-            held = policies.with_policy(held, tables.literal(spark, forbidden, tables.FORBIDDEN))
-        held = candidates.with_reason(
-            held,
-            {run.cluster: run.settings.excluded_namespaces},
-            {run.cluster: run.settings.excluded_bundles},
-        )
-        walked = selection.select(tables.literal(spark, giving, tables.FIRING), held)
-        capped_moves.write(walked, moves, run.settings, run.policies.groups, by_range=waves.needed(brokers))
-    else:
-        moves.write_table(table([], MOVES))
+    moves = _moves(run, brokers, [each for each in decisions if each.target is not None], held, kept)
+    (run.folder / "plan" / "moves.parquet").write_table(moves)
     by_name = {broker.broker: broker for broker in brokers}
     traffic = {each.source: by_name[each.source].traffic(each.measure) for each in decisions if each.measure}
     return Decided(decisions, traffic, KeptState(), _sentence(decisions, run), {})
+
+
+def _moves(
+    run: RunInput,
+    brokers: Sequence[BrokerSample],
+    giving: Sequence[Decision],
+    held: Callable[[], DataFrame],
+    kept: Callable[[], None],
+) -> pa.Table:
+    if not giving:
+        return MOVES.empty_table()
+    found, served = source_bundles.read(run, [pair.source for pair in giving])
+    forbidden = policies.forbidden(run.context, brokers, served, giving)
+    passed_over = {row["bundle"]: Reason(row["reason"]) for row in run.bundles_passed_over}
+    found = source_bundles.with_reason(found, run.settings, passed_over, forbidden)
+    with bundles.means_of_sample(run, held, kept) as means:
+        found = source_bundles.with_means(found, means)
+    walked = selection.select(run.cluster, giving, found, run.settings.min_bundle_share)
+    return selection.cap(walked, run.settings, run.policies.groups, by_range=waves.needed(brokers))
 
 
 def judged(
@@ -74,16 +82,6 @@ def judged(
     without_bundles = Bundles(COLUMNS.empty_table())
     sample = ClusterSample(brokers, without_bundles, settings, counting=counting, force_threshold=force_threshold)
     return shed(sample, ShedderState(hits=hits)).decisions
-
-
-def firing(cluster: str, decisions: Iterable[Decision], min_bundle_share: float) -> list[dict[str, Cell]]:
-    """Return the pairs that move something (`tables.FIRING`)."""
-    names = [name for name in tables.names(tables.FIRING) if name not in ("cluster", "least")]
-    return [
-        {"cluster": cluster, "least": each.target * min_bundle_share, **{name: getattr(each, name) for name in names}}
-        for each in decisions
-        if each.target is not None
-    ]
 
 
 def _sentence(decisions: Sequence[Decision], run: RunInput) -> str:

@@ -40,8 +40,7 @@ def with_reason(
     """Return bundles with `reason`: why each must stay whatever its traffic, else null.
 
     Args:
-        bundles: cluster, bundle, `stays` (what the run knows against it, or null) and more; `forbids` where policies
-            were asked (`policies.with_policy`).
+        bundles: cluster, bundle, `stays` (what the run knows against it, or null) and more.
         excluded_namespaces: `tenant/namespace` names by cluster.
         excluded_bundles: patterns of bundle names by cluster.
     """
@@ -57,8 +56,7 @@ def with_reason(
         if patterns:
             named = F.col("bundle").rlike(f"^(?:{'|'.join(map(regex_of, patterns))})$")
             reason = reason.when((F.col("cluster") == cluster) & named, Reason.BUNDLE_EXCLUDED)
-    reasons = [reason, F.col("stays"), *([F.col("forbids")] if "forbids" in bundles.columns else [])]
-    return bundles.withColumn("reason", F.coalesce(*reasons)).drop("stays", "forbids")
+    return bundles.withColumn("reason", F.coalesce(reason, "stays")).drop("stays")
 
 
 def is_heartbeat() -> Column:

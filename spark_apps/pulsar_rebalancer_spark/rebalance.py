@@ -53,14 +53,14 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
     strategy: Decide = avg_shedder.decide if run.settings.strategy is Strategy.AVG else specification.decide
     with ThreadPoolExecutor(max_workers=1) as beside:
         held = beside.submit(lambda: bundles.of_run(_session_of_run(spark(), run), run))
-        # The means do not depend on the decisions: two small jobs share the cores.
+        # The means do not depend on the decisions.
         kept = beside.submit(lambda: bundles.keep_means(run, held.result()))
         try:
-            decided = strategy(run, brokers, held.result)
+            decided = strategy(run, brokers, held.result, kept.result)
             kept.result()
         finally:
             # After the means, whatever failed.
-            beside.submit(lambda: held.result().unpersist())
+            beside.submit(lambda: held.result().is_cached and held.result().unpersist())
     return plan_output.write(run, plan_output.with_drains(run, decided) if run.drains.brokers else decided)
 
 
@@ -70,8 +70,6 @@ def _session_of_run(spark: SparkSession, run: RunInput) -> SparkSession:
     own.conf.set("spark.sql.shuffle.partitions", max(1, math.ceil(run.bundle_count / BUNDLES_PER_TASK)))
     # It would make a job of every stage to find out what the number of rows says already.
     own.conf.set("spark.sql.adaptive.enabled", "false")
-    # A task has no more pairs than bundles: it need not sort them by pair on the disk before it gathers them.
-    own.conf.set("spark.sql.objectHashAggregate.sortBased.fallbackThreshold", BUNDLES_PER_TASK)
     # What is cached is read twice and dropped: looking for a better encoding costs more than it spares.
     own.conf.set("spark.sql.inMemoryColumnarStorage.compressed", "false")
     return own

@@ -1,98 +1,103 @@
-"""The walk over a fired source's bundles, the busiest first (see `strategies.avg_shedder.select`)."""
+"""The walk over the bundles of fired sources in columns, the busiest first (see `strategies.shedders.avg_shedder`)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import MOVES
-from pulsar_rebalancer_spark.candidates import is_heartbeat
+from pulsar_rebalancer.strategies import caps, rows
+from pulsar_rebalancer.strategies.sample import Measure
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from collections.abc import Mapping, Sequence
 
-_PAIR = ("cluster", "pair", "source", "destination", "measure", "target", "least")
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.strategies.sample import Decision
 
-_CHUNK = 64
-"""Answers that are appended to one array: each step copies what is there, so one array for all of a broker's bundles
-would make it quadratic."""
+_PAIR = pa.schema([MOVES.field(name) for name in ("pair", "source", "destination", "measure")])
+_IN_ORDER: Any = [("pair", "ascending"), ("order", "ascending"), ("bundle", "ascending")]
 
 
-def select(firing: DataFrame, bundles: DataFrame) -> DataFrame:
+def select(cluster: str, giving: Sequence[Decision], bundles: pa.Table, min_bundle_share: float) -> pa.Table:
     """Return every bundle of a fired source, taken or passed over.
 
     Args:
-        firing: pairs that move something (`tables.FIRING`).
-        bundles: cluster, broker, bundle, msg_rate, msg_throughput, reason (why it must stay, or null).
+        cluster: whose bundles they are.
+        giving: pairs that move something: those with a target.
+        bundles: broker, bundle, msg_rate, msg_throughput, reason (why it must stay, or null).
+        min_bundle_share: of the target, that a bundle must carry to be moved; ratio.
 
     Returns:
-        The moves table before caps: no move has a wave.
+        The moves table before caps, by pair and rank: no move has a wave.
     """
-    held = bundles.withColumnRenamed("broker", "source")
-    return (
-        held.join(F.broadcast(firing), on=["cluster", "source"], how="inner")
-        .groupBy("cluster", "pair")
-        .agg(
-            *(F.first(name).alias(name) for name in _PAIR if name not in ("cluster", "pair")),
-            F.sort_array(F.collect_list(_candidate())).alias("walk"),
-        )
-        .withColumn("takes", _takes())
-        .select(*_PAIR, F.posexplode(F.arrays_zip("walk", "takes")).alias("rank", "bundle"))
-        .select(*_moves_columns())
-    )
+    pairs = pa.Table.from_pylist([{name: getattr(each, name) for name in _PAIR.names} for each in giving], _PAIR)
+    targets = np.array([each.target for each in giving])
+    at = pc.index_in(bundles["broker"], pairs["source"].combine_chunks())
+    held, at = bundles.filter(pc.is_valid(at)), at.filter(pc.is_valid(at))
+    by_rate = pc.equal(pairs["measure"].take(at), pa.scalar(Measure.RATE))
+    traffic = pc.if_else(by_rate, held["msg_rate"], held["msg_throughput"])
+    held = held.append_column("traffic", traffic).append_column("at", at)
+    keys = {"pair": pairs["pair"].take(at), "order": pc.subtract(pa.scalar(0.0), traffic), "bundle": held["bundle"]}
+    held = held.take(pc.sort_indices(pa.table(keys), sort_keys=_IN_ORDER))
 
-
-def _candidate() -> Column:
-    """Return a bundle in the order of the walk: traffic descending, then name."""
-    traffic = F.when(F.col("measure") == "msg_rate", F.col("msg_rate")).otherwise(F.col("msg_throughput"))
-    return F.struct(
-        (F.lit(0.0) - traffic).alias("order"),
-        "bundle",
-        traffic.alias("traffic"),
-        "msg_rate",
-        "msg_throughput",
-        F.when(is_heartbeat(), Reason.SYSTEM_NAMESPACE).otherwise(F.col("reason")).alias("reason"),
-    )
-
-
-def _takes() -> Column:
-    """Return for each bundle of `walk` whether it is taken: it may go, carries enough and fits into what remains."""
-    starts = F.sequence(F.lit(1), F.size("walk"), F.lit(_CHUNK))
-    nothing = F.expr("cast(array() as array<boolean>)")
-
-    def state(remaining: Column, taken: Column = nothing) -> Column:
-        return F.struct(remaining.alias("remaining"), taken.alias("taken"))
-
-    def step(before: Column, bundle: Column) -> Column:
-        load, remaining = bundle["traffic"], before["remaining"]
-        takes = bundle["reason"].isNull() & (load > 0) & (load <= remaining) & (load >= F.col("least"))
-        return state(F.when(takes, remaining - load).otherwise(remaining), F.concat(before["taken"], F.array(takes)))
-
-    def chunk(before: Column, start: Column) -> Column:
-        remaining = F.element_at(before, -1)["remaining"]
-        walked = F.aggregate(F.slice("walk", start, _CHUNK), state(remaining), step)
-        return F.concat(before, F.array(walked))
-
-    chunks = F.aggregate(starts, F.array(state(F.col("target"))), chunk)
-    return F.flatten(F.transform(chunks, lambda each: each["taken"]))
-
-
-def _moves_columns() -> list[Column]:
-    walked, takes = F.col("bundle.walk"), F.col("bundle.takes")
-    columns = {
-        "bundle": walked["bundle"],
-        "rank": F.col("rank").cast("bigint"),
-        **{name: walked[name] for name in ("traffic", "msg_rate", "msg_throughput")},
-        "taken": takes,
-        "reason": F.coalesce(
-            walked["reason"],
-            F.when(takes, Reason.TAKEN)
-            .when(walked["traffic"] <= 0, Reason.NO_TRAFFIC)
-            .when(walked["traffic"] < F.col("least"), Reason.BELOW_SHARE)
-            .otherwise(Reason.OVER_REMAINING),
-        ),
-        "wave": F.lit(None).cast("bigint"),
+    places, carried = held["at"].to_numpy(), held["traffic"].to_numpy()
+    target = targets[places]
+    too_little = carried < target * min_bundle_share
+    may = pc.is_null(held["reason"]).to_numpy() & (carried > 0) & ~too_little
+    taken = _taken(places, carried, target, may)
+    answers = [Reason.TAKEN, Reason.NO_TRAFFIC, Reason.BELOW_SHARE]
+    fit = np.select([taken, carried <= 0, too_little], answers, Reason.OVER_REMAINING)
+    columns: dict[str, Any] = {name: pairs[name].take(held["at"]) for name in _PAIR.names}
+    columns |= {name: held[name] for name in ("bundle", "traffic", "msg_rate", "msg_throughput")}
+    columns |= {
+        "cluster": pa.repeat(cluster, held.num_rows),
+        "rank": _ranks(places),
+        "taken": taken,
+        "reason": pc.coalesce(held["reason"], pa.array(fit)),
+        "wave": pa.nulls(held.num_rows, pa.int64()),
     }
-    return [columns.get(name, F.col(name)).alias(name) for name in MOVES.names]
+    return pa.table([columns[name] for name in MOVES.names], schema=MOVES)
+
+
+def _taken(places: np.ndarray, carried: np.ndarray, target: np.ndarray, may: np.ndarray) -> np.ndarray:
+    """Return which bundles are taken: each that may go and fits into what remains of its pair's target."""
+    taken = np.zeros(len(places), dtype=bool)
+    # What is more than the whole target never fits.
+    rows = np.flatnonzero(may & (carried <= target))
+    walked, remaining = -1, 0.0
+    walk = (each[rows].tolist() for each in (places, carried, target))
+    for row, place, load, wanted in zip(rows.tolist(), *walk, strict=True):
+        if place != walked:
+            walked, remaining = place, wanted
+        if load <= remaining:
+            remaining -= load
+            taken[row] = True
+    return taken
+
+
+def _ranks(places: np.ndarray) -> np.ndarray:
+    """Return the place of each row among those of its pair, from 0; those of a pair follow each other."""
+    first = np.flatnonzero(np.diff(places, prepend=-1))
+    return np.arange(len(places)) - np.repeat(first, np.diff(first, append=len(places)))
+
+
+def cap(moves: pa.Table, settings: Settings, groups: Mapping[str, str], *, by_range: bool) -> pa.Table:
+    """Return the moves table after the caps, each taken bundle with its wave (see `strategies.caps`).
+
+    Args:
+        moves: as `select` returned them.
+        settings: the caps.
+        groups: anti-affinity group by namespace.
+        by_range: whether moves of the same hash range need waves.
+    """
+    taken = moves["taken"].combine_chunks()
+    after = caps.apply(map(rows.move, moves.filter(taken).to_pylist()), settings, groups, by_range=by_range)
+    reason = pc.replace_with_mask(moves["reason"], taken, pa.array([each.reason for each in after], pa.string()))
+    wave = pc.replace_with_mask(moves["wave"], taken, pa.array([each.wave for each in after], pa.int64()))
+    columns = {"taken": pc.equal(reason, pa.scalar(Reason.TAKEN)), "reason": reason, "wave": wave}
+    return pa.table([columns.get(name, moves[name]) for name in MOVES.names], schema=MOVES)

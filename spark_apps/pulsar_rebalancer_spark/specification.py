@@ -38,14 +38,16 @@ _COLUMNS = (
 )
 
 
-def decide(run: RunInput, brokers: Sequence[BrokerSample], bundles: Callable[[], DataFrame]) -> Decided:
+def decide(
+    run: RunInput, brokers: Sequence[BrokerSample], held: Callable[[], DataFrame], kept: Callable[[], None]
+) -> Decided:
     """Decide one run (`strategy.Decide`)."""
-    held = candidates.with_reason(
-        candidates.with_traffic(bundles()),
+    bundles = candidates.with_reason(
+        candidates.with_traffic(held()),
         {run.cluster: run.settings.excluded_namespaces},
         {run.cluster: run.settings.excluded_bundles},
     )
-    answers = decide_clusters({run.cluster: brokers}, held, {run.cluster: run.context}).cache()
+    answers = decide_clusters({run.cluster: brokers}, bundles, {run.cluster: run.context}).cache()
     try:
         decided = decisions(answers)[run.cluster]
         tables.write(moves(answers), run.folder / "plan" / "moves.parquet")

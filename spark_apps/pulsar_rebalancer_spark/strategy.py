@@ -38,11 +38,14 @@ class Decided(NamedTuple):
 class Decide(Protocol):
     """A form of deciding one run, `decide` of a module of its own."""
 
-    def __call__(self, run: RunInput, brokers: Sequence[BrokerSample], bundles: Callable[[], DataFrame]) -> Decided:
+    def __call__(
+        self, run: RunInput, brokers: Sequence[BrokerSample], held: Callable[[], DataFrame], kept: Callable[[], None]
+    ) -> Decided:
         """Decide the run; the moves go to `plan/moves.parquet`.
 
         Args:
             run: the run.
             brokers: all that its cluster lists.
-            bundles: gives all that they report (`bundles.of_run`), once Spark is there: what needs no Spark goes first.
+            held: gives all that they report (`bundles.of_run`), once Spark is there: what needs no Spark goes first.
+            kept: waits until the means with this sample are written, when it counts.
         """

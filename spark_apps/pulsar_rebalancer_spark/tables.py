@@ -38,12 +38,6 @@ PASSED_OVER = "cluster string, bundle string, reason string"
 PARTS = "cluster string, bundle string, part string, share double"
 """What bundles that were split lately became, with the shares of their traffic."""
 
-FORBIDDEN = "cluster string, broker string, namespace string, reason string"
-"""Namespaces whose bundles policies keep on a broker, and why."""
-
-FIRING = "cluster string, pair bigint, source string, destination string, measure string, target double, least double"
-"""Pairs that move something: a few columns of the decisions table, and what a bundle must carry to be moved."""
-
 
 def spark_schema(schema: pa.Schema) -> T.StructType:
     """Return the columns of a table of `pulsar_rebalancer.run.tables`, for Spark."""
@@ -65,17 +59,16 @@ def partitions(spark: SparkSession) -> int:
     return int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
 
 
-def write(frame: DataFrame, file: StoragePath, *, by: str | None = None) -> None:
+def write(frame: DataFrame, file: StoragePath) -> None:
     """Write a table, over what an earlier attempt left there.
 
     Args:
         frame: the table.
         file: where it is to lie, as a folder of files.
-        by: a further column whose values are folders in it.
     """
     # Names of bundles and most figures are there once: Parquet would fill a dictionary only to throw it away.
     once = {f"{_DICTIONARY}#{name}": "false" for name in frame.columns if name in _MANY_VALUES}
-    frame.write.mode("overwrite").options(**once).parquet(file.for_spark, partitionBy=by)
+    frame.write.mode("overwrite").options(**once).parquet(file.for_spark)
 
 
 def is_written(file: StoragePath) -> bool:
@@ -101,8 +94,3 @@ def literal(spark: SparkSession, rows: Iterable[Mapping[str, Cell]], columns: st
 def empty(spark: SparkSession, schema: pa.Schema) -> DataFrame:
     """Return a table without rows."""
     return literal(spark, [], columns(schema))
-
-
-def names(columns: str) -> list[str]:
-    """Return the names in a list of columns with types."""
-    return [column.split(" ")[0] for column in columns.split(", ")]

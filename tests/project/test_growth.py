@@ -31,7 +31,7 @@ from pulsar_rebalancer.strategies.rows import broker_samples
 from pulsar_rebalancer.strategies.sample import BundleSample, CandidateMove, ClusterSample, Measure
 from pulsar_rebalancer.strategies.shedders.avg_shedder import shed
 from pulsar_rebalancer_airflow.validation.frames import judged_frames, shares_of
-from pulsar_rebalancer_spark import avg_shedder, capped_moves, plan_output
+from pulsar_rebalancer_spark import avg_shedder, plan_output, selection
 from pulsar_rebalancer_spark.run_input import RunInput
 from pulsar_rebalancer_spark.strategy import Decided
 
@@ -113,15 +113,12 @@ def test_what_caps_leave_and_the_files_of_a_plan_grow_with_it(tmp_path):
         run = RunInput.read(root, made.uri)
         decisions = avg_shedder.judged(run.brokers, run.settings, run.counting, {})
         pairs = [each for each in decisions if each.target]
-        walked = [candidate(pair, number) for pair in pairs for number in range(10)]
-        draft, moves = (run.folder / "plan" / name for name in ("walked.parquet", "moves.parquet"))
-        for folder, taken in ((capped_moves.TAKEN, True), (capped_moves.LEFT, False)):
-            of_folder = [move for move in walked if move.taken is taken]
-            (draft / folder / "part-0.parquet").write_table(rows.move_table(run.cluster, of_folder))
+        walked = rows.move_table(run.cluster, [candidate(pair, number) for pair in pairs for number in range(10)])
+        moves = run.folder / "plan" / "moves.parquet"
         traffic = {pair.source: 1e9 for pair in pairs}
 
         def written() -> None:
-            capped_moves.cap(draft, moves, run.settings, run.policies.groups, by_range=False)
+            moves.write_table(selection.cap(walked, run.settings, run.policies.groups, by_range=False))
             plan = plan_output.write(run, Decided(decisions, traffic, KeptState(), "", {}))
             assert plan.bundles_taken > brokers / 4
 

@@ -1,4 +1,4 @@
-"""Many clusters through the Spark transforms in one query, and the same through the specification."""
+"""Clusters through what the application asks of columns, and the same through the specification."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import functions as F
+import pyarrow.compute as pc
 from tests.vectors.rows import Finished, brokers_of, finished, sample
 
-from pulsar_rebalancer.names import namespace_of
+from pulsar_rebalancer.names import is_heartbeat, namespace_of
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies import caps, rows
 from pulsar_rebalancer.strategies.explain import complete, reasons_by_pair
 from pulsar_rebalancer.strategies.hits import hits_after, start_anew
@@ -22,22 +21,18 @@ from pulsar_rebalancer.strategies.pipeline import RunContext
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.sample import COUNTED
 from pulsar_rebalancer.strategies.shedders.avg_shedder import shed
-from pulsar_rebalancer_spark import avg_shedder, policies, selection, tables
+from pulsar_rebalancer_spark import avg_shedder, policies, selection, source_bundles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
     from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.run.tables import Cell
     from pulsar_rebalancer.state.counting import Counting
     from pulsar_rebalancer.state.model import HitCount
     from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Decision
 
 BUNDLES = pa.schema(
-    [(name, pa.string()) for name in ("cluster", "broker", "bundle", "policy", "reason")]
+    [(name, pa.string()) for name in ("broker", "bundle", "policy", "reason")]
     + [(name, pa.float64()) for name in ("msg_rate", "msg_throughput")]
 )
 
@@ -77,34 +72,33 @@ def specified(given: ClusterSample, hits: Mapping[str, HitCount], policies: Poli
     return finished(given, shed(given, ShedderState(hits=hits)), policies.groups if policies else {})
 
 
-def shed_on_spark(
-    spark: SparkSession, folder: Path, clusters: list[Cluster], *, partitions: int = 1
-) -> dict[str, Finished]:
-    """What the application answers, by cluster: the walks of all of them in one query."""
-    held = [{**row, "cluster": cluster.name} for cluster in clusters for row in cluster.bundles]
-    file = StoragePath(str(folder / "bundles.parquet"))
-    file.write_table(pa.Table.from_pylist(held, schema=BUNDLES))
-    bundles = tables.read(spark, [file], BUNDLES).repartition(partitions)
-    decisions: dict[str, list[Decision]] = {}
-    giving: list[dict[str, Cell]] = []
-    forbidden: list[dict[str, str]] = []
-    for c in clusters:
-        brokers = brokers_of(c.brokers)
-        decisions[c.name] = avg_shedder.judged(
-            brokers, c.settings, c.counting, c.hits, force_threshold=c.force_threshold
-        )
-        firing = avg_shedder.firing(c.name, decisions[c.name], c.settings.min_bundle_share)
-        giving += firing
-        if c.policies is not None and firing:
-            under = (row for row in c.bundles if row.get("policy"))
-            served = Counter((row["broker"], namespace_of(row["bundle"])) for row in under)
-            forbidden += policies.forbidden(c.context, c.name, brokers, served, firing)
-    judged = policies.with_policy(bundles, tables.literal(spark, forbidden, tables.FORBIDDEN))
-    judged = judged.withColumn("reason", F.coalesce("reason", "forbids"))
-    walked: dict[str, list[CandidateMove]] = {}
-    for row in selection.select(tables.literal(spark, giving, tables.FIRING), judged).collect():
-        walked.setdefault(row["cluster"], []).append(rows.move(row.asDict()))
-    return {c.name: _answer(c, decisions[c.name], walked.get(c.name, [])) for c in clusters}
+def shed_in_columns(clusters: list[Cluster]) -> dict[str, Finished]:
+    """What the application answers once the means are known, by cluster."""
+    return {cluster.name: _shed(cluster) for cluster in clusters}
+
+
+def _shed(cluster: Cluster) -> Finished:
+    brokers, settings = brokers_of(cluster.brokers), cluster.settings
+    decisions = avg_shedder.judged(
+        brokers, settings, cluster.counting, cluster.hits, force_threshold=cluster.force_threshold
+    )
+    giving = [each for each in decisions if each.target is not None]
+    # In a run `source_bundles.with_reason` says so of every bundle of brokers.
+    held = [
+        row | ({"reason": Reason.SYSTEM_NAMESPACE} if is_heartbeat(row["bundle"]) else {}) for row in cluster.bundles
+    ]
+    bundles = pa.Table.from_pylist(held, schema=BUNDLES)
+    if cluster.policies is not None and giving:
+        under = (row for row in cluster.bundles if row.get("policy"))
+        served = Counter((row["broker"], namespace_of(row["bundle"])) for row in under)
+        forbidden = policies.forbidden(cluster.context, brokers, served, giving)
+        forbids = source_bundles.with_reason(bundles.drop_columns("reason"), settings, {}, forbidden)["reason"]
+        at = BUNDLES.get_field_index("reason")
+        bundles = bundles.set_column(at, "reason", pc.coalesce(bundles["reason"], forbids))
+    walked = (
+        [] if not giving else selection.select(cluster.name, giving, bundles, settings.min_bundle_share).to_pylist()
+    )
+    return _answer(cluster, decisions, [rows.move(row) for row in walked])
 
 
 def _answer(cluster: Cluster, decisions: list[Decision], walked: list[CandidateMove]) -> Finished:

@@ -1,18 +1,18 @@
-"""The transforms against Pulsar's own answers and test cases: every history is a cluster, all clusters run at once."""
+"""AvgShedder in columns against Pulsar's own answers and test cases: every history is a cluster."""
 
 from __future__ import annotations
 
 from itertools import count
 
 from tests.include.pulsar_rebalancer.strategies.shedders.avg_shedder_cases import CASES
-from tests.spark_apps.pulsar_rebalancer_spark.clusters import Cluster, shed_on_spark
+from tests.spark_apps.pulsar_rebalancer_spark.clusters import Cluster, shed_in_columns
 from tests.vectors import histories
 from tests.vectors.rows import brokers_of
 
 from pulsar_rebalancer.strategies.scoring import score
 
 
-def test_decides_as_pulsars_own_class(spark, tmp_path):
+def test_decides_as_pulsars_own_class():
     unfinished = [*histories.read("AvgShedder"), *CASES]
     hits = {history.name: {} for history in unfinished}
     checked = 0
@@ -24,7 +24,7 @@ def test_decides_as_pulsars_own_class(spark, tmp_path):
             Cluster(h.name, h.settings, h.steps[number].brokers, h.steps[number].bundles, hits[h.name])
             for h in unfinished
         ]
-        answers = shed_on_spark(spark, tmp_path, clusters)
+        answers = shed_in_columns(clusters)
         for history in unfinished:
             answer, step = answers[history.name], history.steps[number]
             compare(f"{history.name} step {number}", answer, step, history.settings)

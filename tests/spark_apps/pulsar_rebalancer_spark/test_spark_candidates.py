@@ -1,13 +1,15 @@
-"""Reasons that are set before the walk are the same in both forms."""
+"""Reasons that are set before the walk are the same in all forms."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import BUNDLES
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.candidates import preset_reason
-from pulsar_rebalancer_spark import candidates, tables
+from pulsar_rebalancer_spark import candidates, source_bundles, tables
 
 NAMESPACES = (
     *("pulsar/system", "pulsar/b:8080", "sla-monitor/b:8080", "sla-monitor/x/b:8080", "pulsar/b", "t/kept", "t/n"),
@@ -40,4 +42,13 @@ def test_every_bundle_gets_the_reason_of_the_specification(spark, tmp_path):
         (cluster, name): preset_reason(name, excluded[cluster], by_cluster[cluster], patterns[cluster])
         for cluster, name in ((row["cluster"], row["bundle"]) for row in rows)
     }
+    for cluster in excluded:
+        held = pa.Table.from_pylist([row for row in rows if row["cluster"] == cluster], schema=BUNDLES)
+        rules = Settings(excluded_namespaces=excluded[cluster], excluded_bundles=patterns[cluster])
+        stays = {name: Reason(reason) for name, reason in by_cluster[cluster].items()}
+        judged = source_bundles.with_reason(held, rules, stays, {("b", "t/n"): Reason.POLICY_FORBIDS})
+        for row in judged.to_pylist():
+            preset = preset_reason(row["bundle"], excluded[cluster], by_cluster[cluster], patterns[cluster])
+            under = row["policy"] and row["bundle"].startswith("t/n/")
+            assert row["reason"] == (preset or (Reason.POLICY_FORBIDS if under else None))
     assert {row["reason"] for row in answer} >= {"namespace_excluded", "bundle_excluded", "recently_unloaded"}

@@ -6,7 +6,7 @@ a threshold for enough runs in a row fires: the hotter broker gives the colder o
 5.0.1, with two deviations. Where Pulsar leaves ties to the order of a hash map, names decide (brokers by score and name
 ascending, bundles by traffic descending and name ascending). Brokers that an isolation policy reserves are paired among
 themselves, because no bundle may go from them to the others. In production the walk (`select`) is that of
-`pulsar_rebalancer_spark.selection`, the same in column expressions; all else is what stands here.
+`pulsar_rebalancer_spark.selection`, the same over columns; all else is what stands here.
 """
 
 from __future__ import annotations

@@ -39,4 +39,4 @@ SHEDDERS: Mapping[Strategy, Shedder] = {
     Strategy.UNIFORM: uniform_load_shedder.shed,
     Strategy.TRANSFER: transfer_shedder.shed,
 }
-"""Of AvgShedder the application takes what is decided on brokers; over bundles it walks with column expressions."""
+"""Of AvgShedder the application takes what is decided on brokers; over bundles it walks by columns."""
