@@ -7,6 +7,7 @@ starts; with the scheduler's settings of `make run` and the image that is pandas
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 import time
 from datetime import UTC, datetime
@@ -38,6 +39,7 @@ def main(port: int, folder: str) -> None:
     """Collect and save; prints brokers, bundles and seconds."""
     token = sys.stdin.read().strip()
     begun = time.monotonic()
+    gc.freeze()  # as the task does
     collected = asyncio.run(once(port, token))
     save(collected, ClusterStorage(folder, "bench").new_run(datetime.now(UTC)))
     seconds = time.monotonic() - begun

@@ -116,7 +116,7 @@ class AdminConnection:
     address_map: Mapping[str, str] = field(default_factory=dict)
     address_template: str = ""
     service_url: str = ""
-    concurrency: int = 192
+    concurrency: int = 256
 
     def __post_init__(self) -> None:
         if not self.seeds:

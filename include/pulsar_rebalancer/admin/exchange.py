@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import ssl
 from collections import defaultdict
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
-from urllib.parse import quote, urlsplit
 
-import httpcore
+import h11
 
 from pulsar_rebalancer.admin.answers import failure, first_line
 from pulsar_rebalancer.admin.connection import address_in
+from pulsar_rebalancer.admin.http_connection import ConnectionBrokenError, HttpConnection
 from pulsar_rebalancer.admin.token_mask import TokenMask
 from pulsar_rebalancer.reasons import Reason
 
@@ -36,7 +37,7 @@ _LONG_AT_ONCE = 8
 """Of longer answers so many are read on at once: brokers that send too much must not fill the memory together."""
 OF_ONE_BROKER = 32
 """Of all requests under way so many may be at one address: a cluster's thousand namespaces are asked of one broker."""
-MOST_KEPT = 384
+MOST_KEPT = max(384, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
 """Connections that are kept for the next request, beside those to the first seed, which is asked most: a process often
 may open no more than 1,024 files."""
 _KEPT_SECONDS = 15
@@ -100,10 +101,6 @@ def _is_about_a_certificate(error: BaseException | None) -> bool:
     return error is not None
 
 
-class _ResetError(Exception):
-    """The connection broke before an answer: the broker may have seen the request."""
-
-
 class Exchange:
     """Sends requests with the credentials of a connection to whatever address it is told.
 
@@ -116,7 +113,7 @@ class Exchange:
 
     def __init__(self, connection: AdminConnection) -> None:
         self._connection = connection
-        # Redirects, proxies and a .netrc of the environment are unknown to httpcore: none may see or add credentials.
+        # Redirects, proxies and a .netrc of the environment are unknown here: none may see or add credentials.
         headers = {"User-Agent": "pulsar-rebalancer", "Accept": "application/json, */*;q=0.5"}
         # Sizes are bounded as they come: nothing is unpacked.
         headers["Accept-Encoding"] = "identity"
@@ -127,7 +124,7 @@ class Exchange:
         self._headers = headers
         self.mask = TokenMask(connection.token)
         self._ssl = connection.ssl_context()
-        self._idle: dict[str, list[httpcore.AsyncHTTPConnection]] = {}
+        self._idle: dict[str, list[HttpConnection]] = {}
         self._kept = 0
         self._slots = asyncio.Semaphore(connection.concurrency)
         self._slots_of: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(OF_ONE_BROKER))
@@ -136,7 +133,8 @@ class Exchange:
     async def close(self) -> None:
         """Close the connections that were kept."""
         for connection in chain.from_iterable(self._idle.values()):
-            await connection.aclose()
+            connection.close()
+        await asyncio.sleep(0)  # they are closed in the loop's next turn
 
     def failure(
         self,
@@ -167,12 +165,12 @@ class Exchange:
         """
         try:
             return await self._once(request, place)
-        except _ResetError as error:
+        except ConnectionBrokenError as error:
             if request.method != "GET":
                 raise self._broken(request, place, error) from None
         try:
             return await self._once(request, place)
-        except _ResetError as error:
+        except ConnectionBrokenError as error:
             raise self._broken(request, place, error) from None
 
     def _broken(self, request: Request, place: Place, error: Exception) -> AdminError:
@@ -190,73 +188,61 @@ class Exchange:
             # The slot is awaited before the clock starts.
             async with self._slots_of[place.base], self._slots, asyncio.timeout(limit) as deadline:
                 return await self._stream(request, place, deadline)
-        except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
-            raise NotSentError(error) from error
-        except (TimeoutError, httpcore.TimeoutException):
+        except TimeoutError:
             detail = f"no complete answer within {request.timeout_s:g} s"
             raise self.failure(request, place.broker, Reason.TIMEOUT, detail) from None
-        except (httpcore.ReadError, httpcore.WriteError) as error:
-            raise _ResetError(first_line(str(error)) or type(error).__name__) from error
-        except (httpcore.ProtocolError, UnicodeError) as error:
-            if "without sending a response" in str(error):
-                raise _ResetError(first_line(str(error))) from error
+        except (h11.ProtocolError, UnicodeError) as error:
             detail = f"the answer is no complete HTTP ({first_line(str(error))})"
             raise self.failure(request, place.broker, Reason.BAD_ANSWER, detail) from None
 
     @asynccontextmanager
-    async def _connected(self, base: str) -> AsyncIterator[httpcore.AsyncHTTPConnection]:
+    async def _connected(self, base: str) -> AsyncIterator[HttpConnection]:
         """Yield a connection to one broker for one request at a time.
 
         A pool that requests share would look through all of its connections for each of them.
         """
         idle = self._idle.setdefault(base, [])
-        connection = None
-        while connection is None and idle:
+        while idle:
             self._kept -= 1
             connection = idle.pop()
-            if connection.has_expired():  # or the broker closed it
-                await connection.aclose()
-                connection = None
-        connection = connection or self._new_connection(base)
+            if connection.can_be_used_again(_KEPT_SECONDS):
+                break
+            connection.close()
+        else:
+            connection = await self._new_connection(base)
         try:
             yield connection
         finally:
             room = self._kept < MOST_KEPT or base == self._connection.seeds[0]
-            if room and connection.is_available():
+            if room and connection.can_be_used_again(_KEPT_SECONDS):
                 self._kept += 1
                 idle.append(connection)
             else:
-                await connection.aclose()
+                connection.close()
 
-    def _new_connection(self, base: str) -> httpcore.AsyncHTTPConnection:
-        return httpcore.AsyncHTTPConnection(_url(base).origin, ssl_context=self._ssl, keepalive_expiry=_KEPT_SECONDS)
+    async def _new_connection(self, base: str) -> HttpConnection:
+        try:
+            return await HttpConnection.open(base, self._ssl, self._connection.connect_timeout_s)
+        except OSError as error:
+            raise NotSentError(error) from error
 
     async def _stream(self, request: Request, place: Place, deadline: asyncio.Timeout) -> tuple[int, str, bytes, bool]:
-        reads, url = request.method == "GET", _url(place.url(request))
+        reads = request.method == "GET"
         headers = [*self._headers.items()] + ([] if reads else [("Content-Type", "application/json")])
-        if b":" in url.host:  # which httpcore would name without brackets
-            headers.append(("Host", address_in(place.base)))
-        async with (
-            self._connected(place.base) as connection,
-            connection.stream(
-                request.method,
-                url,
-                headers=headers,
-                content=None if reads else request.body,
-                extensions={"timeout": {"connect": self._connection.connect_timeout_s}},
-            ) as response,
-        ):
-            most = self.most_bytes(request) if 200 <= response.status < 300 else MAX_ERROR_BYTES
-            body, cut = await self._read(response, most, deadline)
-            location = next((value for name, value in response.headers if name.lower() == b"location"), b"")
-            return response.status, location.decode(errors="replace"), self.mask.body(body), cut
+        async with self._connected(place.base) as connection:
+            body = None if reads else request.body
+            response = await connection.send(request.method, place.url(request), headers, body)
+            most = self.most_bytes(request) if 200 <= response.status_code < 300 else MAX_ERROR_BYTES
+            found, cut = await self._read(connection, most, deadline)
+        location = next((value for name, value in response.headers if name == b"location"), b"")
+        return response.status_code, location.decode(errors="replace"), self.mask.body(found), cut
 
-    async def _read(self, response: httpcore.Response, most: int, deadline: asyncio.Timeout) -> tuple[bytes, bool]:
+    async def _read(self, connection: HttpConnection, most: int, deadline: asyncio.Timeout) -> tuple[bytes, bool]:
         """Read a body; the wait for a turn to read on a long one does not count towards the deadline."""
         chunks: list[bytes] = []
         size = 0
         async with AsyncExitStack() as turn:
-            async for chunk in response.aiter_stream():
+            async for chunk in connection.body():
                 if size <= _SHORT_BYTES < size + len(chunk):
                     left = (deadline.when() or 0.0) - asyncio.get_running_loop().time()
                     deadline.reschedule(None)
@@ -267,17 +253,3 @@ class Exchange:
                 if size > most:
                     break
         return b"".join(chunks)[:most], size > most
-
-
-def _url(text: str) -> httpcore.URL:
-    """Return a URL as it goes over the wire.
-
-    Raises:
-        UnicodeError: the host is no host name.
-    """
-    parts = urlsplit(text)
-    target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
-    # A redirect may hold what no request line may.
-    safe = quote(target, safe="/?:@!$&'()*+,;=-._~%[]")
-    host = (parts.hostname or "").encode("idna")
-    return httpcore.URL(scheme=parts.scheme.encode(), host=host, port=parts.port, target=safe.encode())

@@ -17,7 +17,7 @@ from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.config.resolution import RunParams, disagreements, from_brokers, resolve
 from pulsar_rebalancer.errors import AdminError, SettingsError, SnapshotError
 from pulsar_rebalancer.names import namespace_of
-from pulsar_rebalancer.policies.cluster_policies import Policies, read_policies
+from pulsar_rebalancer.policies.cluster_policies import Policies, read_isolation, read_policies
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.request import RunRequest
@@ -95,8 +95,7 @@ async def collect(
         raise SettingsError(Reason.WRONG_SETTING, f"cluster {entry.name}: {entry.error}")
     listings = Counter(await admin.brokers())
     brokers = sorted(listings)
-    leader = await admin.leader()
-    runtimes, failed = await _runtimes(admin, brokers)
+    leader, (runtimes, failed) = await asyncio.gather(admin.leader(), _runtimes(admin, brokers))
     runtime = runtimes.get(leader) or next(iter(runtimes.values()), {})
     live = from_brokers(runtime)
     if any(map(splitting_is_on, runtimes.values())):
@@ -104,14 +103,17 @@ async def collect(
     resolved = resolve(entry.given, live, params)
     silent = {broker for broker, reason in failed.items() if reason.has(Trait.NO_ANSWER)}
     asked = {broker: runtimes.get(broker, runtime) for broker in brokers if broker not in silent}
-    answers = await load_reports(admin, asked, resolved.settings, now=now, state_folder=state_folder)
+    answers, isolation = await asyncio.gather(
+        load_reports(admin, asked, resolved.settings, now=now, state_folder=state_folder),
+        read_isolation(admin, resolved.settings.pulsar_cluster),
+    )
     reports, refused = _usable(answers, brokers, runtime)
     errors = {broker: refused.get(broker) or failed[broker] for broker in brokers if broker not in reports}
     bundles = pa.concat_tables([report.bundles for report in reports.values()] or [tables.BUNDLES.empty_table()])
     owners = Counter(_texts(bundles["bundle"]))
     policies = await read_policies(
         admin,
-        cluster=resolved.settings.pulsar_cluster,
+        isolation,
         brokers=brokers,
         bundles=owners,
         failure_domains=resolved.settings.failure_domains,

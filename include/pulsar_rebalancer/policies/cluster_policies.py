@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING, ClassVar
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 _NAMESPACE = re.compile(r"[^/:]+/[^/:]+")
 _NAMED = 3
-_ASKED = 6
+_ASKED = 8
 """So many brokers share the questions about namespaces: one alone would answer a thousand of them for seconds."""
 
 
@@ -66,10 +67,32 @@ class Policies(VersionedDocument):
         return next((policy.name for policy in self.isolation if policy.reserves(broker)), None)
 
 
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """The isolation policies, in Pulsar's order, of the cluster of this name inside Pulsar."""
+
+    cluster: str
+    policies: tuple[IsolationPolicy, ...]
+
+
+async def read_isolation(admin: PulsarAdmin, cluster: str) -> Isolation | AdminError:
+    """Read the isolation policies; the error when that fails.
+
+    Args:
+        admin: the admin client.
+        cluster: the cluster's name inside Pulsar; asked of the brokers when empty.
+    """
+    try:
+        cluster = cluster or await admin.cluster_name()
+        return Isolation(cluster, parse_isolation(await admin.isolation_policies(cluster)))
+    except AdminError as error:
+        return error
+
+
 async def read_policies(
     admin: PulsarAdmin,
+    read: Isolation | AdminError,
     *,
-    cluster: str,
     brokers: Sequence[str],
     bundles: Iterable[str],
     failure_domains: bool = False,
@@ -80,20 +103,18 @@ async def read_policies(
 
     Args:
         admin: the admin client; it bounds how many requests are under way. It is asked once per namespace.
-        cluster: the cluster's name inside Pulsar; asked of the brokers when empty.
+        read: what `read_isolation` gave.
         brokers: brokerIds of all active brokers.
         bundles: names of the loaded bundles: namespaces without one are not asked about.
         failure_domains: whether anti-affinity groups are spread over failure domains first.
         without_persistent: brokers whose load report says that they take no persistent topics.
         answering: brokers that answered just now; some of them share the questions about namespaces.
     """
-    namespaces = sorted({name for name in map(namespace_of, bundles) if _is_users(name)})
-    try:
-        cluster = cluster or await admin.cluster_name()
-        isolation = parse_isolation(await admin.isolation_policies(cluster))
-    except AdminError as error:
-        unread = dict.fromkeys(namespaces, str(error.reason))
-        return Policies(unknown=unread, readable=False, problem=f"isolation policies cannot be read: {error}")
+    namespaces = sorted({name for name in set(map(namespace_of, bundles)) if _is_users(name)})
+    if isinstance(read, AdminError):
+        unread = dict.fromkeys(namespaces, str(read.reason))
+        return Policies(unknown=unread, readable=False, problem=f"isolation policies cannot be read: {read}")
+    isolation = read.policies
     unknown: dict[str, str] = {name: why for name in namespaces if (why := doubt(isolation, name))}
     problems = [f"{why}: {_named(names)} cannot be placed" for why, names in _by_value(unknown)]
     problems += _unserved(isolation, brokers, [name for name in namespaces if name not in unknown])
@@ -104,7 +125,7 @@ async def read_policies(
     domains: dict[str, str] = {}
     if failure_domains and groups:
         try:
-            domains = _domains(await admin.failure_domains(cluster))
+            domains = _domains(await admin.failure_domains(read.cluster))
         except AdminError as error:
             unknown |= dict.fromkeys(groups, error.reason)
             problems.append(f"failure domains cannot be read, {_named(groups)} cannot be placed: {error}")

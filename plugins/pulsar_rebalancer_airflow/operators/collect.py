@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -82,6 +83,7 @@ class CollectOperator(BaseOperator):
             told = store.told(storage, drains, context["dag_run"].start_date)
             handed = _handed_over(store, params.plan, context["dag_run"].run_id) if params.plan else None
             now = datetime.now(UTC)
+            gc.freeze()  # Airflow's own objects would be searched for garbage with every few hundred answers
             collected = asyncio.run(self._collect(context, params, now, storage, decision.means, moves.splits))
             run = storage.new_run(now)
             request = _with_what_is_in_force(collected.request, told, decision.plan_id)

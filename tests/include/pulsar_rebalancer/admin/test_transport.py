@@ -265,6 +265,45 @@ async def test_a_broker_at_an_ipv6_address_is_named_in_brackets() -> None:
     assert f"host: {broker.id}\r\n".encode() in broker.requests[0].lower()
 
 
+async def test_what_nobody_asked_for_is_no_answer_to_the_next_request() -> None:
+    answers = iter([b'["a:80"]', b'["b:80"]'])
+    opened = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal opened
+        opened += 1
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                body = next(answers)
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n" + body)
+                writer.write(b'HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n["x:80"]')
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server, connect(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as admin:
+        assert [await admin.brokers(), await admin.brokers()] == [["a:80"], ["b:80"]]
+    assert opened == 2
+
+
+async def test_a_head_without_end_is_a_bad_answer() -> None:
+    endless = b"HTTP/1.1 200 OK\r\n" + b"X-More: and more\r\n" * 10_000
+    async with raw_broker(endless) as broker, connect(broker.url) as admin:
+        with pytest.raises(AdminError) as caught:
+            await admin.brokers()
+    assert caught.value.reason == "bad_answer"
+
+
+@pytest.mark.parametrize("ending", ["chunked", "by its end"])
+async def test_an_answer_without_a_length_is_whole(ending: str) -> None:
+    if ending == "chunked":
+        answer = b'Transfer-Encoding: chunked\r\n\r\n3\r\n["b\r\n5\r\n:80"]\r\n0\r\n\r\n'
+    else:
+        answer = b'Connection: close\r\n\r\n["b:80"]'
+    answer = b"HTTP/1.1 102 Wait\r\n\r\nHTTP/1.1 200 OK\r\n" + answer
+    async with raw_broker(answer) as broker, connect(broker.url) as admin:
+        assert await admin.brokers() == ["b:80"]
+
+
 async def test_reset_twice_is_unreachable() -> None:
     async with raw_broker(None, None) as broker, connect(broker.url) as admin:
         with pytest.raises(AdminError) as caught:

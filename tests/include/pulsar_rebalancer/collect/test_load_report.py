@@ -134,6 +134,15 @@ def test_a_row_of_any_figures_fits_its_table():
         assert tables.table([row_of(report)], tables.BROKERS).num_rows == 1
 
 
+@pytest.mark.parametrize("odd", [2**63, -(2**63) - 1, True, 3.5, "3", None])
+def test_one_odd_bundle_changes_no_other(odd):
+    found = bundles_of(
+        {f"a/b/{i}": {"topics": value, "msgRateIn": value} for i, value in enumerate((7, odd, 2**63 - 1))}
+    )
+    assert [row["topics"] for row in found] == [7, None, 2**63 - 1]
+    assert [row["msg_rate_in"] for row in found] == [7.0, figure(odd), 2.0**63]
+
+
 def test_whole_numbers():
     assert [count(v) for v in (3, 3.0, 3.5, -2, 2**63, 1e300, True, "3", None)] == [
         3,
