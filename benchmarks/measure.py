@@ -128,12 +128,17 @@ class TreeMemory(threading.Thread):
         super().__init__(daemon=True)
         self.peak = 0.0
         self._pid = pid
+        self._before: set[int] = set()
         self._stopped = threading.Event()
 
     def run(self) -> None:
         """Sample ten times a second."""
         while not self._stopped.wait(0.1):
-            self.peak = max(self.peak, sum(map(_resident, _tree(self._pid))) / 2**20)
+            found = _tree(self._pid)
+            # One that was just begun still shows the memory of the process that began it.
+            known = [each for each in found if each.pid in self._before]
+            self._before = {each.pid for each in found}
+            self.peak = max(self.peak, sum(map(_resident, known)) / 2**20)
 
     def stop(self) -> None:
         """Take no further samples."""

@@ -6,10 +6,17 @@ spark_apps/.
 
 from __future__ import annotations
 
+import gc
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from pulsar_rebalancer_spark.session import session
+
+_TURN = 0.0005
+"""Seconds that a thread of Python keeps its turn while another waits."""
+
+_COLLECTED_AFTER = 1_000_000
+"""Objects that are made before Python looks for garbage."""
 
 
 class _NoPandas:
@@ -37,6 +44,10 @@ def spare_pandas() -> None:
 
 def main() -> int:
     """Decide the runs that the command line names; returns its exit code."""
+    # Between the calls that begin the session, each of which would wait for the other thread to have had its turn.
+    sys.setswitchinterval(_TURN)
+    # All rows that the driver holds would be looked at again and again, and none of them is garbage.
+    gc.set_threshold(_COLLECTED_AFTER)
     with ThreadPoolExecutor(max_workers=1) as beside:
         begun = beside.submit(session)
         spare_pandas()

@@ -96,7 +96,7 @@ def cap(moves: pa.Table, settings: Settings, groups: Mapping[str, str], *, by_ra
         by_range: whether moves of the same hash range need waves.
     """
     taken = moves["taken"].combine_chunks()
-    after = caps.apply(map(rows.move, moves.filter(taken).to_pylist()), settings, groups, by_range=by_range)
+    after = caps.apply(rows.taken_moves(moves), settings, groups, by_range=by_range)
     reason = pc.replace_with_mask(moves["reason"], taken, pa.array([each.reason for each in after], pa.string()))
     wave = pc.replace_with_mask(moves["wave"], taken, pa.array([each.wave for each in after], pa.int64()))
     columns = {"taken": pc.equal(reason, pa.scalar(Reason.TAKEN)), "reason": reason, "wave": wave}

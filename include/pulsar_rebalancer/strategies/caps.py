@@ -11,7 +11,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import MAX_WAVES, OF_A_WAVE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.strategies.sample import CandidateMove
@@ -138,9 +138,10 @@ class _Caps:
         if reason is not Reason.ANTI_AFFINITY:
             self._moving.update(groups)
         if reason in (None, Reason.CAP_RUN):
-            self._off.update(move.source for move in unit)
-            self._onto.update(move.destination for move in unit)
-            self._of_namespace.update(names)
+            for move, name in zip(unit, names, strict=True):
+                self._off[move.source] += 1
+                self._onto[move.destination] += 1
+                self._of_namespace[name] += 1
             self._bytes += sum(move.msg_throughput for move in unit)
             self._of_run += len(unit)
 
@@ -148,19 +149,19 @@ class _Caps:
         """Return which cap a unit exceeds that one further down may not."""
         caps = self._settings
         # Only what the unit touches is added up: a plan may have a million moves.
-        leaving: Counter[str | None] = Counter(move.source for move in unit)
-        coming: Counter[str | None] = Counter(move.destination for move in unit)
-        off = {end: self._off[end] + leaving[end] for end in {*leaving, *coming}}
-        onto = {end: self._onto[end] + coming[end] for end in off}
+        leaving, coming = _counts([move.source for move in unit]), _counts([move.destination for move in unit])
+        off = {end: self._off[end] + leaving.get(end, 0) for end in (*leaving, *coming)}
+        onto = {end: self._onto[end] + coming.get(end, 0) for end in off}
         if (
             _over(max(off[end] + onto[end] for end in off), caps.max_bundles_per_broker)
             or _over(max(off.values()), caps.max_bundles_off_broker)
             or _over(max(onto.values()), caps.max_bundles_onto_broker)
         ):
             return Reason.CAP_BROKER
-        namespaces = (self._of_namespace[name] + count for name, count in Counter(names).items())
-        if _over(max(namespaces), caps.max_bundles_per_namespace):
-            return Reason.CAP_NAMESPACE
+        if caps.max_bundles_per_namespace is not None:
+            namespaces = (self._of_namespace[name] + count for name, count in Counter(names).items())
+            if _over(max(namespaces), caps.max_bundles_per_namespace):
+                return Reason.CAP_NAMESPACE
         if _over(self._bytes + sum(move.msg_throughput for move in unit), caps.max_bytes_per_run):
             return Reason.CAP_BYTES
         return None
@@ -169,6 +170,10 @@ class _Caps:
         hash_range = range_of(move.bundle)
         self._of_range[hash_range] += 1
         return self._of_range[hash_range] - 1
+
+
+def _counts(names: Sequence[str | None]) -> Mapping[str | None, int]:
+    return Counter(names) if len(names) > 1 else {names[0]: 1}
 
 
 def _over(count: float, cap: float | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -58,6 +59,15 @@ def move_table(cluster: str, moves: Sequence[CandidateMove]) -> pa.Table:
     """Return the moves table, column by column: there may be hundreds of thousands."""
     columns = {name: [getattr(move, name) for move in moves] for name in MOVES.names if name != "cluster"}
     return pa.table(columns | {"cluster": [cluster] * len(moves)}, schema=MOVES)
+
+
+def taken_moves(moves: pa.Table) -> list[CandidateMove]:
+    """Return the moves of a moves table that are taken, column by column."""
+    taken = moves.filter(moves["taken"])
+    columns: dict[str, list[Any]] = {field.name: taken[field.name].to_pylist() for field in fields(CandidateMove)}
+    columns["measure"] = [Measure(each) for each in columns["measure"]]
+    columns["reason"] = [Reason.TAKEN] * taken.num_rows
+    return [CandidateMove(*values) for values in zip(*columns.values(), strict=True)]
 
 
 def move(row: Mapping[str, Any]) -> CandidateMove:
