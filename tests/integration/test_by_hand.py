@@ -123,6 +123,16 @@ def test_a_plan_that_was_stopped_goes_on_by_its_hash(hand: World, ends: tuple[st
     assert (stopped.state, Written.read(stopped.folder).counts) == ("failed", {"stopped": 2})
     assert hand.run("by_hand", plan=identity).state == "success"
     (again,) = hand.queued()
+    under_way = hand.begin(again, last="gate")
+    assert hand.run("control", action="pause", until="2999-01-01T00:00:00Z", reason="wait").state == "success"
+
+    paused = hand.go_on(under_way)
+
+    assert (paused.state, paused.states["unload"]) == ("success", "skipped"), "a pause is no failure"
+    assert Written.read(paused.folder).counts == {"paused": 2}
+    assert hand.run("control", action="resume", reason="go on").state == "success"
+    assert hand.run("by_hand", plan=identity).state == "success"
+    (again,) = hand.queued()
     assert Written.read(hand.begin(again).folder).counts == {"moved": 2}
     assert {cluster.owner(bundle) for bundle in bundles} == {cold}
     last = hand.run("by_hand", plan=identity)

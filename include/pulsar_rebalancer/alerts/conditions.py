@@ -211,14 +211,12 @@ def _unload(run: EndedRun) -> Observation | None:
     if run.outcome.verdict != Reason.OPEN:
         return _observed(kept) if kept else None
     ended = Counter(run.outcome.counts) + Counter(run.outcome.split_counts)
-    # That a wave ends with its maintenance window is no fault of the wave, though its task has failed.
-    ordered = any(code.has(Trait.ORDERED) for code in ended)
     reasons = {code: count for code, count in ended.items() if not code.has(Trait.SETTLED | Trait.ORDERED)} | kept
     # A mapped task is listed once for each wave, its number behind its name.
     failed = any(
         task.partition("_")[0] in ("split", "unload") and state == "failed" for task, state in run.states.items()
     )
-    if failed and not reasons and not ordered:
+    if failed and not reasons:
         reasons = {Reason.TASK_FAILED: 1}
     # Bundles that were left alone say nothing about unloading.
     if not reasons and not ended.keys() & {Reason.MOVED, Reason.SPLIT}:

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from pulsar_rebalancer.admin import PulsarAdmin
 from pulsar_rebalancer.config.settings import Settings
@@ -94,15 +94,19 @@ class PlanPartOperator(BaseOperator):
         Raises:
             AirflowFailException: the brokers refused, or a person stopped the run.
             UnfinishedError: brokers did not answer; tried again.
+            AirflowSkipException: people or their settings let nothing of it be begun.
         """
         counts: Counter[Reason] = Counter()
         for outcome in outcomes:
             counts[outcome.reason] += 1
             self.log.info("%s: %s %s", outcome.bundle, outcome.reason, outcome.error or f"({outcome.read_back})")
         told = {str(reason): count for reason, count in counts.items()}
-        refused = sorted(Reason.having(Trait.NEEDS_PERSON) & counts.keys())
+        ordered = {reason for reason in counts if reason.has(Trait.ORDERED)}
+        refused = sorted(reason for reason in counts.keys() - ordered if reason.has(Trait.NEEDS_PERSON))
         if refused:
             raise AirflowFailException(f"{part}: {told}. {refused[0].meaning}")
-        if Reason.having(RETRIED) & counts.keys():
+        if any(reason.has(RETRIED) for reason in counts.keys() - ordered):
             raise UnfinishedError(f"{part}: {told}; a retry resumes what is not in place")
+        if ordered and ordered == counts.keys():
+            raise AirflowSkipException(f"{part}: {told}. {min(ordered).meaning}")
         return told

@@ -75,11 +75,12 @@ class UnloadWaveOperator(PlanPartOperator):
     placed, one with a final outcome is left alone. Bundles that moved on, have no topic or landed elsewhere are
     outcomes and no failures; the task fails when brokers did not answer (tried again) or refused (not tried again).
     How many moves have ended is the XCom `progress`. When a person stops the run or anything else holds (`Holds`), no
-    further bundle is begun and the task fails; cleared, it goes on as long as no other run has recorded its plan: from
-    then on it is `not_recorded`.
-    Nothing is unloaded when the store holds another plan by now, when the cluster was paused or its mode lowered, or
-    when Pulsar's own shedding was switched on. A wave that was not begun in time is left, and its moves say so; so do
-    moves to a broker that is drained, and of what is excluded, by now.
+    further bundle is begun. After a stop the task fails; what people or their settings want (a pause, a lower mode, the
+    end of a window) is no failure: the task is a success that tells what was left, and skipped when nothing was begun.
+    Cleared, it goes on as long as no other run has recorded its plan: from then on it is `not_recorded`.
+    Nothing is unloaded when the store holds another plan by now, or when Pulsar's own shedding was switched on. A wave
+    that was not begun in time is left, and its moves say so; so do moves to a broker that is drained, and of what is
+    excluded, by now.
 
     Args:
         wave: number of the wave.
@@ -102,6 +103,7 @@ class UnloadWaveOperator(PlanPartOperator):
             AirflowFailException: the plan is not the recorded one, was altered, is too old or over a cap; the folder
                 is not of this run; the connection is read-only; the brokers refuse the credentials.
             UnfinishedError: brokers did not answer for some bundles; tried again.
+            AirflowSkipException: people or their settings let none of its bundles be begun.
         """
         with final_unless_passing():
             run = run_folder(context, self.cluster, self.run)
@@ -111,7 +113,8 @@ class UnloadWaveOperator(PlanPartOperator):
             settings = Summary.read(run).resolved.settings
             holds = Holds(context, self.cluster, store, settings, self.present)
             moves = self._open(context, run, holds, history, planned)
-            self._carry_out(settings, history, moves, holds, _Progress(context, len(planned)))
+            if moves:
+                self._carry_out(settings, history, moves, holds, _Progress(context, len(planned)))
         return self._conclude(f"Wave {self.wave}", (history.outcomes[move.bundle] for move in planned))
 
     def _open(
@@ -122,6 +125,8 @@ class UnloadWaveOperator(PlanPartOperator):
         if verdict.reason is not Reason.OPEN:
             if verdict.reason is Reason.PLAN_TOO_OLD or verdict.reason.has(Trait.NOT_BEGUN):
                 history.leave([not_moved(move, verdict.reason) for move in planned if not history.begun([move])])
+            if verdict.reason.has(Trait.ORDERED) and all(move.bundle in history.outcomes for move in planned):
+                return []
             raise PlanError(verdict.reason, f"wave {self.wave} was not begun: {verdict.detail}")
         moves = [move for move in verdict.moves if move.wave == int(self.wave)]
         # What an earlier attempt has begun comes to its end.

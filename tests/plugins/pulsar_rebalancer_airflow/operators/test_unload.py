@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from tests.airflow_runs import make_run
 
 from pulsar_rebalancer.reasons import Reason
@@ -77,8 +77,6 @@ def test_what_others_write_meanwhile_stays(scene: UnloadScene) -> None:
         ({}, {"max_bundles_per_run": 1}, "over_cap"),
         ({"max_bundles_per_broker": 1}, {}, "over_cap"),
         ({}, {"connection": "pulsar_other"}, "connection_changed"),
-        ({}, {"mode": "observe"}, "observe"),
-        ({}, {"pause": PAUSE}, "paused"),
         ({"age": timedelta(hours=2)}, {}, "plan_too_old"),
     ],
 )
@@ -92,6 +90,19 @@ def test_a_wave_asks_the_gates_rules_again(
 
     assert scene.all_on(moves, "source")
     assert scene.state.writes == []
+
+
+@pytest.mark.parametrize(("present", "reason"), [({"mode": "observe"}, "observe"), ({"pause": PAUSE}, "paused")])
+def test_what_people_want_before_a_wave_skips_it(scene: UnloadScene, present: dict[str, Any], reason: str) -> None:
+    moves = scene.moves(4)
+    run = scene.run(moves)
+
+    with pytest.raises(AirflowSkipException, match=reason):
+        scene.unload(run, **present)
+
+    assert scene.all_on(moves, "source")
+    assert scene.state.writes == []
+    assert conclude(run, Reason.OPEN, (), datetime.now(UTC)).counts == {reason: 4}
 
 
 def test_another_plan_in_the_store_stops_it(scene: UnloadScene) -> None:
