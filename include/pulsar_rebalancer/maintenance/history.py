@@ -202,6 +202,19 @@ def footer_of(file: StoragePath) -> tuple[pa.Schema, int]:
         return source.schema_arrow, source.metadata.num_rows
 
 
+def nulls_in(file: StoragePath, column: str) -> bool:
+    """Return whether a column of a Parquet file may hold nulls, from its footer.
+
+    Raises:
+        SnapshotError: `file_missing`, `file_damaged` or `storage_failed`.
+    """
+    file_system, path = file.open()
+    with failures_of(file.uri, "read"), damage_of(file.uri), pq.ParquetFile(path, filesystem=file_system) as source:
+        footer, place = source.metadata, source.schema_arrow.get_field_index(column)
+        found = [footer.row_group(group).column(place).statistics for group in range(footer.num_row_groups)]
+    return any(each is None or each.null_count != 0 for each in found)
+
+
 def refuse_newer(found: pa.Schema, today: pa.Schema, where: str) -> None:
     """Older tables are read, their missing columns null; a newer release may mean something else by the same name.
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.maintenance.history import batches, footer_of, refuse_newer
+from pulsar_rebalancer.maintenance.history import batches, footer_of, nulls_in, refuse_newer
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.columns import FIGURES
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, LARGEST, RESOURCES
@@ -38,6 +38,7 @@ BROKER_COLUMNS = (
 )
 _BUNDLE_COLUMNS = ("broker", "bundle", *FIGURES)
 _TEXTS = {"broker", "bundle", "error", "run", "version"}
+_NAMES = {"broker", "bundle", "run"}
 
 
 @dataclass
@@ -90,7 +91,7 @@ def pieces_of(file: StoragePath, writer: Writer) -> Iterator[tuple[str, Held]]:
     Raises:
         SnapshotError: as `check`.
     """
-    check(file, _BUNDLE_COLUMNS, BUNDLES)
+    check(file, ("run", *_BUNDLE_COLUMNS), BUNDLES)
     file_system, path = file.open()
     coded = ["run", "broker", "bundle"]
     with (
@@ -110,7 +111,7 @@ def pieces_of(file: StoragePath, writer: Writer) -> Iterator[tuple[str, Held]]:
 
 
 def check(file: StoragePath, columns: Iterable[str], today: pa.Schema) -> None:
-    """Refuse a table of a newer release, and one whose columns are missing or hold something else.
+    """Refuse a table of a newer release, and one whose columns are missing, hold something else or lack a name.
 
     Raises:
         SnapshotError: `file_missing`, `file_version` or `file_damaged`, with file, column and row.
@@ -125,6 +126,18 @@ def check(file: StoragePath, columns: Iterable[str], today: pa.Schema) -> None:
         if text != (name in _TEXTS) and not pa.types.is_null(kind):
             where = _first_text(file, name) if text else ""
             raise SnapshotError(Reason.FILE_DAMAGED, f"{file.uri}: column {name} holds {kind}{where}")
+    _refuse_nameless(file, [name for name in columns if name in _NAMES])
+
+
+def _refuse_nameless(file: StoragePath, columns: Iterable[str]) -> None:
+    for name in columns:
+        before = 0
+        for table in batches(file, [name]) if nulls_in(file, name) else ():
+            missing = np.flatnonzero(table[name].is_null().to_numpy())
+            if len(missing):
+                row = before + int(missing[0]) + 1
+                raise SnapshotError(Reason.FILE_DAMAGED, f"{file.uri}: column {name}, row {row}: there is no name")
+            before += table.num_rows
 
 
 def _first_text(file: StoragePath, column: str) -> str:

@@ -238,8 +238,10 @@ def _positions(names: Sequence[str], at: Mapping[str, int]) -> Ints:
 
 def _bounds(bundle: str) -> tuple[int, int]:
     """Return the hashes of a bundle's range; an empty one beyond all hashes for a name that has none."""
-    low, _, high = range_of(bundle).partition("_")
+    first, _, last = range_of(bundle).partition("_")
+    beyond = 1 << 32
     try:
-        return int(low, 16), int(high, 16)
+        low, high = int(first, 16), int(last, 16)
     except ValueError:
-        return 1 << 32, 1 << 32
+        return beyond, beyond
+    return (low, high) if 0 <= low <= high < beyond else (beyond, beyond)

@@ -120,19 +120,19 @@ class _Reader:
         return self._documents[name].blocked
 
     def read(self, day: date, minutes: Mapping[str, int]) -> None:
-        """Write the runs of a day that are named, each as the sample of its minute."""
+        """Write the runs of a day that are named, each as the sample of its minute, in the order given."""
         compacted = {name: minute for name, minute in minutes.items() if name in self._bundle_rows}
         if compacted:
             with self._told(f"the tables of {day}"):
                 self._compacted(day, compacted)
-        for name in minutes.keys() - compacted.keys():
-            run = self._storage.run(name)
+        for name, minute in minutes.items():
+            run = None if name in compacted else self._storage.run(name)
             if run is None:
                 continue
             with self._told(run.uri):
                 brokers = brokers_of(run / "input" / "brokers.parquet")
                 held = bundles_of(run / "input" / "bundles.parquet", self._writer)
-                self._add(minutes[name], brokers, held, self._documents[name])
+                self._add(minute, brokers, held, self._documents[name])
 
     def _told(self, what: str) -> _Told:
         return _Told(self.unreadable, what)
@@ -140,7 +140,7 @@ class _Reader:
     def _compacted(self, day: date, minutes: Mapping[str, int]) -> None:
         wanted = pa.array(sorted(minutes))
         file = table_file(self._storage, "brokers", day)
-        check(file, BROKER_COLUMNS, BROKERS)
+        check(file, ("run", *BROKER_COLUMNS), BROKERS)
         tables = [table.filter(pc.is_in(table["run"], wanted)) for table in batches(file, ["run", *BROKER_COLUMNS])]
         brokers = pa.concat_tables(tables)
         pieces: dict[str, list[Held]] = {}

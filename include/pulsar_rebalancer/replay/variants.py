@@ -103,8 +103,8 @@ def imported(path: str) -> Shedder:
     module, _, function = path.partition(":")
     try:
         found = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"strategy {path}: {error}") from None
+    except (Exception, SystemExit) as error:  # whatever the module of someone else does when it is imported
+        raise ValueError(f"strategy {path}: {type(error).__name__}: {error}") from None
     if not callable(found):
         raise ValueError(f"strategy {path}: cannot be called")
     return cast("Shedder", found)

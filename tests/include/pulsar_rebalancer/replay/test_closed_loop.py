@@ -121,6 +121,13 @@ def test_a_bundle_that_is_split_leaves_its_parts_where_the_variant_had_it(tmp_pa
     assert found.ranges == pytest.approx([80, 0, 0, 0], abs=1e-4)
 
 
+def test_a_bundle_whose_range_is_none_is_no_part_of_another(tmp_path: Path) -> None:
+    names = (FOUR[0], "t/n/0x00000000_0xfffffffffffffffff")
+    before, after = (Run({A: 80, B: 0}, {A: {name: 400, FOUR[1]: 400}}) for name in names)
+    found = outcome(recorded(tmp_path, {0: before, 1: before, 2: after, 3: after}), "first_bundle_to_b")
+    assert found.ranges == pytest.approx([80, 0, 80, 80], abs=1e-4)
+
+
 def test_a_silent_broker_is_as_it_was_and_is_left_alone(tmp_path: Path) -> None:
     silent = Run({A: None, B: 20}, {B: HOT.held[B]})
     in_doubt = Run(HOT.cpu, HOT.held, left_out=(A,))

@@ -107,6 +107,39 @@ def test_a_run_that_cannot_be_read_is_named_and_passed_over(tmp_path: Path) -> N
         assert words in said
 
 
+@pytest.mark.parametrize(("table", "column"), [("brokers", "broker"), ("bundles", "broker"), ("bundles", "bundle")])
+def test_a_table_that_lacks_a_name_is_told_with_its_row(table: str, column: str, tmp_path: Path) -> None:
+    storage = ClusterStorage(str(tmp_path), CLUSTER)
+    for number in range(2):
+        RUN.write(storage, minute(number))
+
+    def without_a_name(file: StoragePath) -> StoragePath:
+        rows = file.read_table()
+        names = rows[column].to_pylist()
+        place = rows.schema.get_field_index(column)
+        file.write_table(rows.set_column(place, column, pa.array([names[0], None, *names[2:]])))
+        return file
+
+    # As what was made of the day's runs, where every run comes after it.
+    compacted(storage)
+    day = f"date={minute(0).date().isoformat()}.parquet"
+    of_day = without_a_name(storage.base / "history" / table / day)
+    with pytest.raises(SnapshotError, match=f"{day}: column {column}, row 2: there is no name"):
+        made(storage, tmp_path / "tables", 2)
+    of_day.delete()
+    (storage.base / "history").delete()
+    nameless, _ = (RUN.write(storage, minute(number)) for number in range(2))
+    file = without_a_name(nameless / "input" / f"{table}.parquet")
+    recording = made(storage, tmp_path / "recording", 2)
+    assert recording.coverage.samples == 1
+    assert recording.coverage.unreadable == (f"{file.uri}: column {column}, row 2: there is no name",)
+
+
+def test_samples_are_written_in_the_order_in_which_they_are_read(tmp_path: Path) -> None:
+    recording = recorded(tmp_path, dict.fromkeys(range(12), RUN))
+    assert list(recording.index.places) == sorted(recording.index.places)
+
+
 def test_tables_that_lost_rows_are_told(tmp_path: Path) -> None:
     storage = ClusterStorage(str(tmp_path), CLUSTER)
     first, second = (RUN.write(storage, minute(number)) for number in range(2))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,6 +11,9 @@ from pulsar_rebalancer.config.settings import Settings, validate
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.replay.outcome import Figures, Outcome, figures, merged, pareto_front, preferred
 from pulsar_rebalancer.replay.variants import CURRENT, expand
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NOW = Settings()
 
@@ -55,7 +58,10 @@ def test_another_strategy_takes_the_placement_that_belongs_to_it() -> None:
     ("grid", "words"),
     [
         ([{}, {"strategy": "AvgSheder"}], "grid, part 2: strategy: Input should be 'AvgShedder', 'ThresholdShedder'"),
-        ([{"strategy": "no.such_module:shed"}], "strategy no.such_module:shed: No module named"),
+        ([{"strategy": "no.such_module:shed"}], "strategy no.such_module:shed: ModuleNotFoundError: No module named"),
+        ([{"strategy": "..no:shed"}], "strategy ..no:shed: TypeError"),
+        ([{"strategy": "raises_on_import:shed"}], "strategy raises_on_import:shed: RuntimeError: of its own"),
+        ([{"strategy": "exits_on_import:shed"}], "strategy exits_on_import:shed: SystemExit"),
         ([{"strategy": "math:pi"}], "strategy math:pi: cannot be called"),
         ([{"low_treshold": [1]}], "'low_treshold' is no setting that a replay knows"),
         ([{"mode": "auto"}], "'mode' is no setting that a replay knows"),
@@ -68,7 +74,12 @@ def test_another_strategy_takes_the_placement_that_belongs_to_it() -> None:
         ),
     ],
 )
-def test_what_cannot_be_compared_is_refused(grid: list[Any], words: str) -> None:
+def test_what_cannot_be_compared_is_refused(
+    grid: list[Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "raises_on_import.py").write_text('raise RuntimeError("of its own")\n')
+    (tmp_path / "exits_on_import.py").write_text("raise SystemExit(0)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(SettingsError) as refused:
         expand(grid, NOW)
     assert refused.value.reason == "wrong_setting"
