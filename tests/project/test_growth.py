@@ -66,13 +66,17 @@ ALL_SHED = {
 
 
 @pytest.mark.parametrize(
-    ("strategy", "placement"),
-    [(strategy, None) for strategy in Strategy] + [(Strategy.THRESHOLD, placement) for placement in Placement],
+    ("strategy", "own"),
+    [
+        *((strategy, {}) for strategy in Strategy),
+        *((Strategy.THRESHOLD, {"placement": placement}) for placement in Placement),
+        (Strategy.THRESHOLD, {"placement": Placement.LEAST_RATE, "even_distribution": True}),
+    ],
 )
-def test_a_strategy_grows_with_its_cluster(strategy, placement, tmp_path):
+def test_a_strategy_grows_with_its_cluster(strategy, own, tmp_path):
     def prepared(brokers: int) -> Callable[[], Any]:
         root = str(tmp_path / str(brokers))
-        settings = ALL_SHED.get(strategy, {}) | ({"placement": placement} if placement else {})
+        settings = ALL_SHED.get(strategy, {}) | own
         made = clusters.make(root, brokers, 10, strategy=strategy, **settings)
         run = RunInput.read(root, made.uri)
         listed = broker_samples(tables.read(run.folder, "brokers").to_pylist(), run.left_out)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.by_hand import makers
@@ -83,7 +82,7 @@ class Room:
             if name != move.source and not self._fixed
         }
         to = min((name for name in others if others[name] <= limit), key=lambda name: others[name], default=None)
-        return [replace(move, reason=Reason.WOULD_OVERLOAD) if to is None else replace(move, destination=to)]
+        return [move._replace(reason=Reason.WOULD_OVERLOAD) if to is None else move._replace(destination=to)]
 
     def _beside(self, unit: list[CandidateMove]) -> list[CandidateMove]:
         if self._after is None:
@@ -91,7 +90,7 @@ class Room:
         after, change = self._after, self._change(unit)
         grown = (name for name, points in change.items() if points > 0 and name in self._taken)
         if any(after.get(name, 0.0) + change[name] > self._scene.settings.overloaded_threshold for name in grown):
-            return [replace(move, reason=Reason.WOULD_OVERLOAD, wave=None) for move in unit]
+            return [move._replace(reason=Reason.WOULD_OVERLOAD, wave=None) for move in unit]
         return unit
 
     def _change(self, unit: Iterable[CandidateMove]) -> Counter[str]:

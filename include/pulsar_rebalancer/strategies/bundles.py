@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -62,10 +62,10 @@ class Bundles:
         if broker not in self._found:
             start, end = self._rows_of.get(broker, (0, 0))
             rows = self._table.slice(start, end - start)
-            self._found[broker] = {
-                row["bundle"]: BundleSample(**{**row, "reason": Reason(row["reason"]) if row["reason"] else None})
-                for row in rows.to_pylist()
-            }
+            columns = [_values(rows[name]) for name in BundleSample._fields[:-1]]
+            reasons = [Reason(reason) if reason else None for reason in _values(rows["reason"])]
+            samples = map(BundleSample._make, zip(*columns, reasons, strict=True))
+            self._found[broker] = {sample.bundle: sample for sample in samples}
         return self._found[broker]
 
     def owners(self) -> dict[str, str]:
@@ -95,3 +95,11 @@ class Bundles:
         # Added up by name: the order decides the last digit, and the last digit a tie.
         rates = pc.if_else(heartbeat, 0.0, means).to_pylist()
         return {broker: one_by_one(rates[start:end]) for broker, (start, end) in self._rows_of.items()}
+
+
+def _values(column: pa.ChunkedArray[Any]) -> list[Any]:
+    """Return a column as Python has it; most are figures or empty, for which Arrow's own way is slow."""
+    if column.null_count == len(column):
+        return [None] * len(column)
+    is_number = column.null_count == 0 and pa.types.is_primitive(column.type)
+    return column.to_numpy().tolist() if is_number else column.to_pylist()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from itertools import count
 
 import pyarrow as pa
@@ -114,7 +113,7 @@ def _compare(where, taken, kept, expected, transfer):
         assert moves == wanted, where
         assert kept.hits.get(WHOLE_CLUSTER, HitCount()).low == expected["hits"], where
     else:
-        chosen = [replace(move, reason=Reason.TAKEN) for move in taken]
+        chosen = [move._replace(reason=Reason.TAKEN) for move in taken]
         assert histories.unload_of(chosen) == expected["unload"], where
     for average, theirs in (("loads", "load"), ("loads", "ema"), ("throughputs", "tputEMA")):
         if theirs in expected:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.strategies.caps import units
+from pulsar_rebalancer.strategies.caps import in_order, units
 from pulsar_rebalancer.strategies.placement.registry import selector
 from pulsar_rebalancer.strategies.placement.selector import choose, overloaded
 
@@ -44,22 +43,19 @@ def place(
     """
     chooser = selector(sample, kept)
     hot = overloaded(sample)
-    placed: list[CandidateMove] = []
-    for unit in units(moves):
-        if not unit[0].taken:
-            placed += unit
-            continue
+    taken, placed = units(moves)
+    for unit in taken:
         found = [_destination(move, policies, chooser, hot, seed) for move in unit]
         refused = next((reason for reason in found if isinstance(reason, Reason)), None)
         if refused is not None:
-            placed += [replace(move, reason=refused) for move in unit]
+            placed += [move._replace(reason=refused) for move in unit]
             continue
         for move, destination in zip(unit, found, strict=True):
-            placed.append(replace(move, destination=destination))
+            placed.append(move._replace(destination=destination))
             bundle = sample.bundles.find(move.source, move.bundle)
             chooser.placed(bundle, destination)
             policies.placed(bundle, destination)
-    return placed, chooser.kept()
+    return in_order(placed), chooser.kept()
 
 
 def _destination(

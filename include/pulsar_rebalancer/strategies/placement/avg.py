@@ -32,11 +32,11 @@ class AvgPlacement(Stateless):
         self._plans = plans
         self._overloaded = overloaded
 
-    def eligible(self, bundle: str, candidates: Sequence[str]) -> list[str]:
+    def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
         """Return the planned destination, or what takes its place when it is no candidate or overloaded."""
         plan = self._plans.get(bundle)
         if plan is None:
-            return list(candidates)
+            return candidates
         others = [broker for broker in candidates if broker not in plan]
         if plan.destination not in candidates:
             return others

@@ -7,6 +7,7 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.strategies.kept import PlacementState
+from pulsar_rebalancer.strategies.placement.others import split
 from pulsar_rebalancer.strategies.placement.selector import PerCandidates
 from pulsar_rebalancer.sums import one_by_one
 
@@ -31,9 +32,10 @@ class LeastLongTermMessageRate:
         self._preallocated: dict[str, dict[str, float]] = defaultdict(dict)
         self._queues = PerCandidates(lambda candidates: _Queue(candidates, self._rates, self._overloaded))
 
-    def eligible(self, bundle: str, candidates: Sequence[str]) -> list[str]:
+    def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
         """Return the candidates with the smallest rate; all of them when all are overloaded."""
-        return self._queues.of(candidates).least()
+        brokers, without = split(candidates)
+        return self._queues.of(brokers).least(without) or candidates
 
     def placed(self, bundle: BundleSample, broker: str) -> None:
         """Count the bundle's rate on its broker (BrokerData.preallocatedBundleData)."""
@@ -59,25 +61,37 @@ class _Queue:
     """
 
     def __init__(self, candidates: Sequence[str], rates: Mapping[str, float], overloaded: Collection[str]) -> None:
-        self._candidates = candidates
         self._rates = rates
         self._waiting = {broker for broker in candidates if broker not in overloaded}
         self._heap = [(rates.get(broker, 0.0), broker) for broker in self._waiting]
         heapify(self._heap)
         self._least: list[tuple[float, str]] = []
 
-    def least(self) -> list[str]:
-        """Return the brokers with the smallest rate, by name; all candidates when none waits."""
-        if not self._waiting:
-            return list(self._candidates)
+    def least(self, without: Collection[str]) -> list[str]:
+        """Return the brokers with the smallest rate, by name; none when none waits.
+
+        Args:
+            without: candidates that are not asked for, few.
+        """
         # A bundle that was placed only adds to a rate: those that were the least come first while one of them is left.
-        found = [entry for entry in self._least if self._is_present(entry)]
+        self._least = self._next([entry for entry in self._least if self._is_present(entry)])
+        found = [broker for _, broker in self._least if broker not in without]
+        passed_over: list[tuple[float, str]] = []
+        while not found and self._heap:
+            following = self._next([])
+            found = [broker for _, broker in following if broker not in without]
+            passed_over += following
+        for entry in passed_over:
+            heappush(self._heap, entry)
+        return sorted(found)
+
+    def _next(self, found: list[tuple[float, str]]) -> list[tuple[float, str]]:
+        """Return those of the next rate, off the heap, beside those of it that were found already."""
         while self._heap and (not found or self._heap[0][0] <= found[0][0]):
             entry = heappop(self._heap)
             if self._is_present(entry) and entry not in found[-1:]:
                 found.append(entry)
-        self._least = found
-        return sorted(broker for _, broker in found)
+        return found
 
     def _is_present(self, entry: tuple[float, str]) -> bool:
         """Return whether a broker has that rate: what its rate was before is still there."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from itertools import repeat
 from math import isnan
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pulsar_rebalancer.strategies.kept import PlacementState
+from pulsar_rebalancer.strategies.placement.others import Others
 from pulsar_rebalancer.strategies.placement.selector import PerCandidates, Stateless, usages
 
 if TYPE_CHECKING:
@@ -43,27 +44,31 @@ class LeastResourceUsageWithWeight:
         listed = {broker.broker for broker in sample.brokers}
         # Averages of brokers that are gone end here; Pulsar drops them when it is told of the active brokers.
         self._others = {b: average for b, average in kept.averages.items() if b in listed and b not in usage}
+        self._rows = PerCandidates(lambda brokers: np.array([self._row_of[broker] for broker in brokers], int))
         self._eligible = PerCandidates(self._of)
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
         """Return the candidates below their average; every call moves their averages on."""
-        return next(self._eligible.of(candidates))
+        return self._step(candidates)[0] if isinstance(candidates, Others) else next(self._eligible.of(candidates))
 
     def _of(self, candidates: Sequence[str]) -> Iterator[Sequence[str]]:
         """Yield the eligible of each call."""
-        rows = np.array([self._row_of[broker] for broker in candidates], int)
-        usage = self._usage[rows]
         while True:
-            before = self._averages[rows]
-            # As `scoring.smooth` does for one broker, with the same steps.
-            moved = before * self._history + (1 - self._history) * usage
-            after = np.where(self._in_full[rows] | np.isnan(before), usage, moved)
-            self._averages[rows] = after
-            found = below_average(candidates, after, self._difference)
+            found, has_settled = self._step(candidates)
             yield found
-            if np.array_equal(before, after):
+            if has_settled:
                 # An average that a step has left as it was stays so, and with it the answer.
                 yield from repeat(found)
+
+    def _step(self, candidates: Sequence[str]) -> tuple[Sequence[str], bool]:
+        """Return the eligible of one call, and whether it left all averages as they were."""
+        rows = of_each(candidates, self._rows)
+        usage, before = self._usage[rows], self._averages[rows]
+        # As `scoring.smooth` does for one broker, with the same steps.
+        moved = before * self._history + (1 - self._history) * usage
+        after = np.where(self._in_full[rows] | np.isnan(before), usage, moved)
+        self._averages[rows] = after
+        return below_average(candidates, after, self._difference), np.array_equal(before, after)
 
     def placed(self, bundle: BundleSample, broker: str) -> None:
         """Do nothing: only reports change the usage."""
@@ -88,15 +93,25 @@ class ExtensibleLeastResourceUsageWithWeight(Stateless):
         averages = {broker.broker: broker.load_average for broker in sample.taking_part}
         self._averages = {broker: np.nan if average is None else average for broker, average in averages.items()}
         self._difference = sample.settings.usage_difference / 100
+        self._of_each = PerCandidates(self._averages_of)
         self._eligible = PerCandidates(self._of)
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
         """Return the candidates below their average; a broker without one is never the best."""
-        return self._eligible.of(candidates)
+        return self._of(candidates) if isinstance(candidates, Others) else self._eligible.of(candidates)
+
+    def _averages_of(self, brokers: Sequence[str]) -> Floats:
+        return np.array([self._averages.get(broker, np.nan) for broker in brokers], float)
 
     def _of(self, candidates: Sequence[str]) -> Sequence[str]:
-        averages = np.array([self._averages.get(broker, np.nan) for broker in candidates], float)
-        return below_average(candidates, averages, self._difference)
+        return below_average(candidates, of_each(candidates, self._of_each), self._difference)
+
+
+def of_each(candidates: Sequence[str], known: PerCandidates[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Return a figure of each candidate, which is known of the list that they are of."""
+    if isinstance(candidates, Others):
+        return np.delete(known.of(candidates.brokers), candidates.positions)
+    return known.of(candidates)
 
 
 def below_average(candidates: Sequence[str], usage: Floats, difference: float) -> Sequence[str]:
@@ -110,8 +125,12 @@ def below_average(candidates: Sequence[str], usage: Floats, difference: float) -
     known = usage[~np.isnan(usage)]
     # Added up one after the other, as `np.sum` does not.
     average = np.cumsum(known)[-1] / len(known) if len(known) else np.nan
-    below = np.flatnonzero(usage + difference <= average).tolist()
-    return [candidates[row] for row in below] or candidates
+    is_below = usage + difference <= average
+    if isinstance(candidates, Others):
+        of_all = np.zeros(len(candidates.brokers), bool)
+        of_all[np.delete(np.arange(len(of_all)), candidates.positions)] = is_below
+        return [candidates.brokers[row] for row in np.flatnonzero(of_all).tolist()] or candidates
+    return [candidates[row] for row in np.flatnonzero(is_below).tolist()] or candidates
 
 
 def _is_idle(broker: BrokerSample) -> bool:

@@ -7,14 +7,15 @@ class is left out: a cluster that runs two load managers is not balanced.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.names import SYSTEM_NAMESPACE, namespace_of
 from pulsar_rebalancer.policies.isolation import policy_of
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.strategies.placement.others import Others, split
 from pulsar_rebalancer.strategies.placement.selector import PerCandidates
+from pulsar_rebalancer.strategies.placement.versions import latest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.policies.cluster_policies import Policies
     from pulsar_rebalancer.strategies.bundles import Bundles
     from pulsar_rebalancer.strategies.sample import BrokerSample, BundleSample
-
-_SEMANTIC_VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?")
 
 
 def policy_set(policies: Policies, namespace: str, brokers: Sequence[str]) -> list[str]:
@@ -90,15 +89,6 @@ def fewest(candidates: Sequence[str], counts: Mapping[str, int]) -> list[str]:
     return [broker for broker in candidates if counts.get(broker, 0) == least]
 
 
-def latest(candidates: Sequence[str], versions: Mapping[str, str | None]) -> list[str]:
-    """Return the candidates of the latest version; none where one of them cannot be read (BrokerVersionFilter)."""
-    found = {broker: _version(versions.get(broker)) for broker in candidates}
-    if not found or None in found.values():
-        return []
-    newest = max(version for version in found.values() if version is not None)
-    return [broker for broker in candidates if found[broker] == newest]
-
-
 def group_lets_leave(candidates: Sequence[str], spread: Mapping[str, int]) -> bool:
     """Return whether a bundle of an anti-affinity group may leave.
 
@@ -131,23 +121,6 @@ def spreads_no_worse(spread: Mapping[str, int], source: str, destination: str, *
     return spread.get(destination, 0) < (spread.get(source, 0) if leaves else 1)
 
 
-class _Release(NamedTuple):
-    """A semantic version in its order: a pre-release comes before its release."""
-
-    numbers: tuple[int, ...]
-    is_release: bool
-    identifiers: tuple[tuple[bool, int, str], ...]
-
-
-def _version(text: str | None) -> _Release | None:
-    found = _SEMANTIC_VERSION.fullmatch(text or "")
-    if found is None:
-        return None
-    identifiers = found[4].split(".") if found[4] else []
-    order = tuple((not i.isdecimal(), int(i) if i.isdecimal() else 0, i) for i in identifiers)
-    return _Release(tuple(int(found[n]) for n in (1, 2, 3)), not identifiers, order)
-
-
 class PolicyFilter:
     """The rules over one cluster; what is placed is counted from then on.
 
@@ -167,7 +140,9 @@ class PolicyFilter:
         self._active = [broker.broker for broker in by_name]
         self._taking_part = {broker.broker for broker in by_name if broker.left_out is None}
         versions = {broker.broker: broker.version for broker in by_name}
+        self._versions = versions
         self._latest = PerCandidates(lambda candidates: latest(candidates, versions))
+        self._positions = PerCandidates(lambda candidates: {broker: n for n, broker in enumerate(candidates)})
         self._topics = Counter({broker.broker: broker.topics for broker in by_name})
         self._most_topics = max(self._topics.values(), default=0)
         self._serving: dict[str, Counter[str]] = {}
@@ -197,19 +172,41 @@ class PolicyFilter:
             self._rulings[namespace] = "" if unknown else policy.name if policy else None
         return self._rulings[namespace]
 
-    def candidates(self, bundle: str) -> list[str]:
+    def candidates(self, bundle: str) -> Sequence[str]:
         """Return the brokers that placement chooses among, by name, its own among them (selectBroker's filters)."""
         namespace, allowed = namespace_of(bundle), self.policy_set(bundle)
-        found = allowed
+        found: Sequence[str] = allowed
         if self._most_topics > self._settings.max_broker_topics:
             found = below_ceiling(allowed, self._topics, self._settings.max_broker_topics)
         if namespace in self._policies.groups:
-            found = least_of_group(found, self._spread_of(namespace), self._policies.domains)
+            spread, domains = self._spread_of(namespace), self._policies.domains
+            found = least_of_group(found, spread, domains) if domains else self._fewest(found, spread)
         if self._settings.even_distribution or namespace == SYSTEM_NAMESPACE:
-            found = fewest(found, self._serving.get(namespace, {}))
+            found = self._fewest(found, self._serving.get(namespace, {}))
         if self._settings.prefer_later_versions:
-            found = self._latest.of(found)
+            found = self._newest(found)
         return found or allowed
+
+    def _fewest(self, candidates: Sequence[str], counts: Mapping[str, int]) -> Sequence[str]:
+        """Return what `fewest` does, nearly always by those alone that serve something: of many brokers a few."""
+        brokers, without = split(candidates)
+        position = self._positions.of(brokers)
+        serving = {broker for broker, count in counts.items() if count and broker in position} | without
+        if len(serving) == len(brokers) or any(counts.get(broker, 0) < 0 for broker in serving):
+            return fewest(candidates, counts)
+        return Others(brokers, position, serving) if serving else candidates
+
+    def _newest(self, candidates: Sequence[str]) -> Sequence[str]:
+        """Return what `latest` does."""
+        brokers, without = split(candidates)
+        newest = self._latest.of(brokers)
+        if not without:
+            return newest
+        position = self._positions.of(newest)
+        missing = without & position.keys()
+        if len(missing) == len(newest):
+            return latest(candidates, self._versions)
+        return Others(newest, position, missing) if missing else newest
 
     def holds(self, bundle: str, source: str) -> Reason | None:
         """Return `policy_unknown`, `policy_forbids` or `anti_affinity` when a bundle must stay, else None.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.strategies.kept import PlacementState
+from pulsar_rebalancer.strategies.placement.others import Others
 from pulsar_rebalancer.strategies.placement.selector import PerCandidates
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class RoundRobin:
 
     def __init__(self, kept: PlacementState) -> None:
         self._count = kept.count
-        self._brokers = kept.brokers
+        self._brokers: Sequence[str] = kept.brokers
         self._members = PerCandidates(frozenset)
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> list[str]:
@@ -34,8 +35,9 @@ class RoundRobin:
             return []
         index = self._count % len(candidates)
         self._count = 0 if self._count == MAX_COUNT else self._count + 1
-        if len(self._brokers) != len(candidates) or self._brokers[index] not in self._members.of(candidates):
-            self._brokers = tuple(candidates)
+        members = candidates if isinstance(candidates, Others) else self._members.of(candidates)
+        if len(self._brokers) != len(candidates) or self._brokers[index] not in members:
+            self._brokers = candidates
         return [self._brokers[index]]
 
     def placed(self, bundle: BundleSample, broker: str) -> None:
@@ -43,4 +45,4 @@ class RoundRobin:
 
     def kept(self) -> PlacementState:
         """Return the counter and the list."""
-        return PlacementState(count=self._count, brokers=self._brokers)
+        return PlacementState(count=self._count, brokers=tuple(self._brokers))

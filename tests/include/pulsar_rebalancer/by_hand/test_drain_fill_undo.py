@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -192,7 +191,7 @@ def test_what_a_strategy_wants_beside_a_drain_overloads_no_broker(
     hot = {name(4): 60.0, name(5): 15.0, name(6): 15.0}
     snapshots = Snapshots(tmp_path, {"a": {name(1): 20.0}, "b": hot, "c": {name(7): 10.0}})
     snapshots.settings = snapshots.settings.model_copy(update={"overloaded_threshold": limit})
-    wanted = [replace(strategy_move(name(number), "b:1", "c:1"), rank=number) for number in (5, 6)]
+    wanted = [strategy_move(name(number), "b:1", "c:1")._replace(rank=number) for number in (5, 6)]
 
     moves = fate(served(snapshots, *wanted, a=DRAIN).moves)
 
@@ -225,8 +224,8 @@ def test_a_move_that_a_cap_bites_takes_no_room_from_the_next(tmp_path: Path) -> 
     snapshots = Snapshots(tmp_path, {"a": {name(1): 20.0}, "b": hot, "c": {name(7): 10.0}})
     limits = {"overloaded_threshold": 61.0, "max_bytes_per_run": 40.0}
     snapshots.settings = snapshots.settings.model_copy(update=limits)
-    wanted = [replace(strategy_move(name(number), "b:1", "c:1"), rank=number) for number in (4, 5)]
-    wanted[0] = replace(wanted[0], msg_throughput=30.0)
+    wanted = [strategy_move(name(number), "b:1", "c:1")._replace(rank=number) for number in (4, 5)]
+    wanted[0] = wanted[0]._replace(msg_throughput=30.0)
 
     moves = fate(served(snapshots, *wanted, a=DRAIN).moves)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from pulsar_rebalancer.config.settings import Settings
@@ -31,8 +29,10 @@ SWAP = [
 
 
 def test_a_bundle_and_those_that_come_back_for_it_are_one_unit():
-    assert [[each.rank for each in unit] for unit in caps.units(reversed(SWAP))] == [[0], [1, 2, 3], [4]]
-    assert [len(unit) for unit in caps.units([move(0, "t/a/0x0"), move(0, "t/b/0x0", COLD, HOT, pair=1)])] == [1, 1]
+    taken, others = caps.units(reversed(SWAP))
+    assert [[each.rank for each in unit] for unit in taken] == [[0], [1, 2, 3]]
+    assert [each.rank for each in others] == [4]
+    assert [len(unit) for unit in caps.units([move(0, "t/a/0x0"), move(0, "t/b/0x0", COLD, HOT, pair=1)])[0]] == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_one_bundle_of_a_group_goes_in_a_run_and_a_swap_never_splits(groups, set
 
 
 def test_a_bundle_that_is_too_much_waits_and_lets_others_go():
-    large = replace(move(0, "t/a/0x0"), msg_throughput=50.0)
+    large = move(0, "t/a/0x0")._replace(msg_throughput=50.0)
     moves = caps.apply([large, move(1, "t/a/0x1")], Settings(max_bytes_per_run=40), {})
 
     assert [each.reason for each in moves] == ["cap_bytes", "taken"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from random import Random
+
 import pytest
 from tests.vectors.rows import brokers_of, bundles_of
 
@@ -10,6 +13,8 @@ from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import IsolationPolicy
 from pulsar_rebalancer.strategies.placement import policy_filter as rules
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
+from pulsar_rebalancer.strategies.placement.versions import latest
+from pulsar_rebalancer.strategies.sample import BundleSample
 
 VIP = IsolationPolicy(name="vip", namespaces=("vip/.*",), primary=("gold-.*",), secondary=("silver-.*",), min_limit=2)
 LATE = IsolationPolicy(name="late", namespaces=(".*/x",), primary=("iron-.*",))
@@ -87,7 +92,7 @@ def test_the_least_domain_comes_before_the_least_broker(spread, domains, expecte
     ],
 )
 def test_latest(versions, expected):
-    assert rules.latest("abc", dict(zip("abc", versions, strict=True))) == list(expected)
+    assert latest("abc", dict(zip("abc", versions, strict=True))) == list(expected)
 
 
 @pytest.mark.parametrize(
@@ -140,6 +145,33 @@ FIRST = HELD[0]["bundle"]
 )
 def test_candidates(policies, brokers, settings, expected):
     assert over(policies, HELD, brokers, **settings).candidates(FIRST) == list(expected)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_candidates_are_those_that_the_rules_leave_one_after_the_other(seed):
+    random = Random(seed)
+    names = [f"b{number}" for number in range(random.randint(2, 9))]
+    versions = {name: random.choice(("4.2.3", "4.2.4", "4.2.4", None if seed % 5 == 0 else "4.2.4")) for name in names}
+    listed = [broker(name, version=versions[name]) for name in names]
+    held = [bundle(random.choice(names), random.choice(("t/n", "t/m", "t/o")), number) for number in range(12)]
+    policies = Policies(groups={"t/n": "g", "t/m": "g"} if seed % 2 else {})
+    found = over(policies, held, listed, even_distribution=seed % 3 > 0, prefer_later_versions=seed % 4 > 0)
+    owner = {row["bundle"]: row["broker"] for row in held}
+    for row in held:
+        name, namespace = row["bundle"], row["bundle"].rpartition("/")[0]
+        serving = {
+            space: Counter(b for n, b in owner.items() if n.startswith(space)) for space in ("t/n", "t/m", "t/o")
+        }
+        left = list(names)
+        if namespace in policies.groups:
+            left = rules.fewest(left, Counter([*serving["t/n"], *serving["t/m"]]))
+        if seed % 3:
+            left = rules.fewest(left, serving[namespace])
+        if seed % 4:
+            left = latest(left, versions)
+        assert list(found.candidates(name)) == (left or names)
+        owner[name] = random.choice(names)
+        found.placed(BundleSample(row["broker"], name), owner[name])
 
 
 def test_the_system_namespace_is_always_spread_evenly():
