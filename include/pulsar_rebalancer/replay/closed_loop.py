@@ -113,16 +113,21 @@ class _Replica:
         self._last = sample.minute
 
     def _own(self, sample: Sample) -> None:
-        """Give the bundles that are new, and those whose broker is gone, an owner."""
+        """Give the bundles that are new, and those whose broker is gone or was for a while, an owner."""
+        registered, restarted = sample.brokers.registered, sample.restarted
+        there = registered & ~restarted
+        away = restarted[self._owner]
         if len(sample.born):
             parents = sample.parents
             inherited = np.where(parents == NOBODY, NOBODY, self._owner[parents])
             self._owner[sample.born] = np.where(inherited == NOBODY, sample.owner[sample.born], inherited)
-        registered = sample.brokers.registered
-        lost = np.flatnonzero(sample.present & ~registered[self._owner])
+            # What is new on a broker that restarted came after that; the parts of a bundle that it had did not.
+            away[sample.born] = restarted[inherited] & (inherited != NOBODY)
+        lost = np.flatnonzero(sample.present & (~registered[self._owner] | away))
         if not len(lost):
             return
-        candidates = np.flatnonzero(registered).tolist()
+        # Others took what it had while it was away.
+        candidates = np.flatnonzero(there if there.any() else registered).tolist()
         for bundle in lost.tolist():
             chosen = self._balancer.place(bundle, candidates)
             self._owner[bundle] = sample.owner[bundle] if chosen is None else chosen
@@ -140,7 +145,7 @@ class _Replica:
             brokers = replace(brokers, usage=usage, traffic=traffic)
         return Minute(
             number=sample.minute,
-            brokers=self._averages.follow(sample.brokers, brokers),
+            brokers=self._averages.follow(sample, brokers),
             owner=owner,
             bundles=sample.carried,
             resources=RESOURCES,
@@ -166,14 +171,15 @@ class _Averages:
         self._settings = settings
         self._beside: Floats | float = 0.0
 
-    def follow(self, recorded: BrokerFigures, changed: BrokerFigures) -> BrokerFigures:
+    def follow(self, sample: Sample, changed: BrokerFigures) -> BrokerFigures:
         """Return the changed figures with the averages that belong to them."""
+        recorded = sample.brokers
         load, throughput = recorded.load_average, recorded.throughput_average
         if load is None or throughput is None:
             return changed
         history, change = self._settings.history_percentage, self._present(changed) - self._present(recorded)
         # A broker that comes back starts anew.
-        self._beside = (self._beside * history + (1 - history) * change) * recorded.registered
+        self._beside = (self._beside * history + (1 - history) * change) * (recorded.registered & ~sample.restarted)
         averages = np.maximum(np.stack([load, throughput]) + self._beside, 0)
         return replace(changed, load_average=averages[0], throughput_average=averages[1])
 

@@ -28,6 +28,7 @@ class Snapshot(NamedTuple):
         averages: brokers' own, of their load (1 is 100 percent) and their throughput (bytes/s), NaN without one.
         versions: numbers in `Index`, that of an empty text where it is not known.
         age: seconds of each report.
+        started: when the broker's process started, seconds since 1970, NaN where that is not known.
         reported: brokers whose report came and was not left out.
         bundles: those that were reported, each once.
         owner: the broker of each.
@@ -43,6 +44,7 @@ class Snapshot(NamedTuple):
     averages: Floats
     versions: Ints
     age: Floats
+    started: Floats
     reported: Flags
     bundles: Ints
     owner: Ints

@@ -19,7 +19,7 @@ from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, LARGEST, RESOURCES
 from pulsar_rebalancer.storage.path import damage_of, failures_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pulsar_rebalancer.replay.columns import Floats, Ints
     from pulsar_rebalancer.replay.writing import Writer
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 AVERAGES = ("load_average", "throughput_average")
 
-BROKER_COLUMNS = (
+_BROKER_COLUMNS = (
     "broker",
     "error",
     "report_age_seconds",
@@ -39,6 +39,7 @@ BROKER_COLUMNS = (
 _BUNDLE_COLUMNS = ("broker", "bundle", *FIGURES)
 _TEXTS = {"broker", "bundle", "error", "run", "version"}
 _NAMES = {"broker", "bundle", "run"}
+_STARTED = "started_at"
 
 
 @dataclass
@@ -71,8 +72,19 @@ def brokers_of(file: StoragePath) -> pa.Table:
     Raises:
         SnapshotError: as `check`.
     """
-    check(file, BROKER_COLUMNS, BROKERS)
-    return file.read_table(list(BROKER_COLUMNS))
+    columns = broker_columns(file)
+    check(file, columns, BROKERS)
+    return file.read_table(columns)
+
+
+def broker_columns(file: StoragePath) -> list[str]:
+    """Return the columns of a table of brokers that a recording is made of; that of their starts may be missing.
+
+    Raises:
+        SnapshotError: `file_missing` or `file_damaged`.
+    """
+    known = _STARTED in footer_of(file)[0].names
+    return [*_BROKER_COLUMNS, _STARTED] if known else list(_BROKER_COLUMNS)
 
 
 def bundles_of(file: StoragePath, writer: Writer) -> Held:
@@ -122,11 +134,20 @@ def check(file: StoragePath, columns: Iterable[str], today: pa.Schema) -> None:
         if name not in found.names:
             raise SnapshotError(Reason.FILE_DAMAGED, f"{file.uri} has no column {name}")
         kind = found.field(name).type
-        text = pa.types.is_string(kind) or pa.types.is_null(kind)
-        if text != (name in _TEXTS) and not pa.types.is_null(kind):
-            where = _first_text(file, name) if text else ""
+        if not (pa.types.is_null(kind) or _kind_of(name)(kind)):
+            where = _first_text(file, name) if pa.types.is_string(kind) else ""
             raise SnapshotError(Reason.FILE_DAMAGED, f"{file.uri}: column {name} holds {kind}{where}")
     _refuse_nameless(file, [name for name in columns if name in _NAMES])
+
+
+def _kind_of(column: str) -> Callable[[pa.DataType], bool]:
+    if column in _TEXTS:
+        return pa.types.is_string
+    return pa.types.is_timestamp if column == _STARTED else _is_number
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
 
 
 def _refuse_nameless(file: StoragePath, columns: Iterable[str]) -> None:
@@ -158,6 +179,13 @@ def floats(column: pa.ChunkedArray[Any], missing: float) -> Floats:
     """Return a column of numbers, `missing` where there is none."""
     filled: Any = pc.fill_null(column.cast(pa.float64()), pa.scalar(missing))
     return np.asarray(filled.to_numpy())
+
+
+def started(brokers: pa.Table) -> Floats:
+    """Return when the processes of brokers started, seconds since 1970, NaN where that is not known."""
+    if _STARTED not in brokers.column_names:
+        return np.full(brokers.num_rows, np.nan)
+    return floats(brokers[_STARTED].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()), np.nan) / 1e6
 
 
 def carried(table: pa.Table) -> Floats:

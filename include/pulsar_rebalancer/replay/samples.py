@@ -35,6 +35,7 @@ class Sample:
     Attributes:
         minute: since 1970.
         brokers: what was reported of them; the last figures of a broker whose report did not come.
+        restarted: brokers whose process is another one than when they were last heard of.
         owner: the broker of each bundle, `NOBODY` where it is not reported.
         carried: a row for each of `FIGURES`; 0 where a bundle is not reported.
         born: bundles that were never seen before.
@@ -46,6 +47,7 @@ class Sample:
 
     minute: int
     brokers: BrokerFigures
+    restarted: Flags
     owner: Ints
     carried: Floats
     born: Ints
@@ -149,13 +151,14 @@ class _Assembler:
         self._traffic = np.zeros((len(FIGURES), brokers))
         self._averages = np.full((2, brokers), np.nan)
         self._versions = np.full(brokers, NOBODY)
+        self._started = np.full(brokers, np.nan)
         self._owner = np.full(bundles, NOBODY)
         self._carried = np.zeros((len(FIGURES), bundles))
         self._seen = np.zeros(bundles, dtype=bool)
         self._ranges: dict[int, tuple[Ints, Ints, Ints]] = {}
 
     def add(self, minute: int, snapshot: Snapshot) -> Sample:
-        brokers = self._brokers(snapshot)
+        restarted, brokers = self._restarted(snapshot), self._brokers(snapshot)
         owner, carried = self._bundles_of(snapshot, brokers.registered & ~brokers.reported)
         born = np.flatnonzero((owner != NOBODY) & ~self._seen)
         parents = self._parents(born) if self._seen.any() else np.full(len(born), NOBODY)
@@ -164,7 +167,15 @@ class _Assembler:
         left_out = self._bundle_at[snapshot.bundles[snapshot.left_out]]
         number = int(snapshot.policies[0])
         policies, reserved = self._recording.index.policies[number], self._recording.reserved[number]
-        return Sample(minute, brokers, owner, carried, born, parents, left_out, policies, reserved)
+        return Sample(minute, brokers, restarted, owner, carried, born, parents, left_out, policies, reserved)
+
+    def _restarted(self, snapshot: Snapshot) -> Flags:
+        found = np.zeros(len(self._broker_at), dtype=bool)
+        known = snapshot.reported & ~np.isnan(snapshot.started)
+        at, started = self._broker_at[snapshot.brokers[known]], snapshot.started[known]
+        found[at] = started > self._started[at]
+        self._started[at] = started
+        return found
 
     def _brokers(self, snapshot: Snapshot) -> BrokerFigures:
         listed = self._broker_at[snapshot.brokers]

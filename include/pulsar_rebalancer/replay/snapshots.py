@@ -17,14 +17,15 @@ from pulsar_rebalancer.replay.recording import Snapshot, minute_of
 from pulsar_rebalancer.replay.run_documents import RunDocuments, policies_of
 from pulsar_rebalancer.replay.run_tables import (
     AVERAGES,
-    BROKER_COLUMNS,
     Held,
+    broker_columns,
     brokers_of,
     bundles_of,
     carried,
     check,
     floats,
     pieces_of,
+    started,
 )
 from pulsar_rebalancer.replay.writing import Writer, coverage_of
 from pulsar_rebalancer.run.tables import BROKERS, RESOURCES, TRAFFIC
@@ -140,8 +141,9 @@ class _Reader:
     def _compacted(self, day: date, minutes: Mapping[str, int]) -> None:
         wanted = pa.array(sorted(minutes))
         file = table_file(self._storage, "brokers", day)
-        check(file, ("run", *BROKER_COLUMNS), BROKERS)
-        tables = [table.filter(pc.is_in(table["run"], wanted)) for table in batches(file, ["run", *BROKER_COLUMNS])]
+        columns = ["run", *broker_columns(file)]
+        check(file, columns, BROKERS)
+        tables = [table.filter(pc.is_in(table["run"], wanted)) for table in batches(file, columns)]
         brokers = pa.concat_tables(tables)
         pieces: dict[str, list[Held]] = {}
         waiting = set(minutes)
@@ -173,6 +175,7 @@ class _Reader:
             averages=np.array([floats(brokers[name], np.nan) for name in AVERAGES]),
             versions=writer.versions.numbers(versions),
             age=floats(brokers["report_age_seconds"], 0.0),
+            started=started(brokers),
             reported=~silent,
             bundles=held.bundles,
             owner=held.owner,
@@ -206,6 +209,7 @@ def _sound(snapshot: Snapshot) -> Snapshot:
         averages=snapshot.averages[:, first],
         versions=snapshot.versions[first],
         age=snapshot.age[first],
+        started=snapshot.started[first],
         reported=snapshot.reported[first],
         bundles=snapshot.bundles[kept],
         owner=snapshot.owner[kept],

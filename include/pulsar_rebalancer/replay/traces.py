@@ -180,6 +180,7 @@ def _snapshot(there: Flags, reports: Flags, percents: Floats, sizes: Floats, mad
         averages=np.full((2, len(listed)), np.nan),
         versions=np.full(len(listed), NOBODY),
         age=np.zeros(len(listed)),
+        started=np.full(len(listed), np.nan),
         reported=reports[listed],
         bundles=numbers,
         owner=owner,

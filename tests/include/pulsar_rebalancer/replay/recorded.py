@@ -43,6 +43,7 @@ class Run:
         blocked: whether validation found that it cannot be judged.
         policies: what policies say; None: that was not kept.
         extra: further columns of all brokers.
+        started: minute after the start in which a broker's process started; empty: not known.
     """
 
     cpu: Mapping[str, float | None]
@@ -52,6 +53,7 @@ class Run:
     blocked: bool = False
     policies: Policies | None = NO_POLICIES
     extra: Mapping[str, Any] = field(default_factory=dict)
+    started: Mapping[str, float] = field(default_factory=dict)
 
     def write(self, storage: ClusterStorage, at: datetime) -> StoragePath:
         run = storage.new_run(at)
@@ -76,6 +78,8 @@ class Run:
         row = {"cluster": CLUSTER, "broker": name, "listings": 1, **self.extra}
         if cpu is None:
             return row | {"error": "timeout"}
+        if name in self.started:
+            row["started_at"] = minute(self.started[name])
         rate = sum(self.held.get(name, {}).values())
         figures = {"cpu_usage": cpu * 4, "cpu_limit": 400.0, "bandwidth_in_usage": rate, "bandwidth_in_limit": 1e9}
         return row | figures | _traffic(rate) | {"report_age_seconds": 1.0}

@@ -16,6 +16,7 @@ from pulsar_rebalancer.replay.closed_loop import replay
 from pulsar_rebalancer.replay.variants import Variant
 from pulsar_rebalancer.state.model import HitCount
 from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.kept import WHOLE_CLUSTER
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Measure, SheddingResult
 
@@ -111,6 +112,35 @@ def test_the_variant_places_what_lost_its_broker(tmp_path: Path) -> None:
     together = Run({B: 80, C: 0}, {B: dict.fromkeys(FOUR, 250)})
     spread = outcome(recorded(tmp_path / "together", {0: there, 1: together, 2: together}), "nothing")
     assert spread.ranges == pytest.approx([80, 0, 0], abs=1e-4)
+
+
+def test_a_broker_that_restarts_between_two_samples_loses_what_the_variant_has_there(tmp_path: Path) -> None:
+    born, first = "t/new/0x00000000_0xffffffff", {A: -60.0, B: -60.0}
+    before = Run({A: 20, B: 80}, HOT.held, started=first)
+    silent = Run({A: None, B: 80}, {B: HOT.held[B]})
+    after = Run({A: 20, B: 80}, {A: {born: 200}, B: HOT.held[A]}, started=first | {A: 1.5})
+    for name, runs in {"known": (before, before, after, after), "silent": (before, silent, after, after)}.items():
+        found = outcome(recorded(tmp_path / name, dict(enumerate(runs))), "nothing")
+        # The other broker has what was there, though it is hotter; what is newer than the start stays.
+        assert (found.lost, found.moved) == (4, 0)
+        assert found.ranges[2:] == pytest.approx([60, 60], abs=1e-4)
+    # What the variant had on another broker stays there, whoever has it in the recording.
+    back = Run({A: 80, B: 20}, HOT.held, started=first | {A: 1.5})
+    found = outcome(recorded(tmp_path / "moved", {0: before, 1: before, 2: back}), "first_bundle_to_b")
+    assert found.lost == 3
+    # A part of a bundle that the broker had is lost with it.
+    halves = {"t/n/0x00000000_0x20000000": 200, "t/n/0x20000000_0x40000000": 200}
+    others = {name: rate for name, rate in HOT.held[A].items() if name != FOUR[0]}
+    split = Run({A: 80, B: 20}, {A: halves | others, B: HOT.held[B]}, started=first | {A: 1.5})
+    assert outcome(recorded(tmp_path / "split", {0: before, 1: split}), "nothing").lost == 5
+    # A broker that is alone takes its bundles again; without the column nothing is known of a start.
+    alone = [Run({A: 80}, {A: HOT.held[A]}, started={A: at}) for at in (0.0, 1.5)]
+    assert outcome(recorded(tmp_path / "alone", {1: alone[0], 2: alone[1]}), "nothing").lost == 4
+    for file in (tmp_path / "alone").rglob("brokers.parquet"):
+        table = StoragePath(str(file)).read_table()
+        StoragePath(str(file)).write_table(table.drop_columns("started_at"))
+    older = made(ClusterStorage(str(tmp_path / "alone"), CLUSTER), tmp_path / "older", 2)
+    assert outcome(older, "nothing").lost == 0
 
 
 def test_a_bundle_that_is_split_leaves_its_parts_where_the_variant_had_it(tmp_path: Path) -> None:

@@ -40,9 +40,11 @@ def compacted(storage: ClusterStorage) -> None:
 
 def test_compacted_tables_are_read_as_the_runs_they_were_made_of(tmp_path: Path) -> None:
     policies = Policies(isolation=(IsolationPolicy(name="p", namespaces=("t/n",), primary=("a", "c")),))
+    whole = Run(RUN.cpu, RUN.held, started={A: -1})
+    again = Run(RUN.cpu, RUN.held, started={A: 1.5})
     extra = {"version": "4.2.4", "load_average": 0.5, "throughput_average": 7.0, "topics": 3}
     other = Run({A: 10, C: None}, {A: {FOUR[2]: 5, FOUR[3]: 1}}, left_out=(B,), extra=extra, policies=policies)
-    folders = recorded(tmp_path, {0: RUN, 1: other, 2: RUN})
+    folders = recorded(tmp_path, {0: whole, 1: other, 2: again})
     storage = ClusterStorage(str(tmp_path), CLUSTER)
     compacted(storage)
     tables = made(storage, tmp_path / "tables", 2)
@@ -52,9 +54,10 @@ def test_compacted_tables_are_read_as_the_runs_they_were_made_of(tmp_path: Path)
     for one, another in zip(samples(tables), samples(folders), strict=True):
         for name in ("registered", "reported", "age", "usage", "limits", "traffic"):
             np.testing.assert_array_equal(getattr(one.brokers, name), getattr(another.brokers, name), name)
-        for name in ("owner", "carried"):
+        for name in ("owner", "carried", "restarted"):
             np.testing.assert_array_equal(getattr(one, name), getattr(another, name), name)
         assert (one.policies, one.reserved) == (another.policies, another.reserved)
+    assert [sample.restarted.tolist() for sample in samples(tables)][1:] == [[False] * 3, [True, False, False]]
     first, second, third = (sample.brokers for sample in samples(tables))
     assert [sample.reserved for sample in samples(tables)] == [{}, {0: "p", 2: "p"}, {}]
     assert samples(tables)[1].policies == policies
