@@ -13,11 +13,13 @@ from pulsar_rebalancer.config.resolution import Resolved
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.overview import overview
 from pulsar_rebalancer.overview.facts import AirflowFacts
+from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, MOVES, TRAFFIC, table, write
+from pulsar_rebalancer.state.by_hand import Drains
 from pulsar_rebalancer.state.model import DecisionState
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.strategies import caps, plan_files, rows
@@ -64,6 +66,7 @@ class Scene:
         self.hits = ShedderState()
         self.namespace = "acme/orders"
         self.findings: tuple[Finding, ...] = ()
+        self.drains = Drains()
         self.runs = 0
         self._random = random.Random(1)
         self._width = (1 << 32) // (each * len(loads))
@@ -100,6 +103,8 @@ class Scene:
         request.write(folder)
         validation = Validation(findings=self.findings)
         validation.write(folder)
+        Policies().write(folder)
+        (folder / "input" / "state.json").write_json({"drains": self.drains.model_dump(mode="json")})
         brokers, bundles = self._tables(at)
         write(folder, {"cluster": table([], CLUSTER), "brokers": brokers, "bundles": bundles})
         ended: dict[str, Any] = {"plan_id": folder.name, "cluster": cluster, "airflow_run_id": run_id}
@@ -172,7 +177,7 @@ class Scene:
         gaps = [decision.gap for decision in decided if decision.gap is not None]
         Summary(
             **plan_files.write(folder, request, state, decided, going, by_pair, []),
-            **plan_files.scores(before, scores_after(before, taken, _traffic(samples, taken))),
+            **plan_files.scores(before, scores_after(before, taken, _traffic(samples, taken)), ()),
             counting=Reason.COUNTED,
             pairs=len(gaps),
             pairs_over=sum(gap >= self.settings.low_threshold for gap in gaps),

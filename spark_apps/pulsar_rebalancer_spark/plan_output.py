@@ -105,7 +105,7 @@ def _summary(
     compares_gaps = run.settings.strategy is Strategy.AVG
     return Summary(
         **fields,
-        **plan_files.scores(scores, scores_after(scores, taken, decided.source_traffic)),
+        **plan_files.scores(scores, scores_after(scores, taken, decided.source_traffic), run.apart),
         forced=forced if request.forced else None,
         drains=dict(decided.drains or {}),
         counting=run.counting.reason,

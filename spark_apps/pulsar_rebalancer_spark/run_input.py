@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
@@ -25,6 +24,7 @@ from pulsar_rebalancer.state.counting import Counting, decide_counting
 from pulsar_rebalancer.state.model import DecisionState, MovesState
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath, damage_of, failures_of
+from pulsar_rebalancer.strategies.apart import apart
 from pulsar_rebalancer.strategies.kept import KeptState
 from pulsar_rebalancer.strategies.pipeline import RunContext
 from pulsar_rebalancer.strategies.rows import broker_samples
@@ -123,24 +123,13 @@ class RunInput:
     def left_out(self) -> dict[str, Reason]:
         """Return why a broker is neither source nor destination."""
         quarantined = dict.fromkeys(self.validation.quarantined, Reason.BROKER_QUARANTINED)
-        draining = dict.fromkeys(self.drains.brokers, Reason.DRAINING)
-        return (
-            self._unpaired
-            | draining
-            | quarantined
-            | dict.fromkeys(self.settings.excluded_brokers, Reason.BROKER_EXCLUDED)
-        )
+        excluded = dict.fromkeys(self.settings.excluded_brokers, Reason.BROKER_EXCLUDED)
+        return self.apart | quarantined | excluded
 
     @property
-    def _unpaired(self) -> dict[str, Reason]:
-        """Return brokers that would take a place in AvgShedder's pairs for nothing: no bundle may go there.
-
-        Those that an isolation policy reserves take the bundles of its namespaces all the same.
-        """
-        if self.settings.strategy is not Strategy.AVG:
-            return {}
-        closed = (name for name in self.policies.without_persistent if self.policies.reserved_by(name) is None)
-        return dict.fromkeys(closed, Reason.NO_PERSISTENT_TOPICS)
+    def apart(self) -> dict[str, Reason]:
+        """Return why a broker is not compared with the others."""
+        return apart(self.settings, self.drains.brokers, self.policies)
 
     @property
     def context(self) -> RunContext:

@@ -109,7 +109,7 @@ def write(
     told = tuple(row["explanation"] for row in splits or [])
     summary = Summary(
         **fields,
-        **plan_files.scores(scene.scores, after),
+        **plan_files.scores(scene.scores, after, scene.apart),
         by_hand=_with_effect(scene, taken, record, after),
         counting=Reason.BY_HAND,
         pairs=0,

@@ -18,6 +18,7 @@ from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.state.by_hand import Drains
 from pulsar_rebalancer.state.model import DecisionState, MovesState
+from pulsar_rebalancer.strategies.apart import apart
 from pulsar_rebalancer.strategies.bundles import COLUMNS, Bundles
 from pulsar_rebalancer.strategies.candidates import preset_reason
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
@@ -107,6 +108,12 @@ class Scene:
         """Return the score of each broker that takes part or is drained, percent."""
         judged = (None, Reason.DRAINING)
         return {each.broker: score(each, self.settings) for each in self.sample.brokers if each.left_out in judged}
+
+    @cached_property
+    def apart(self) -> dict[str, Reason]:
+        """Return why a broker is not compared with the others."""
+        drained = (name for name, reason in self.left_out.items() if reason is Reason.DRAINING)
+        return apart(self.settings, drained, self.policies)
 
     @cached_property
     def traffic(self) -> dict[str, float]:

@@ -17,6 +17,7 @@ from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest, Validation
+from pulsar_rebalancer.strategies.apart import apart_in
 from pulsar_rebalancer.strategies.rows import broker_samples
 from pulsar_rebalancer.strategies.scoring import score
 
@@ -94,6 +95,8 @@ def _sample(cluster: str, run: StoragePath) -> Iterable[Measurement]:
     scores = {each.broker: score(each, settings) for each in brokers if each.left_out is None}
     for broker, value in scores.items():
         yield Measurement.of("score", value, cluster=cluster, broker=broker)
+    for broker in {*settings.excluded_brokers, *apart_in(run, settings)} & scores.keys():
+        del scores[broker]
     if scores:
         yield Measurement.of("score_mean", statistics.fmean(scores.values()), cluster=cluster)
         yield Measurement.of("score_stddev", statistics.pstdev(scores.values()), cluster=cluster)

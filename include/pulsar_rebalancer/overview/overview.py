@@ -15,7 +15,7 @@ from pulsar_rebalancer.overview.kept import cluster_hits, kept_by
 from pulsar_rebalancer.overview.model import FindingView, Overview, Status
 from pulsar_rebalancer.overview.pairs import pair_views, told
 from pulsar_rebalancer.overview.plan import plan_view, predicted
-from pulsar_rebalancer.overview.runs import deviation, folders, known_scores, newest, read_run, spread
+from pulsar_rebalancer.overview.runs import compared_scores, deviation, folders, newest, read_run, spread
 from pulsar_rebalancer.overview.state import State
 from pulsar_rebalancer.overview.status import Said, now_of, of_run
 from pulsar_rebalancer.run.explanation import explain
@@ -114,7 +114,7 @@ def of_one_run(storage: ClusterStorage, entry: ClusterEntry, folder: StoragePath
 
 
 def _status(entry: ClusterEntry, facts: AirflowFacts, shown: Run | None, said: Said, now: datetime) -> Status:
-    scores = known_scores(shown.folder) if shown else {}
+    scores = compared_scores(shown.folder) if shown else {}
     return Status(
         cluster=entry.name,
         mode=entry.settings.mode,
@@ -139,7 +139,7 @@ def _rounded(figure: float | None) -> float | None:
 
 
 def _of(storage: ClusterStorage, run: Run, strip: Status, facts: AirflowFacts, now: datetime) -> Overview:
-    scores = known_scores(run.folder)
+    scores = compared_scores(run.folder)
     mean = math.fsum(scores.values()) / len(scores) if scores else None
     pairs = pair_views(run)
     shown, kept = told(pairs), kept_by(run)

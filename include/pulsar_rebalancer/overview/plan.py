@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.overview.pairs import pair_views
 from pulsar_rebalancer.overview.plan_view import Count, EndView, Measured, MoveView, PlanView
-from pulsar_rebalancer.overview.runs import folders, known_scores, spread
+from pulsar_rebalancer.overview.runs import compared_scores, folders, known_scores, spread
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.storage.layout import time_of
@@ -207,7 +207,7 @@ def _range_from(later: Sequence[StoragePath], ended_at: datetime, minutes: int) 
     for folder in later:
         at = time_of(folder.name)
         if at is not None and begin <= at < begin + timedelta(minutes=5):
-            found = spread(known_scores(folder))
+            found = spread(compared_scores(folder))
             if found is not None:
                 return round(found, 2)
     return None

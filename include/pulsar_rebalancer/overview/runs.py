@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.errors import SnapshotError, StateError
 from pulsar_rebalancer.overview.cache import Cache
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run import tables
@@ -16,6 +16,7 @@ from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.splits import read_outcomes
 from pulsar_rebalancer.storage.layout import day_of, time_of
+from pulsar_rebalancer.strategies.apart import apart_in
 from pulsar_rebalancer.strategies.rows import broker_samples
 from pulsar_rebalancer.strategies.scoring import score
 
@@ -142,8 +143,8 @@ def folders(storage: ClusterStorage, until: datetime) -> Iterator[StoragePath]:
                 yield storage.runs / name / run
 
 
-_scores: Cache[dict[str, float]] = Cache(200_000)
-"""By folder; weighed in scores, some 100 bytes each."""
+_scores: Cache[tuple[dict[str, float], frozenset[str]]] = Cache(200_000)
+"""With the brokers that stand apart, by folder; weighed in scores, some 100 bytes each."""
 
 
 def scores_are_known(folder: StoragePath) -> bool:
@@ -151,28 +152,32 @@ def scores_are_known(folder: StoragePath) -> bool:
     return _scores.get(folder.uri) is not None
 
 
-def scores_of(folder: StoragePath) -> dict[str, float]:
-    """Return the score of each broker that took part in a run, percent, as the run judged it.
+def known_scores(folder: StoragePath) -> dict[str, float]:
+    """Return the score of each broker that a run looked at, percent, as the run judged it; empty if it is not known."""
+    return _scores_of(folder)[0]
 
-    What collect wrote never changes; what is not there yet is not remembered.
 
-    Raises:
-        SnapshotError: `file_missing`, `file_damaged` or `file_version`.
-    """
+def compared_scores(folder: StoragePath) -> dict[str, float]:
+    """Return those of the brokers that are compared with each other: range, mean and deviation are of these."""
+    scores, apart = _scores_of(folder)
+    return {name: figure for name, figure in scores.items() if name not in apart} if apart else scores
+
+
+def _scores_of(folder: StoragePath) -> tuple[dict[str, float], frozenset[str]]:
+    """Return scores and who stands apart; what collect wrote never changes, what is not there is not remembered."""
     known = _scores.get(folder.uri)
     if known is not None:
         return known
-    request, validation = RunRequest.read(folder), Validation.read(folder)
-    settings = request.resolved.settings
+    try:
+        request, validation = RunRequest.read(folder), Validation.read(folder)
+        rows, settings = tables.read(folder, "brokers").to_pylist(), request.resolved.settings
+        alone = frozenset(apart_in(folder, settings))
+    except (SnapshotError, StateError):
+        return {}, frozenset()
     left_out = {**validation.quarantined, **dict.fromkeys(settings.excluded_brokers, Reason.BROKER_EXCLUDED)}
-    samples = broker_samples(tables.read(folder, "brokers").to_pylist(), left_out)
+    samples = broker_samples(rows, left_out)
     found = {sys.intern(each.broker): score(each, settings) for each in samples if each.left_out is None}
-    return _scores.put(folder.uri, found, len(found) + 1)
-
-
-def known_scores(folder: StoragePath) -> dict[str, float]:
-    """Return the same; empty when a file cannot be read."""
-    return _known(lambda: scores_of(folder)) or {}
+    return _scores.put(folder.uri, (found, alone), len(found) + 1)
 
 
 def spread(scores: dict[str, float]) -> float | None:

@@ -14,7 +14,7 @@ from pulsar_rebalancer.run.tables import DECISIONS, table
 from pulsar_rebalancer.strategies import rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     from pulsar_rebalancer.run.request import RunRequest
     from pulsar_rebalancer.state.model import DecisionState
@@ -70,13 +70,15 @@ def write(
     }
 
 
-def scores(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, Any]:
+def scores(before: Mapping[str, float], after: Mapping[str, float], apart: Container[str]) -> dict[str, Any]:
     """Return the fields of the summary about scores.
 
     Args:
         before: of the brokers that were judged, percent.
         after: with the moves (`explain.scores_after`), percent.
+        apart: brokers that are not compared with the others.
     """
+    before, after = ({name: figure for name, figure in each.items() if name not in apart} for each in (before, after))
     return {
         "brokers": len(before),
         "score_min": min(before.values(), default=None),

@@ -28,7 +28,8 @@ def test_a_plan_with_a_drain_is_one_plan_with_one_hash(tmp_path: Path) -> None:
     assert run.left_out == {"a:1": Reason.DRAINING}
     (folder / "plan" / "moves.parquet").write_table(table([], MOVES))
     left_out = Decision("a:1", Reason.DRAINING, source_high=3, source_low=5)
-    decided = Decided([left_out], {}, KeptState(), "nothing fired", {})
+    pair = Decision("b:1", Reason.BELOW_LOW, 0, destination="c:1", source_score=30.0, destination_score=10.0)
+    decided = Decided([left_out, pair], {}, KeptState(), "nothing fired", {})
 
     summary = plan_output.write(run, plan_output.with_drains(run, decided))
 
@@ -37,6 +38,8 @@ def test_a_plan_with_a_drain_is_one_plan_with_one_hash(tmp_path: Path) -> None:
     assert {move.bundle for move in moves} == {name(1), name(2)}
     assert {move.destination for move in moves} == {"b:1", "c:1"}
     assert summary.drains["a:1"].moving == 2
+    # The range tells how even the others are: the drained one goes to zero on purpose.
+    assert (summary.brokers, summary.score_min, summary.score_max) == (2, 10.0, 30.0)
     assert summary.predicted_min is not None
     assert "Drained: a:1, 2 bundles to move" in summary.sentence
     hits = (folder / "plan" / "state.json").read_json()["hits"]

@@ -46,7 +46,7 @@ def decided(snapshots: Snapshots, drains: Drains) -> Summary:
     state = snapshots.state.model_copy(update={"seq": 8, "plan_id": run.name})
     summary = Summary(
         **plan_files.write(run, RunRequest.read(run), state, [], going, {}, []),
-        **plan_files.scores({}, {}),
+        **plan_files.scores({}, {}, ()),
         drains=served.progress,
         counting=Reason.COUNTED,
         pairs=0,

@@ -12,6 +12,7 @@ from tests.monitoring import asked_for
 from pulsar_rebalancer.metrics.measurements import PREFIX, measure
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
 from pulsar_rebalancer.run.splits import SplitOutcome
+from pulsar_rebalancer.state.by_hand import Drain, Drains
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,6 +57,17 @@ def test_scores_are_of_the_brokers_that_were_judged(told: list[Measurement]) -> 
             "score_stddev": math.sqrt((40**2 + 10**2 + 30**2) / 3),
         }
     )
+
+
+def test_drained_and_excluded_brokers_are_compared_with_nobody(tmp_path: Path) -> None:
+    cluster = Snapshots(tmp_path, OWNED)
+    cluster.settings = cluster.settings.model_copy(update={"excluded_brokers": ("d:1",)})
+    drains = Drains(brokers={"c:1": Drain(at=NOW, by="ada", reason="new disks")})
+    found = {
+        each.name: each.value for each in measure("east", cluster.take(drains=drains.model_dump(mode="json")), None)
+    }
+
+    assert (found["brokers"], found["score_range"]) == (2, pytest.approx(50))
 
 
 def test_what_happened_is_counted_by_reason(told: list[Measurement]) -> None:

@@ -15,6 +15,7 @@ from pulsar_rebalancer.overview.brokers import lines, short_names
 from pulsar_rebalancer.overview.model import Line
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import Finding
+from pulsar_rebalancer.state.by_hand import Drain, Drains
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,6 +39,18 @@ def test_brokers_stand_hottest_first_with_what_makes_their_score(tmp_path: Path)
     assert hot.lowest < hot.highest
     assert (hot.partner, hot.band) == (broker(2), "high")
     assert found.brokers[2].partner == ""
+
+
+def test_a_drained_broker_is_shown_and_compared_with_nobody(tmp_path: Path) -> None:
+    made = scene(tmp_path, loads={broker(0): 62.0, broker(1): 60.0, broker(2): 2.0})
+    made.drains = Drains(brokers={broker(2): Drain(at=NOW, by="ada", reason="new disks")})
+    made.run(JUST_NOW)
+
+    found = seen(made)
+
+    assert found.status.score_range == pytest.approx(2, abs=3)
+    assert found.middle == pytest.approx(61, abs=3)
+    assert found.brokers[-1].score == pytest.approx(2, abs=1)
 
 
 def test_the_half_hour_forgets_what_is_older(tmp_path: Path) -> None:
