@@ -107,6 +107,9 @@ class Ownership:
             return self._acquire(bundle, at)
         if self._leader() != at:
             return Redirect(self._leader(), {"authoritative": "false"})
+        stray = self._placement.stray(bundle)
+        if stray is not None:
+            return self._acquire(bundle, stray)
         chosen = self._placement.choose(bundle)
         if chosen is None:
             raise Refusal(500, "No available broker found")

@@ -34,7 +34,7 @@ class BundlePlacement:
     Args:
         membership: who can be chosen.
         topology: names of the bundles.
-        faults: `stray` sends a planned bundle elsewhere.
+        faults: `stray` has a planned bundle end elsewhere.
         strategy: choice without a destination.
         by_range: remember destinations by hash range alone, as brokers before 4.2.2 did: two namespaces with the
             same range then get each other's destination.
@@ -68,18 +68,29 @@ class BundlePlacement:
 
     def choose(self, bundle: int) -> int | None:
         """Return the index of the broker that shall own the bundle; None when no broker is active."""
-        name = self._topology.bundles[bundle]
-        planned = self.affinities.pop(name.rpartition("/")[2] if self._by_range else name, None)
-        candidates = self._membership.registered()
+        planned = self.affinities.pop(self._key(bundle), None)
         if planned is not None and self._membership.brokers[planned].registered:
-            others = [broker for broker in candidates if broker.index != planned]
-            stray = others and self._faults.take(FaultKind.STRAY, bundle=name)
-            if not stray:
-                return planned
-            candidates = others
-        if not candidates:
+            return planned
+        candidates = self._membership.registered()
+        return self._select(candidates).index if candidates else None
+
+    def stray(self, bundle: int) -> int | None:
+        """Return the broker that a client took a bundle with a destination to, by the fault `stray`.
+
+        The first lookup used the destination up, and a second one was faster (apache/pulsar#24884).
+        """
+        planned = self.affinities.get(self._key(bundle))
+        others = [broker for broker in self._membership.registered() if broker.index != planned]
+        if planned is None or not others:
             return None
-        return self._select(candidates).index
+        if not self._faults.take(FaultKind.STRAY, bundle=self._topology.bundles[bundle]):
+            return None
+        del self.affinities[self._key(bundle)]
+        return self._select(others).index
+
+    def _key(self, bundle: int) -> str:
+        name = self._topology.bundles[bundle]
+        return name.rpartition("/")[2] if self._by_range else name
 
     def _select(self, candidates: list[Broker]) -> Broker:
         if self._strategy is PlacementStrategy.RANDOM:

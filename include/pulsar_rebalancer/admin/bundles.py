@@ -89,13 +89,16 @@ class BundleAdmin:
             raise answer.bad("the answer holds no topicHashPositions")
         return {topic: position for topic, position in found.items() if isinstance(position, int)}
 
-    async def lookup(self, topic: str) -> LookupResult:
+    async def lookup(self, topic: str, destination: str = "") -> LookupResult:
         """Look a topic up as clients do: a bundle that nobody owns gets its owner by this.
 
         Args:
             topic: full name, `persistent://tenant/namespace/topic` or `non-persistent://…`.
+            destination: brokerId that gets a bundle without owner, whomever the leader chooses. A broker takes the
+                bundle when it is asked authoritatively, as after the leader's choice
+                (NamespaceService.searchForCandidateBroker); one that has an owner keeps it.
         """
-        answer = await self._transport.get(path("lookup", "v2", "topic", *split_topic(topic)))
+        answer = await self._transport.get(path("lookup", "v2", "topic", *split_topic(topic)), chosen=destination)
         found = {k: v for k, v in answer.mapping().items() if isinstance(v, str) and v}
         urls = [found[key] for key in ("httpUrl", "httpUrlTls") if address_in(found.get(key))]
         services = [found[key] for key in ("brokerUrl", "brokerUrlTls") if key in found]
@@ -106,9 +109,9 @@ class BundleAdmin:
             services.reverse()
         return LookupResult(next(iter(services), ""), urls[0], tuple(address_in(url) for url in urls))
 
-    async def lookup_owner(self, topic: str) -> str:
-        """Return the brokerId of the owner that a lookup names."""
-        result = await self.lookup(topic)
+    async def lookup_owner(self, topic: str, destination: str = "") -> str:
+        """Return the brokerId of the owner that a lookup names; see `lookup`."""
+        result = await self.lookup(topic, destination)
         ids = {broker.lower(): broker for broker in await self._transport.brokers()}
         for address in result.addresses:
             if address in ids:

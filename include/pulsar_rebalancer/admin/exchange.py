@@ -57,6 +57,7 @@ class Request:
         on_412: reason code of an answer 412.
         size: how many times as long as `max_answer_bytes` the answer may be.
         body: what is sent with it, JSON; nothing with a GET.
+        chosen: brokerId that an authoritative redirect goes to, whatever broker it names; empty: the one named.
     """
 
     method: str
@@ -67,6 +68,7 @@ class Request:
     on_412: Reason = Reason.BAD_RANGE
     size: int = 1
     body: bytes = b""
+    chosen: str = ""
 
     @property
     def what(self) -> str:

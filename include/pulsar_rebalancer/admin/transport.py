@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING, Self
-from urllib.parse import unquote, urlencode, urljoin, urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urljoin, urlsplit
 
 from pulsar_rebalancer.admin.answers import BrokerAnswer, first_line
 from pulsar_rebalancer.admin.connection import address_of
@@ -57,9 +57,11 @@ class Transport:
         follow: bool = True,
         on_412: Reason = Reason.NOT_FOUND,
         size: int = 1,
+        chosen: str = "",
     ) -> BrokerAnswer:
         """Read something; see `Request` and `send`."""
-        request = Request("GET", path, urlencode(query), self.connection.read_timeout_s, follow, on_412, size)
+        timeout_s = self.connection.read_timeout_s
+        request = Request("GET", path, urlencode(query), timeout_s, follow, on_412, size, chosen=chosen)
         return await self.send(request, broker)
 
     async def write(
@@ -171,6 +173,8 @@ class Transport:
         base, path = found
         if unquote(path) != unquote(request.path):
             raise answer.bad(f"redirected to another path, {first_line(path)}; nothing was sent there")
+        if request.chosen and ("authoritative", "true") in parse_qsl(parts.query):
+            return Place(self.connection.base_url(request.chosen), parts.query, request.chosen)
         return Place(base, parts.query, address)
 
     async def _refresh(self, request: Request) -> None:

@@ -33,13 +33,6 @@ _SAME_BROKER = "cannot be transfer to same broker"
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
 
-CLIENTS_FIRST_S, _CLIENTS_PAUSE_S = 1.0, 0.1
-"""So long an unloaded bundle with traffic is left to its clients' own lookups, and how often it is looked at.
-
-The first lookup that reaches the leader uses the destination up; one that follows before the destination owns the
-bundle is sent elsewhere, and may win (apache/pulsar#24884). One lookup fewer is the best that can be done about it.
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class _Result:
@@ -234,29 +227,23 @@ class BundleMove:
             return await self._admin.owner(self._bundle, (self._destination,))
 
     async def _placed(self, topic: str, leaving: str | None) -> str:
-        """Look the topic up until the broker that the lookup names says itself that it owns the bundle."""
-        if self._move.traffic > 0 and await self._placed_by_clients():
-            return self._destination
-        pauses = _pauses()
+        """Look the topic up until the broker that the lookup names says itself that it owns the bundle.
+
+        The first lookup that reaches the leader uses the destination up, and all that follow before the destination
+        owns the bundle are sent to other brokers (apache/pulsar#24884). So this one goes to the destination anyway.
+        """
+        pauses, destination = _pauses(), self._destination
         while True:
             try:
-                owner = await self._admin.lookup_owner(topic)
+                owner = await self._admin.lookup_owner(topic, destination)
                 if owner != leaving and await self._admin.owns(owner, self._bundle):
                     return owner
             except AdminError as error:
+                if error.reason in (Reason.UNREACHABLE, Reason.TIMEOUT):
+                    destination = ""  # it may be dead: to whom the leader says
                 # Normal for a moment: "Failed to acquire ownership", a leader or an owner that just died.
                 _log.info("%s: not placed yet: %s", self._bundle, error)
             await asyncio.sleep(next(pauses))
-
-    async def _placed_by_clients(self) -> bool:
-        """Return whether the destination owns the bundle before clients have had their time."""
-        until = time.monotonic() + CLIENTS_FIRST_S
-        while time.monotonic() < until:
-            with suppress(AdminError):  # it may have died: a lookup tells
-                if await self._admin.owns(self._destination, self._bundle):
-                    return True
-            await asyncio.sleep(_CLIENTS_PAUSE_S)
-        return False
 
 
 def _pauses() -> Iterator[float]:

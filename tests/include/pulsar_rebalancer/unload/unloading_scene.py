@@ -1,8 +1,7 @@
 """A simulated cluster of three brokers to move bundles on over HTTP: A (hot), B (in between) and C (empty).
 
 C is the least loaded broker, so a bundle that lost its planned destination lands there, and never on B by chance.
-The cluster's clock stands still: clients do not look topics up, sessions do not end, unless a test lets time pass. So
-moves are of bundles without traffic: nobody waits for the clients.
+The cluster's clock stands still: clients do not look topics up, sessions do not end, unless a test lets time pass.
 """
 
 import asyncio
@@ -56,10 +55,10 @@ class Watched(BundleAdmin):
             await super().unload(bundle, destination)
             self.after_unload()
 
-    async def lookup_owner(self, topic):
+    async def lookup_owner(self, topic, destination=""):
         with self._counted():
             self.looked_up.append(topic)
-            owner = await super().lookup_owner(topic)
+            owner = await super().lookup_owner(topic, destination)
             self.after_lookup()
             return owner
 
@@ -74,13 +73,13 @@ class Scene:
         self.bundles = served.cluster.topology.bundles
         self.told = []
 
-    def move(self, number, destination=None, traffic=0.0):
+    def move(self, number, destination=None):
         return Move(
             bundle=self.bundles[number],
             source=self.a,
             destination=destination or self.b,
             wave=0,
-            traffic=traffic,
+            traffic=100.0,
             measure="message_rate",
         )
 
