@@ -51,8 +51,9 @@ class TaskInstance:
     def get_dag(self, dag_id: str) -> SimpleNamespace:
         return SimpleNamespace(dag_id=dag_id, is_paused=False)
 
-    def get_dr_count(self, dag_id: str, *, run_ids: list[str], states: list[str] | None = None) -> int:
-        return sum(run_id in run_ids and (not states or state in states) for run_id, state in self.runs.items())
+    def get_dr_count(self, dag_id: str, *, run_ids: list[str] | None = None, states: list[str] | None = None) -> int:
+        asked = self.runs if run_ids is None else run_ids
+        return sum(run_id in asked and (not states or state in states) for run_id, state in self.runs.items())
 
     def get_task_states(self, *, dag_id: str, run_ids: list[str]) -> dict[str, dict[str, str]]:
         return {run_id: dict(self.states) for run_id in run_ids}

@@ -262,10 +262,20 @@ class StateStore(StoredState):
             copy = _copied_control(storage).model_copy(update={"stop": stop})
             storage.control.write_json(copy.model_dump(mode="json"))
 
-    def change_breaker(self, rules: BreakerRules, seen: Round, now: datetime, run: str) -> None:
-        """Store the `breaker` document after a run, which counts once; one that cannot be read counts as opened now."""
+    def change_breaker(
+        self, rules: BreakerRules, seen: Round, now: datetime, run: str, closed_at: datetime | None
+    ) -> None:
+        """Store the `breaker` document after a run, which counts once; one that cannot be read counts as opened now.
+
+        Args:
+            rules: of the clusters file.
+            seen: what the run saw and did.
+            now: the present.
+            run: name of the run's folder.
+            closed_at: when a person closed it last.
+        """
         present = readable_breaker(self.raw(Breaker.KEY), now)
-        changed = advance(present, rules, seen, now, run)
+        changed = advance(present, rules, seen, now, run, closed_at)
         if changed != present or present.opened_at == now:
             self.put(changed)
 

@@ -117,14 +117,14 @@ class EndedRun:
         failures: task id to the reason code it failed with, as far as it had one.
         seconds: since the run started.
         manual: whether a person started it.
-        breaker: why the circuit breaker is open; empty: it is not.
+        closed: what lets nothing be moved, whatever is planned, and should not last: the detail by reason code.
     """
 
     states: Mapping[str, str]
     failures: Mapping[str, str] = field(default_factory=dict)
     seconds: float | None = None
     manual: bool = False
-    breaker: str = ""
+    closed: Mapping[Reason, str] = field(default_factory=dict)
     request: RunRequest | None = None
     validation: Validation | None = None
     summary: Summary | None = None
@@ -195,11 +195,9 @@ def _unsafe(run: EndedRun) -> Observation | None:
     if not run.acts:
         return Observation(False, unwatched=Reason.OBSERVE)
     reasons = run.validation.reasons(Effect.HOLD)
-    if run.outcome is not None and run.outcome.verdict in (Reason.PLAN_CHANGED, Reason.CONTROL_UNREADABLE):
-        reasons = reasons | {run.outcome.verdict: 1}
-    if run.breaker:
-        reasons = reasons | {Reason.BREAKER_OPEN: 1}
-    return _observed(reasons, run.breaker)
+    if run.outcome is not None and run.outcome.verdict is Reason.PLAN_CHANGED:
+        reasons = reasons | {Reason.PLAN_CHANGED: 1}
+    return _observed(reasons | dict.fromkeys(run.closed, 1), "; ".join(run.closed.values()))
 
 
 def _unload(run: EndedRun) -> Observation | None:

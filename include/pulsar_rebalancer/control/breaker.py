@@ -32,6 +32,7 @@ class Breaker(StateDocument):
             compared, and before.
         moved_at: when those moves had ended.
         worse: rounds in a row after which the range had grown.
+        bad: brokers that the run before left out because something is wrong with them.
         run: name of the run that changed this last; it counts once.
     """
 
@@ -42,6 +43,7 @@ class Breaker(StateDocument):
     range_before: float | None = None
     moved_at: AwareDatetime | None = None
     worse: int = 0
+    bad: int = 0
     run: str = ""
 
     def is_open(self, rules: BreakerRules | None, closed_at: datetime | None, now: datetime) -> bool:
@@ -75,8 +77,13 @@ class Round(NamedTuple):
     younger_than: datetime
 
 
-def advance(state: Breaker, rules: BreakerRules, seen: Round, now: datetime, run: str = "") -> Breaker:
+def advance(
+    state: Breaker, rules: BreakerRules, seen: Round, now: datetime, run: str = "", closed_at: datetime | None = None
+) -> Breaker:
     """Return the document after a run; as it is when nothing changed, or this very run changed it last.
+
+    While too many brokers are bad its time begins anew with each run. Whoever closes it knows of those: it opens again
+    when there are more.
 
     Args:
         state: before it.
@@ -84,6 +91,7 @@ def advance(state: Breaker, rules: BreakerRules, seen: Round, now: datetime, run
         seen: what the run saw and did.
         now: the present.
         run: name of the run's folder.
+        closed_at: when a person closed it last.
     """
     if run and state.run == run:
         return state
@@ -95,7 +103,8 @@ def advance(state: Breaker, rules: BreakerRules, seen: Round, now: datetime, run
         before = moved_at = None
     if before is None and seen.moved:
         before, moved_at = seen.score_range, now
-    why = _why(rules, seen, worse)
+    closed = closed_at is not None and state.opened_at is not None and closed_at >= state.opened_at
+    why = _why(rules, seen, worse, known_bad=state.bad if closed else 0)
     after = Breaker(
         opened_at=now if why else state.opened_at,
         why=why or state.why,
@@ -103,13 +112,14 @@ def advance(state: Breaker, rules: BreakerRules, seen: Round, now: datetime, run
         moved_at=moved_at,
         # Once it has opened the rounds are counted anew.
         worse=0 if why else worse,
+        bad=seen.bad_brokers,
         run=state.run,
     )
     return after if after == state else after.model_copy(update={"run": run})
 
 
-def _why(rules: BreakerRules, seen: Round, worse: int) -> str:
-    if rules.bad_brokers is not None and seen.bad_brokers >= rules.bad_brokers:
+def _why(rules: BreakerRules, seen: Round, worse: int, known_bad: int) -> str:
+    if rules.bad_brokers is not None and seen.bad_brokers >= max(rules.bad_brokers, known_bad + 1):
         return f"brokers left out at once: {seen.bad_brokers}"
     if rules.failed_moves is not None and seen.failed >= rules.failed_moves:
         return f"moves of a run that failed or went astray: {seen.failed}"

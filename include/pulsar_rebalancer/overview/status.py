@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pulsar_rebalancer.config.enums import Mode, Strategy
 from pulsar_rebalancer.overview.brokers import short_names
-from pulsar_rebalancer.overview.in_force import held_by
+from pulsar_rebalancer.overview.in_force import held_by, waits_until
 from pulsar_rebalancer.overview.state import State
 from pulsar_rebalancer.reasons import Effect, Reason, Trait
 from pulsar_rebalancer.run.explanation import explain
@@ -30,7 +30,7 @@ FIRES, WOULD_FIRE = "fires", "would fire"
 """What a pair does once it has its hits; nothing is said when no run would see to it."""
 
 _LOOKS_WELL = (State.BALANCED, State.WAITING, State.MOVED, State.STUCK)
-"""Words that would hide that nothing is moved."""
+"""Words that would hide that nothing is moved, or that a person is asked."""
 
 
 class Said(NamedTuple):
@@ -87,6 +87,10 @@ def now_of(
     if held and said.state in _LOOKS_WELL:
         state = State.PAUSED if held[0].reason is Reason.PAUSED else State.CLOSED
         return Said(state, f"{_why_held(held[0])} {said.sentence}", firing)
+    until = waits_until(entry, facts, now)
+    if until is not None and said.state in _LOOKS_WELL:
+        asked = f"A plan of {facts.awaiting.at:%H:%M} waits for a person's approval until {until:%H:%M %Z}."
+        return Said(State.WOULD_MOVE, f"{asked} {said.sentence}", firing)
     return Said(said.state, said.sentence, firing)
 
 

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_TOLD = (Reason.BREAKER_OPEN, Reason.CONTROL_UNREADABLE)
+"""What closes the gate without anybody's wish, told also while no plan would move anything."""
+
 
 def tell_of_run(context: Context, cluster: str, settings: Settings, run: str | None) -> None:
     """Tell what the run of a context shows. Whatever goes wrong is a warning and does the run no harm.
@@ -51,7 +54,7 @@ def tell_of_run(context: Context, cluster: str, settings: Settings, run: str | N
         ended = _ended(context, now)
         if folder is not None:
             ended = ended.with_documents(folder)
-        ended = replace(ended, breaker=_breaker(store, cluster, settings, now))
+        ended = replace(ended, closed=_closed(store, cluster, settings, now))
         last_seen = {condition: incident.seen_at for condition, incident in store.alerts().incidents.items()}
         observed = judge_run(ended, settings, last_seen, now)
         name = folder.name if folder else ""
@@ -60,10 +63,10 @@ def tell_of_run(context: Context, cluster: str, settings: Settings, run: str | N
         _log.warning("Alerts: nothing could be told of this run (%s)", type(error).__name__)
 
 
-def _breaker(store: StateStore, cluster: str, settings: Settings, now: datetime) -> str:
-    """Return until when the circuit breaker is open, and why; empty when it is not."""
+def _closed(store: StateStore, cluster: str, settings: Settings, now: datetime) -> dict[Reason, str]:
+    """Return until when the circuit breaker is open, and what of the orders cannot be read, where that is so."""
     found = closings(settings, store.control(storage_of(cluster)), now)
-    return next((closed.detail for closed in found if closed.reason is Reason.BREAKER_OPEN), "")
+    return {each.reason: each.detail for each in found if each.reason in _TOLD}
 
 
 def _forget(store: StateStore) -> None:

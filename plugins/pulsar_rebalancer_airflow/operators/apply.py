@@ -37,7 +37,7 @@ class AskOperator(TriggerDagRunOperator):
     """Have the plan that waits shown to a person, in a run of its own.
 
     When a plan is carried out instead, the question that is still open ends: its run begins anew and asks nothing.
-    Skipped otherwise, and while the question of the plan that waits is still to be answered.
+    Skipped otherwise, and where the plan that waits was asked about, answered or not.
 
     Args:
         cluster: name in the clusters file.
@@ -65,7 +65,8 @@ class AskOperator(TriggerDagRunOperator):
         said = context["ti"].xcom_pull(task_ids=self.gate, key="reason")
         awaiting = StateStore.of(context, self.cluster).answers_or_none(Awaiting)
         if said == Reason.AWAITING_APPROVAL and awaiting.plan_id:
-            if open_questions(context, self.cluster, [awaiting.asked]):
+            # In any state: whoever has answered is not asked again, however late the answer came.
+            if context["ti"].get_dr_count(self.trigger_dag_id, run_ids=[awaiting.asked]):
                 raise AirflowSkipException(f"Asked already: {awaiting.asked}")
             self.trigger_run_id = awaiting.asked
         else:

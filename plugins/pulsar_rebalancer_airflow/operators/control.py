@@ -20,6 +20,7 @@ from pulsar_rebalancer_airflow.control.audit import note
 from pulsar_rebalancer_airflow.control.in_force import in_force
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
+from pulsar_rebalancer_airflow.locations import REBALANCE_DAG
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class ControlOperator(BaseOperator):
 
         Returns:
             `in_force`, a sentence, and by action: `state`, `shedding`, `file`, and of a stop or a pause `stopped`, what
-            became of the bundles that were under way.
+            became of the bundles that were under way, and `undecided` where a run has not recorded its plan yet.
 
         Raises:
             AirflowFailException: a field is wrong or missing (`wrong_setting`, `contradiction`); a pause ends in the
@@ -71,6 +72,8 @@ class ControlOperator(BaseOperator):
             order = Order(at=datetime.now(UTC), by=context["dag_run"].triggering_user_name or "", reason=request.reason)
             store, storage = StateStore.of(context, self.entry.name), ClusterStorage(self.root, self.entry.name)
             answer = self._act(store, storage, request, order)
+            if "stopped" in answer and self._undecided(context, store, storage):
+                answer |= {"undecided": "the run that is under way has no plan yet, and begins nothing of it"}
             answer = {"in_force": self._in_force(store, storage)} | answer
         self.log.info("%s of cluster %s:\n%s", request.action, self.entry.name, json.dumps(answer, indent=1))
         if request.changes:
@@ -121,6 +124,12 @@ class ControlOperator(BaseOperator):
                 "not_begun": stopped.not_begun,
             }
         }
+
+    def _undecided(self, context: Context, store: StateStore, storage: ClusterStorage) -> bool:
+        """Return whether a run is under way whose plan was not recorded yet: an order holds for it all the same."""
+        if not context["ti"].get_dr_count(f"{REBALANCE_DAG}{self.entry.name}", states=["running"]):
+            return False
+        return not stopping.under_way(storage, store.last_plan(), datetime.now(UTC))
 
     def _in_force(self, store: StateStore, storage: ClusterStorage) -> str:
         last = store.last_plan()

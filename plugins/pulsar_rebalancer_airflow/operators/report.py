@@ -115,7 +115,9 @@ class ReportOperator(BaseOperator):
             context["outlet_events"][moves_alias(self.cluster)].add(moves_asset(self.cluster), extra=extra)
         # One round for each run, before the file that says that it was counted: a report that is run again adds none.
         if earlier is None and self.settings is not None and self.settings.breaker is not None:
-            store.change_breaker(self.settings.breaker, _round(run, request, outcome), now, run.name)
+            closed = store.control(storage_of(self.cluster)).breaker_closed
+            seen = _round(run, request, outcome)
+            store.change_breaker(self.settings.breaker, seen, now, run.name, closed.at if closed else None)
         outcome.write(run)
         return outcome
 

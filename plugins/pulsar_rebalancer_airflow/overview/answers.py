@@ -72,6 +72,10 @@ def _ordered(told: dict[str, Any]) -> str:
         unfinished = [str(bundle) for bundle in stopped.get("unfinished") or ()]
         words += [f"Still under way: {', '.join(unfinished)}."] if unfinished else []
         words.append(f"Not begun: {number_of(int(stopped.get('not_begun') or 0), 'bundle')}.")
+    elif stopped:
+        words.append(f"What was under way cannot be read: {stopped}.")
+    if told.get("undecided"):
+        words.append(f"Besides, {told['undecided']}.")
     return " ".join(words)
 
 

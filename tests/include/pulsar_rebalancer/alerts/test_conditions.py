@@ -13,7 +13,7 @@ from pulsar_rebalancer.alerts.messages import figures_of
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.config.resolution import Origin, Resolved
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.reasons import Effect
+from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
 
@@ -200,8 +200,8 @@ def test_the_figures_of_a_run_that_moved_something() -> None:
 @pytest.mark.parametrize(
     ("run", "reasons"),
     [
-        (ended(breaker="until 12:00: brokers left out at once: 2"), {"breaker_open": 1}),
-        (ended("control_unreadable"), {"control_unreadable": 1}),
+        (ended(closed={Reason.BREAKER_OPEN: "until 12:00: brokers left out at once: 2"}), {"breaker_open": 1}),
+        (ended("nothing_to_do", closed={Reason.CONTROL_UNREADABLE: "damaged"}), {"control_unreadable": 1}),
         (ended(request=request(Mode.APPROVE), validation=HOLD), {"builtin_shedding_on": 1, "policy_unreadable": 1}),
         (ended("awaiting_approval", request=request(Mode.APPROVE)), None),
     ],

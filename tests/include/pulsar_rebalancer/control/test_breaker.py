@@ -82,6 +82,18 @@ def test_it_closes_after_its_time_or_by_hand(minutes: int, closed_by_hand: int |
     assert found == ([("breaker_open", "until 2026-11-22 13:00 UTC: x")] if is_open else [])
 
 
+def test_bad_brokers_keep_it_open_until_a_person_closes_it_who_knows_of_them() -> None:
+    rules, closed_at, opened = BreakerRules(bad_brokers=2), NOW + 2 * MINUTE + MINUTE / 2, []
+    state = Breaker()
+    for number, bad in enumerate([2, 2, 2, 2, 1, 2, 2, 3]):
+        at = NOW + number * MINUTE
+        known = closed_at if at > closed_at else None
+        state = advance(state, rules, CALM._replace(bad_brokers=bad), at, closed_at=known)
+        opened.append(state.opened_at == at)
+
+    assert opened == [True, True, True, False, False, True, True, True]
+
+
 def test_one_that_cannot_be_read_counts_as_opened_now() -> None:
     assert readable_breaker({"version": 99}, NOW).opened_at == NOW
     assert readable_breaker(None, NOW) == Breaker()

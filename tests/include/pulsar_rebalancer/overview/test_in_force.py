@@ -56,6 +56,8 @@ def test_a_stop_and_a_plan_that_waits_are_told_with_their_people_and_times(tmp_p
     assert waits.awaiting is None  # it is the plan that is shown
     asking.run(NOW - timedelta(seconds=1), verdict=Reason.AWAITING_APPROVAL)
     newer = seen(asking, awaiting=awaiting)
+    assert newer.status.state == "would move"
+    assert newer.status.sentence.startswith("A plan of 11:59 waits for a person's approval until 12:59 UTC.")
     assert newer.awaiting is not None
     assert (newer.awaiting.folder, newer.awaiting.bundles) == (plan.name, 4)
     old = awaiting.model_copy(update={"at": NOW - timedelta(hours=2)})

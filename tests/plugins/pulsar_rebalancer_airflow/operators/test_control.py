@@ -46,11 +46,19 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_PULSAR_TEST", '{"conn_type": "pulsar_admin", "host": "nowhere"}')
 
 
-def order(storage: ClusterStorage, state: MemoryState, action: str, until: str | None = None) -> dict[str, Any]:
+def order(
+    storage: ClusterStorage,
+    state: MemoryState,
+    action: str,
+    until: str | None = None,
+    runs: dict[str, str] | None = None,
+) -> dict[str, Any]:
     entry = ClusterEntry(name=CLUSTER, given={}, settings=SETTINGS)
     params = {"action": action, "reason": "new disks", "until": until, "file": None}
     operator = ControlOperator(task_id="control", entry=entry, root=storage.root)
-    return operator.execute(context(CLUSTER, state, params=params))
+    given: Any = context(CLUSTER, state, params=params)
+    given["ti"].runs = runs or {}
+    return operator.execute(given)
 
 
 def gate(storage: ClusterStorage, state: MemoryState, run: StoragePath, settings: Settings = SETTINGS) -> str:
@@ -239,6 +247,16 @@ def test_a_stop_finds_nothing_under_way(storage: ClusterStorage, state: MemorySt
     assert order(storage, state, "stop")["stopped"] == {"finished": {}, "unfinished": [], "not_begun": 1}
     report(state, run)
     assert order(storage, state, "stop")["stopped"] == {"finished": {}, "unfinished": [], "not_begun": 0}
+
+
+def test_a_stop_tells_of_a_run_that_has_no_plan_yet(storage: ClusterStorage, state: MemoryState) -> None:
+    run = next_run(storage, state)
+    gate(storage, state, run)
+
+    assert "undecided" not in order(storage, state, "stop", runs={"scheduled__1": "running"})
+    report(state, run)
+    assert "undecided" not in order(storage, state, "stop", runs={"scheduled__1": "success"})
+    assert "no plan yet" in order(storage, state, "stop", runs={"scheduled__2": "running"})["undecided"]
 
 
 BREAKER = SETTINGS.model_copy(update={"breaker": BreakerRules(bad_brokers=1)})
