@@ -61,8 +61,6 @@ def view_of(row: Mapping[str, Any], settings: Settings) -> PairView:
         reason=row["reason"],
         meaning=reason.meaning if reason else "",
         explanation=row["explanation"] or "",
-        value=row["value"],
-        bound=row["bound"],
     )
 
 

@@ -32,7 +32,7 @@ def by_hand_dag(entry: ClusterEntry, root: str) -> DAG:
         "by hand",
         description=f"Moves bundles of cluster {entry.name} as a person asks for; shows the plan first",
         doc_md=by_hand_page(entry),
-        # A stop or a release does not wait for a plan that is being made.
+        # A release does not wait for a plan that is being made.
         max_active_runs=16,
         dagrun_timeout=LONGEST_RUN,
         default_args={"execution_timeout": timedelta(minutes=5)},
