@@ -127,11 +127,10 @@ def _share_of_moved(results: Mapping[str, Results], variant: str, measure: str, 
 def _speed(results: Mapping[str, Results], variant: str) -> str:
     runs = results["hundred_hot_hundred_new"]
     settled, end = runs.spread(variant, "settled_after"), runs.spread(variant, "range_end").median or 0.0
-    if settled.missing:
+    if settled.median is None:
         return f"bad (not settled, range {end:.0f})"
-    minutes = settled.median or 0.0
-    verdict = "bad" if end >= 15 else _verdict(minutes, 10, 60, inclusive=True)
-    return f"{verdict} ({minutes:.0f} min, range {end:.0f})"
+    verdict = "bad" if end >= 15 else _verdict(settled.median, 10, 60, inclusive=True)
+    return f"{verdict} ({settled.median:.0f} min, range {end:.0f})"
 
 
 def _verdict(figure: float, good: float, normal: float, *, inclusive: bool) -> str:

@@ -36,7 +36,8 @@ def html(results: Mapping[str, Results], scenarios: Mapping[str, Scenario]) -> s
     rules = "".join(f"<li><b>{escape(problem.title)}</b>: {escape(problem.rule)}</li>" for problem in PROBLEMS)
     parts = [
         "<h1>Shedders in the simulated cluster</h1>",
-        "<p>Each figure is the median over the seeds, with the least and the largest. docs/experiments.md says how the "
+        "<p>Each figure is the median over the seeds, with the least and the largest; a seed that never settles counts "
+        "as the longest. docs/experiments.md says how the "
         "scenarios are set up and what a measure means. A plot shows the first seed: the band from the coldest to the "
         "hottest broker, whose height is the range, their mean, dotted their standard deviation, and at the bottom, in "
         "red, the minutes with unloads.</p>",

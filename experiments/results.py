@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,11 +18,16 @@ VERSION = 2
 
 
 class Spread(NamedTuple):
-    """A measure over the seeds; None where no run has it."""
+    """A measure over the seeds.
+
+    Attributes:
+        median: runs that lack it count as larger than all others; None where one of them is in the middle.
+        known: of the runs that have it, ascending.
+        missing: how many lack it.
+    """
 
     median: float | None
-    least: float | None
-    largest: float | None
+    known: list[float]
     missing: int
 
 
@@ -43,10 +49,10 @@ class Results(NamedTuple):
     def spread(self, variant: str, measure: str) -> Spread:
         """Return a measure of a variant over the seeds."""
         values = [getattr(run.measures, measure) for run in self.runs[variant]]
-        known = [value for value in values if value is not None]
-        if not known:
-            return Spread(None, None, None, len(values))
-        return Spread(median(known), min(known), max(known), len(values) - len(known))
+        known = sorted(value for value in values if value is not None)
+        middle = median([*known, *[math.inf] * (len(values) - len(known))])
+        lacking = math.isinf(middle) and middle not in known
+        return Spread(None if lacking else middle, known, len(values) - len(known))
 
     def total(self, variant: str, measure: str) -> float:
         """Return the sum of a measure over the seeds."""

@@ -81,12 +81,13 @@ def seeds(results: Results) -> str:
 
 
 def _text(spread: Spread) -> str:
-    if spread.median is None or spread.least is None or spread.largest is None:
-        return "never"
-    text, least, largest = (_figure(value) for value in (spread.median, spread.least, spread.largest))
-    if least != largest:
-        text += f" ({least} to {largest})"
-    return text + (f", {spread.missing} never" if spread.missing else "")
+    text = "never" if spread.median is None else _figure(spread.median)
+    if not spread.known:
+        return text
+    beside = list(dict.fromkeys(map(_figure, (spread.known[0], spread.known[-1]))))
+    words = [" to ".join(beside)] if len(beside) > 1 or spread.missing else []
+    words += [f"{spread.missing} never"] if spread.missing else []
+    return f"{text} ({', '.join(words)})" if words else text
 
 
 def _figure(value: float) -> str:

@@ -150,6 +150,28 @@ def test_a_table_shows_median_and_spread() -> None:
     assert row[-1] == "∞"
 
 
+@pytest.mark.parametrize(
+    ("settled", "text", "verdict"),
+    [
+        ((139, None, None), "never (139, 2 never)", "bad (not settled, range 3)"),
+        ((5, None, 8), "8 (5 to 8, 1 never)", "good (8 min, range 3)"),
+        ((None, None, None), "never", "bad (not settled, range 3)"),
+        ((5, 5, 5), "5", "good (5 min, range 3)"),
+    ],
+)
+def test_a_seed_that_never_settles_counts_as_the_longest(
+    settled: tuple[int | None, ...], text: str, verdict: str
+) -> None:
+    (found,) = results("hundred_hot_hundred_new", range_end=3.0).values()
+    runs = [
+        run._replace(measures=replace(run.measures, settled_after=minutes))
+        for run, minutes in zip(found.runs["it"], settled, strict=True)
+    ]
+    found = found._replace(runs=found.runs | {"it": runs})
+    assert of_scenario(found).rows[1][4] == text
+    assert verdicts({found.scenario: found}, "it")[4] == verdict
+
+
 def test_how_unequal_the_traffic_is_at_the_end_and_the_deviation_over_time() -> None:
     recorder = Recorder(0)
     for number in range(20):

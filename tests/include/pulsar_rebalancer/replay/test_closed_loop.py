@@ -116,15 +116,17 @@ def test_the_variant_places_what_lost_its_broker(tmp_path: Path) -> None:
 
 def test_a_broker_that_restarts_between_two_samples_loses_what_the_variant_has_there(tmp_path: Path) -> None:
     born, first = "t/new/0x00000000_0xffffffff", {A: -60.0, B: -60.0}
-    before = Run({A: 20, B: 80}, HOT.held, started=first)
-    silent = Run({A: None, B: 80}, {B: HOT.held[B]})
-    after = Run({A: 20, B: 80}, {A: {born: 200}, B: HOT.held[A]}, started=first | {A: 1.5})
+    busy = {"t/o/0x00000000_0xffffffff": 2000}
+    before = Run({A: 20, B: 80}, {A: HOT.held[A], B: busy}, started=first)
+    silent = Run({A: None, B: 80}, {B: busy})
+    after = Run({A: 20, B: 80}, {A: {born: 200}, B: busy | HOT.held[A]}, started=first | {A: 1.5})
     for name, runs in {"known": (before, before, after, after), "silent": (before, silent, after, after)}.items():
         found = outcome(recorded(tmp_path / name, dict(enumerate(runs))), "nothing")
-        # The other broker has what was there, though it is hotter; what is newer than the start stays.
+        # The other broker has what was there, though it is busier; what is newer than the start stays.
         assert (found.lost, found.moved) == (4, 0)
         assert found.ranges[2:] == pytest.approx([60, 60], abs=1e-4)
     # What the variant had on another broker stays there, whoever has it in the recording.
+    before = Run({A: 80, B: 20}, HOT.held, started=first)
     back = Run({A: 80, B: 20}, HOT.held, started=first | {A: 1.5})
     found = outcome(recorded(tmp_path / "moved", {0: before, 1: before, 2: back}), "first_bundle_to_b")
     assert found.lost == 3
