@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks import clusters
+from benchmarks import clusters, connect
 from benchmarks.measure import ROOT, BenchmarkError, Comparison, Taken, alternately, median, process
 from pulsar_rebalancer.config.enums import Placement, Strategy
 from pulsar_rebalancer.policies.cluster_policies import Policies
@@ -65,6 +65,8 @@ def measure(repetitions: int, only: str) -> Iterator[Comparison]:
         name = f"AvgShedder, 1,000 x 100 with {SMALL} clusters of 10 x 100"
         if only in name:
             yield _together(folder, name, repetitions)
+        if only in connect.NAME:
+            yield connect.measure(repetitions)
         if {1000, 10000} <= beyond.keys():
             exponent = math.log10(beyond[10000] / max(beyond[1000], 0.01))
             yield Comparison(

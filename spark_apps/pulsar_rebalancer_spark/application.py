@@ -10,7 +10,7 @@ import gc
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from pulsar_rebalancer_spark.session import session
+from pulsar_rebalancer_spark.session import CONNECTED, end_with_process, release_all, session
 
 _TURN = 0.0005
 """Seconds that a thread of Python keeps its turn while another waits."""
@@ -48,15 +48,18 @@ def main() -> int:
     sys.setswitchinterval(_TURN)
     # All rows that the driver holds would be looked at again and again, and none of them is garbage.
     gc.set_threshold(_COLLECTED_AFTER)
+    end_with_process()
     with ThreadPoolExecutor(max_workers=1) as beside:
         begun = beside.submit(session)
-        spare_pandas()
+        if not CONNECTED:
+            spare_pandas()
         try:
             # Imported while Java makes the session: half a second.
             from pulsar_rebalancer_spark import rebalance
 
             return rebalance.main(sys.argv[1:], begun)
         finally:
+            release_all()
             # What ends early, such as a wrong argument, leaves no session.
             if begun.exception() is None:
                 begun.result().stop()

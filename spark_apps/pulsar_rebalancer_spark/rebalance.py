@@ -14,18 +14,20 @@ import traceback
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from pyspark.errors import AnalysisException
+
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.errors import RebalancerError, SnapshotError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer_spark import avg_shedder, bundles, plan_output, specification
 from pulsar_rebalancer_spark.run_input import RunInput
-from pulsar_rebalancer_spark.session import session
+from pulsar_rebalancer_spark.session import own_session, release, session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Future
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from pulsar_rebalancer.run.plan import Summary
     from pulsar_rebalancer_spark.strategy import Decide
@@ -60,19 +62,25 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
             kept.result()
         finally:
             # After the means, whatever failed.
-            beside.submit(lambda: held.result().is_cached and held.result().unpersist())
+            beside.submit(lambda: _let_go(held.result()))
     return plan_output.write(run, plan_output.with_drains(run, decided) if run.drains.brokers else decided)
 
 
 def _session_of_run(spark: SparkSession, run: RunInput) -> SparkSession:
     """Return a session of the run's own: as many tasks as its size needs, one without any shuffle when it is small."""
-    own = spark.newSession()
+    own = own_session(spark)
     own.conf.set("spark.sql.shuffle.partitions", max(1, math.ceil(run.bundle_count / BUNDLES_PER_TASK)))
     # It would make a job of every stage to find out what the number of rows says already.
     own.conf.set("spark.sql.adaptive.enabled", "false")
     # What is cached is read twice and dropped: looking for a better encoding costs more than it spares.
     own.conf.set("spark.sql.inMemoryColumnarStorage.compressed", "false")
     return own
+
+
+def _let_go(held: DataFrame) -> None:
+    if held.is_cached:
+        held.unpersist()
+    release(held.sparkSession)
 
 
 def _report(summary: Summary, seconds: float) -> str:
@@ -98,7 +106,10 @@ def _decided(spark: Future[SparkSession], root: str, folder: str) -> bool:
         print(_report(decide(spark.result, run), time.monotonic() - started), flush=True)
     except Exception as error:
         why = str(error)
-        if not isinstance(error, RebalancerError):
+        if isinstance(error, AnalysisException) and error.getCondition() == "PATH_NOT_FOUND":
+            # The run was just read: only Spark, somewhere else, does not see it.
+            why = f"Spark does not see the storage root {root} [{Reason.FILE_MISSING}]"
+        elif not isinstance(error, RebalancerError):
             traceback.print_exc()
             why = f"{type(error).__name__} [{Reason.DECIDE_FAILED}]"
         print(f"not decided: {folder}: {why}", file=sys.stderr, flush=True)

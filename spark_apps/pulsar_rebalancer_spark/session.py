@@ -1,23 +1,69 @@
-"""The Spark session, begun before anything else: nothing but Spark is imported here."""
+"""The Spark session, begun before anything else: nothing but Spark is imported here.
+
+Spark is begun for this process, unless SPARK_REMOTE names a Spark Connect server that runs already.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
+if TYPE_CHECKING:
+    from types import FrameType
+
+CONNECTED = "SPARK_REMOTE" in os.environ
+_open: list[SparkSession] = []
+
 
 def session() -> SparkSession:
-    """Return the Spark session; master and memory come from spark-submit."""
+    """Return the Spark session; master and memory come from spark-submit, or are those of the server."""
     # Python workers take the driver's interpreter unless the connection names another (`spark.pyspark.python`).
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName("pulsar-rebalancer")
-    return (
-        builder.config("spark.sql.session.timeZone", "UTC")
+    builder = _builder()
+    if not CONNECTED:
         # Spark would look up the Python call site of every column expression: seconds in all.
-        .config("spark.python.sql.dataFrameDebugging.enabled", "false")
+        builder = builder.config("spark.python.sql.dataFrameDebugging.enabled", "false")
         # What executors write is for its owner alone, as everything below the storage root.
-        .config("spark.hadoop.fs.permissions.umask-mode", "077")
-        .getOrCreate()
-    )
+        builder = builder.config("spark.hadoop.fs.permissions.umask-mode", "077")
+    return builder.getOrCreate()
+
+
+def _builder() -> SparkSession.Builder:
+    return SparkSession.builder.appName("pulsar-rebalancer").config("spark.sql.session.timeZone", "UTC")
+
+
+def own_session(spark: SparkSession) -> SparkSession:
+    """Return a session with settings of its own, to be released."""
+    if not CONNECTED:
+        return spark.newSession()
+    own: SparkSession = _builder().create()
+    _open.append(own)
+    return own
+
+
+def release(own: SparkSession) -> None:
+    """Release a session of `own_session`: a server would keep it for an hour."""
+    if own in _open:
+        _open.remove(own)
+        own.stop()
+
+
+def release_all() -> None:
+    """Release what is still open: a session that Python's garbage collection finds can wait for itself for ever."""
+    for own in list(_open):
+        release(own)
+
+
+def end_with_process() -> None:
+    """Have a server end what is under way for this process when the process is told to end: it would go on alone."""
+    if CONNECTED:
+        signal.signal(signal.SIGTERM, _leave)
+
+
+def _leave(number: int, _: FrameType | None) -> None:
+    release_all()
+    os._exit(128 + number)

@@ -55,6 +55,10 @@ EAST = "clusters: {east: {connection: pulsar_admin_east, alert_connection: pulsa
 BALANCED = "tests/integration/test_embedded.py::test_once_ends_when_the_cluster_is_balanced"
 APPROVED = "tests/integration/test_approve.py::test_a_plan_is_carried_out_once_a_person_approves_it"
 SIMULATION = "tests/project/test_documented_simulation.py::test_the_example"
+CONNECTED = (
+    "tests/spark_apps/pulsar_rebalancer_spark/test_spark_connect.py"
+    "::test_the_same_plans_after_a_killed_task_whose_run_has_ended_too"
+)
 ALL_DAGS = ("rebalance", "by_hand", "control", "maintenance", "replay", "watch", "apply")
 
 
@@ -109,6 +113,7 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     'pip install "dist/pulsar_rebalancer-0.1.0-py3-none-any.whl[alerts,extensible]"': wheel,
     "pip list": versions,
     "python -m pulsar_rebalancer_airflow.spark_archive /opt/airflow/spark.jsa": archived,
+    **{each: by(CONNECTED) for each in commands_in_blocks("operations.md") if "SparkConnectServer" in each},
     "python -m pulsar_simulator": by(SIMULATION),
     **dict.fromkeys(commands_in_blocks("simulation.md"), by(SIMULATION)),
     'PULSAR_TOKEN="$(cat simulation.token)" make run PULSAR=http://127.0.0.1:18080': observes_simulated,

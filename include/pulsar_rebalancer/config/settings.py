@@ -99,7 +99,9 @@ class Settings(PulsarSettings):
     )
     interval_seconds: float = Field(60, ge=5, le=86400, description="seconds between two runs")
     connection: str = Field("pulsar_admin_default", min_length=1, description="Airflow connection of type pulsar_admin")
-    spark_connection: str = Field("spark_default", min_length=1, description="Airflow connection of type spark")
+    spark_connection: str = Field(
+        "spark_default", min_length=1, description="Airflow connection of type spark or spark_connect"
+    )
     pulsar_cluster: str = Field("", description="the cluster's name inside Pulsar; empty: asked of the brokers")
     excluded_brokers: Brokers = Field((), description="brokers (host:port) that neither give nor take bundles")
     max_bundles_per_run: int | None = Field(None, ge=1, description="cap of bundles moved in one run")

@@ -62,6 +62,9 @@ class Reason(StrEnum):
     CONNECTION_NOT_FOUND = ("connection_not_found", BLOCK, Trait.PASSING,
         "Airflow found no connection of the name in spark_connection, or its secrets backend did not answer.",
         "Add the connection, or look at the secrets backend.")
+    SPARK_UNREACHABLE = ("spark_unreachable", BLOCK, Trait.PASSING,
+        "The Spark Connect server of spark_connection did not accept a connection.",
+        "Start the server, or correct host and port of the connection.")
     CONTRADICTION = ("contradiction", BLOCK, Trait.TYPED,
         "Two settings exclude each other.",
         "Change one of the keys that the message names.")
@@ -211,7 +214,7 @@ class Reason(StrEnum):
     # files
     FILE_MISSING = ("file_missing", BLOCK, Trait.NONE,
         "A file of the run is missing.",
-        "Check that every worker sees the storage root.")
+        "Check that every worker, and a Spark Connect server, sees the storage root.")
     STORAGE_FAILED = ("storage_failed", BLOCK, Trait.PASSING,
         "The file system or object store below the storage root refused: full, no rights, or not reachable.",
         "Make room, or look at the rights and the connection of the storage root; what was written before is whole.")

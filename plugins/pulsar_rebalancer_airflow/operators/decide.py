@@ -26,7 +26,7 @@ class DecideOperator(SparkApplicationOperator):
         cluster: name in the clusters file.
         root: storage root.
         run: address of the run's folder.
-        conn_id: Airflow connection of type `spark`; names the master.
+        conn_id: Airflow connection of type `spark` or `spark_connect`: what it runs on.
     """
 
     def __init__(self, *, cluster: str, root: str, run: Any, conn_id: str, **kwargs: Any) -> None:

@@ -15,6 +15,7 @@ from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.operators.spark_application import SparkApplicationOperator, checked_connection
 from pulsar_rebalancer_airflow.replay.link import ReplayLink
+from pulsar_rebalancer_airflow.spark_connect import CONNECTION_TYPE
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -68,6 +69,12 @@ class ReplayOperator(SparkApplicationOperator):
         with final_unless_passing(context):
             request = self._request(context, storage)
             connection = checked_connection(self._conn_id)
+            if connection.conn_type == CONNECTION_TYPE:
+                raise SettingsError(
+                    Reason.WRONG_SETTING,
+                    f"spark_connection {self._conn_id}: a replay deals Python objects out to executors, which a Spark "
+                    "Connect server does not do: it needs a connection of type spark",
+                )
             request.write(folder)
         self.application_args = ["--root", self.root, "--replay", folder.uri]
         self.log.info("Replay of %s to %s in %s", request.start, request.end, folder.uri)

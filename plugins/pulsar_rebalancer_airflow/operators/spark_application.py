@@ -17,7 +17,8 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer_airflow.failures import FAILURE
+from pulsar_rebalancer_airflow.failures import FAILURE, final_unless_passing
+from pulsar_rebalancer_airflow.spark_connect import CONNECTION_TYPE, ConnectedApplication, server_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,7 +134,8 @@ class SparkApplicationOperator(SparkSubmitOperator):
     Args:
         application: name of its module.
         failed: reason code of a failure that names none.
-        conn_id: Airflow connection of type `spark`; names the master.
+        conn_id: Airflow connection of type `spark`, which names the master, or of type `spark_connect`: a server that
+            runs already and has settings of its own.
         conf: settings of Spark beside the common ones.
     """
 
@@ -147,6 +149,14 @@ class SparkApplicationOperator(SparkSubmitOperator):
             **kwargs,
         )
         self.failed = failed
+        self._connected: ConnectedApplication | None = None
+
+    def on_kill(self) -> None:
+        """End the application, and what a Spark Connect server does for it."""
+        if self._connected is None:
+            super().on_kill()
+        else:
+            self._connected.end()
 
     def _submit(self, context: Context, connection: Connection) -> None:
         """Submit over a connection that was checked, and wait.
@@ -154,7 +164,24 @@ class SparkApplicationOperator(SparkSubmitOperator):
         Raises:
             AirflowException: the application failed; the last lines of its output are in the message, and its reason
                 code is the XCom `failure`.
+            SettingsError: `spark_unreachable`.
         """
+        connected = connection.conn_type == CONNECTION_TYPE
+        with final_unless_passing(context):
+            server = server_environment(connection, f"spark_connection {self._conn_id}") if connected else {}
+        try:
+            with driver_environment():
+                if connected:
+                    self._connected = ConnectedApplication([self.application, *(self.application_args or [])], server)
+                    self._connected.wait(self.log.info)
+                else:
+                    self._configure(connection)
+                    super().execute(context)
+        except Exception as error:
+            context["ti"].xcom_push(key=FAILURE, value=_code(str(error)) or self.failed)
+            raise
+
+    def _configure(self, connection: Connection) -> None:
         # Spark's settings that no command line may show, such as a secret: a file of the worker.
         self.properties_file = connection.extra_dejson.get("properties-file")
         if re.match(r"local(\[|$)", connection.host or ""):
@@ -164,12 +191,6 @@ class SparkApplicationOperator(SparkSubmitOperator):
         if archive and Path(archive).is_file():
             options = f"{JAVA_OPTIONS} -XX:SharedArchiveFile={archive} -Xshare:auto"
             self.conf = {**(self.conf or {}), "spark.driver.extraJavaOptions": options}
-        with driver_environment():
-            try:
-                super().execute(context)
-            except Exception as error:
-                context["ti"].xcom_push(key=FAILURE, value=_code(str(error)) or self.failed)
-                raise
 
 
 def _code(output: str) -> Reason | None:

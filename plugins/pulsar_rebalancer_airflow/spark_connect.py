@@ -1,0 +1,129 @@
+"""Spark that runs already: where a Spark Connect server is, and an application of this package that works on it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections import deque
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlsplit
+
+from airflow.sdk.exceptions import AirflowException
+
+from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from airflow.sdk import Connection
+
+CONNECTION_TYPE = "spark_connect"
+DEFAULT_PORT = 15002
+_REACHED_SECONDS = 10
+_RELEASED_SECONDS = 10
+"""So long a process that is told to end may take to have the server end what it does."""
+_LAST_LINES = 20
+
+
+def server_environment(connection: Connection, where: str) -> dict[str, str]:
+    """Return the environment variables that name a server to an application.
+
+    Args:
+        connection: Airflow connection of type `spark_connect`.
+        where: its name in messages.
+
+    Returns:
+        The address, and the token by itself: an address may be told, a token may not.
+
+    Raises:
+        SettingsError: `wrong_setting` when the host is none, or another machine would be spoken to without TLS or
+            without a token; `spark_unreachable` when nobody accepts a connection there, which Spark's client would
+            try for many minutes.
+    """
+    host, port = _address(connection, where)
+    tls = str(connection.extra_dejson.get("use_ssl", "")).lower() == "true"
+    if not (_is_loopback(host) or (tls and connection.password)):
+        raise SettingsError(
+            Reason.WRONG_SETTING,
+            f"{where}: {host} is another machine: a Spark Connect server there needs use_ssl and a token",
+        )
+    if not tls:
+        # Under any other name Spark's client would speak TLS as soon as there is a token.
+        host = "localhost"
+    try:
+        socket.create_connection((host.strip("[]"), port), _REACHED_SECONDS).close()
+    except OSError as error:
+        said = error.strerror or type(error).__name__
+        raise SettingsError(Reason.SPARK_UNREACHABLE, f"{where}: {host}:{port}: {said}") from None
+    address = f"sc://{host}:{port}/"
+    if tls:
+        address += ";use_ssl=true"
+    if connection.login:
+        address += f";user_id={quote(connection.login, safe='')}"
+    token = {"SPARK_CONNECT_AUTHENTICATE_TOKEN": connection.password} if connection.password else {}
+    return {"SPARK_REMOTE": address} | token
+
+
+def _address(connection: Connection, where: str) -> tuple[str, int]:
+    given = (connection.host or "").removeprefix("sc://")
+    try:
+        parts = urlsplit(f"sc://{given}")
+        host, port = parts.hostname or "", connection.port or parts.port or DEFAULT_PORT
+    except ValueError:
+        host, port, parts = "", 0, urlsplit("")
+    if not host or parts.netloc != given or "@" in given or ";" in given:
+        raise SettingsError(Reason.WRONG_SETTING, f"{where}: host {given[:100]!r} is no host of a Spark Connect server")
+    return (f"[{host}]" if ":" in host else host), port
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class ConnectedApplication:
+    """An application as a process of its own beside the task, without any Java."""
+
+    def __init__(self, command: Sequence[str], server: Mapping[str, str]) -> None:
+        """Start it.
+
+        Args:
+            command: path of the application and its arguments.
+            server: see `server_environment`.
+        """
+        self._process = subprocess.Popen(
+            [sys.executable, *command],
+            env=os.environ | server,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+
+    def wait(self, tell: Callable[[str], object]) -> None:
+        """Wait for its end, and tell what it says line by line.
+
+        Raises:
+            AirflowException: it failed; with its last lines.
+        """
+        last: deque[str] = deque(maxlen=_LAST_LINES)
+        with self._process as running:
+            for line in running.stdout or ():
+                tell(line.rstrip())
+                last.append(line)
+        if running.returncode:
+            raise AirflowException(f"The application ended with {running.returncode}. It said:\n{''.join(last)}")
+
+    def end(self) -> None:
+        """End it, and what the server does for it."""
+        self._process.terminate()
+        try:
+            self._process.wait(_RELEASED_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import json
+import socket
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import pytest
+from airflow.sdk import Connection
+from tests.project.documentation import blocks
+
+from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer_airflow.spark_connect import server_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SAFE = {"extra": '{"use_ssl": true}', "password": "secret"}
+
+
+@pytest.fixture
+def reached() -> Iterator[mock.Mock]:
+    """Every server accepts a connection."""
+    with mock.patch("socket.create_connection") as connect:
+        yield connect
+
+
+def environment(**given: Any) -> dict[str, str]:
+    return server_environment(Connection(conn_id="c", conn_type="spark_connect", **given), "spark_connection c")
+
+
+@pytest.mark.parametrize(
+    ("given", "address"),
+    [
+        ({"host": "localhost"}, "sc://localhost:15002/"),
+        ({"host": "127.0.0.1", "port": 7}, "sc://localhost:7/"),
+        ({"host": "sc://localhost:8"}, "sc://localhost:8/"),
+        ({"host": "[::1]", "port": 7}, "sc://localhost:7/"),
+        ({"host": "127.0.0.1", **SAFE}, "sc://127.0.0.1:15002/;use_ssl=true"),
+        (
+            {"host": "spark.example.com", "login": "a;b", **SAFE},
+            "sc://spark.example.com:15002/;use_ssl=true;user_id=a%3Bb",
+        ),
+    ],
+)
+def test_address(reached: mock.Mock, given: dict[str, Any], address: str) -> None:
+    assert environment(**given)["SPARK_REMOTE"] == address
+
+
+def test_the_token_is_in_no_address(reached: mock.Mock) -> None:
+    assert environment(host="localhost", password="secret") == {
+        "SPARK_REMOTE": "sc://localhost:15002/",
+        "SPARK_CONNECT_AUTHENTICATE_TOKEN": "secret",
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"host": "spark.example.com"}, "needs use_ssl and a token"),
+        ({"host": "spark.example.com", "password": "secret"}, "needs use_ssl and a token"),
+        ({"host": "spark.example.com", "extra": '{"use_ssl": "True"}'}, "needs use_ssl and a token"),
+        ({"host": "10.0.0.1", "password": "secret", "extra": '{"use_ssl": false}'}, "needs use_ssl and a token"),
+        ({"host": "localhost.example.com"}, "needs use_ssl and a token"),
+        ({"host": ""}, "no host"),
+        ({"host": "localhost/;token=x"}, "no host"),
+        ({"host": "localhost:x"}, "no host"),
+        ({"host": "me@localhost"}, "no host"),
+    ],
+)
+def test_what_is_refused(reached: mock.Mock, given: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingsError, match=rf"spark_connection c: .*{said}.*\[wrong_setting\]") as caught:
+        environment(**given)
+    assert "secret" not in str(caught.value)
+    assert not reached.called
+
+
+def test_a_server_that_is_not_there_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with pytest.raises(SettingsError, match=rf"localhost:{port}: .*\[spark_unreachable\]"):
+        environment(host="127.0.0.1", port=port)
+
+
+def test_the_documented_connection(reached: mock.Mock) -> None:
+    (given,) = [
+        json.loads(block.body)
+        for block in blocks()
+        if block.page == "operations.md" and "spark_connect" in block.body and block.language == "json"
+    ]
+    assert given.pop("conn_type") == "spark_connect"
+    assert environment(**given)["SPARK_REMOTE"] == "sc://localhost:15002/"

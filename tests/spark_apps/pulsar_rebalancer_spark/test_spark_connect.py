@@ -1,0 +1,180 @@
+"""The same application on a Spark Connect server that runs already, through the operator."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import stat
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+from airflow.sdk import Connection
+from airflow.sdk.exceptions import AirflowException
+from tests.airflow_context import context
+from tests.project.documentation import commands_in_blocks
+from tests.spark_apps.pulsar_rebalancer_spark import runs
+
+from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.run import plan
+from pulsar_rebalancer.run.request import RunRequest
+from pulsar_rebalancer_airflow.embedded.airflow_home import free_port
+from pulsar_rebalancer_airflow.locations import STORAGE_VARIABLE
+from pulsar_rebalancer_airflow.operators import DecideOperator
+from pulsar_rebalancer_airflow.operators.spark_application import driver_environment, path_of
+from pulsar_rebalancer_airflow.spark_connect import ConnectedApplication, server_environment
+from pulsar_rebalancer_spark.rebalance import decide
+from pulsar_rebalancer_spark.run_input import RunInput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from airflow.sdk import Context
+
+    from pulsar_rebalancer.storage.path import StoragePath
+
+pytestmark = pytest.mark.integration
+
+TOKEN = "known-to-server-and-connection"
+
+
+class Server:
+    """A Spark Connect server as operations.md says; the first that asks it for Python waits until it is killed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.log = folder / "server.log"
+        self.asked = folder / "asked"
+        self.port = free_port()
+        again, waits = f'exec {sys.executable} "$@"', f"echo $$ > {self.asked}; exec sleep 600"
+        python = folder / "python"
+        python.write_text(f"#!/bin/sh\n[ -e {self.asked} ] && {again}\n{waits}\n")
+        python.chmod(0o700)
+        own = {
+            "spark.connect.grpc.binding.port": str(self.port),
+            "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+            "spark.driver.memory": "1g",
+        }
+        (documented,) = [each for each in commands_in_blocks("operations.md") if "SparkConnectServer" in each]
+        token, *command, last = shlex.split(documented.replace("\\ ", "").replace("<token>", TOKEN))
+        options = [part for name, value in own.items() for part in ("--conf", f"{name}={value}")]
+        with driver_environment():
+            self.process = subprocess.Popen(
+                [*command, *options, last],
+                env=os.environ | dict([token.split("=")]) | {"PYSPARK_PYTHON": str(python)},
+                cwd=folder,
+                stdout=self.log.open("w"),
+                stderr=subprocess.STDOUT,
+            )
+        self.await_line("Spark Connect server started")
+
+    @property
+    def connection(self) -> Connection:
+        given: dict[str, Any] = {"host": "127.0.0.1", "port": self.port, "password": TOKEN}
+        return Connection(conn_id="connect", conn_type="spark_connect", **given)
+
+    def await_line(self, pattern: str) -> None:
+        self.until(lambda: re.search(pattern, self.log.read_text()) is not None)
+
+    def until(self, true: Callable[[], bool]) -> None:
+        limit = time.monotonic() + 120
+        while not true():
+            assert self.process.poll() is None, self.log.read_text()[-2000:]
+            assert time.monotonic() < limit, self.log.read_text()[-2000:]
+            time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    started = Server(tmp_path_factory.mktemp("connect"))
+    yield started
+    started.process.terminate()
+    started.process.wait()
+
+
+@pytest.fixture
+def task(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> Callable[[StoragePath], DecideOperator]:
+    """The task decide of a run, over the server."""
+    monkeypatch.setenv("AIRFLOW_CONN_CONNECT", server.connection.as_json())
+    monkeypatch.setenv(STORAGE_VARIABLE, str(tmp_path))
+    given: dict[str, Any] = {"task_id": "decide", "cluster": "east", "root": str(tmp_path), "conn_id": "connect"}
+    return lambda run: DecideOperator(run=run.uri, **given)
+
+
+def context_of(run: StoragePath) -> Context:
+    return context("east", None, run_id=RunRequest.read(run).airflow_run_id)
+
+
+def killed(server: Server, task: DecideOperator, seen: Context) -> None:
+    """Runs the task, and kills it as Airflow does while the server waits for its Python."""
+    ended: list[BaseException] = []
+
+    def execute() -> None:
+        try:
+            task.execute(seen)
+        except BaseException as error:
+            ended.append(error)
+
+    running = threading.Thread(target=execute)
+    running.start()
+    server.until(lambda: bool(ended) or (server.asked.exists() and server.asked.read_text() != ""))
+    commands = [" ".join(each.cmdline()) for each in psutil.Process().children(recursive=True)]
+    task.on_kill()
+    running.join()
+    assert isinstance(ended[0], AirflowException), ended
+    assert "ended with 143" in str(ended[0])
+    assert any("application.py" in command for command in commands)
+    assert [command for command in commands if TOKEN in command] == []
+    # What it does for others goes on.
+    server.await_line("Job .* (failed|cancelled)")
+    psutil.Process(int(server.asked.read_text())).kill()
+
+
+def test_the_same_plans_after_a_killed_task_whose_run_has_ended_too(
+    spark: Any,
+    tmp_path: Path,
+    server: Server,
+    task: Callable[[StoragePath], DecideOperator],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    eager = {"hit_count_low": 1, "hit_count_high": 1}
+    in_python = {"strategy": Strategy.THRESHOLD, "min_unload_bundle_throughput": 0}
+    made = [runs.make(tmp_path, runs.tables("east", 6, 20), **settings) for settings in (eager, in_python)]
+    here = [decide(lambda: spark, RunInput.read(str(tmp_path), run.uri)) for run in made]
+    assert all(summary.bundles_taken for summary in here)
+    for run in made:
+        (run / "plan").delete()
+        RunInput.read(str(tmp_path), run.uri).new_means.delete()
+
+    killed(server, task(made[1]), context_of(made[1]))
+    assert not (made[1] / "plan" / "summary.json").exists()
+    for run in made:
+        task(run).execute(context_of(run))
+
+    assert [plan.Summary.read(run) for run in made] == here
+    for run in made:
+        written = Path(RunInput.read(str(tmp_path), run.uri).new_means.uri).glob("*.parquet")
+        assert {stat.S_IMODE(file.stat().st_mode) for file in written} == {0o600}
+    assert TOKEN not in caplog.text
+
+
+def test_a_server_that_does_not_see_the_storage_is_told_apart(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Path(runs.make(tmp_path, runs.tables("east", 3, 3)).uri).relative_to(tmp_path)
+    # The server begins in another folder.
+    monkeypatch.chdir(tmp_path)
+    told: list[str] = []
+
+    command = [path_of("application"), "--root", ".", "--run", str(run)]
+    with driver_environment():
+        application = ConnectedApplication(command, server_environment(server.connection, "here"))
+    with pytest.raises(AirflowException, match=r"not decided: .*\[file_missing\]"):
+        application.wait(told.append)
+
+    assert [line for line in told if "does not see the storage root" in line]
