@@ -176,6 +176,10 @@ class Reason(StrEnum):
     UNKNOWN_BROKER = ("unknown_broker", WARN, Trait.NONE,
         "excluded_brokers names a broker that the cluster does not list: it is down, or misspelt and excludes nobody.",
         "Nothing if the broker is down for a while; else correct the name: brokerIds are advertisedAddress:port.")
+    UNMATCHED_PATTERN = ("unmatched_pattern", WARN, Trait.NONE,
+        "A pattern of excluded_bundles matches no bundle that a broker reports: it is misspelt and excludes nothing, "
+        "or its bundles have no loaded topic.",
+        "Nothing if its bundles are idle; else correct the pattern: bundles are tenant/namespace/0x…_0x….")
     SUMS_DISAGREE = ("sums_disagree", WARN, Trait.NONE,
         "A broker's traffic is not the sum of its bundles'; the amount to move is judged by the broker's.",
         "Nothing if it is gone in the next run; else check the broker's load report.")

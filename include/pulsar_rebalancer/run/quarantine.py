@@ -6,6 +6,10 @@ import math
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pulsar_rebalancer.names import regex_of
 from pulsar_rebalancer.reasons import Effect, Reason, Trait
 from pulsar_rebalancer.run.request import Finding
 
@@ -68,6 +72,19 @@ def unknown_brokers(brokers: Collection[str], settings: Settings) -> list[Findin
     """Return the excluded brokers that the cluster does not list: a name that is misspelt excludes nobody."""
     unknown = sorted(set(settings.excluded_brokers) - set(brokers))
     return [Finding(reason=Reason.UNKNOWN_BROKER, subject=name, detail="not listed") for name in unknown]
+
+
+def unmatched_patterns(bundles: Iterable[str | None], settings: Settings) -> list[Finding]:
+    """Return the patterns of excluded bundles that no bundle's name matches."""
+    if not settings.excluded_bundles:
+        return []
+    names = pa.array(bundles, pa.string())
+    unmatched = [
+        pattern
+        for pattern in settings.excluded_bundles
+        if not pc.any(pc.match_substring_regex(names, f"^(?:{regex_of(pattern)})$")).as_py()
+    ]
+    return [Finding(reason=Reason.UNMATCHED_PATTERN, detail=f"{pattern!r} excludes none") for pattern in unmatched]
 
 
 def interval_below_host_sample(settings: Settings) -> list[Finding]:

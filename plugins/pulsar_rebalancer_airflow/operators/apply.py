@@ -33,18 +33,14 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 
-class AskOperator(TriggerDagRunOperator):
-    """Have the plan that waits shown to a person, in a run of its own.
-
-    When a plan is carried out instead, the question that is still open ends: its run begins anew and asks nothing.
-    Skipped otherwise, and where the plan that waits was asked about, answered or not.
+class _QuestionOperator(TriggerDagRunOperator):
+    """Begin the run of a question anew, or for the first time.
 
     Args:
         cluster: name in the clusters file.
-        gate: task id of the gate.
     """
 
-    def __init__(self, *, cluster: str, gate: str, **kwargs: Any) -> None:
+    def __init__(self, *, cluster: str, **kwargs: Any) -> None:
         super().__init__(
             trigger_dag_id=f"{APPLY_DAG}{cluster}",
             reset_dag_run=True,
@@ -54,6 +50,21 @@ class AskOperator(TriggerDagRunOperator):
             inlets=[state_asset(cluster)],
         )
         self.cluster = cluster
+
+
+class AskOperator(_QuestionOperator):
+    """Have the plan that waits shown to a person, in a run of its own.
+
+    When a plan is carried out instead, the question that is still open ends: its run begins anew and asks nothing.
+    Skipped otherwise, and where the plan that waits was asked about, answered or not.
+
+    Args:
+        gate: task id of the gate.
+        kwargs: those of `_QuestionOperator`.
+    """
+
+    def __init__(self, *, gate: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.gate = gate
 
     def execute(self, context: Context) -> None:
@@ -77,25 +88,11 @@ class AskOperator(TriggerDagRunOperator):
         super().execute(context)
 
 
-class EndOlderOperator(TriggerDagRunOperator):
+class EndOlderOperator(_QuestionOperator):
     """End the newest of the older questions that are open: its run begins anew and, superseded, asks nothing.
 
     It does the same with the next older one, so that all end. Skipped when there is none; a retry does the same again.
-
-    Args:
-        cluster: name in the clusters file.
     """
-
-    def __init__(self, *, cluster: str, **kwargs: Any) -> None:
-        super().__init__(
-            trigger_dag_id=f"{APPLY_DAG}{cluster}",
-            reset_dag_run=True,
-            openlineage_inject_parent_info=False,
-            logical_date=None,
-            **kwargs,
-            inlets=[state_asset(cluster)],
-        )
-        self.cluster = cluster
 
     def execute(self, context: Context) -> None:
         """Have the older run begin anew.

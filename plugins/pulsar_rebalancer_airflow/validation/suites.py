@@ -21,6 +21,7 @@ from pulsar_rebalancer.run.quarantine import (
     traffic_in_doubt,
     unexpectedly_left_out,
     unknown_brokers,
+    unmatched_patterns,
 )
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
 from pulsar_rebalancer.run.tables import LARGEST
@@ -78,6 +79,7 @@ def validate(run: StoragePath, suites: Path | None = None) -> Validation:
     findings = one_quarantine_each([*findings, *traffic_in_doubt(shares, settings)])
     samples = dict(zip(frames["brokers"]["broker"], frames["brokers"]["host_samples"], strict=True))
     findings += unknown_brokers(samples, settings)
+    findings += unmatched_patterns(frames["bundles"]["bundle"], settings)
     findings += interval_below_host_sample(settings)
     findings += enough_brokers(findings, samples, settings)
     validation = Validation(findings=tuple(findings))

@@ -17,11 +17,14 @@ from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.tables import MOVES, table
 from pulsar_rebalancer.state.by_hand import Drain, Drains
+from pulsar_rebalancer.state.model import MovesState, Unload
 from pulsar_rebalancer.strategies import plan_files, rows
 from pulsar_rebalancer.strategies.sample import BundleSample, CandidateMove, Measure
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pulsar_rebalancer.storage.path import StoragePath
 
 OWNED = {"a": {name(1): 20.0, name(2): 20.0}, "b": {name(4): 10.0, name(5): 5.0}, "c": {name(6): 10.0}}
 
@@ -146,6 +149,39 @@ def test_a_bundle_that_is_in_place_already_is_no_part_that_is_missing(tmp_path: 
     snapshots.owned["c:1"][name(5)] = snapshots.owned["b:1"].pop(name(5))
 
     assert approved(snapshots, shown, marks())[name(5)] == "same_broker"
+
+
+@pytest.mark.parametrize("by", ["its own run", "another run", "a run that is compacted"])
+def test_what_the_plans_own_run_moved_earlier_is_no_reason_to_refuse_it(tmp_path: Path, by: str) -> None:
+    """A retry of *collect* takes a new folder: what an earlier attempt of the run has unloaded is in place."""
+    snapshots = Snapshots(tmp_path, OWNED)
+    shown = decided(snapshots, marks())
+    earlier, run = (carrying_out(snapshots, shown, minutes) for minutes in (5, 6))
+    earlier_id = RunRequest.read(run).airflow_run_id if by == "its own run" else "another"
+    RunRequest.read(earlier).model_copy(update={"airflow_run_id": earlier_id}).write(earlier)
+    if by == "a run that is compacted":
+        (earlier / RunRequest.FILE).delete()
+    unload = Unload(at=NOW + timedelta(minutes=5), plan_id=earlier.name, source="a:1", destination="b:1")
+    state = (run / "input" / "state.json").read_json()
+    state["moves"] = MovesState(unloads={name(6): unload}).model_dump(mode="json")
+    (run / "input" / "state.json").write_json(state)
+
+    if by == "its own run":
+        assert carry_out_shown(snapshots.storage, run).bundles_taken == 3
+    else:
+        with pytest.raises(PlanError, match=rf"moved since it was made, by plan {earlier.name}.*superseded"):
+            carry_out_shown(snapshots.storage, run)
+
+
+def carrying_out(snapshots: Snapshots, shown: Summary, minutes: int) -> StoragePath:
+    """The snapshot of an attempt at carrying out an approved plan, so many minutes later."""
+    handed = snapshots.handed_over(shown).model_copy(update={"approved": True})
+    return snapshots.take(
+        after=timedelta(minutes=minutes),
+        params={"plan": shown.hash},
+        handed_over=handed.model_dump(mode="json"),
+        drains=marks().model_dump(mode="json"),
+    )
 
 
 def test_a_plan_that_knows_nothing_of_what_others_moved_since_is_not_carried_out(tmp_path: Path) -> None:

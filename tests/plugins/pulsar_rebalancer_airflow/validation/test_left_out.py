@@ -29,6 +29,18 @@ def test_an_excluded_broker_that_is_not_listed_is_told(tmp_path):
     assert [f for f in findings_of(sample, tmp_path) if f.reason == "unknown_broker"] == [expected]
 
 
+def test_a_pattern_that_excludes_no_bundle_is_told(tmp_path):
+    sample = Sample()
+    name = sample.bundles[0]["bundle"]
+    sample.settings = {
+        "excluded_bundles": [name, f"{name.partition('/')[0]}/*", f"?{name}", name[1:], name[:-1], "gone/*"]
+    }
+    found = [f for f in findings_of(sample, tmp_path) if f.reason == "unmatched_pattern"]
+    assert [(f.effect, f.detail) for f in found] == [
+        ("warn", f"{pattern!r} excludes none") for pattern in sample.settings["excluded_bundles"][2:]
+    ]
+
+
 def test_an_interval_below_the_brokers_host_sample_is_told(tmp_path):
     sample = Sample()
     sample.settings = {"interval_seconds": 20}
