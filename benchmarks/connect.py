@@ -35,14 +35,14 @@ def measure(repetitions: int) -> Comparison:
         hashes = set()
 
         def connected() -> Taken:
-            decide.forget(root, run)
+            decide.forget(root)
             with driver_environment():
                 taken = process([sys.executable, path_of("application"), *asked], os.environ | address)
             hashes.add(Summary.read(run).hash)
             return taken
 
         def alone() -> Taken:
-            decide.forget(root, run)
+            decide.forget(root)
             taken = submitted()
             hashes.add(Summary.read(run).hash)
             return taken

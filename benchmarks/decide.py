@@ -110,13 +110,8 @@ def _measured(
         if strategy is Strategy.TRANSFER:
             # It would try the coldest broker, which is reserved, again and again, and move nothing.
             Policies().write(run)
-        decided = submit(path_of("application"), "--root", root, "--run", run.uri, bundles=brokers * each)
-
-        def anew() -> Taken:
-            forget(root, run)
-            return decided()
-
-        subjects: dict[str, Callable[[], Taken]] = {APPLICATION: anew, FLOOR: floor(root)}
+        decided = _anew(root, submit(path_of("application"), "--root", root, "--run", run.uri, bundles=brokers * each))
+        subjects: dict[str, Callable[[], Taken]] = {APPLICATION: decided, FLOOR: floor(root)}
         if strategy is Strategy.AVG:
             limit = [sys.executable, "-m", "benchmarks.limit", root, run.uri, root]
             subjects[LIMIT] = lambda: process(limit)
@@ -142,8 +137,8 @@ def _together(folder: str, name: str, repetitions: int) -> Comparison:
         runs = [clusters.make(several, brokers, 100) for brokers in (*[10] * SMALL, 1000)]
         named = [part for run in runs for part in ("--run", run.uri)]
         subjects = {
-            APPLICATION: submit(path_of("application"), "--root", several, *named),
-            LARGEST: submit(path_of("application"), "--root", large, "--run", alone.uri),
+            APPLICATION: _anew(several, submit(path_of("application"), "--root", several, *named)),
+            LARGEST: _anew(large, submit(path_of("application"), "--root", large, "--run", alone.uri)),
         }
         taken = alternately(subjects, repetitions)
         moves = [Summary.read(run).bundles_taken for run in runs]
@@ -162,7 +157,15 @@ def _goal(strategy: Strategy, brokers: int, taken: dict[str, list[Taken]]) -> tu
     return "", None
 
 
-def forget(root: str, run: StoragePath) -> None:
+def _anew(root: str, decided: Callable[[], Taken]) -> Callable[[], Taken]:
+    def anew() -> Taken:
+        forget(root)
+        return decided()
+
+    return anew
+
+
+def forget(root: str) -> None:
     """Remove the means that an earlier repetition wrote: they would not be written again."""
     state = ClusterStorage(root, clusters.NAME).state
     for name in state.names():

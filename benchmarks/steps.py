@@ -44,7 +44,7 @@ def measure(repetitions: int, only: str) -> Iterator[Comparison]:
 
 
 def _once(root: str, run: StoragePath, bundles: int) -> tuple[dict[str, float], dict[str, str]]:
-    forget(root, run)
+    forget(root)
     with tempfile.TemporaryDirectory() as folder:
         said, log = Path(folder) / "times.json", Path(folder) / "events"
         log.mkdir()
