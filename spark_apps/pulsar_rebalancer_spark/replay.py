@@ -170,6 +170,10 @@ def _prepared(folder: StoragePath, work: StoragePath, request: ReplayRequest, va
     recording = Recording.read(work / SAMPLES)
     _refuse_long(recording, len(variants.variants))
     _say(f"{request.cluster}: {len(variants.variants)} variants, {recording.coverage.sentence}")
+    if recording.coverage.made:
+        _say(f"{request.cluster}: {recording.coverage.made}")
+    if variants.left_out:
+        _say(f"{request.cluster}: {len(variants.left_out)} combinations contradict themselves and are left out")
     names = recording.roster
     _say(f"{request.cluster}: {len(names.brokers)} brokers, {len(names.bundles)} bundles")
     return Prepared(folder, work, request, recording, variants)
@@ -271,6 +275,7 @@ def _conclude(prepared: Prepared, outcomes: dict[str, Outcome], seconds: float) 
         front=tuple(sorted(pareto_front(compared))),
         variants=len(compared),
         left_out=tuple(variants.left_out[:10]),
+        left_out_count=len(variants.left_out),
         seconds=seconds,
     )
     (folder / TABLE).write_table(_table(compared, answer, variants.variants))
@@ -279,7 +284,8 @@ def _conclude(prepared: Prepared, outcomes: dict[str, Outcome], seconds: float) 
     answer.write(folder)
     picked = next(each for each in compared if each.variant == answer.picked)
     _say(
-        f"{request.cluster}: {answer.picked} is picked: {picked.unloads_per_day:.1f} unloads a day, "
+        f"{request.cluster}: {answer.picked} is picked: {picked.unloads_per_day:.1f} unloads a day "
+        f"({picked.moved:,} in all), "
         f"range {picked.range_mean:.1f}; {len(answer.front)} variants on the front, in {seconds:.1f} s"
     )
 

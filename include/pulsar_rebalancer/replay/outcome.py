@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
+from pulsar_rebalancer.replay.recording import MINUTES_OF_A_DAY
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -15,8 +17,6 @@ if TYPE_CHECKING:
 
 HOT = 80.0
 """Percent above which a broker counts as hot."""
-
-MINUTES_OF_A_DAY = 1440
 
 
 @dataclass
@@ -72,6 +72,8 @@ class Figures(NamedTuple):
 
     Attributes:
         variant: its name.
+        moved: bundles, in all.
+        events: times that it moved anything, in all.
         unloads_per_day: bundles moved.
         events_per_day: times that it moved anything.
         disturbed_per_day: throughput of moved bundles when they moved, bytes/s, added up.
@@ -84,6 +86,8 @@ class Figures(NamedTuple):
     """
 
     variant: str
+    moved: int
+    events: int
     unloads_per_day: float
     events_per_day: float
     disturbed_per_day: float
@@ -105,6 +109,8 @@ def figures(outcome: Outcome, minutes: float) -> Figures:
     days, ranges = minutes / MINUTES_OF_A_DAY, np.array(outcome.ranges or [0.0])
     return Figures(
         outcome.variant,
+        outcome.moved,
+        outcome.events,
         outcome.moved / days,
         outcome.events / days,
         outcome.disturbed / days,

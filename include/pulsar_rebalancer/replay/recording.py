@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.replay.columns import Flags, Floats, Ints
 
+MINUTES_OF_A_DAY = 1440
+
 
 class Snapshot(NamedTuple):
     """One sample as it is kept; brokers and bundles by their numbers in `Index`.
@@ -123,6 +125,8 @@ class Coverage(BaseModel):
             words.append(f"{self.repeated} further samples of a minute that had one")
         if self.unreadable_count:
             words.append(f"{self.unreadable_count} could not be read")
+        if self.minutes < MINUTES_OF_A_DAY:
+            words.append(f"figures a day are extrapolated from {self.minutes / 60:.1f} hours")
         return ", ".join(words)
 
 

@@ -58,6 +58,8 @@ def html(
     ordered = sorted(compared, key=lambda each: (each.unloads_per_day, each.range_mean))
     coverage = answer.coverage
     told = [*coverage.unreadable, *(f"left out: {why}" for why in answer.left_out)]
+    more = answer.left_out_count - len(answer.left_out)
+    told += [f"left out: {more} more"] if more else []
     parts = [
         f"<h1>What-if replay of cluster {escape(request.cluster)}</h1>",
         f"<p>Replayed: {escape(coverage.sentence)}. {answer.variants} variants in {answer.seconds:.0f} s"
@@ -91,6 +93,8 @@ def _table(ordered: Sequence[Figures], answer: Answer, variants: Mapping[str, Va
         "",
         "variant",
         "strategy",
+        "bundles moved",
+        "events",
         "unloads a day",
         "events a day",
         "disturbed a day, MiB/s",
@@ -102,6 +106,8 @@ def _table(ordered: Sequence[Figures], answer: Answer, variants: Mapping[str, Va
         kind = "current" if each.variant == CURRENT else "picked" if each.variant == answer.picked else ""
         marks = [name for name, holds in _marks(each, answer) if holds]
         cells = [
+            f"{each.moved:,}",
+            f"{each.events:,}",
             f"{each.unloads_per_day:.1f}",
             f"{each.events_per_day:.1f}",
             f"{each.disturbed_per_day / _MIB:,.1f}",

@@ -106,7 +106,8 @@ class Answer(VersionedDocument):
         picked: the variant that the preference picks.
         front: variants than which no other has both fewer unloads and a smaller range.
         variants: how many were compared.
-        left_out: combinations of the grid that contradict themselves.
+        left_out: combinations of the grid that contradict themselves, the first ones.
+        left_out_count: how many.
         seconds: that the replay took.
     """
 
@@ -117,6 +118,7 @@ class Answer(VersionedDocument):
     front: tuple[str, ...]
     variants: int
     left_out: tuple[str, ...] = ()
+    left_out_count: int = 0
     seconds: float
 
 

@@ -18,7 +18,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pulsar_rebalancer.config.settings import settings_error
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.replay.columns import NOBODY
 from pulsar_rebalancer.replay.minute import NO_POLICIES
 from pulsar_rebalancer.replay.recording import Snapshot, minute_of
 from pulsar_rebalancer.replay.writing import Writer, coverage_of
@@ -37,6 +36,9 @@ _HELD = 3
 """A broker that is silent for longer than so many of its usual steps has no report until it is heard of again."""
 
 _HASHES = 1 << 32
+
+_VERSION = "5.0.1"
+"""Of the brokers: the bundles that are made have the same ranges on each of them, and none shall wait for another."""
 
 LONGEST_DAYS = 366
 """Of a stretch."""
@@ -127,6 +129,7 @@ def record(files: Sequence[Path], made: MadeBundles, settings: Settings, folder:
     for each in series:
         writer.brokers.number(each.broker)
     writer.policies_number(NO_POLICIES)
+    writer.versions.number(_VERSION)
     sizes = _sizes(writer, [each.broker for each in series], made)
     for column in heard.tolist():
         snapshot = _snapshot(there[:, column], reports[:, column], percents[:, column], sizes, made)
@@ -178,7 +181,7 @@ def _snapshot(there: Flags, reports: Flags, percents: Floats, sizes: Floats, mad
         limits=limits,
         traffic=figures,
         averages=np.full((2, len(listed)), np.nan),
-        versions=np.full(len(listed), NOBODY),
+        versions=np.zeros(len(listed), dtype=np.int64),
         age=np.zeros(len(listed)),
         started=np.full(len(listed), np.nan),
         reported=reports[listed],

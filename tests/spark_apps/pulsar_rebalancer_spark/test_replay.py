@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 A, B = "a:8080", "b:8080"
 GRID = [{"strategy": "AvgShedder", "hit_count_high": [1, 3, 20]}, {"strategy": ["ThresholdShedder", "TransferShedder"]}]
+NONE = {"low_threshold": list(range(50, 62)), "high_threshold": 20}
+"""Combinations that contradict themselves."""
 
 
 def hot(score: float) -> Run:
@@ -39,7 +41,7 @@ def request(root: Path, cluster: str, score: float, **values: object) -> Storage
     for number in (*range(8), *range(1440, 1448)):
         hot(score).write(storage, minute(number))
     end = minute(1500)
-    asked = ReplayRequest(cluster=cluster, settings=settings(), start=minute(0), end=end, grid=GRID, **values)  # type: ignore[arg-type]
+    asked = ReplayRequest(cluster=cluster, settings=settings(), start=minute(0), end=end, grid=[*GRID, NONE], **values)  # type: ignore[arg-type]
     folder = storage.base / "replays" / "one"
     asked.write(folder)
     return folder
@@ -86,11 +88,12 @@ def test_clusters_variants_days_and_traces_side_by_side(
     answer = (whole / ANSWER).read_json()
     assert answer["coverage"]["samples"] == 16
     assert answer["coverage"]["gaps"] == 1
+    assert (len(answer["left_out"]), answer["left_out_count"]) == (10, 12)
     assert [row["variant"] for row in table if row["picked"]] == [answer["picked"]] == ["AvgShedder, hit_count_high 1"]
     assert {row["variant"] for row in table if row["on_front"]} == set(answer["front"])
     # Of two days that begin anew each moves what the whole moves once.
-    moved = {row["variant"]: row["unloads_per_day"] for row in (days / TABLE).read_table().to_pylist()}
-    assert moved["AvgShedder, hit_count_high 1"] == 2 * 2 * 1440 / 16
+    moved = {row["variant"]: row for row in (days / TABLE).read_table().to_pylist()}["AvgShedder, hit_count_high 1"]
+    assert (moved["moved"], moved["events"], moved["unloads_per_day"]) == (4, 2, 4 * 1440 / 16)
     assert (days / ANSWER).read_json()["picked"] == "TransferShedder"
 
     said = (traced / REPORT).read_bytes().decode()
@@ -100,7 +103,8 @@ def test_clusters_variants_days_and_traces_side_by_side(
 
     page = (whole / REPORT).read_bytes().decode()
     assert page.count("<svg") == 2
-    assert "16 of 1,500 samples (1.1%)" in page
+    for words in ("16 of 1,500 samples (1.1%)", "extrapolated from 0.3 hours", "left out: 2 more"):
+        assert words in page
     assert "http-equiv" in page
     for outside in ("http://", "https://", "<script", "url(http"):
         assert outside not in page
@@ -108,7 +112,14 @@ def test_clusters_variants_days_and_traces_side_by_side(
     assert "<tr class=picked><td>" in page
     for folder in (whole, days, traced):
         assert sorted(folder.names()) == sorted({ANSWER, REPORT, REQUEST, TABLE})
-    assert "whole: 6 variants, 16 of 1,500 samples" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    for words in (
+        "whole: 6 variants, 16 of 1,500 samples",
+        "whole: 12 combinations contradict themselves",
+        "trace: bundles are made, not recorded: 8 for each broker",
+        "unloads a day (2 in all)",
+    ):
+        assert words in told
 
 
 def test_what_cannot_be_replayed_is_said_with_its_reason(

@@ -196,3 +196,5 @@ def test_a_run_that_validation_blocked_is_no_sample(tmp_path: Path) -> None:
 def test_samples_stand_for_the_time_between_runs_at_most(tmp_path: Path) -> None:
     close = recorded(tmp_path, dict.fromkeys((0, 1, 2, 5, 30), RUN), interval_seconds=300)
     assert close.coverage.minutes == 1 + 1 + 3 + 5 + 5
+    assert close.coverage.sentence.endswith(", figures a day are extrapolated from 0.2 hours")
+    assert "extrapolated" not in close.coverage.model_copy(update={"minutes": 1440.0}).sentence

@@ -56,6 +56,15 @@ def test_the_load_of_a_trace_follows_what_a_variant_moves(tmp_path: Path) -> Non
     assert found.ranges[-1] < 15
 
 
+def test_made_bundles_of_the_same_range_move_side_by_side(tmp_path: Path) -> None:
+    pairs = 20
+    names, rows = [f"b{n}" for n in range(2 * pairs)], ",".join(["80"] * pairs + ["20"] * pairs)
+    made = MadeBundles(bundles=4, spread=0)
+    recording = traced(tmp_path, {"wide": f"Time,{','.join(names)}\n0,{rows}\n"}, made)
+    eager = settings(hit_count_high=1)
+    assert replay(recording, [Variant("it", eager)], eager)[0].moved == pairs
+
+
 def test_brokers_come_and_go_and_gaps_are_gaps(tmp_path: Path) -> None:
     late = "".join(
         f"2026-03-20 12:{n:02}:00,{'' if 4 <= n < 14 else 50},{60 if n > 5 else ''},NaN\n" for n in range(20)

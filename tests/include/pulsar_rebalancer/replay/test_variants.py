@@ -88,7 +88,7 @@ def test_what_cannot_be_compared_is_refused(
 
 def test_the_front_and_what_a_preference_picks() -> None:
     compared = [
-        Figures(name, unloads, 0, 0, mean, 0, 0, 0, 0, 0)
+        Figures(name, 0, 0, unloads, 0, 0, mean, 0, 0, 0, 0, 0)
         for name, unloads, mean in [
             ("a", 0, 40),
             ("b", 10, 20),
@@ -108,5 +108,5 @@ def test_stretches_of_a_variant_become_one() -> None:
         Outcome("a", array("f", [5]), 2.0, 0, 2, 2, 50.0, 1),
     ]
     found = figures(merged([*parts, Outcome("b")])["a"], 720)
-    assert found[:8] == ("a", 12.0, 6.0, 300.0, 3.0, pytest.approx(4.8), 5.0, 1.0)
-    assert found[8:] == (pytest.approx(1 / 3), 1)
+    assert found[:10] == ("a", 6, 3, 12.0, 6.0, 300.0, 3.0, pytest.approx(4.8), 5.0, 1.0)
+    assert found[10:] == (pytest.approx(1 / 3), 1)
