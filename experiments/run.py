@@ -8,6 +8,7 @@ import numpy as np
 
 from experiments.building import build
 from experiments.measures import Curve, Measures, Recorder
+from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME
 from pulsar_rebalancer.config.settings import validate
 from pulsar_rebalancer.replay.balancer import Balancer
 from pulsar_rebalancer.replay.columns import NOBODY, Roster
@@ -41,7 +42,8 @@ def run(scenario: Scenario, variant: Variant, seed: int) -> Run:
     spec = build(scenario, seed, direct=variant.direct)
     names = spec.workload.bundles.names
     own = variant.settings.model_dump(mode="json", exclude_unset=True)
-    settings = validate(own | scenario.settings, where=scenario.name)
+    given = {FIELD_OF_PULSAR_NAME.get(name, name): value for name, value in scenario.settings.items()}
+    settings = validate(own | given, where=scenario.name)
     balancer = Balancer(Roster(spec.brokers.names, names), settings, variant.shedder(), seed)
     recorder = Recorder(scenario.disturbed_at)
     scores = np.zeros(len(spec.brokers.names))

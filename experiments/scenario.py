@@ -147,7 +147,22 @@ class Scenario(_Strict):
             raise ValueError(error.message) from None
         if self.disturbed_at >= self.minutes:
             raise ValueError(f"disturbed_at: {self.disturbed_at} is not within the {self.minutes} minutes")
+        self._refuse_changes()
         return self
+
+    def _refuse_changes(self) -> None:
+        timed = [("changes", change.minute) for change in self.changes]
+        timed += [("cpu_spikes", spike.minute) for spike in self.cpu_spikes]
+        timed += [("traffic_spikes", spike.minute) for spike in self.traffic_spikes]
+        for key, minute in timed:
+            if minute >= self.minutes:
+                raise ValueError(f"{key}: minute {minute} is not within the {self.minutes} minutes")
+        groups = [group.started for group in self.brokers for _ in range(group.count)]
+        there = {number for number, started in enumerate(groups, start=1) if started}
+        for change in sorted(self.changes, key=lambda change: change.minute):
+            there = (there - set(change.stop)) | set(change.start)
+            if not there:
+                raise ValueError(f"changes: no broker is left in minute {change.minute}")
 
 
 def load(file: Path) -> Scenario:

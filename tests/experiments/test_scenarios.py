@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from experiments.__main__ import main
 from experiments.building import build
+from experiments.run import run
 from experiments.scenario import Scenario, ScenarioError, load, load_all
+from experiments.variants import VARIANTS
 
 from pulsar_simulator.minutes.simulation import Simulation
 
@@ -49,6 +51,18 @@ def scenario(folder: Path, text: str = SOUND) -> Path:
         ('placed = "even"', 'placed = "load"', "load: needed"),
         ('placed = "even"', 'placed = "load"\nload = [10]', "load: 1 figures for 2 brokers"),
         ("minutes = 20", "minutes = 20\n[[changes]]\nminute = 1\nstop = [7]\n", "broker 7 is named"),
+        ("minutes = 20", "minutes = 20\n[[changes]]\nminute = 1\nstop = [1, 2]\n", "no broker is left in minute 1"),
+        (
+            "minutes = 20",
+            "minutes = 20\n[[changes]]\nminute = 5\nstop = [2]\n[[changes]]\nminute = 3\nstop = [1]\n",
+            "no broker is left in minute 5",
+        ),
+        ("minutes = 20", "minutes = 20\n[[changes]]\nminute = 20\nstop = [1]\n", "changes: minute 20 is not within"),
+        (
+            "minutes = 20",
+            "minutes = 20\n[[cpu_spikes]]\nminute = 20\nminutes = 2\nbroker = 1\nload = 5\n",
+            "cpu_spikes: minute 20",
+        ),
         ("cores = 4", "cores = 4\nstarted = false", "brokers.started"),
         ("minutes = 20", "minutes = 20\ndisturbed_at = 20", "disturbed_at"),
         ("minutes = 20", "minutes = 20\nsettings = {usage_diference = 0}", "usage_diference"),
@@ -120,6 +134,12 @@ def test_brokers_are_balanced_where_a_scenario_says_so(name: str) -> None:
 
 def test_some_scenarios_say_balanced() -> None:
     assert "jitter" in BALANCED
+
+
+def test_settings_may_have_pulsar_s_names(tmp_path: Path) -> None:
+    given = load(scenario(tmp_path, SOUND.replace("minutes = 20", "minutes = 20\nsettings = {minUnloadMessage = 5}")))
+    for variant in VARIANTS:
+        assert run(given, variant, 1).measures.bundles_moved == 0
 
 
 def test_a_scenario_differs_by_its_seed_alone(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def replay(
     replicas = [_Replica(recording, variant, judged_by, means, seed) for variant in variants]
     minutes = recording.minutes(first, last)
     for number, sample in enumerate(recording.samples(minutes)):
-        means.update(sample.present, sample.carried)
+        means.update(sample.present, sample.carried, sample.left_out, sample.repeated)
         for replica in replicas:
             replica.step(sample)
         if number % max(1, len(minutes) // _TOLD) == 0:

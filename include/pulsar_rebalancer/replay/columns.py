@@ -76,21 +76,34 @@ class MeanColumns:
         self.long_term_msg_rate: Floats = np.full(count, UNKNOWN_RATE)
         self._samples: Ints = np.zeros(count, dtype=np.int64)
 
-    def update(self, present: Flags, sample: Floats) -> None:
+    def update(
+        self, present: Flags, sample: Floats, left_out: Ints | None = None, repeated: Ints | None = None
+    ) -> None:
         """Add a sample; a bundle that is not in it is forgotten.
 
         Args:
             present: which bundles are in it.
             sample: a row for each figure of `run.tables.TRAFFIC`; further rows are not looked at.
+            left_out: bundles whose figures do not count, by position: their means stay.
+            repeated: bundles whose figures are those of the sample before, by position: their means stay until the next
+                figures, with which they begin anew.
         """
         sample = sample[: len(TRAFFIC)]
+        counted = present.copy()
+        for positions in (left_out, repeated):
+            if positions is not None:
+                counted[positions] = False
         samples = np.minimum(self._samples + 1, LONG_TERM_SAMPLES)
         short = np.minimum(samples, MAX_SAMPLES)
-        self.short = np.where(present, ((short - 1) * self.short + sample) / short, 0.0)
+        if repeated is not None:
+            self._samples[repeated] = 0
+        kept = np.where(present, self.short, 0.0)
+        self.short = np.where(counted, ((short - 1) * self.short + sample) / short, kept)
         rate = sample[0] + sample[1]
         long_term = ((samples - 1) * self.long_term_msg_rate + rate) / samples
-        self.long_term_msg_rate = np.where(present, long_term, UNKNOWN_RATE)
-        self._samples = np.where(present, samples, 0)
+        kept = np.where(present, self.long_term_msg_rate, UNKNOWN_RATE)
+        self.long_term_msg_rate = np.where(counted, long_term, kept)
+        self._samples = np.where(counted, samples, np.where(present, self._samples, 0))
 
 
 class ColumnBundles(Bundles):

@@ -40,6 +40,7 @@ class Sample:
         carried: a row for each of `FIGURES`; 0 where a bundle is not reported.
         born: bundles that were never seen before.
         parents: the bundle that each of them is a part of, or `NOBODY`.
+        repeated: bundles of brokers without a report; what they carry is what they carried before.
         left_out: bundles that validation left out.
         policies: what policies said.
         reserved: the isolation policy that reserves a broker, by its position.
@@ -52,6 +53,7 @@ class Sample:
     carried: Floats
     born: Ints
     parents: Ints
+    repeated: Ints
     left_out: Ints
     policies: Policies
     reserved: Mapping[int, str]
@@ -159,7 +161,7 @@ class _Assembler:
 
     def add(self, minute: int, snapshot: Snapshot) -> Sample:
         restarted, brokers = self._restarted(snapshot), self._brokers(snapshot)
-        owner, carried = self._bundles_of(snapshot, brokers.registered & ~brokers.reported)
+        owner, carried, repeated = self._bundles_of(snapshot, brokers.registered & ~brokers.reported)
         born = np.flatnonzero((owner != NOBODY) & ~self._seen)
         parents = self._parents(born) if self._seen.any() else np.full(len(born), NOBODY)
         self._seen[born] = True
@@ -167,7 +169,7 @@ class _Assembler:
         left_out = self._bundle_at[snapshot.bundles[snapshot.left_out]]
         number = int(snapshot.policies[0])
         policies, reserved = self._recording.index.policies[number], self._recording.reserved[number]
-        return Sample(minute, brokers, restarted, owner, carried, born, parents, left_out, policies, reserved)
+        return Sample(minute, brokers, restarted, owner, carried, born, parents, repeated, left_out, policies, reserved)
 
     def _restarted(self, snapshot: Snapshot) -> Flags:
         found = np.zeros(len(self._broker_at), dtype=bool)
@@ -209,18 +211,19 @@ class _Assembler:
             tuple(names[number] or None for number in self._versions.tolist()),
         )
 
-    def _bundles_of(self, snapshot: Snapshot, silent: Flags) -> tuple[Ints, Floats]:
-        """Return owner and load of the bundles; those of a broker that is silent are as they were."""
+    def _bundles_of(self, snapshot: Snapshot, silent: Flags) -> tuple[Ints, Floats, Ints]:
+        """Return owner and load of the bundles, and those of a broker that is silent: they are as they were."""
         at = self._bundle_at[snapshot.bundles]
         owner = np.full(len(self._owner), NOBODY)
         carried = np.zeros_like(self._carried)
         owner[at] = self._broker_at[snapshot.owner]
         carried[:, at] = snapshot.carried
+        held = np.zeros(0, dtype=np.int64)
         if silent.any():
             held = np.flatnonzero((owner == NOBODY) & (self._owner != NOBODY))
             held = held[silent[self._owner[held]]]
             owner[held], carried[:, held] = self._owner[held], self._carried[:, held]
-        return owner, carried
+        return owner, carried, held
 
     def _parents(self, born: Ints) -> Ints:
         """Return the narrowest bundle seen before whose range holds that of a new one."""

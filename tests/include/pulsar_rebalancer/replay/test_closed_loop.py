@@ -243,6 +243,28 @@ def test_what_validation_left_out_or_a_drain_held_back_does_not_move(tmp_path: P
     assert outcome(recorded(tmp_path / "drained", dict.fromkeys(range(4), drained)), **eager).moved == 0
 
 
+seen: list[dict[str, float]] = []
+
+
+def means_seen(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+    """Move nothing, and note the means of all bundles."""
+    names = [broker.broker for broker in sample.brokers]
+    seen.append({bundle.bundle: bundle.msg_rate for name in names for bundle in sample.bundles.of(name)})
+    return nothing(sample, kept)
+
+
+def test_means_are_those_of_a_run_whatever_figures_are_missing_or_in_doubt(tmp_path: Path) -> None:
+    one, other = FOUR[:2]
+    runs = {
+        0: Run({A: 50, B: 50}, {A: {one: 100}, B: {other: 100}}),
+        1: Run({A: 50, B: None}, {A: {one: 9_000}}, left_out=(one,)),
+        2: Run({A: 50, B: 50}, {A: {one: 200}, B: {other: 200}}),
+    }
+    seen.clear()
+    outcome(recorded(tmp_path, runs), "means_seen")
+    assert seen == [{one: 100, other: 100}, {one: 100}, {one: 150, other: 200}]
+
+
 def test_hits_are_counted_by_time_as_in_a_run(tmp_path: Path) -> None:
     recording = recorded(tmp_path, dict.fromkeys(range(8), HOT))
     # Fifteen seconds between runs: a minute between samples is no gap.

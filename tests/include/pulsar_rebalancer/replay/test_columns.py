@@ -42,6 +42,22 @@ def test_means_are_those_of_the_package() -> None:
             assert (columns.long_term_msg_rate[~present] == UNKNOWN_RATE).all()
 
 
+def test_figures_that_do_not_count_leave_means_as_they_are() -> None:
+    columns, everyone, last = MeanColumns(3), np.ones(3, dtype=bool), np.array([2])
+    for figure in (10.0, 30.0):
+        columns.update(everyone, np.full((4, 3), figure))
+    columns.update(everyone, np.full((4, 3), 1e9), np.array([0]), np.array([1, 2]))
+    assert columns.short[0].tolist() == [20, 20, 20]
+    assert columns.long_term_msg_rate.tolist() == [40, 40, 40]
+    # What validation left out goes on where it was; what was not reported begins anew.
+    columns.update(everyone, np.full((4, 3), 80.0))
+    assert columns.short[0].tolist() == [40, 80, 80]
+    assert columns.long_term_msg_rate.tolist() == [80, 160, 160]
+    columns.update(np.array([True, True, False]), np.full((4, 3), 80.0), last[:0], last[:0])
+    assert columns.short[0].tolist() == [50, 80, 0]
+    assert columns.long_term_msg_rate[2] == UNKNOWN_RATE
+
+
 def test_bundles_are_those_of_the_tables() -> None:
     random = np.random.default_rng(2)
     owner = random.integers(-1, 3, len(NAMES))
