@@ -160,6 +160,16 @@ class World:
             for row in session.scalars(select(AssetStateStoreModel)):
                 session.delete(row)
 
+    def put(self, document: StateDocument) -> None:
+        """Store a document, as the task that writes it would."""
+        from airflow.models.asset import AssetModel
+        from airflow.models.asset_state_store import AssetStateStoreModel
+
+        with create_session() as session:
+            asset = session.scalar(select(AssetModel.id).where(AssetModel.name == state_asset(self.name).name))
+            value = json.dumps(document.model_dump(mode="json"))
+            session.merge(AssetStateStoreModel(asset_id=asset, key=document.KEY, value=value))
+
     def _document(self, key: str) -> Any:
         from airflow.models.asset import AssetModel
         from airflow.models.asset_state_store import AssetStateStoreModel

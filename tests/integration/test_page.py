@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import httpx
@@ -17,6 +17,8 @@ from tests.browser import browser
 from tests.integration.airflow_world import world
 from tests.integration.page_scene import HOSTILE, ordered, prepare, press, show, told
 from tests.overview_scene import Scene, broker
+
+from pulsar_rebalancer.control.breaker import Breaker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,8 +36,14 @@ FRAME = "document.querySelector('iframe').contentDocument"
 
 @pytest.fixture(scope="module")
 def paged(tmp_path_factory: pytest.TempPathFactory, one_session: None) -> Iterator[World]:
-    given = {"mode": "approve", "state_max_gap": 1000, "max_plan_age_seconds": 3600, "overloaded_threshold": 100}
-    with world("paged", tmp_path_factory.mktemp("paged"), max_bundles_per_run=2, **given) as made:
+    given: dict[str, Any] = {
+        "mode": "approve",
+        "state_max_gap": 1000,
+        "max_plan_age_seconds": 3600,
+        "overloaded_threshold": 100,
+    }
+    given |= {"max_bundles_per_run": 2, "breaker": {"failed_moves": 5}}
+    with world("paged", tmp_path_factory.mktemp("paged"), **given) as made:
         prepare(made)
         yield made
 
@@ -331,6 +339,17 @@ def test_a_plan_is_rejected_approved_and_carried_out_with_buttons(chromium: Brow
     assert all("moved" in outcome and outcome.endswith(" s") for outcome in outcomes)
 
     question = asks()
+    # What report writes after too many moves that failed: it holds until a person says otherwise.
+    paged.put(Breaker(opened_at=datetime.now(UTC), why="5 moves failed"))
+    chromium.until("document.querySelector('.force').textContent.includes('circuit breaker open until')")
+    chromium.until("document.querySelector('[data-key=\"act Close breaker…\"]')")
+    for theme in ("dark", "light"):
+        chromium.theme(theme)
+        draw(chromium, f"page-acts-{theme}")
+    ordered(chromium, paged, "Close breaker…", "the disk is back")
+    chromium.until("!document.querySelector('[data-key=\"act Close breaker…\"]')")
+    chromium.until("!document.querySelector('.force').textContent.includes('circuit breaker open')")
+
     press(chromium, "Reject…", "wrong hour")
     assert paged.begin(question, "apply").states["carry_out"] == "skipped"
     told(chromium, "Nothing is carried out: the plan was rejected.")
