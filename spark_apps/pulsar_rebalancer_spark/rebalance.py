@@ -1,7 +1,6 @@
 """Runs are decided side by side: files in, files out. `application.py` begins the session sooner.
 
-It touches neither Airflow nor Pulsar. The driver holds pairs and taken moves, never the bundles. A retry on the same
-run writes the same plan with the same hash.
+It touches neither Airflow nor Pulsar. A retry on the same run writes the same plan with the same hash.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Future
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from pulsar_rebalancer.run.plan import Summary
     from pulsar_rebalancer_spark.strategy import Decide
@@ -62,7 +61,7 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
             kept.result()
         finally:
             # After the means, whatever failed.
-            beside.submit(lambda: _let_go(held.result()))
+            beside.submit(lambda: release(held.result().sparkSession))
     return plan_output.write(run, plan_output.with_drains(run, decided) if run.drains.brokers else decided)
 
 
@@ -72,15 +71,7 @@ def _session_of_run(spark: SparkSession, run: RunInput) -> SparkSession:
     own.conf.set("spark.sql.shuffle.partitions", max(1, math.ceil(run.bundle_count / BUNDLES_PER_TASK)))
     # It would make a job of every stage to find out what the number of rows says already.
     own.conf.set("spark.sql.adaptive.enabled", "false")
-    # What is cached is read twice and dropped: looking for a better encoding costs more than it spares.
-    own.conf.set("spark.sql.inMemoryColumnarStorage.compressed", "false")
     return own
-
-
-def _let_go(held: DataFrame) -> None:
-    if held.is_cached:
-        held.unpersist()
-    release(held.sparkSession)
 
 
 def _report(summary: Summary, seconds: float) -> str:

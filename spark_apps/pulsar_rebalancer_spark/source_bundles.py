@@ -1,4 +1,4 @@
-"""The bundles of the sources that fire, as columns on the driver: what is asked of each but its means."""
+"""Bundles as columns on the driver: what strategies ask of each."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import BUNDLES, TRAFFIC
 from pulsar_rebalancer.storage.path import damage_of, failures_of
+from pulsar_rebalancer.strategies.bundles import COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -67,6 +68,17 @@ def read(run: RunInput, sources: Collection[str]) -> SourceBundles:
     return SourceBundles(pa.concat_tables(found).drop_columns("cluster"), served)
 
 
+def read_all(run: RunInput) -> pa.Table:
+    """Return the bundles of a run, all that brokers report of them (`strategies.bundles.COLUMNS`).
+
+    Raises:
+        SnapshotError: the bundles table cannot be read.
+    """
+    reported = [name for name in BUNDLES.names if name in COLUMNS.names]
+    found = (run.folder / "input" / "bundles.parquet").read_table(["cluster", *reported])
+    return found.filter(pc.equal(found["cluster"], pa.scalar(run.cluster))).drop_columns("cluster")
+
+
 def with_reason(
     bundles: pa.Table,
     settings: Settings,
@@ -100,23 +112,27 @@ def with_reason(
     return bundles.append_column("reason", pc.coalesce(*reasons))
 
 
-def with_means(bundles: pa.Table, means: StoragePath) -> pa.Table:
+def with_means(bundles: pa.Table, means: StoragePath, *further: str) -> pa.Table:
     """Return bundles with their mean traffic, in plus out: `msg_rate` (msg/s) and `msg_throughput` (bytes/s).
 
     One that was left out and is not known has no mean: it carries 0, and has a reason to stay.
 
     Args:
-        bundles: those of the sources.
+        bundles: with their names.
         means: the file of means with this sample.
+        further: columns of it that are wanted as they are.
 
     Raises:
         SnapshotError: the means cannot be read.
     """
-    joined = bundles.join(means.read_table(["bundle", *TRAFFIC]), "bundle", join_type="left outer")
-    for name in ("msg_rate", "msg_throughput"):
-        mean: Column = pc.add(joined[f"{name}_in"], joined[f"{name}_out"])
-        joined = joined.append_column(name, pc.fill_null(mean, 0.0))
-    return joined.drop_columns(list(TRAFFIC))
+    known = means.read_table(["bundle", *TRAFFIC, *further])
+    sums = {name: pc.add(known[f"{name}_in"], known[f"{name}_out"]) for name in ("msg_rate", "msg_throughput")}
+    columns: dict[str, Column] = {name: known[name] for name in ("bundle", *further)} | sums
+    joined = bundles.join(pa.table(columns), "bundle", join_type="left outer")
+    for name in sums:
+        mean: Column = joined[name]
+        joined = joined.set_column(joined.schema.get_field_index(name), name, pc.fill_null(mean, 0.0))
+    return joined
 
 
 def _namespaces(bundles: Column) -> Column:

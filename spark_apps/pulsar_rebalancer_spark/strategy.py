@@ -46,6 +46,6 @@ class Decide(Protocol):
         Args:
             run: the run.
             brokers: all that its cluster lists.
-            held: gives all that they report (`bundles.of_run`), once Spark is there: what needs no Spark goes first.
+            held: gives what means are made of (`bundles.of_run`), once Spark is there: what needs no Spark goes first.
             kept: waits until the means with this sample are written, when it counts.
         """

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from pulsar_rebalancer.run.tables import MEANS, MOVES
+from pulsar_rebalancer.run.tables import MEANS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ _TYPES: dict[pa.DataType, T.DataType] = {
 }
 
 _DICTIONARY = "parquet.enable.dictionary"
-_MANY_VALUES = {"bundle", *(field.name for field in (*MEANS, *MOVES) if pa.types.is_floating(field.type))}
+_MANY_VALUES = {"bundle", *(field.name for field in MEANS if pa.types.is_floating(field.type))}
 
 PASSED_OVER = "cluster string, bundle string, reason string"
 """Bundles that stay, and why."""

@@ -1,4 +1,4 @@
-"""Placements through the Spark application: every history is a cluster whose busiest broker sheds what is asked for.
+"""Placements through the pipeline: every history is a cluster whose busiest broker sheds what is asked for.
 
 That broker is no candidate. Of each ask the candidates are an isolation policy, and the destination has to be one of
 those that Pulsar's own class draws from. AvgShedder's plans do not come this way: its pairs name destinations.
@@ -17,13 +17,12 @@ from pulsar_rebalancer.config.enums import Placement, Strategy
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import IsolationPolicy
-from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer.strategies.bundles import COLUMNS
+from pulsar_rebalancer.strategies import pipeline
+from pulsar_rebalancer.strategies.bundles import COLUMNS, Bundles
 from pulsar_rebalancer.strategies.kept import KeptState, PlacementState
 from pulsar_rebalancer.strategies.pipeline import RunContext
 from pulsar_rebalancer.strategies.rows import broker_samples
 from pulsar_rebalancer.strategies.sample import COUNTED
-from pulsar_rebalancer_spark import specification, tables
 
 BUSY = "busy:8080"
 PLACEMENTS = {
@@ -79,36 +78,26 @@ def context(placement, history, step, kept):
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
-def test_places_as_pulsars_own_class(spark, tmp_path, placement):
+def test_places_as_pulsars_own_class(placement):
     unfinished, checked = placements.read(placement), 0
     kept = {history.name: KeptState() for history in unfinished}
     for number in count():
         unfinished = [history for history in unfinished if len(history.steps) > number]
         if not unfinished:
             break
-        contexts = {h.name: context(placement, h, h.steps[number], kept[h.name]) for h in unfinished}
-        listed, held = {}, []
         for history in unfinished:
             brokers, bundles = brokers_and_bundles(placement, history, history.steps[number])
-            listed[history.name] = broker_samples(brokers, {})
-            held += bundles
-        file, schema = (
-            StoragePath(str(tmp_path / "bundles.parquet")),
-            pa.schema([pa.field("cluster", pa.string()), *COLUMNS]),
-        )
-        file.write_table(pa.Table.from_pylist(held, schema=schema))
-        answers = specification.decide_clusters(listed, tables.read(spark, [file], schema), contexts).cache()
-        moves = {(row["cluster"], row["bundle"]): row for row in specification.moves(answers).collect()}
-        decided = specification.decisions(answers)
-        answers.unpersist()
-        for history in unfinished:
+            started = context(placement, history, history.steps[number], kept[history.name])
+            held = Bundles(pa.Table.from_pylist(bundles, schema=COLUMNS))
+            decided = pipeline.decide(started, broker_samples(brokers, {}), held)
+            moves = {move.bundle: move for move in decided.moves}
             where, asks = f"{history.name} step {number}", history.steps[number].asks
             for position, ask in enumerate(asks):
-                move = moves[history.name, asked(position)]
-                assert (move["reason"], move["destination"] in ask.eligible) == ("taken", True), where
+                move = moves[asked(position)]
+                assert (move.reason, move.destination in ask.eligible) == ("taken", True), where
                 checked += 1
             # Pulsar keeps brokers that are gone until it is told so, which the histories never do.
-            before, after = kept[history.name].placement.averages, decided[history.name].kept.placement.averages
+            before, after = kept[history.name].placement.averages, decided.kept.placement.averages
             kept[history.name] = KeptState(placement=PlacementState(averages={**before, **after}))
             if asks[-1].ema is not None:
                 averages = kept[history.name].placement.averages

@@ -1,4 +1,4 @@
-"""The other shedders through the Spark application: every history is a cluster, all of them run at once."""
+"""The other shedders through the pipeline: what they choose, placement and policies beside them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import IsolationPolicy
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.model import HitCount
-from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer.strategies import rows
-from pulsar_rebalancer.strategies.bundles import COLUMNS
+from pulsar_rebalancer.strategies import pipeline, rows
+from pulsar_rebalancer.strategies.bundles import COLUMNS, Bundles
 from pulsar_rebalancer.strategies.kept import WHOLE_CLUSTER, KeptState
 from pulsar_rebalancer.strategies.pipeline import RunContext
 from pulsar_rebalancer.strategies.sample import COUNTED
-from pulsar_rebalancer_spark import specification, tables
 
 FILES = {
     "ThresholdShedder": "ThresholdShedder",
@@ -29,12 +27,11 @@ FILES = {
     "UniformLoadShedder": "UniformLoadShedder",
     "TransferShedder": "TransferShedder",
 }
-HELD = pa.schema([pa.field("cluster", pa.string()), *COLUMNS])
 PLACED = {"taken", "same_broker", "no_destination", "policy_forbids"}
 """What the shedder chose, whatever placement made of it."""
 
 
-def test_decides_as_pulsars_own_classes(spark, tmp_path):
+def test_decides_as_pulsars_own_classes():
     unfinished = [(name, history) for name in FILES for history in histories.read(name)]
     kept: dict[str, KeptState] = {}
     checked = dict.fromkeys(FILES, 0)
@@ -42,11 +39,9 @@ def test_decides_as_pulsars_own_classes(spark, tmp_path):
         unfinished = [(name, history) for name, history in unfinished if len(history.steps) > number]
         if not unfinished:
             break
-        cases = {_cluster(name, history): _case(name, history, number, kept) for name, history in unfinished}
-        answers = _decided(spark, tmp_path, unfinished, number, cases)
         for name, history in unfinished:
             cluster, step = _cluster(name, history), history.steps[number]
-            moves, kept[cluster] = answers[cluster]
+            moves, kept[cluster] = _decided(name, history, number, kept)
             # TransferShedder asks the filters itself: what they forbid it does not choose.
             chosen = PLACED - {"policy_forbids"} if name == "TransferShedder" else PLACED
             taken = [move for move in moves if move.reason in chosen]
@@ -84,25 +79,14 @@ def _policies(step):
     return Policies(isolation=tuple(policies))
 
 
-def _decided(spark, folder, unfinished, number, contexts):
-    """Moves and what is kept, by cluster."""
-    bundles = StoragePath(str(folder / "bundles.parquet"))
-    brokers, held = {}, []
-    for name, history in unfinished:
-        cluster, step = _cluster(name, history), history.steps[number]
-        # Only ThresholdShedder's class remembers a broker that is silent.
-        listed = history.listed(step, silent=name.startswith("ThresholdShedder"))
-        brokers[cluster] = rows.broker_samples(listed, contexts[cluster].left_out)
-        held += [row | {"cluster": cluster} for row in step.bundles]
-    bundles.write_table(pa.Table.from_pylist(held, schema=HELD))
-    read = tables.read(spark, [bundles], HELD).repartition(3)
-    answers = specification.decide_clusters(brokers, read, contexts).cache()
-    moves = {cluster: [] for cluster in contexts}
-    for row in specification.moves(answers).collect():
-        moves[row["cluster"]].append(rows.move(row.asDict()))
-    decided = specification.decisions(answers)
-    answers.unpersist()
-    return {cluster: (moves[cluster], decided[cluster].kept) for cluster in contexts}
+def _decided(name, history, number, kept):
+    """Moves and what is kept."""
+    context, step = _case(name, history, number, kept), history.steps[number]
+    # Only ThresholdShedder's class remembers a broker that is silent.
+    listed = history.listed(step, silent=name.startswith("ThresholdShedder"))
+    bundles = Bundles(pa.Table.from_pylist(list(step.bundles), schema=COLUMNS))
+    decided = pipeline.decide(context, rows.broker_samples(listed, context.left_out), bundles)
+    return decided.moves, decided.kept
 
 
 def _compare(where, taken, kept, expected, transfer):
