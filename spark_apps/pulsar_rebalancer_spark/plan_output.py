@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from pulsar_rebalancer.by_hand.drains import serve
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Forced, Summary
-from pulsar_rebalancer.run.tables import MOVES, table
+from pulsar_rebalancer.run.tables import MOVES
 from pulsar_rebalancer.state.counting import samples_after
 from pulsar_rebalancer.state.model import DecisionState
 from pulsar_rebalancer.strategies import plan_files, rows
@@ -50,10 +53,11 @@ def write(run: RunInput, decided: Decided) -> Summary:
 def with_drains(run: RunInput, decided: Decided) -> Decided:
     """Return a decided run in which the bundles of drained brokers leave first; its moves are written anew."""
     file = run.folder / "plan" / "moves.parquet"
-    moves = [rows.move(row) for row in file.read_table().to_pylist()]
-    served = serve(run.folder, run.state_folder, run.drains.brokers, decided.decisions, moves)
-    file.delete()
-    file.write_table(table([rows.move_row(run.cluster, move) for move in served.moves], MOVES))
+    moves = file.read_table().cast(MOVES)
+    # Drains bite among those that would move; the others, which are most, stay columns.
+    taken, others = rows.taken_moves(moves), moves.filter(pc.invert(moves["taken"]))
+    served = serve(run.folder, run.state_folder, run.drains.brokers, decided.decisions, taken)
+    file.write_table(pa.concat_tables([rows.move_table(run.cluster, served.moves), others]))
     leaving = number_of(sum(drain.moving for drain in served.progress.values()), "bundle")
     return decided._replace(
         decisions=served.decisions,

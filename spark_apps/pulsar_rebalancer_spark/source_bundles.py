@@ -69,14 +69,17 @@ def read(run: RunInput, sources: Collection[str]) -> SourceBundles:
 
 
 def read_all(run: RunInput) -> pa.Table:
-    """Return the bundles of a run, all that brokers report of them (`strategies.bundles.COLUMNS`).
+    """Return the bundles of a run by broker and name, all that brokers report of them (`strategies.bundles.COLUMNS`).
+
+    `strategies.bundles.Bundles` would put them in order as well, but only once the means are there.
 
     Raises:
         SnapshotError: the bundles table cannot be read.
     """
     reported = [name for name in BUNDLES.names if name in COLUMNS.names]
     found = (run.folder / "input" / "bundles.parquet").read_table(["cluster", *reported])
-    return found.filter(pc.equal(found["cluster"], pa.scalar(run.cluster))).drop_columns("cluster")
+    of_run = found.filter(pc.equal(found["cluster"], pa.scalar(run.cluster))).drop_columns("cluster")
+    return of_run.sort_by([("broker", "ascending"), ("bundle", "ascending")])
 
 
 def with_reason(
@@ -113,7 +116,7 @@ def with_reason(
 
 
 def with_means(bundles: pa.Table, means: StoragePath, *further: str) -> pa.Table:
-    """Return bundles with their mean traffic, in plus out: `msg_rate` (msg/s) and `msg_throughput` (bytes/s).
+    """Return bundles with their mean traffic, in plus out: `msg_rate` (msg/s) and `msg_throughput` (bytes/s), in order.
 
     One that was left out and is not known has no mean: it carries 0, and has a reason to stay.
 
@@ -126,13 +129,13 @@ def with_means(bundles: pa.Table, means: StoragePath, *further: str) -> pa.Table
         SnapshotError: the means cannot be read.
     """
     known = means.read_table(["bundle", *TRAFFIC, *further])
-    sums = {name: pc.add(known[f"{name}_in"], known[f"{name}_out"]) for name in ("msg_rate", "msg_throughput")}
-    columns: dict[str, Column] = {name: known[name] for name in ("bundle", *further)} | sums
-    joined = bundles.join(pa.table(columns), "bundle", join_type="left outer")
-    for name in sums:
-        mean: Column = joined[name]
-        joined = joined.set_column(joined.schema.get_field_index(name), name, pc.fill_null(mean, 0.0))
-    return joined
+    at: Column = pc.index_in(bundles["bundle"], known["bundle"])
+    for name in ("msg_rate", "msg_throughput"):
+        mean: Column = pc.add(known[f"{name}_in"], known[f"{name}_out"])
+        bundles = bundles.append_column(name, pc.fill_null(mean.take(at), 0.0))
+    for name in further:
+        bundles = bundles.append_column(name, known[name].take(at))
+    return bundles
 
 
 def _namespaces(bundles: Column) -> Column:

@@ -300,6 +300,8 @@ def submit(errors, root, *folders):
         "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        # Tasks are given out once both are there: the means of small runs would be ready with one.
+        "spark.scheduler.minRegisteredResourcesRatio": "1",
         "spark.pyspark.driver.python": sys.executable,
         "spark.pyspark.python": "/no/python/on/executors",
     }
