@@ -7,13 +7,13 @@ import re
 import shlex
 import stat
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
+import pyarrow as pa
 import pytest
 from airflow.sdk import Connection
 from airflow.sdk.exceptions import AirflowException
@@ -45,16 +45,11 @@ TOKEN = "known-to-server-and-connection"
 
 
 class Server:
-    """A Spark Connect server as operations.md says; the first that asks it for Python waits until it is killed."""
+    """A Spark Connect server as operations.md says, without any Python."""
 
     def __init__(self, folder: Path) -> None:
         self.log = folder / "server.log"
-        self.asked = folder / "asked"
         self.port = free_port()
-        again, waits = f'exec {sys.executable} "$@"', f"echo $$ > {self.asked}; exec sleep 600"
-        python = folder / "python"
-        python.write_text(f"#!/bin/sh\n[ -e {self.asked} ] && {again}\n{waits}\n")
-        python.chmod(0o700)
         own = {
             "spark.connect.grpc.binding.port": str(self.port),
             "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
@@ -66,7 +61,7 @@ class Server:
         with driver_environment():
             self.process = subprocess.Popen(
                 [*command, *options, last],
-                env=os.environ | dict([token.split("=")]) | {"PYSPARK_PYTHON": str(python)},
+                env=os.environ | dict([token.split("=")]) | {"PYSPARK_PYTHON": "/no/python/on/the/server"},
                 cwd=folder,
                 stdout=self.log.open("w"),
                 stderr=subprocess.STDOUT,
@@ -111,8 +106,9 @@ def context_of(run: StoragePath) -> Context:
 
 
 def killed(server: Server, task: DecideOperator, seen: Context) -> None:
-    """Runs the task, and kills it as Airflow does while the server waits for its Python."""
+    """Runs the task, and kills it as Airflow does while the server is at its means."""
     ended: list[BaseException] = []
+    before = len(server.log.read_text())
 
     def execute() -> None:
         try:
@@ -122,7 +118,7 @@ def killed(server: Server, task: DecideOperator, seen: Context) -> None:
 
     running = threading.Thread(target=execute)
     running.start()
-    server.until(lambda: bool(ended) or (server.asked.exists() and server.asked.read_text() != ""))
+    server.until(lambda: bool(ended) or "Starting task" in server.log.read_text()[before:])
     commands = [" ".join(each.cmdline()) for each in psutil.Process().children(recursive=True)]
     task.on_kill()
     running.join()
@@ -132,7 +128,6 @@ def killed(server: Server, task: DecideOperator, seen: Context) -> None:
     assert [command for command in commands if TOKEN in command] == []
     # What it does for others goes on.
     server.await_line("Job .* (failed|cancelled)")
-    psutil.Process(int(server.asked.read_text())).kill()
 
 
 def test_the_same_plans_after_a_killed_task_whose_run_has_ended_too(
@@ -143,16 +138,19 @@ def test_the_same_plans_after_a_killed_task_whose_run_has_ended_too(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     eager = {"hit_count_low": 1, "hit_count_high": 1}
-    in_python = {"strategy": Strategy.THRESHOLD, "min_unload_bundle_throughput": 0}
-    made = [runs.make(tmp_path, runs.tables("east", 6, 20), **settings) for settings in (eager, in_python)]
+    other = {"strategy": Strategy.THRESHOLD, "min_unload_bundle_throughput": 0}
+    made = [runs.make(tmp_path, runs.tables("east", 6, 20), **settings) for settings in (eager, other)]
     here = [decide(lambda: spark, RunInput.read(str(tmp_path), run.uri)) for run in made]
     assert all(summary.bundles_taken for summary in here)
     for run in made:
         (run / "plan").delete()
         RunInput.read(str(tmp_path), run.uri).new_means.delete()
 
-    killed(server, task(made[1]), context_of(made[1]))
-    assert not (made[1] / "plan" / "summary.json").exists()
+    large = runs.make(tmp_path, runs.tables("east", 6, 20), **other)
+    bundles = large / "input" / "bundles.parquet"
+    bundles.write_table(pa.concat_tables([bundles.read_table()] * 10_000))
+    killed(server, task(large), context_of(large))
+    assert not (large / "plan" / "summary.json").exists()
     for run in made:
         task(run).execute(context_of(run))
 
