@@ -119,7 +119,8 @@ def killed(server: Server, task: DecideOperator, seen: Context) -> None:
     running = threading.Thread(target=execute)
     running.start()
     server.until(lambda: bool(ended) or "Starting task" in server.log.read_text()[before:])
-    commands = [" ".join(each.cmdline()) for each in psutil.Process().children(recursive=True)]
+    under_way = psutil.Process().children(recursive=True)
+    commands = [" ".join(each.cmdline()) for each in under_way if each.status() != psutil.STATUS_ZOMBIE]
     task.on_kill()
     running.join()
     assert isinstance(ended[0], AirflowException), ended
