@@ -41,6 +41,9 @@ def html(results: Mapping[str, Results], scenarios: Mapping[str, Scenario]) -> s
         "scenarios are set up and what a measure means. A plot shows the first seed: the band from the coldest to the "
         "hottest broker, whose height is the range, their mean, dotted their standard deviation, and at the bottom, in "
         "red, the minutes with unloads.</p>",
+        "<p>docs/experiments.md also says where these figures differ from what was published, and why, and whether "
+        "min_bundle_share pays: fewer moves at nearly the same range where sizes differ by orders of magnitude, little "
+        "or harm elsewhere, so it is off.</p>",
         f"<h2>The five problems</h2>{_table(of_problems(results, variants))}<ul>{rules}</ul>",
     ]
     for name, each in results.items():
