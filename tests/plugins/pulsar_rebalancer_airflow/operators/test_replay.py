@@ -93,6 +93,13 @@ def test_the_current_settings_are_found_however_long_ago_a_run_had_them(storage:
     assert (asked.settings.low_threshold, asked.settings_from) == (12.5, f"those of run {plain.name}")
 
 
+def test_a_spark_connect_server_replays_nothing(storage: ClusterStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", '{"conn_type": "spark_connect", "host": "localhost"}')
+    with pytest.raises(AirflowFailException, match=r"needs a connection of type spark.*\[wrong_setting\]"):
+        replay(storage)
+    assert not storage.replays.exists()
+
+
 def test_a_strategy_from_outside_has_to_be_listed(storage: ClusterStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     grid = [{"strategy": [OUTSIDE, "OverloadShedder"]}]
     with pytest.raises(AirflowFailException, match=f"{OUTSIDE} is not listed in {STRATEGIES_VARIABLE}"):

@@ -1,0 +1,64 @@
+"""What deciding on Spark costs grows no faster than reading, joining and writing the same tables there: CPU seconds."""
+
+from __future__ import annotations
+
+import time
+
+import psutil
+import pytest
+from benchmarks import clusters
+
+from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.run.tables import BUNDLES, MEANS
+from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer_spark import tables
+from pulsar_rebalancer_spark.rebalance import decide
+from pulsar_rebalancer_spark.run_input import RunInput
+
+SMALL, LARGE = (50, 25), (200, 100)
+"""Brokers, and bundles of each: sixteen times as many in all."""
+MOST = 4
+"""How many times the growth of the yardstick: both are a half more, as most of it is Spark's own; one is twenty times
+as much when something is quadratic."""
+
+
+def cpu_seconds(work):
+    """Of Python's driver, of Java and of its Python workers; the better of two."""
+    found = []
+    for _ in range(2):
+        begun = _used()
+        work()
+        found.append(_used() - begun)
+    return min(found)
+
+
+def _used():
+    java = [each for each in psutil.Process().children(recursive=True) if each.is_running()]
+    return time.process_time() + sum(sum(each.cpu_times()[:2]) for each in java)
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"strategy": Strategy.THRESHOLD, "average_threshold": 1, "min_unload_bundle_throughput": 0}]
+)
+def test_sixteen_times_the_bundles(spark, tmp_path, settings):
+    seconds = {}
+    for size in (SMALL, LARGE):
+        root = str(tmp_path / str(size))
+        run = clusters.make(root, *size, **settings)
+        means = ClusterStorage(root, clusters.NAME).state / "means-1-bench.parquet"
+
+        def decided(root=root, run=run):
+            given = RunInput.read(root, run.uri)
+            given.new_means.delete()
+            assert decide(lambda: spark, given).bundles_taken
+
+        def yardstick(run=run, means=means):
+            bundles = tables.read(spark, [run / "input" / "bundles.parquet"], BUNDLES)
+            known = tables.read(spark, [means], MEANS).withColumnsRenamed(
+                {name: f"known_{name}" for name in MEANS.names[2:]}
+            )
+            tables.write(bundles.join(known, on=["cluster", "bundle"], how="left"), run / "plan" / "yardstick.parquet")
+
+        seconds[size] = cpu_seconds(decided), cpu_seconds(yardstick)
+    growth, least = (seconds[LARGE][n] / seconds[SMALL][n] for n in (0, 1))
+    assert growth < MOST * least, seconds
