@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from pulsar_rebalancer.replay.columns import Flags, Floats
 
@@ -58,8 +58,10 @@ class Measures:
         std_mean: standard deviation of the scores from the disturbance on, points, mean over time.
         std_end: likewise over the last minutes.
         minutes_above_80: minutes in which a broker was above 80 percent.
-        hot_placements: bundles that were given to a broker already above the mean by 5 points.
-        overshoots: bundles moved whose source was 5 points below the mean within the ten minutes after.
+        hot_placements: bundles that were given to a broker already above the mean by 5 points; without what came back
+            in a swap.
+        overshoots: bundles moved whose source was 5 points below the mean within the ten minutes after; without what
+            came back in a swap.
         traffic_ratio_end: throughput of the busiest broker by that of the idlest over the last minutes; infinite where
             one carries nothing.
         largest_end: score of the hottest broker over the last minutes, percent.
@@ -92,6 +94,7 @@ class Recorder:
     _scores: list[tuple[float, float, float, float]] = field(default_factory=list)
     _below: list[Flags] = field(default_factory=list)
     _unloads: dict[int, list[int]] = field(default_factory=dict)
+    _gave: dict[int, list[int]] = field(default_factory=dict)
     _disturbed: float = 0.0
     _hot_placements: int = 0
     _ratios: list[float] = field(default_factory=list)
@@ -105,10 +108,18 @@ class Recorder:
         idlest = float(carried.min())
         self._ratios.append(float(carried.max()) / idlest if idlest else math.inf)
 
-    def unloads(self, minute: int, bundles: Iterable[tuple[int, float]]) -> None:
-        """Take down the bundles that are unloaded after a minute: the source of each, and its throughput, bytes/s."""
-        for source, throughput in bundles:
+    def unloads(self, minute: int, bundles: Iterable[tuple[int, float]], back: Sequence[bool] = ()) -> None:
+        """Take down the bundles that are unloaded after a minute.
+
+        Args:
+            minute: after which.
+            bundles: the source of each, and its throughput, bytes/s.
+            back: whether each comes back in a swap; empty: none does.
+        """
+        for number, (source, throughput) in enumerate(bundles):
             self._unloads.setdefault(minute, []).append(source)
+            if not (back and back[number]):
+                self._gave.setdefault(minute, []).append(source)
             self._disturbed += throughput / (1 << 20)
 
     def placed(self, destination: int, scores: Floats, alive: Flags) -> None:
@@ -159,6 +170,16 @@ class Recorder:
     def _overshoots(self) -> int:
         return sum(
             any(below[source] for below in self._below[minute + 1 : minute + 1 + LAST_MINUTES])
-            for minute, sources in self._unloads.items()
+            for minute, sources in self._gave.items()
             for source in sources
         )
+
+
+def comes_back(moves: Iterable[tuple[int, int]]) -> list[bool]:
+    """Return which moves of a minute, each from one broker to another, go the way back of one before: a swap's."""
+    before: set[tuple[int, int]] = set()
+    found = []
+    for source, destination in moves:
+        found.append((destination, source) in before)
+        before.add((source, destination))
+    return found

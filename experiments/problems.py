@@ -52,12 +52,13 @@ PROBLEMS = (
         "over-placement",
         "Of the bundles moved in a scenario, the share that went to a broker already 5 points above the mean; the mean "
         "over the scenarios in which brokers differ, by their load at the start or because one joins, and none stops: "
-        "below 2 % good, below 10 % normal, else bad.",
+        "below 2 % good, below 10 % normal, else bad. What comes "
+        "back in a swap is not counted among those that went to a hot broker.",
     ),
     Problem(
         "over-unloading",
-        "Of the same bundles, the share whose source was 5 points below the mean within the ten minutes after; again "
-        "the mean over the scenarios: below 5 % good, below 25 % normal, else bad.",
+        "Of the same bundles, the share whose source was 5 points below the mean within the ten minutes after, swaps "
+        "as above; again the mean over the scenarios: below 5 % good, below 25 % normal, else bad.",
     ),
     Problem(
         "slow load balancing",

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from experiments.measures import Curve, Measures, Recorder
+from experiments.measures import Curve, Measures, Recorder, comes_back
 from experiments.problems import BASELINE, NOT_RUN, brokers_differ, moving_scenarios, verdicts
 from experiments.results import Results
 from experiments.run import Run
@@ -53,6 +53,23 @@ def test_a_run_that_never_settles_and_one_without_a_move() -> None:
 def test_a_source_that_gave_too_much(after: float, counted: int) -> None:
     scores = [[90.0, 60.0, 60.0]] * 2 + [[after, 60.0, 60.0]] * 18
     assert record(scores, {1: [0]}).overshoots == counted
+
+
+def test_what_comes_back_in_a_swap_is_no_overshoot() -> None:
+    recorder, moves = Recorder(0), [(0, 1), (0, 1), (1, 0), (2, 1)]
+    for minute in range(20):
+        recorder.minute(np.array([40.0, 60.0, 60.0, 0.0]), ALIVE, np.ones(4))
+        if minute == 1:
+            back = comes_back(moves)
+            recorder.unloads(minute, [(source, 1.0) for source, _ in moves], back)
+    assert back == [False, False, True, False]
+    assert recorder.measures().overshoots == 2
+    assert recorder.measures().bundles_moved == 4
+    low = Recorder(0)
+    low.minute(np.array([60.0, 40.0, 60.0, 0.0]), ALIVE, np.ones(4))
+    low.unloads(0, [(0, 1.0), (1, 1.0)], comes_back([(0, 1), (1, 0)]))
+    low.minute(np.array([60.0, 40.0, 60.0, 0.0]), ALIVE, np.ones(4))
+    assert low.measures().overshoots == 0
 
 
 @pytest.mark.parametrize(("destination", "counted"), [(0, 1), (1, 0), (2, 0)])
