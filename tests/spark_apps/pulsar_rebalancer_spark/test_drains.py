@@ -8,10 +8,10 @@ from tests.include.pulsar_rebalancer.by_hand.snapshots import NOW, Snapshots, fa
 
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import verify
-from pulsar_rebalancer.run.tables import MOVES, table
 from pulsar_rebalancer.state.by_hand import Drain, Drains
+from pulsar_rebalancer.strategies import rows
 from pulsar_rebalancer.strategies.kept import KeptState
-from pulsar_rebalancer.strategies.sample import Decision
+from pulsar_rebalancer.strategies.sample import BundleSample, CandidateMove, Decision, Measure
 from pulsar_rebalancer_spark import plan_output
 from pulsar_rebalancer_spark.run_input import RunInput
 from pulsar_rebalancer_spark.strategy import Decided
@@ -26,7 +26,9 @@ def test_a_plan_with_a_drain_is_one_plan_with_one_hash(tmp_path: Path) -> None:
     folder = snapshots.take(drains=drains.model_dump(mode="json"))
     run = RunInput.read(snapshots.storage.root, folder.uri)
     assert run.left_out == {"a:1": Reason.DRAINING}
-    (folder / "plan" / "moves.parquet").write_table(table([], MOVES))
+    stays = BundleSample("b:1", name(4), msg_throughput=10.0)
+    passed_over = CandidateMove.of(stays, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.OVER_REMAINING)
+    (folder / "plan" / "moves.parquet").write_table(rows.move_table(run.cluster, [passed_over]))
     left_out = Decision("a:1", Reason.DRAINING, source_high=3, source_low=5)
     pair = Decision("b:1", Reason.BELOW_LOW, 0, destination="c:1", source_score=30.0, destination_score=10.0)
     decided = Decided([left_out, pair], {}, KeptState(), "nothing fired", {})
@@ -34,7 +36,9 @@ def test_a_plan_with_a_drain_is_one_plan_with_one_hash(tmp_path: Path) -> None:
     summary = plan_output.write(run, plan_output.with_drains(run, decided))
 
     moves = verify(folder, summary)[0]
-    assert {move.bundle: move.destination for move in moves} == fates(folder)
+    found = fates(folder)
+    assert found.pop(name(4)) == Reason.OVER_REMAINING  # what the strategy passed over stays in the plan
+    assert {move.bundle: move.destination for move in moves} == found
     assert {move.bundle for move in moves} == {name(1), name(2)}
     assert {move.destination for move in moves} == {"b:1", "c:1"}
     assert summary.drains["a:1"].moving == 2
