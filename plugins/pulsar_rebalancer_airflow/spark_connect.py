@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 CONNECTION_TYPE = "spark_connect"
 DEFAULT_PORT = 15002
 _REACHED_SECONDS = 10
-_RELEASED_SECONDS = 10
-"""So long a process that is told to end may take to have the server end what it does."""
+_RELEASED_SECONDS = 4
+"""So long a process that is told to end may take to have the server end what it does; Airflow kills a task after 5."""
 _LAST_LINES = 20
 
 
@@ -106,6 +106,11 @@ class ConnectedApplication:
             errors="replace",
         )
 
+    @property
+    def ended(self) -> bool:
+        """Return whether it has come to its end."""
+        return self._process.poll() is not None
+
     def wait(self, tell: Callable[[str], object]) -> None:
         """Wait for its end, and tell what it says line by line.
 
@@ -113,12 +118,16 @@ class ConnectedApplication:
             AirflowException: it failed; with its last lines.
         """
         last: deque[str] = deque(maxlen=_LAST_LINES)
-        with self._process as running:
-            for line in running.stdout or ():
+        try:
+            for line in self._process.stdout or ():
                 tell(line.rstrip())
                 last.append(line)
-        if running.returncode:
-            raise AirflowException(f"The application ended with {running.returncode}. It said:\n{''.join(last)}")
+            code = self._process.wait()
+        except BaseException:  # such as the task's time-out: nobody else would end it
+            self.end()
+            raise
+        if code:
+            raise AirflowException(f"The application ended with {code}. It said:\n{''.join(last)}")
 
     def end(self) -> None:
         """End it, and what the server does for it."""

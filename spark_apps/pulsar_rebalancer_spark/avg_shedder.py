@@ -58,7 +58,7 @@ def _moves(
     passed_over = {row["bundle"]: Reason(row["reason"]) for row in run.bundles_passed_over}
     found = source_bundles.with_reason(found, run.settings, passed_over, forbidden)
     with bundles.means_of_sample(run, held, kept) as means:
-        found = source_bundles.with_means(found, means)
+        found = source_bundles.with_means(found, run.cluster, means)
     walked = selection.select(run.cluster, giving, found, run.settings.min_bundle_share)
     return selection.cap(walked, run.settings, run.policies.groups, by_range=waves.needed(brokers))
 

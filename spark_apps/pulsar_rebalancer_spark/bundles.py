@@ -69,5 +69,7 @@ def means_of_sample(run: RunInput, held: Callable[[], DataFrame], kept: Callable
         return
     draft = run.folder / "plan" / "means.parquet"
     tables.write(means.table(held()), draft)
-    yield draft
-    draft.delete()
+    try:
+        yield draft
+    finally:
+        draft.delete()

@@ -18,7 +18,7 @@ _KEY = ["cluster", "bundle"]
 def update(bundles: DataFrame, previous: DataFrame, *, shared: bool) -> DataFrame:
     """Return the bundles with their means, this sample in them.
 
-    One join feeds the file of means and the walk alike.
+    What strategies walk over reads them from the file that is made of this.
 
     Args:
         bundles: the bundles table with `refused`, whether validation left a bundle out: its figures would stay in a

@@ -65,5 +65,7 @@ def end_with_process() -> None:
 
 
 def _leave(number: int, _: FrameType | None) -> None:
+    # A process group may be told twice, and the second time must not end what the first one does.
+    signal.signal(number, signal.SIG_IGN)
     release_all()
     os._exit(128 + number)

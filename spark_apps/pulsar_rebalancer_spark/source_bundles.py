@@ -115,20 +115,22 @@ def with_reason(
     return bundles.append_column("reason", pc.coalesce(*reasons))
 
 
-def with_means(bundles: pa.Table, means: StoragePath, *further: str) -> pa.Table:
+def with_means(bundles: pa.Table, cluster: str, means: StoragePath, *further: str) -> pa.Table:
     """Return bundles with their mean traffic, in plus out: `msg_rate` (msg/s) and `msg_throughput` (bytes/s), in order.
 
     One that was left out and is not known has no mean: it carries 0, and has a reason to stay.
 
     Args:
         bundles: with their names.
+        cluster: theirs.
         means: the file of means with this sample.
         further: columns of it that are wanted as they are.
 
     Raises:
         SnapshotError: the means cannot be read.
     """
-    known = means.read_table(["bundle", *TRAFFIC, *further])
+    known = means.read_table(["cluster", "bundle", *TRAFFIC, *further])
+    known = known.filter(pc.equal(known["cluster"], pa.scalar(cluster)))
     at: Column = pc.index_in(bundles["bundle"], known["bundle"])
     for name in ("msg_rate", "msg_throughput"):
         mean: Column = pc.add(known[f"{name}_in"], known[f"{name}_out"])

@@ -26,7 +26,7 @@ def decide(
     passed_over = {row["bundle"]: Reason(row["reason"]) for row in run.bundles_passed_over}
     found = source_bundles.with_reason(source_bundles.read_all(run), run.settings, passed_over, {})
     with bundles.means_of_sample(run, held, kept) as means:
-        found = source_bundles.with_means(found, means, "long_term_msg_rate")
+        found = source_bundles.with_means(found, run.cluster, means, "long_term_msg_rate")
     decided = pipeline.decide(run.context, brokers, Bundles(found))
     (run.folder / "plan" / "moves.parquet").write_table(rows.move_table(run.cluster, decided.moves))
     measures = {move.source: move.measure for move in decided.moves if move.taken}

@@ -81,7 +81,7 @@ def literal(spark: SparkSession, rows: Iterable[Mapping[str, Cell]], columns: st
 
     Args:
         spark: the session.
-        rows: small: hit counts, reasons; a missing key is null.
+        rows: few, such as bundles that were left out; a missing key is null.
         columns: column names with SQL types.
     """
     text = json.dumps([dict(row) for row in rows])

@@ -29,7 +29,7 @@ class Breaker(StateDocument):
         opened_at: when it opened last; None: never.
         why: the figure that opened it.
         range_before: points between the hottest and the coldest broker before bundles were moved; None once that was
-            compared, and before.
+            compared, and before. `brokers_before`: how many were compared.
         moved_at: when those moves had ended.
         worse: rounds in a row after which the range had grown.
         bad: brokers that the run before left out because something is wrong with them.
@@ -41,6 +41,7 @@ class Breaker(StateDocument):
     opened_at: AwareDatetime | None = None
     why: str = ""
     range_before: float | None = None
+    brokers_before: int = 0
     moved_at: AwareDatetime | None = None
     worse: int = 0
     bad: int = 0
@@ -63,18 +64,20 @@ class Round(NamedTuple):
     """What a run saw and did.
 
     Attributes:
-        bad_brokers: brokers that were left out because something is wrong with them.
+        bad_brokers: brokers that were left out because something is wrong with them; None: nobody has judged them.
         failed: moves that failed or went astray.
         moved: whether bundles have another owner since.
         score_range: points between the hottest and the coldest broker before it; None: nothing was decided.
         younger_than: all that the brokers tell of themselves was measured after it.
+        brokers: how many were compared.
     """
 
-    bad_brokers: int
+    bad_brokers: int | None
     failed: int
     moved: bool
     score_range: float | None
     younger_than: datetime
+    brokers: int = 0
 
 
 def advance(
@@ -95,32 +98,35 @@ def advance(
     """
     if run and state.run == run:
         return state
-    worse, before, moved_at = state.worse, state.range_before, state.moved_at
+    worse, before, moved_at, compared = state.worse, state.range_before, state.moved_at, state.brokers_before
     # Until all brokers have measured again a sample tells of the time before the moves.
     tells = moved_at is None or seen.younger_than >= moved_at
     if tells and before is not None and seen.score_range is not None:
-        worse = worse + 1 if seen.score_range > before + NOISE else 0
+        if seen.brokers == compared:  # a broker that came or went changes the range by itself
+            worse = worse + 1 if seen.score_range > before + NOISE else 0
         before = moved_at = None
     if before is None and seen.moved:
-        before, moved_at = seen.score_range, now
+        before, moved_at, compared = seen.score_range, now, seen.brokers
     closed = closed_at is not None and state.opened_at is not None and closed_at >= state.opened_at
     why = _why(rules, seen, worse, known_bad=state.bad if closed else 0)
     after = Breaker(
         opened_at=now if why else state.opened_at,
         why=why or state.why,
         range_before=before,
+        brokers_before=compared,
         moved_at=moved_at,
         # Once it has opened the rounds are counted anew.
         worse=0 if why else worse,
-        bad=seen.bad_brokers,
+        bad=state.bad if seen.bad_brokers is None else seen.bad_brokers,
         run=state.run,
     )
     return after if after == state else after.model_copy(update={"run": run})
 
 
 def _why(rules: BreakerRules, seen: Round, worse: int, known_bad: int) -> str:
-    if rules.bad_brokers is not None and seen.bad_brokers >= max(rules.bad_brokers, known_bad + 1):
-        return f"brokers left out at once: {seen.bad_brokers}"
+    bad, most = seen.bad_brokers, rules.bad_brokers
+    if bad is not None and most is not None and bad >= max(most, known_bad + 1):
+        return f"brokers left out at once: {bad}"
     if rules.failed_moves is not None and seen.failed >= rules.failed_moves:
         return f"moves of a run that failed or went astray: {seen.failed}"
     if rules.worse_rounds is not None and worse >= rules.worse_rounds:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import AwareDatetime
 
-from pulsar_rebalancer.control.documents import Awaiting, Control, Rejections
+from pulsar_rebalancer.control.documents import Approvals, Awaiting, Control, Rejections
 from pulsar_rebalancer.overview.view import View
 from pulsar_rebalancer.state.by_hand import Drain
 
@@ -36,7 +36,7 @@ class AirflowFacts(View):
         last_plan: id of the plan that was recorded last.
         drains: brokers that are drained; `unreadable`: why that is not known.
         awaiting: the plan that waits for a person.
-        rejections: moves that people rejected.
+        rejections: moves that people rejected; `approvals`: plans that they approved.
     """
 
     paused: bool = False
@@ -50,3 +50,4 @@ class AirflowFacts(View):
     unreadable: str = ""
     awaiting: Awaiting = Awaiting()
     rejections: Rejections = Rejections()
+    approvals: Approvals = Approvals()

@@ -45,9 +45,9 @@ def in_force(entry: ClusterEntry, facts: AirflowFacts, run: Run | None, now: dat
 
 
 def waits_until(entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> datetime | None:
-    """Return until when a plan waits for a person; None when none does."""
-    rejected = facts.awaiting.plan_id in {each.plan_id for each in facts.rejections.moves.values()}
-    waits = facts.awaiting.plan_id and not rejected and entry.settings.mode is Mode.APPROVE
+    """Return until when a plan waits for a person; None when none does, or it was answered."""
+    answered = {each.plan_id for each in facts.rejections.moves.values()} | facts.approvals.plans.keys()
+    waits = facts.awaiting.plan_id and facts.awaiting.plan_id not in answered and entry.settings.mode is Mode.APPROVE
     at = facts.awaiting.at if waits else None
     until = at + timedelta(minutes=entry.settings.max_awaiting_minutes) if at else None
     return until if until is not None and now < until else None

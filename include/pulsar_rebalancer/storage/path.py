@@ -98,18 +98,6 @@ class StoragePath:
             elif kind == pafs.FileType.File:
                 file_system.delete_file(path)
 
-    def move_to(self, there: StoragePath) -> None:
-        """Give a file another address on the same storage.
-
-        Raises:
-            SnapshotError: `file_missing` or `storage_failed`.
-        """
-        file_system, path = self.open()
-        if isinstance(file_system, pafs.LocalFileSystem):
-            make_private(Path(there.uri).absolute().parent)
-        with failures_of(self.uri, "moved"):
-            file_system.move(path, there.open()[1])
-
     def write_bytes(self, data: bytes) -> None:
         """Write a file whole or not at all; on a local disk for its owner only.
 

@@ -239,7 +239,7 @@ class BundleMove:
                 if owner != leaving and await self._admin.owns(owner, self._bundle):
                     return owner
             except AdminError as error:
-                if error.reason in (Reason.UNREACHABLE, Reason.TIMEOUT):
+                if error.broker == destination and error.reason in (Reason.UNREACHABLE, Reason.TIMEOUT):
                     destination = ""  # it may be dead: to whom the leader says
                 # Normal for a moment: "Failed to acquire ownership", a leader or an owner that just died.
                 _log.info("%s: not placed yet: %s", self._bundle, error)

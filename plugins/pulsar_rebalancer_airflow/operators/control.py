@@ -13,6 +13,7 @@ from pulsar_rebalancer.control.documents import Order, PauseOrder
 from pulsar_rebalancer.control.form import ControlAction, parse_control_form
 from pulsar_rebalancer.errors import RebalancerError, SettingsError, SnapshotError, StateError
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.state.model import DecisionState, MovesState
 from pulsar_rebalancer.storage.layout import ClusterStorage, time_of
 from pulsar_rebalancer_airflow.control import handover, kept_state, stopping
@@ -127,9 +128,14 @@ class ControlOperator(BaseOperator):
 
     def _undecided(self, context: Context, store: StateStore, storage: ClusterStorage) -> bool:
         """Return whether a run is under way whose plan was not recorded yet: an order holds for it all the same."""
-        if not context["ti"].get_dr_count(f"{REBALANCE_DAG}{self.entry.name}", states=["running"]):
-            return False
-        return not stopping.under_way(storage, store.last_plan(), datetime.now(UTC))
+        ti, dag_id = context["ti"], f"{REBALANCE_DAG}{self.entry.name}"
+        running = ti.get_dr_count(dag_id, states=["running"])
+        last = storage.run(store.last_plan()) if running else None
+        try:
+            recorded = [RunRequest.read(last).airflow_run_id] if last else []
+        except SnapshotError:
+            recorded = []
+        return running > (ti.get_dr_count(dag_id, run_ids=recorded, states=["running"]) if recorded else 0)
 
     def _in_force(self, store: StateStore, storage: ClusterStorage) -> str:
         last = store.last_plan()

@@ -130,18 +130,22 @@ class ReportOperator(BaseOperator):
 
 
 def _round(run: StoragePath, request: RunRequest, outcome: Outcome) -> Round:
-    validation = Validation.read(run) if (run / "validation.json").exists() else Validation()
-    # Names of bundles hold a slash.
-    left_out = {name: reason for name, reason in validation.quarantined.items() if "/" not in name}
-    decided = (run / "plan" / "summary.json").exists()
+    validation = Validation.read(run) if (run / "validation.json").exists() else None
+    summary = Summary.read(run) if (run / "plan" / "summary.json").exists() else None
     expected = Trait.SETTLED | Trait.NOT_BEGUN
     return Round(
-        bad_brokers=sum(not reason.has(Trait.EXPECTED) for reason in left_out.values()),
+        bad_brokers=_bad_brokers(validation) if validation else None,
         failed=sum(not move.ok and not move.reason.has(expected) for move in outcome.moves),
         moved=outcome.landed > 0,
-        score_range=Summary.read(run).score_range if decided else None,
+        score_range=summary.score_range if summary else None,
         younger_than=request.collected_at - timedelta(minutes=request.resolved.settings.host_usage_interval_minutes),
+        brokers=summary.brokers if summary else 0,
     )
+
+
+def _bad_brokers(validation: Validation) -> int:
+    # Names of bundles hold a slash.
+    return sum("/" not in name and not why.has(Trait.EXPECTED) for name, why in validation.quarantined.items())
 
 
 def _changed(outcome: Outcome) -> bool:

@@ -115,6 +115,8 @@ def checked_connection(conn_id: str) -> Connection:
         raise SettingsError(
             Reason.CONNECTION_NOT_FOUND, f"{where} was not found: add it, or look at the secrets backend"
         ) from None
+    if connection.conn_type == CONNECTION_TYPE:
+        return connection
     # The form's field may be left empty.
     if (connection.extra_dejson.get("deploy-mode") or "client") != "client":
         raise SettingsError(

@@ -36,9 +36,9 @@ class SplitOperator(PlanPartOperator):
     """Carry out the splits of a plan.
 
     Bundles whose range is gone or that somebody cut elsewhere are outcomes and no failures; the task fails when brokers
-    did not answer (tried again), refused, a person stopped the run or anything else holds (not tried again, `Holds`),
-    and then nothing is moved in this run. It is skipped when the gate is closed, and when a broker splits bundles by
-    itself by now.
+    did not answer (tried again), refused, or a person stopped the run (not tried again), and then nothing is moved in
+    this run. What people or their settings want (`Holds`) is no failure, and each wave asks anew. It is skipped when
+    the gate is closed, and when a broker splits bundles by itself by now.
 
     Args:
         gate: task id of the gate.

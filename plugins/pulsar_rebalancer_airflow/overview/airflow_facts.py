@@ -18,7 +18,7 @@ from airflow.models.taskinstance import TaskInstance
 from airflow.utils.state import DagRunState, TaskInstanceState
 from sqlalchemy import select
 
-from pulsar_rebalancer.control.documents import Awaiting, Rejections
+from pulsar_rebalancer.control.documents import Approvals, Awaiting, Rejections
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.overview.facts import AirflowFacts, FailedRun
 from pulsar_rebalancer.overview.in_force import held_by, waits_until
@@ -78,6 +78,7 @@ def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowFac
         unreadable=unreadable,
         awaiting=stored.answers_or_none(Awaiting),
         rejections=stored.answers_or_none(Rejections),
+        approvals=stored.answers_or_none(Approvals),
     )
     if dag is None:
         return facts

@@ -10,7 +10,7 @@ from airflow.sdk import Connection
 from tests.project.documentation import blocks
 
 from pulsar_rebalancer.errors import SettingsError
-from pulsar_rebalancer_airflow.spark_connect import server_environment
+from pulsar_rebalancer_airflow.spark_connect import ConnectedApplication, server_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,6 +80,18 @@ def test_a_server_that_is_not_there_is_named() -> None:
         port = free.getsockname()[1]
     with pytest.raises(SettingsError, match=rf"localhost:{port}: .*\[spark_unreachable\]"):
         environment(host="127.0.0.1", port=port)
+
+
+def test_a_task_that_breaks_off_ends_its_application() -> None:
+    """Its time-out is raised while it reads what the application says."""
+    application = ConnectedApplication(["-c", "import time; print('begun', flush=True); time.sleep(600)"], {})
+
+    def time_out(line: str) -> None:
+        raise TimeoutError(line)
+
+    with pytest.raises(TimeoutError, match="begun"):
+        application.wait(time_out)
+    assert application.ended
 
 
 def test_the_documented_connection(reached: mock.Mock) -> None:

@@ -56,6 +56,15 @@ def test_it_opens_when_the_range_has_grown_after_each_of_the_last_rounds() -> No
     assert opened_after((True, 30), (False, None), (True, 32), (False, 34)) == [False] * 3 + [True]
 
 
+def test_a_broker_that_comes_or_goes_changes_the_range_by_itself() -> None:
+    rules = BreakerRules(worse_rounds=1)
+    state = advance(Breaker(), rules, CALM._replace(moved=True, brokers=7), NOW)
+    later = CALM._replace(score_range=50.0, younger_than=NOW + MINUTE)
+
+    assert advance(state, rules, later._replace(brokers=8), NOW + MINUTE).opened_at is None
+    assert advance(state, rules, later._replace(brokers=7), NOW + MINUTE).opened_at is not None
+
+
 def test_a_sample_tells_of_moves_once_brokers_have_measured_again() -> None:
     quarter = MINUTE / 4
     repeated = [(True, 30.0), (False, 30.0), (False, 30.0), (False, 30.0)]
@@ -85,13 +94,13 @@ def test_it_closes_after_its_time_or_by_hand(minutes: int, closed_by_hand: int |
 def test_bad_brokers_keep_it_open_until_a_person_closes_it_who_knows_of_them() -> None:
     rules, closed_at, opened = BreakerRules(bad_brokers=2), NOW + 2 * MINUTE + MINUTE / 2, []
     state = Breaker()
-    for number, bad in enumerate([2, 2, 2, 2, 1, 2, 2, 3]):
+    for number, bad in enumerate([2, 2, 2, 2, None, 2, 1, 2, 2, 3]):
         at = NOW + number * MINUTE
         known = closed_at if at > closed_at else None
         state = advance(state, rules, CALM._replace(bad_brokers=bad), at, closed_at=known)
         opened.append(state.opened_at == at)
 
-    assert opened == [True, True, True, False, False, True, True, True]
+    assert opened == [True, True, True, False, False, False, False, True, True, True]
 
 
 def test_one_that_cannot_be_read_counts_as_opened_now() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.overview_scene import JUST_NOW, NOW, Scene, broker, seen, uneven
 
-from pulsar_rebalancer.control.documents import Awaiting, Control, Order, PauseOrder
+from pulsar_rebalancer.control.documents import Approvals, Awaiting, Control, Order, PauseOrder
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.by_hand import Drain
 
@@ -60,6 +60,8 @@ def test_a_stop_and_a_plan_that_waits_are_told_with_their_people_and_times(tmp_p
     assert newer.status.sentence.startswith("A plan of 11:59 waits for a person's approval until 12:59 UTC.")
     assert newer.awaiting is not None
     assert (newer.awaiting.folder, newer.awaiting.bundles) == (plan.name, 4)
+    approved = Approvals(plans={plan.name: Order(at=NOW, by="ada", reason="")})
+    assert "waits for a person" not in seen(asking, awaiting=awaiting, approvals=approved).status.sentence
     old = awaiting.model_copy(update={"at": NOW - timedelta(hours=2)})
     assert seen(asking, awaiting=old).status.in_force == ""
 

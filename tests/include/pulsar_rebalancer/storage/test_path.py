@@ -54,17 +54,6 @@ def test_deleting_what_is_not_there_is_no_error(folder):
     assert not (folder / "d").exists()
 
 
-def test_a_file_has_another_address_in_a_private_folder(folder, tmp_path):
-    (folder / "draft").write_bytes(b"x")
-    (folder / "draft").move_to(folder / "new" / "file")
-    assert (folder / "new" / "file").read_bytes() == b"x"
-    assert folder.names() == ["new"]
-    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
-    with pytest.raises(SnapshotError) as caught:
-        (folder / "draft").move_to(folder / "other")
-    assert caught.value.reason == "file_missing"
-
-
 def test_parts_that_differ_in_what_is_never_null_are_one_table(folder):
     for part, nullable in (("a", False), ("b", True)):
         schema = pa.schema([pa.field("n", pa.int64(), nullable=nullable)])

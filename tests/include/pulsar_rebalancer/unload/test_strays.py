@@ -103,6 +103,25 @@ def test_a_destination_that_died_since_does_not_keep_the_bundle_from_its_clients
     assert (outcome.reason, outcome.owner) == ("astray", scene.c)
 
 
+@pytest.mark.parametrize(("silent", "kept"), [("c", True), ("b", False)])
+def test_only_a_destination_that_is_silent_itself_is_given_up(scene, silent, kept):
+    asked = []
+
+    def prepare(admin):
+        look_up = admin.lookup_owner
+
+        async def lookup_owner(topic, destination=""):
+            asked.append(destination)
+            if len(asked) == 1:  # such as the leader that the lookup was redirected to
+                raise AdminError(Reason.UNREACHABLE, "no connection", broker=getattr(scene, silent), sent=False)
+            return await look_up(topic, destination)
+
+        admin.lookup_owner = lookup_owner
+
+    assert scene.run_one(prepare=prepare).ok
+    assert asked == [scene.b, scene.b if kept else ""]
+
+
 # answers that are lost: ownership decides
 
 

@@ -14,7 +14,7 @@ from tests.airflow_runs import CLUSTER, make_run, move_row
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import BreakerRules, Settings
-from pulsar_rebalancer.run.request import Finding, Validation
+from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
 from pulsar_rebalancer.state.model import DecisionState
 from pulsar_rebalancer_airflow.control import stopping
 from pulsar_rebalancer_airflow.operators import (
@@ -253,10 +253,13 @@ def test_a_stop_tells_of_a_run_that_has_no_plan_yet(storage: ClusterStorage, sta
     run = next_run(storage, state)
     gate(storage, state, run)
 
-    assert "undecided" not in order(storage, state, "stop", runs={"scheduled__1": "running"})
-    report(state, run)
-    assert "undecided" not in order(storage, state, "stop", runs={"scheduled__1": "success"})
-    assert "no plan yet" in order(storage, state, "stop", runs={"scheduled__2": "running"})["undecided"]
+    name = RunRequest.read(run).airflow_run_id
+
+    assert "undecided" not in order(storage, state, "stop", runs={name: "running"})
+    told = order(storage, state, "stop", runs={name: "success", "scheduled__2": "running"})
+    assert "no plan yet" in told["undecided"]
+    report(state, run)  # its last task is still under way
+    assert "undecided" not in order(storage, state, "stop", runs={name: "running"})
 
 
 BREAKER = SETTINGS.model_copy(update={"breaker": BreakerRules(bad_brokers=1)})
