@@ -119,7 +119,7 @@ def test_parquet_that_arrow_refuses_in_whatever_class_is_damaged(folder):
     data = sink.getvalue().to_pybytes()
     schema = pq.read_metadata(pa.BufferReader(data)).metadata[b"ARROW:schema"]
     raw = base64.b64decode(schema)
-    raised, reasons = [], set()
+    raised, reasons = set(), set()
     for at in range(len(raw)):
         other = data.replace(schema, base64.b64encode(raw[:at] + b"\x18" + raw[at + 1 :]))
         (folder / "bad.parquet").write_bytes(other)
@@ -130,9 +130,9 @@ def test_parquet_that_arrow_refuses_in_whatever_class_is_damaged(folder):
         try:
             pq.read_table(pa.BufferReader(other))
         except (pa.ArrowException, OSError) as error:
-            raised.append(type(error))
+            raised.add(type(error))
 
-    assert {pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError} <= set(raised)
+    assert len(raised) > 2, "classes that have no base but Exception in common"
     assert reasons == {"file_damaged"}
 
 
