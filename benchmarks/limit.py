@@ -202,7 +202,7 @@ def _reasons(run: RunInput, brokers: Table, pairs: Table, candidates: Table, sou
         reason[mask] = [forbidden[source, ""] for source in sources.filter(pa.array(mask)).to_pylist()]
     for index in np.flatnonzero(~free):
         reason[index] = forbidden.get((sources[index].as_py(), namespace_of(names[index].as_py())))
-    known = {row["bundle"]: row["reason"] for row in run.bundles_passed_over}
+    known = run.bundles_passed_over
     for index in np.flatnonzero(pc.is_in(names, pa.array(list(known), pa.string())).to_numpy(zero_copy_only=False)):
         reason[index] = known[names[index].as_py()]
     for prefix in ("pulsar/", "sla-monitor/"):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import MOVES
 from pulsar_rebalancer.strategies import waves
 from pulsar_rebalancer.strategies.bundles import COLUMNS, Bundles
@@ -55,8 +54,7 @@ def _moves(
         return MOVES.empty_table()
     found, served = source_bundles.read(run, [pair.source for pair in giving])
     forbidden = policies.forbidden(run.context, brokers, served, giving)
-    passed_over = {row["bundle"]: Reason(row["reason"]) for row in run.bundles_passed_over}
-    found = source_bundles.with_reason(found, run.settings, passed_over, forbidden)
+    found = source_bundles.with_reason(found, run.settings, run.bundles_passed_over, forbidden)
     with bundles.means_of_sample(run, held, kept) as means:
         found = source_bundles.with_means(found, run.cluster, means)
     walked = selection.select(run.cluster, giving, found, run.settings.min_bundle_share)

@@ -35,9 +35,8 @@ def of_run(spark: SparkSession, run: RunInput) -> DataFrame:
     if tables.partitions(spark) == 1:
         bundles, known = bundles.coalesce(1), known.coalesce(1)
     if run.validation.quarantined:
-        left_out = tables.literal(spark, run.bundles_quarantined, tables.PASSED_OVER)
-        bundles = bundles.join(F.broadcast(left_out), on=["cluster", "bundle"], how="left")
-        bundles = bundles.withColumn("refused", F.col("reason").isNotNull())
+        left_out = tables.literal(spark, run.bundles_quarantined, tables.QUARANTINED).withColumn("refused", F.lit(True))
+        bundles = bundles.join(F.broadcast(left_out), on=["cluster", "bundle"], how="left").fillna({"refused": False})
     else:
         bundles = bundles.withColumn("refused", F.lit(False))
     return means.update(bundles, known, shared=run.shares_bundles)

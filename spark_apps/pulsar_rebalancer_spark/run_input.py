@@ -168,22 +168,18 @@ class RunInput:
         )
 
     @property
-    def bundles_passed_over(self) -> list[dict[str, str]]:
-        """Return why bundles stay (`tables.PASSED_OVER`); a planned move without an outcome counts as unloaded."""
+    def bundles_passed_over(self) -> dict[str, Reason]:
+        """Return why bundles stay, by bundle; a planned move without an outcome counts as unloaded."""
         recent = self.moves.recent(self.request.collected_at, self.settings.grace_period_minutes)
-        quarantined = self.validation.quarantined
-        reasons: dict[str, Reason] = {
-            name: Reason.DESTINATION_KEPT if name in self.moves.kept else Reason.RECENTLY_UNLOADED
-            for name in recent
-            if name not in quarantined
-        }
+        kept = self.moves.kept
+        reasons = {name: Reason.DESTINATION_KEPT if name in kept else Reason.RECENTLY_UNLOADED for name in recent}
         reasons |= dict.fromkeys(self.splits.taken, Reason.TO_BE_SPLIT)
-        return [self._stays(name, reason) for name, reason in reasons.items()] + self.bundles_quarantined
+        return reasons | dict.fromkeys(self.validation.quarantined, Reason.BUNDLE_QUARANTINED)
 
     @property
-    def bundles_quarantined(self) -> list[dict[str, str]]:
-        """Return the bundles that validation left out (`tables.PASSED_OVER`)."""
-        return [self._stays(name, Reason.BUNDLE_QUARANTINED) for name in self.validation.quarantined]
+    def bundles_quarantined(self) -> list[dict[str, Cell]]:
+        """Return the bundles that validation left out (`tables.QUARANTINED`)."""
+        return [{"cluster": self.cluster, "bundle": name} for name in self.validation.quarantined]
 
     @property
     def parts_of_split_bundles(self) -> list[dict[str, Cell]]:
@@ -201,9 +197,6 @@ class RunInput:
             SnapshotError: a file of the run or of the state cannot be read.
         """
         return replace(self, splits=split_planning.plan(self))
-
-    def _stays(self, bundle: str, reason: str) -> dict[str, str]:
-        return {"cluster": self.cluster, "bundle": bundle, "reason": reason}
 
     @property
     def known_means(self) -> StoragePath | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.strategies import pipeline, rows
 from pulsar_rebalancer.strategies.bundles import Bundles
 from pulsar_rebalancer_spark import bundles, source_bundles
@@ -23,8 +22,7 @@ def decide(
     run: RunInput, brokers: Sequence[BrokerSample], held: Callable[[], DataFrame], kept: Callable[[], None]
 ) -> Decided:
     """Shed, place and cap (`strategy.Decide`)."""
-    passed_over = {row["bundle"]: Reason(row["reason"]) for row in run.bundles_passed_over}
-    found = source_bundles.with_reason(source_bundles.read_all(run), run.settings, passed_over, {})
+    found = source_bundles.with_reason(source_bundles.read_all(run), run.settings, run.bundles_passed_over, {})
     with bundles.means_of_sample(run, held, kept) as means:
         found = source_bundles.with_means(found, run.cluster, means, "long_term_msg_rate")
     decided = pipeline.decide(run.context, brokers, Bundles(found))

@@ -32,8 +32,8 @@ _TYPES: dict[pa.DataType, T.DataType] = {
 _DICTIONARY = "parquet.enable.dictionary"
 _MANY_VALUES = {"bundle", *(field.name for field in MEANS if pa.types.is_floating(field.type))}
 
-PASSED_OVER = "cluster string, bundle string, reason string"
-"""Bundles that stay, and why."""
+QUARANTINED = "cluster string, bundle string"
+"""Bundles that validation left out."""
 
 PARTS = "cluster string, bundle string, part string, share double"
 """What bundles that were split lately became, with the shares of their traffic."""

@@ -12,7 +12,6 @@ from tests.vectors.rows import bundles_of
 from pulsar_rebalancer.config.resolution import Resolved, RunParams
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.policies.cluster_policies import Policies
-from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, TRAFFIC, write
 from pulsar_rebalancer.state.model import DecisionState, MovesState
@@ -86,7 +85,7 @@ def sample(given: RunInput, previous: Iterable[dict[str, Any]] = ()) -> tuple[li
     bundles = (given.folder / "input" / "bundles.parquet").read_table().to_pylist()
     refused = {row["bundle"] for row in given.bundles_quarantined}
     found = {row["bundle"]: row for row in means.update([r for r in bundles if r["bundle"] not in refused], previous)}
-    passed_over = {row["bundle"]: Reason(row["reason"]) for row in given.bundles_passed_over}
+    passed_over = given.bundles_passed_over
     for row in bundles:
         mean = found.get(row["bundle"], dict.fromkeys(TRAFFIC, 0.0))
         row["msg_rate"] = mean["msg_rate_in"] + mean["msg_rate_out"]
