@@ -1,6 +1,7 @@
 # Two commands do everything: `make run` and `make test`. Both set up what they need first.
 PYTHON_BIN := .venv/bin/python
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
+export DENO_DIR := $(CURDIR)/.cache/deno
 
 .PHONY: help run test test-pulsar lint audit setup lock wheel benchmark experiments clean
 
@@ -32,6 +33,8 @@ lint: setup ## format, lint, types, dependency rule
 	@ruff check .
 	@mypy
 	@lint-imports
+	@deno fmt --check --quiet
+	@deno lint --quiet
 
 audit: setup ## known vulnerabilities of the locked packages; IGNORE=ID leaves one out; tells when the service cannot be reached
 	@$(PYTHON_BIN) scripts/audit.py $(if $(IGNORE),--ignore $(IGNORE))

@@ -8,7 +8,11 @@ function filled(node, attributes, children) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else node.setAttribute(name, value === true ? "" : String(value));
   }
-  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false && child !== ""));
+  node.append(
+    ...children.flat(Infinity).filter((child) =>
+      child !== null && child !== undefined && child !== false && child !== ""
+    ),
+  );
   return node;
 }
 
@@ -34,7 +38,9 @@ export function renew(section, part, render) {
 
 function kept(section) {
   const of = (selector) => [...section.querySelectorAll(selector)].map((node) => node.dataset.key);
-  const scrolled = [...section.querySelectorAll(".scroll[data-key]")].map((node) => [node.dataset.key, node.scrollTop, node.scrollLeft]);
+  const scrolled = [...section.querySelectorAll(".scroll[data-key]")].map((
+    node,
+  ) => [node.dataset.key, node.scrollTop, node.scrollLeft]);
   const active = section.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
   return { open: of("details[open][data-key]"), scrolled, active };
 }
@@ -78,7 +84,13 @@ export function clock(text) {
 export function moment(text) {
   const at = new Date(text);
   const today = at.toDateString() === new Date().toDateString();
-  return today ? clock(text) : at.toLocaleString("en-GB", { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" });
+  return today ? clock(text) : at.toLocaleString("en-GB", {
+    day: "numeric",
+    month: "short",
+    year: "numeric",
+    hour: "2-digit",
+    minute: "2-digit",
+  });
 }
 
 export function several(count, noun, rest = "") {

@@ -32,5 +32,7 @@ export function followTheme() {
     else delete document.documentElement.dataset.theme;
   };
   apply();
-  if (framed()) new MutationObserver(apply).observe(window.parent.document.documentElement, { attributeFilter: ["class"] });
+  if (framed()) {
+    new MutationObserver(apply).observe(window.parent.document.documentElement, { attributeFilter: ["class"] });
+  }
 }

@@ -20,12 +20,12 @@ const run = /^pulsar_(rebalance|by_hand)__/.test(asked) ? new URLSearchParams(lo
 const dag = dagOf(asked);
 const live = document.getElementById("live");
 const sections = new Map();
-let note = document.getElementById("note");
+const note = document.getElementById("note");
 let offset = 0;
 let shownSpan = "hour";
 let announced = "";
 let reading = 0;
-let last = {};
+const last = {};
 
 // Every DAG of a cluster leads to its page; plans made by hand have runs of their own.
 function dagOf(id) {
@@ -44,7 +44,7 @@ function section(name, kind = "section") {
 
 async function ask(path) {
   const answer = await fetch(`${base}${path}`, { headers: { Accept: "application/json" }, cache: "no-store" })
-    .catch(() => ({ status: 0, json: async () => ({}) }));
+    .catch(() => ({ status: 0, json: () => ({}) }));
   if (answer.ok) return answer.json();
   const said = await answer.json().catch(() => ({}));
   const problem = new Error(typeof said.detail === "string" ? said.detail : `The server answered ${answer.status}.`);
@@ -55,9 +55,15 @@ async function ask(path) {
 function tell(problem) {
   if (problem.status === undefined) console.error(problem);
   const words = { 401: "Your login has expired: load the page anew and sign in.", 403: "You may not read this DAG." };
-  const text = words[problem.status] ?? (problem.status ? problem.message : "The web server does not answer. What is shown is from before.");
+  const text = words[problem.status] ??
+    (problem.status ? problem.message : "The web server does not answer. What is shown is from before.");
   // What a run found is kept for longer than its other files.
-  const kept = run && problem.status === 404 && make("a", { href: `${base}/dags/${encodeURIComponent(dag)}/runs/${encodeURIComponent(run)}/validation` }, "Its validation result");
+  const kept = run && problem.status === 404 &&
+    make(
+      "a",
+      { href: `${base}/dags/${encodeURIComponent(dag)}/runs/${encodeURIComponent(run)}/validation` },
+      "Its validation result",
+    );
   note.replaceChildren(...[text, " ", kept].filter(Boolean));
   note.hidden = false;
 }
@@ -70,26 +76,63 @@ function show(view) {
   if (view.version !== VERSION) location.reload();
   offset = Date.parse(view.status.now) - Date.now();
   const labels = new Map(view.brokers.map((broker) => [broker.name, broker.label]));
-  const { now, ...status } = view.status;
+  const { now: _now, ...status } = view.status;
   const present = !view.of_one_run;
   announce(view.status);
   document.title = `${view.status.cluster}: ${view.status.state}`;
   renew(section("strip", "header"), status, () => [strip(view.status), figures(view.status, { live: present })]);
   if (present) {
-    renew(section("acts", "nav"), [view.acts, view.status.strategy], () => acts(view, base, () => Date.now() + offset, follow));
+    renew(
+      section("acts", "nav"),
+      [view.acts, view.status.strategy],
+      () => acts(view, base, () => Date.now() + offset, follow),
+    );
     showOrders();
   }
-  if (view.of_one_run) renew(section("of-run"), view.links, () => make("p", {}, "This is how one run saw the cluster. ", uiLink(`${view.links.dag}/plugin/pulsar-balance-dag`, "As it is now")));
+  if (view.of_one_run) {
+    renew(section("of-run"), view.links, () =>
+      make(
+        "p",
+        {},
+        "This is how one run saw the cluster. ",
+        uiLink(`${view.links.dag}/plugin/pulsar-balance-dag`, "As it is now"),
+      ));
+  }
   renew(section("brokers"), [view.brokers, view.lines, view.middle, width()], () => brokers(view, width()));
-  renew(section("pairs"), [view.pairs, view.close_pairs, view.hits, view.firing, view.sampled_at], () => pairs(view, labels));
+  renew(
+    section("pairs"),
+    [view.pairs, view.close_pairs, view.hits, view.firing, view.sampled_at],
+    () => pairs(view, labels),
+  );
   const address = (plan) => plan && `${view.links.dag}/runs/${encodeURIComponent(plan.run_id)}`;
-  renew(section("awaiting"), [view.awaiting, labels.size], () => plan(view.awaiting, labels, { title: "Plan that waits for approval", address: address(view.awaiting) }));
-  renew(section("plan"), [view.plan, labels.size], () => plan(view.plan, labels, { title: "Plan", address: address(view.plan) }));
-  renew(section("last"), [view.last, labels.size], () => plan(view.last, labels, { title: "Last run that moved bundles", address: address(view.last) }));
+  renew(
+    section("awaiting"),
+    [view.awaiting, labels.size],
+    () => plan(view.awaiting, labels, { title: "Plan that waits for approval", address: address(view.awaiting) }),
+  );
+  renew(
+    section("plan"),
+    [view.plan, labels.size],
+    () => plan(view.plan, labels, { title: "Plan", address: address(view.plan) }),
+  );
+  renew(
+    section("last"),
+    [view.last, labels.size],
+    () => plan(view.last, labels, { title: "Last run that moved bundles", address: address(view.last) }),
+  );
   section("time");
   renew(section("validation"), [view.findings, view.validated, view.links], () => findings(view));
-  renew(section("links"), view.links, () => make("p", { class: "more" }, [["DAG", "dag"], ["newest run", "run"], ["its log", "log"]]
-    .filter(([, name]) => view.links[name]).map(([text, name]) => [uiLink(view.links[name], text), " "])));
+  renew(
+    section("links"),
+    view.links,
+    () =>
+      make(
+        "p",
+        { class: "more" },
+        [["DAG", "dag"], ["newest run", "run"], ["its log", "log"]]
+          .filter(([, name]) => view.links[name]).map(([text, name]) => [uiLink(view.links[name], text), " "]),
+      ),
+  );
   last.view = view;
   tick(offset);
 }
@@ -117,11 +160,12 @@ function follow(order) {
 
 function showTime(data) {
   last.time = data;
-  const { begin, end, ...rest } = data;
-  renew(section("time"), [rest, width()], () => timeline(data, width(), (span) => {
-    shownSpan = span;
-    refreshTime().catch(tell);
-  }));
+  const { begin: _begin, end: _end, ...rest } = data;
+  renew(section("time"), [rest, width()], () =>
+    timeline(data, width(), (span) => {
+      shownSpan = span;
+      refreshTime().catch(tell);
+    }));
 }
 
 async function refreshTime() {
@@ -135,7 +179,7 @@ async function refresh() {
   if (!dag) {
     const all = await ask("/clusters");
     if (all.length) offset = Date.parse(all[0].now) - Date.now();
-    renew(section("all"), all.map(({ now, ...rest }) => rest), () => clusters(all, base));
+    renew(section("all"), all.map(({ now: _now, ...rest }) => rest), () => clusters(all, base));
     return 10;
   }
   const view = await ask(`/dags/${encodeURIComponent(dag)}/overview${run ? `?run_id=${encodeURIComponent(run)}` : ""}`);

@@ -1,4 +1,4 @@
-// What became of the acts that were asked for on this page: each run is followed to its end, and told below the buttons.
+// Follows each run that a button of this page started to its end, and shows its outcome below the buttons.
 
 import { make } from "./dom.js";
 import { uiLink } from "./links.js";
@@ -9,8 +9,15 @@ const orders = [];
 
 export function orderList(base) {
   const airflow = base.replace(/\/pulsar_rebalancer$/, "");
-  return orders.map(({ name, state, text, dag, run }) => make("p", { class: state }, make("b", {}, name), ` ${text} `,
-    uiLink(`${airflow}/dags/${encodeURIComponent(dag)}/runs/${encodeURIComponent(run)}`, "its run")));
+  return orders.map(({ name, state, text, dag, run }) =>
+    make(
+      "p",
+      { class: state },
+      make("b", {}, name),
+      ` ${text} `,
+      uiLink(`${airflow}/dags/${encodeURIComponent(dag)}/runs/${encodeURIComponent(run)}`, "its run"),
+    )
+  );
 }
 
 export function ordersShown() {
@@ -22,7 +29,8 @@ export function followOrder(given, ask, redraw, ended) {
   orders.unshift(order);
   orders.splice(KEPT);
   const look = async () => {
-    const answer = await ask(`/dags/${encodeURIComponent(order.dag)}/runs/${encodeURIComponent(order.run)}/answer`).catch(() => null);
+    const answer = await ask(`/dags/${encodeURIComponent(order.dag)}/runs/${encodeURIComponent(order.run)}/answer`)
+      .catch(() => null);
     if (answer) {
       Object.assign(order, { state: answer.state, text: answer.text });
       redraw();

@@ -4,9 +4,16 @@ import { make, points, span } from "./dom.js";
 
 export function strip(status) {
   return [
-    make("div", { class: "state" },
+    make(
+      "div",
+      { class: "state" },
       make("span", { class: `dot ${status.tone}`, "aria-hidden": "true" }),
-      make("h1", {}, make("span", { class: `word ${status.tone}` }, status.state), make("span", { class: "cluster" }, status.cluster)),
+      make(
+        "h1",
+        {},
+        make("span", { class: `word ${status.tone}` }, status.state),
+        make("span", { class: "cluster" }, status.cluster),
+      ),
     ),
     make("p", { class: "sentence" }, status.sentence),
     status.in_force && make("p", { class: "force" }, status.in_force),
@@ -15,7 +22,9 @@ export function strip(status) {
 
 export function figures(status, { live }) {
   const judged = status.score_range !== null;
-  return make("dl", { class: "figures" },
+  return make(
+    "dl",
+    { class: "figures" },
     figure("range", judged ? points(status.score_range) : "–", "points between the hottest and the coldest broker"),
     figure("deviation", judged ? points(status.deviation) : "–", "standard deviation of the scores, points"),
     figure("data", make("span", { "data-since": status.collected_at }), "age of the newest data"),
