@@ -17,12 +17,15 @@ from benchmarks import clusters
 from benchmarks.collect import slow_brokers
 from benchmarks.collect_once import once
 
-from pulsar_rebalancer.config.enums import Placement, Strategy
+from pulsar_rebalancer.config.enums import Placement, SplitAlgorithm, Strategy
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import tables
+from pulsar_rebalancer.splitting.algorithms import TopicLoad
+from pulsar_rebalancer.splitting.candidates import Candidate
+from pulsar_rebalancer.splitting.planner import Cut, where_to_cut
 from pulsar_rebalancer.strategies import pipeline, rows
 from pulsar_rebalancer.strategies.bundles import COLUMNS, Bundles
 from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
@@ -163,6 +166,23 @@ def test_what_is_judged_grows_with_its_cluster(tmp_path):
         return lambda: shares_of(left_out, judged_frames(run, settings))
 
     assert growth(prepared, 400) < MOST
+
+
+@pytest.mark.parametrize("single", [True, False], ids=["extensible", "modular"])
+def test_where_a_bundle_is_cut_by_its_flow_grows_with_its_topics(single):
+    # Each topic carries more than half of what a part may.
+    settings = Settings(max_bundle_msg_rate=100, max_namespace_bundles=10**6)
+
+    def prepared(topics: int) -> Callable[[], Any]:
+        loads = tuple(TopicLoad(n * (2**32 // topics), 60.0 + n % 7) for n in range(topics))
+        bounds = (0, 2**32 - 1)
+        large = Candidate(bundle="t/n/0x00000000_0xffffffff", bounds=bounds, topics=loads)
+        found = where_to_cut(large, SplitAlgorithm.FLOW, settings, single=single)
+        assert isinstance(found, Cut)
+        assert len(found.positions) == (1 if single else topics - 1)
+        return lambda: where_to_cut(large, SplitAlgorithm.FLOW, settings, single=single)
+
+    assert growth(prepared, 2000) < MOST
 
 
 def test_a_sample_grows_with_its_cluster():

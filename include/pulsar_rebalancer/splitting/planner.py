@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pulsar_rebalancer.config.enums import Mode, SplitAlgorithm
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.splitting.algorithms import MIB, FlowLimits, HashRange, positions_of, shares_of
+from pulsar_rebalancer.splitting.algorithms import MIB, FlowLimits, HashRange, most_even, positions_of, shares_of
 from pulsar_rebalancer.splitting.conditions import FEWEST_TOPICS, condition_of
 from pulsar_rebalancer.splitting.history import recently_split
 
@@ -111,8 +111,7 @@ def where_to_cut(
         return early
     positions = positions_of(algorithm, hash_range, topics or (), FlowLimits.of(settings), specified)
     if single and len(positions) > 1:
-        even = [(abs(shares_of(hash_range, (p,), topics or ())[0] - 0.5), p) for p in positions]
-        positions = (min(even)[1],)
+        positions = (most_even(hash_range, positions, topics or ()),)
     if not positions:
         return Reason.NO_POSITION
     ends = (hash_range.lower, *positions, hash_range.upper)

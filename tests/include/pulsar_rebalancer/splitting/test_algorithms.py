@@ -1,10 +1,12 @@
 """Where Pulsar's algorithms cut: the examples of its documentation, its classes' rounding, and when they do nothing."""
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from pulsar_rebalancer.config.enums import SplitAlgorithm
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.splitting.algorithms import FlowLimits, HashRange, TopicLoad, positions_of, shares_of
+from pulsar_rebalancer.splitting.algorithms import FlowLimits, HashRange, TopicLoad, most_even, positions_of, shares_of
 
 HALF = HashRange(0, 0x80000000)
 SIX = [
@@ -113,3 +115,18 @@ def test_limits_are_those_of_pulsar_in_bytes():
 )
 def test_each_part_takes_the_share_of_its_topics(topics, positions, shares):
     assert shares_of(HALF, positions, topics) == pytest.approx(shares)
+
+
+@given(
+    topics=st.lists(
+        st.builds(TopicLoad, st.integers(0, 40), st.sampled_from((0.0, 0.1, 1 / 3, 0.7)), st.sampled_from((0.0, 1.0)))
+    ),
+    positions=st.lists(st.integers(1, 39), min_size=1).map(sorted),
+)
+# As even but for rounding, which decides.
+@example([TopicLoad(1, 0.2), TopicLoad(5, 0.2), TopicLoad(9, 0.1), TopicLoad(13, 0.1)], [4, 8, 12])
+def test_the_most_even_position_is_that_of_two_parts_that_are_most_alike(topics, positions):
+    def apart(position):
+        return abs(shares_of(HashRange(0, 40), (position,), topics)[0] - 0.5)
+
+    assert most_even(HashRange(0, 40), positions, topics) == min(positions, key=apart)
