@@ -36,6 +36,34 @@ def counted(north: World) -> Outcome:
     return north.run()
 
 
+@pytest.fixture
+def south(tmp_path: Path, one_session: None) -> Iterator[World]:
+    """Brokers that look at their machine every twenty minutes: all that the runs see is one sample."""
+    seldom = {"host_usage_interval_minutes": 20, "interval_seconds": 5, "state_max_gap": 1000}
+    with world("south", tmp_path, mode="auto", hit_count_high=2, hit_count_low=2, **seldom) as made:
+        yield made
+
+
+def test_a_hot_broker_without_its_partner_does_not_count_its_sample_again(south: World) -> None:
+    run = south.run()
+    assert (run.state, Summary.read(run.folder).counting) == ("success", "counted")
+    owners = south.served.cluster.state()["owners"]
+    scores = south.served.cluster.true_scores()
+    coldest, hottest = min(scores, key=scores.__getitem__), max(scores, key=scores.__getitem__)
+    assert south.decision().hits[hottest].low == 1
+
+    left_out = south.run(excluded_brokers=[coldest])
+    south.served.cluster.faults.add("not_listed", coldest)
+    gone = south.run()
+
+    for run, counting in ((left_out, "other_thresholds"), (gone, "counted")):
+        summary = Summary.read(run.folder)
+        assert (run.state, summary.counting, summary.pairs_fired) == ("success", counting, 0)
+        assert summary.reasons["too_soon"] == 1
+    assert south.decision().hits[hottest].low == 1
+    assert south.served.cluster.state()["owners"] == owners
+
+
 def stored_means(north: World) -> dict[str, int]:
     """When each file of the means that the stored state names was written."""
     folder = Path((north.storage.state / north.decision().means).uri)

@@ -3,8 +3,9 @@
 One sample of a broker is one hit, whatever the parameters of the run that sees it:
 
 * a run counts when at least half an interval has passed since the last one that did;
-* a pair counts when a host interval has passed since its last hit, or the figure of one of its brokers has changed:
-  brokers measure their machine once per host interval and repeat the figure until then;
+* a pair counts when a host interval has passed since its last hit, or the figure of one of its brokers has changed
+  since: brokers measure their machine once per host interval and repeat the figure until then. So a broker that gave
+  a hit does not give another by the same figure when its partner changes;
 * hits older than `state_max_gap` intervals are no longer consecutive;
 * a forced run, and one with thresholds of its own, change no counter, with one exception: a pair that they move
   bundles of starts anew, provided that the run may act (`Counting.acts`). The gate judges after the state is recorded
@@ -55,8 +56,9 @@ class Counting:
         return self.counts or self.reason == Reason.OTHER_THRESHOLDS
 
     def is_repeated(self, figures: Mapping[str, float]) -> bool:
-        """Return whether these brokers have given a hit by these very figures already."""
-        return all(self.samples.get(broker) == figure for broker, figure in figures.items())
+        """Return whether these brokers repeat the figures of a hit; one that gave none lately makes nothing new."""
+        known = [self.samples[broker] == figure for broker, figure in figures.items() if broker in self.samples]
+        return bool(known) and all(known)
 
 
 def decide_counting(

@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.strategies import caps, waves
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.state.counting import Counting
     from pulsar_rebalancer.strategies.bundles import Bundles
-    from pulsar_rebalancer.strategies.sample import BrokerSample, CandidateMove, Decision
+    from pulsar_rebalancer.strategies.sample import BrokerSample, CandidateMove, Decision, SheddingResult
     from pulsar_rebalancer.strategies.shedders.registry import Shedder
 
 
@@ -98,8 +97,8 @@ def decide(context: RunContext, brokers: Sequence[BrokerSample], bundles: Bundle
         forbids=policies.forbids,
     )
     shed = (context.shedder or SHEDDERS[settings.strategy])(sample, before.shedder)
-    samples = {} if context.shedder else _samples(sample)
-    repeated = bool(samples) and not context.forced and counting.is_repeated(samples)
+    samples = _samples(sample, shed)
+    repeated = not context.forced and counting.is_repeated({broker: samples[broker] for broker in shed.outermost})
     if repeated or counting.reason is Reason.TOO_SOON:
         return RunDecision(
             [_too_soon(decision) for decision in shed.decisions],
@@ -120,9 +119,9 @@ def decide(context: RunContext, brokers: Sequence[BrokerSample], bundles: Bundle
     return RunDecision(shed.decisions, moves, after, _with_moves(shed.sentence, moves), samples if used else {})
 
 
-def _samples(sample: ClusterSample) -> dict[str, float]:
+def _samples(sample: ClusterSample, shed: SheddingResult) -> dict[str, float]:
     """Return the figures that give hits, by broker; AvgShedder, which counts them by pair, is not decided here."""
-    if sample.settings.strategy is not Strategy.TRANSFER:
+    if not shed.outermost:
         return {}
     return {broker.broker: reported_load(broker, sample.settings) for broker in sample.taking_part}
 

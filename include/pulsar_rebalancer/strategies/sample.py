@@ -256,12 +256,14 @@ class SheddingResult(NamedTuple):
         moves: every candidate bundle of what fired, `wave` still None.
         kept: what the strategy keeps for the next run.
         sentence: what was found, for the terminal and the summary.
+        outermost: the brokers whose figures decide whether the sample is new, where hits are those of the cluster.
     """
 
     decisions: list[Decision]
     moves: list[CandidateMove]
     kept: ShedderState
     sentence: str
+    outermost: tuple[str, ...] = ()
 
 
 def left_out_decisions(sample: ClusterSample) -> list[Decision]:

@@ -52,6 +52,30 @@ class Cluster:
         self.state = plan.read_state(self.folder)
         return summary
 
+    @property
+    def names(self) -> list[str]:
+        """The brokers that it lists."""
+        return self.content["brokers"]["broker"].to_pylist()
+
+    def use(self, cpu: list[float]) -> None:
+        """Give the brokers this CPU usage, percent."""
+        rows = self.content["brokers"].to_pylist()
+        for row, usage in zip(rows, cpu, strict=True):
+            row["cpu_usage"] = usage
+        self.content["brokers"] = pa.Table.from_pylist(rows, schema=self.content["brokers"].schema)
+
+    def start_with(self, low: int) -> None:
+        """Start with so many low hits of each broker, counted just now."""
+        hits = dict.fromkeys(self.names, HitCount(0, low))
+        self.state = DecisionState(seq=7, counted_at=self.now, strategy=Strategy.AVG, hits=hits)
+
+    def lose(self, number: int) -> None:
+        """A broker is gone with its bundles."""
+        gone = self.names[number]
+        for table in ("brokers", "bundles"):
+            rows = [row for row in self.content[table].to_pylist() if row["broker"] != gone]
+            self.content[table] = pa.Table.from_pylist(rows, schema=self.content[table].schema)
+
     def sample_anew(self, *brokers: int) -> None:
         """Some brokers look at their machine again."""
         rows = self.content["brokers"].to_pylist()
@@ -67,8 +91,7 @@ class Cluster:
     @property
     def low_hits(self) -> list[int]:
         """Low hits of each broker, by name."""
-        names = self.content["brokers"]["broker"].to_pylist()
-        return [self.state.hits.get(name, HitCount()).low for name in names]
+        return [self.state.hits.get(name, HitCount()).low for name in self.names]
 
 
 @pytest.fixture
@@ -106,6 +129,32 @@ def test_a_pair_counts_when_one_of_its_figures_has_changed(cluster: Cluster) -> 
     assert cluster.low_hits == [2, 2, 2, 2]  # a host interval after the first sample of the inner pair
 
 
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_hot_broker_with_another_partner_does_not_count_its_sample_again(cluster: Cluster, gone: bool) -> None:
+    cluster.use([10.0, 30.0, 40.0, 90.0])
+    cluster.start_with(6)
+    cluster.run(60)
+    assert cluster.low_hits == [7, 0, 0, 7]
+    left_out = {} if gone else {"excluded_brokers": (cluster.names[0],)}
+    if gone:
+        cluster.lose(0)
+    summary = cluster.run(31, RunParams(**left_out), **left_out)
+    assert (summary.pairs_fired, summary.bundles_taken) == (0, 0)
+    assert summary.reasons["too_soon"] == 1
+    assert cluster.low_hits[-1] == 7
+    # A host interval after the hit.
+    assert cluster.run(30).pairs_fired == 1
+
+
+def test_a_cold_broker_that_never_changes_does_not_keep_its_pair_from_firing(cluster: Cluster) -> None:
+    cluster.use([10.0, 30.0, 40.0, 90.0])
+    fired = []
+    for _ in range(8):
+        fired.append(cluster.run(20, interval_seconds=20).pairs_fired)
+        cluster.sample_anew(3)
+    assert fired == [0, 0, 0, 0, 0, 0, 0, 1]
+
+
 def test_a_pair_that_fired_does_not_begin_with_the_sample_that_it_fired_by(cluster: Cluster) -> None:
     eager = {"interval_seconds": 20, "hit_count_low": 1}
     assert cluster.run(0, **eager).pairs_fired == 2
@@ -122,12 +171,13 @@ def test_balance_ends_hits_whether_or_not_the_sample_is_new(cluster: Cluster) ->
 
 def test_the_transfer_shedder_counts_a_sample_once_as_well(cluster: Cluster) -> None:
     hits = []
-    for new in (False, False, True, False):
-        if new:
-            cluster.sample_anew(2)
+    for new in (None, None, 2, 3, None):
+        if new is not None:
+            cluster.sample_anew(new)
         cluster.run(20, interval_seconds=20, **TRANSFER)
         hits.append(cluster.transfer_hits)
-    assert hits == [1, 1, 2, 2]
+    # Neither the hottest nor the coldest broker is number 2.
+    assert hits == [1, 1, 1, 2, 2]
     cluster.run(41, interval_seconds=20, **TRANSFER)
     cluster.run(20, interval_seconds=20, **TRANSFER)
     assert cluster.transfer_hits == 3

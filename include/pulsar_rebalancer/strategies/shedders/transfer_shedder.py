@@ -55,6 +55,8 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
     """
     loads, after = broker_loads(sample, kept)
     stats = LoadStats(loads, sample.settings)
+    # One of those in between has changed in nearly every sample of a large cluster.
+    outermost = (stats.most.broker, stats.least.broker) if loads else ()
     hits = kept.cluster_hits
     decisions: list[Decision] = []
     moves: list[CandidateMove] = []
@@ -71,7 +73,8 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
         sentence = stopped_by.sentence
     decisions += _others(sample, loads, decisions, stopped_by)
     counted = {WHOLE_CLUSTER: HitCount(low=hits)} if hits else {}
-    return SheddingResult([*decisions, *left_out_decisions(sample)], moves, replace(after, hits=counted), sentence)
+    kept = replace(after, hits=counted)
+    return SheddingResult([*decisions, *left_out_decisions(sample)], moves, kept, sentence, outermost)
 
 
 def broker_loads(sample: ClusterSample, kept: ShedderState) -> tuple[list[BrokerLoad], ShedderState]:

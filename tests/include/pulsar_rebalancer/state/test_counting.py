@@ -74,11 +74,28 @@ def test_a_sample_may_be_repeated_for_a_host_interval() -> None:
     assert found.samples == {"young": 50.0}
     assert found.is_repeated({"young": 50.0})
     assert not found.is_repeated({"young": 50.1})
-    assert not found.is_repeated({"young": 50.0, "old": 50.0})
+    assert not found.is_repeated({"old": 50.0})
     assert samples_after(before, found, {"other": 20.0}, NOW) == {
         "other": CountedSample(20.0, NOW),
         "young": CountedSample(50.0, ago(53.0)),
     }
+
+
+@pytest.mark.parametrize(
+    ("figures", "repeated"),
+    [
+        ({"hot": 90.0, "cold": 10.0}, True),
+        ({"hot": 90.0, "newcomer": 30.0}, True),
+        ({"hot": 90.1, "cold": 10.0}, False),
+        ({"hot": 90.0, "cold": 10.1}, False),
+        ({"hot": 90.1, "newcomer": 30.0}, False),
+        ({"other": 40.0, "newcomer": 30.0}, False),
+        ({}, False),
+    ],
+)
+def test_a_broker_without_a_hit_makes_no_sample_new(figures: dict[str, float], repeated: bool) -> None:
+    samples = {"hot": CountedSample(90.0, ago(31)), "cold": CountedSample(10.0, ago(31))}
+    assert decide_counting(state(samples=samples), SETTINGS, NOW).is_repeated(figures) is repeated
 
 
 def test_a_plan_is_committed_once() -> None:

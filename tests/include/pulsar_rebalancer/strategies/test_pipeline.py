@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.vectors.rows import brokers_of, bundles_of
 
@@ -54,6 +56,23 @@ def test_a_sample_too_soon_sheds_nothing_and_changes_nothing():
     answer = judged(Counting(counts=False, reason=Reason.TOO_SOON))
     assert (answer.moves, answer.kept) == ([], KEPT)
     assert {row.reason for row in answer.decisions} == {"too_soon"}
+
+
+@pytest.mark.parametrize(
+    ("gave_a_hit", "reason", "hits"),
+    [
+        ({"a:1": 0.9, "b:1": 0.1, "c:1": 0.2}, "too_soon", 3),
+        ({"a:1": 0.9, "b:1": 0.1, "c:1": 0.3}, "too_soon", 3),  # in between
+        ({"a:1": 0.9, "c:1": 0.2}, "too_soon", 3),  # the coldest is new
+        ({"a:1": 0.8, "b:1": 0.1, "c:1": 0.2}, "hit_count", 4),
+        ({"a:1": 0.9, "b:1": 0.2, "c:1": 0.2}, "hit_count", 4),
+        ({"c:1": 0.2}, "hit_count", 4),
+    ],
+)
+def test_a_sample_is_new_by_the_hottest_and_the_coldest_broker(gave_a_hit, reason, hits):
+    answer = judged(replace(COUNTED, samples=gave_a_hit))
+    assert {row.reason for row in answer.decisions} == {reason}
+    assert answer.kept.shedder.cluster_hits == hits
 
 
 def test_a_gap_starts_hits_anew_and_leaves_averages():
