@@ -2,32 +2,27 @@
 
 A run sees a condition, sees that it is not there, or cannot tell. What was seen before is kept between runs, so a
 condition that lasts is told once. It is over when it has stayed away for a quiet time; one that comes back earlier
-never ended. A message counts as told when every receiver has taken it; until then it is tried again, ever less often.
+never ended. A message counts as told when a receiver has taken it; until then every run tries it again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from pydantic import AliasChoices, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
 from pulsar_rebalancer.alerts.conditions import Condition
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.storage.layout import time_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from pulsar_rebalancer.alerts.conditions import Observation
 
 VERSION = 1
-
-RETRY_MINUTES = (1, 5, 15, 60)
-"""Waits before a message is tried again; the last one repeats. A receiver may have taken what it never answered."""
 
 
 class Incident(BaseModel):
@@ -39,10 +34,7 @@ class Incident(BaseModel):
         over_at: the first run since then that saw it gone; None while it lasts.
         unwatched: why nobody looks for it any more; None when it was seen to be gone.
         reasons, detail: as last seen.
-        told: whether every receiver took the message of its start.
-        start_reached, end_reached: numbers of the receivers that took the message of its start, of its end.
-        tries, end_tries: how often the message of its start, of its end, was tried in vain.
-        next_try_at, end_next_try_at: until then it is not tried again.
+        told: whether the message of its start was sent.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -54,12 +46,6 @@ class Incident(BaseModel):
     reasons: dict[Reason, int] = {}
     detail: str = ""
     told: bool = False
-    start_reached: frozenset[int] = frozenset()
-    end_reached: frozenset[int] = frozenset()
-    tries: int = 0
-    next_try_at: AwareDatetime | None = None
-    end_tries: int = 0
-    end_next_try_at: AwareDatetime | None = None
 
 
 class AlertsState(BaseModel):
@@ -69,7 +55,7 @@ class AlertsState(BaseModel):
         began_at: when the writer first looked.
         run_at: when it last looked.
         run: name of the newest run's folder that it looked at; empty before the first.
-        incidents: the open conditions; they were called episodes before.
+        incidents: the open conditions.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -78,12 +64,12 @@ class AlertsState(BaseModel):
     began_at: AwareDatetime | None = None
     run_at: AwareDatetime | None = None
     run: str = ""
-    incidents: dict[Condition, Incident] = Field({}, validation_alias=AliasChoices("incidents", "episodes"))
+    incidents: dict[Condition, Incident] = {}
 
 
 @dataclass(frozen=True)
 class PendingMessage:
-    """A message that has not reached every receiver.
+    """A message that no receiver has taken yet.
 
     Attributes:
         condition: what it is about.
@@ -94,17 +80,6 @@ class PendingMessage:
     condition: Condition
     over: bool
     incident: Incident
-
-    @property
-    def reached(self) -> frozenset[int]:
-        """Numbers of the receivers that took it already."""
-        return self.incident.end_reached if self.over else self.incident.start_reached
-
-    def waits(self, now: datetime) -> bool:
-        """Return whether it was tried in vain a moment ago."""
-        at = self.incident.end_next_try_at if self.over else self.incident.next_try_at
-        # A time further ahead than any wait is of a clock that was set back.
-        return at is not None and now < at <= now + timedelta(minutes=RETRY_MINUTES[-1])
 
 
 def parse_alerts(document: object) -> AlertsState:
@@ -149,9 +124,7 @@ def advance(
 
 
 def _there(incident: Incident | None, seen: Observation, now: datetime) -> Incident:
-    # Whoever has read that it is over must read that it is back; nobody else needs to.
-    if incident is None or incident.end_reached:
-        incident = Incident(since=now, seen_at=now)
+    incident = incident or Incident(since=now, seen_at=now)
     found = {"seen_at": now, "reasons": dict(seen.reasons), "detail": seen.detail, "over_at": None, "unwatched": None}
     return incident.model_copy(update=found)
 
@@ -167,36 +140,16 @@ def pending_messages(state: AlertsState, now: datetime, quiet: timedelta) -> lis
         if incident is None:
             continue
         over = incident.over_at is not None and now - incident.over_at >= quiet
-        message = PendingMessage(condition, over, incident)
-        if (over or (incident.over_at is None and not incident.told)) and not message.waits(now):
-            found.append(message)
+        if over or (incident.over_at is None and not incident.told):
+            found.append(PendingMessage(condition, over, incident))
     return found
 
 
-def delivered(
-    state: AlertsState, message: PendingMessage, reached: Collection[int], now: datetime, *, complete: bool
-) -> AlertsState:
-    """Return the state after a message was sent.
-
-    Args:
-        state: before it.
-        message: one of those that were pending.
-        reached: numbers of the receivers that took it, now or earlier.
-        now: the present.
-        complete: whether these are all of them.
-    """
-    incidents, incident = dict(state.incidents), message.incident
-    if complete and message.over:
+def delivered(state: AlertsState, message: PendingMessage) -> AlertsState:
+    """Return the state after a pending message was sent: a condition whose end was told is no longer kept."""
+    incidents = dict(state.incidents)
+    if message.over:
         del incidents[message.condition]
-        return state.model_copy(update={"incidents": incidents})
-    tries = 0 if complete else 1 + (incident.end_tries if message.over else incident.tries)
-    wait = timedelta(minutes=RETRY_MINUTES[min(tries, len(RETRY_MINUTES)) - 1])
-    kind = "end_" if message.over else ""
-    changed = {
-        f"{kind or 'start_'}reached": frozenset(reached),
-        f"{kind}tries": tries,
-        f"{kind}next_try_at": now + wait if tries else None,
-        "told": incident.told or complete,
-    }
-    incidents[message.condition] = incident.model_copy(update=changed)
+    else:
+        incidents[message.condition] = message.incident.model_copy(update={"told": True})
     return state.model_copy(update={"incidents": incidents})

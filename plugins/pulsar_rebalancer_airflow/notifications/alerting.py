@@ -18,7 +18,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.failures import FAILURE
 from pulsar_rebalancer_airflow.locations import storage_of
-from pulsar_rebalancer_airflow.notifications.notifier import Delivery, send
+from pulsar_rebalancer_airflow.notifications.notifier import send
 from pulsar_rebalancer_airflow.state_store import ALERTS, WATCH, StateStore
 
 if TYPE_CHECKING:
@@ -102,10 +102,10 @@ def tell(
     *,
     run: str = "",
 ) -> None:
-    """Tell what started and what is over, and store what is open.
+    """Send a message for what started and what is over, and store what is open.
 
-    What a receiver did not take is stored as untold, so a later run tells it. The store is written after the messages
-    were sent: a task that dies in between tells them once more.
+    A message that no receiver took is stored as pending, so the next run sends it again. The store is written after
+    the messages were sent: a task that dies in between sends them once more.
 
     Args:
         context: of the running task; the cluster's state asset is one of its inlets.
@@ -122,30 +122,28 @@ def tell(
     pending = pending_messages(state, now, quiet)
     if pending:
         link = _run_link(context)
-        messages = [(compose(cluster, message, figures, link), message.reached) for message in pending]
-        sent = _send(settings.alert_connection, messages)
-        for message, reached in zip(pending, sent.reached, strict=True):
-            complete = sent.receivers > 0 and reached >= set(range(sent.receivers))
-            state = delivered(state, message, reached, now, complete=complete)
-            if complete:
-                _log.info("Told %s of %s", "the end" if message.over else "the start", message.condition)
+        messages = [compose(cluster, message, figures, link) for message in pending]
+        for message, taken in zip(pending, _send(settings.alert_connection, messages), strict=False):
+            if taken:
+                state = delivered(state, message)
+                _log.info("Sent the %s of %s", "end" if message.over else "start", message.condition)
     store.put_alerts(state, key)
 
 
-def _send(connection: str, messages: Sequence[tuple[AlertMessage, frozenset[int]]]) -> Delivery:
+def _send(connection: str, messages: Sequence[AlertMessage]) -> list[bool]:
     try:
-        sent = send(connection, messages)
+        taken, missed = send(connection, messages)
     except ImportError:
         _log.warning("Alerts need apache-airflow-providers-apprise: install pulsar-rebalancer[alerts]")
     except Exception as error:
         # The text of an unknown error may hold an URL, and that a secret.
         _log.warning("Alerts: connection %s cannot be used (%s)", connection, type(error).__name__)
     else:
-        if sent.missed:
-            said = "Alerts through connection %s: %s. What they missed is tried again later"
-            _log.warning(said, connection, sent.missed)
-        return sent
-    return Delivery([set(reached) for _, reached in messages], "", 0)
+        if missed or sum(taken) < len(messages):
+            said = "Alerts: %d of %d sent through connection %s; the next run sends the others. Failed: %s"
+            _log.warning(said, sum(taken), len(messages), connection, ", ".join(missed) or "none")
+        return taken
+    return []
 
 
 def _run_link(context: Context) -> str:

@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING
 from airflow.sdk.configuration import conf
 from airflow.sdk.observability import stats
 
-from pulsar_rebalancer.metrics.measurements import PREFIX, measure
+from pulsar_rebalancer.config.clusters_file import load_clusters
+from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer.metrics.measurements import PREFIX, Measurement, measure
+from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer_airflow.locations import clusters_file, storage_root
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pulsar_rebalancer.run.outcome import Outcome
-    from pulsar_rebalancer.storage.path import StoragePath
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +37,7 @@ def emit(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> None
     if not any(conf.getboolean("metrics", system) for system in _SYSTEMS):
         return
     try:
-        for each in measure(cluster, run, outcome):
+        for each in _measured(cluster, run, outcome):
             name, labels = PREFIX + each.name, dict(each.labels)
             if each.counter:
                 stats.incr(name, int(each.value), tags=labels)
@@ -40,3 +45,10 @@ def emit(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> None
                 stats.gauge(name, each.value, tags=labels)
     except Exception as error:
         _log.warning("Metrics: nothing more could be sent of this run (%s)", type(error).__name__)
+
+
+def _measured(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> Iterator[Measurement]:
+    yield from measure(cluster, run, outcome)
+    running = {entry.name for entry in load_clusters(clusters_file()) if entry.settings.mode is not Mode.OFF}
+    for name in set(StoragePath(storage_root()).names()) - running:
+        yield Measurement.of("interval_seconds", 0, cluster=name)  # or a monitoring system waits for its runs

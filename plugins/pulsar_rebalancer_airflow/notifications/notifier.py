@@ -1,68 +1,64 @@
-"""Messages on their way to every receiver that a connection of type `apprise` names."""
+"""Messages to every receiver that a connection of type `apprise` names."""
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import subprocess
-import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+import logging
+import time
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
 from airflow.sdk.log import mask_secret
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from pulsar_rebalancer.alerts.messages import AlertMessage
 
 TIMEOUT_SECONDS = 10.0
-"""How long a run waits for all receivers together."""
+"""How long a run waits for all receivers and all messages."""
 
-_LINE = re.compile(rb"(\d+) (\d+) (delivered|refused|unusable)")
-_SCHEME = re.compile(r"([a-z][a-z0-9+]{0,19})://")
-
-
-class Delivery(NamedTuple):
-    """What became of messages.
-
-    Attributes:
-        reached: for each message the numbers of the receivers that have it now.
-        missed: which receivers did not take all of theirs, by number and kind and never by URL; empty when none.
-        receivers: how many there are.
-    """
-
-    reached: list[set[int]]
-    missed: str
-    receivers: int
+_LOG_URLS = ("apprise", "urllib3")
+"""Loggers that write parts of URLs, which hold secrets."""
 
 
-def send(connection: str, messages: Sequence[tuple[AlertMessage, Collection[int]]]) -> Delivery:
-    """Send messages through Apprise, and return who has them.
+def send(connection: str, messages: Sequence[AlertMessage]) -> tuple[list[bool], list[str]]:
+    """Send messages in order, each to all receivers at once, until the time is up.
 
-    The provider's own notifier drops Apprise's answer and waits as long as the receivers like. Here a process of its
-    own sends, and is ended when the time is up.
+    The provider's own notifier drops Apprise's answer and has no time-out. A receiver that does not answer in time
+    keeps a thread, which ends with the task.
 
     Args:
         connection: Airflow connection of type `apprise`.
-        messages: each with the numbers of the receivers that have it already.
+        messages: what to send.
+
+    Returns:
+        Whether any receiver took it, for each message that was tried; and the kinds of receivers that missed one, never
+        their URLs.
 
     Raises:
         Exception: the connection does not exist, or is none of Apprise's; its text may hold a secret.
     """
-    urls = receivers(connection)
-    reached = [set(have) for _, have in messages]
-    answers, otherwise = _ask(urls, messages)
-    statuses: dict[int, str] = {}
-    for message, receiver, status in answers:
-        if status == "delivered":
-            reached[message].add(receiver)
-        else:
-            statuses[receiver] = status
-    late = [n for n in range(len(urls)) if not all(n in have for have in reached)]
-    missed = "; ".join(f"receiver {n + 1} ({_kind(urls[n])}) {statuses.get(n, otherwise)}" for n in late)
-    return Delivery(reached, missed if urls else "the connection names no receiver", len(urls))
+    from apprise import Apprise, NotifyFormat
+
+    for name in _LOG_URLS:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    service = Apprise()
+    missed = {"one without a usable URL" for url in receivers(connection) if not service.add(url)}
+    until, taken = time.monotonic() + TIMEOUT_SECONDS, []
+    for message in messages:
+        left = until - time.monotonic()
+        if left <= 0:
+            break
+        result = service.notify(
+            title=message.title,
+            body=message.body,
+            notify_type=message.kind,
+            body_format=NotifyFormat.TEXT,
+            timeout=left,
+        )
+        missed |= {answer.name for answer in result if not answer}
+        taken.append(result.success_count > 0)
+    return taken, sorted(missed)
 
 
 def receivers(connection: str) -> list[str]:
@@ -74,36 +70,3 @@ def receivers(connection: str) -> list[str]:
     for url in urls:
         mask_secret(url)
     return urls
-
-
-def _kind(url: str) -> str:
-    found = _SCHEME.match(url)
-    return found[1] if found else "no URL"
-
-
-def _environment() -> dict[str, str]:
-    """Return this environment without Airflow's part, which may hold connections, and with where packages are."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
-    return kept | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-
-
-def _ask(
-    urls: Sequence[str], messages: Sequence[tuple[AlertMessage, Collection[int]]]
-) -> tuple[list[tuple[int, int, str]], str]:
-    """Message, receiver and status of each answer, and what to say of receivers that gave none."""
-    otherwise = "could not be asked"
-    texts = [vars(message) | {"reached": sorted(have)} for message, have in messages]
-    try:
-        output = subprocess.run(
-            [sys.executable, "-m", "pulsar_rebalancer_airflow.notifications.send"],
-            input=json.dumps({"receivers": urls, "messages": texts}).encode(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=_environment(),
-            timeout=TIMEOUT_SECONDS,
-            check=False,
-        ).stdout
-    except subprocess.TimeoutExpired as late:
-        output, otherwise = late.stdout or b"", "did not answer in time"
-    lines = (_LINE.fullmatch(line) for line in output.splitlines())
-    return [(int(found[1]), int(found[2]), found[3].decode()) for found in lines if found], otherwise

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def connect(monkeypatch: pytest.MonkeyPatch, *urls: str) -> None:
-    """Make the connection `alerts` name these receivers; a busy machine, which starts processes slowly, has time."""
+    """Make the connection `alerts` name these receivers; a busy machine has time."""
     monkeypatch.setattr(notifier, "TIMEOUT_SECONDS", 120)
     document = {"conn_type": "apprise", "extra": {"config": [{"path": url, "tag": "alerts"} for url in urls]}}
     monkeypatch.setenv("AIRFLOW_CONN_ALERTS", json.dumps(document))
@@ -32,10 +32,10 @@ def connect(monkeypatch: pytest.MonkeyPatch, *urls: str) -> None:
 
 @dataclass
 class Webhook:
-    """What a webhook got; it answers every request with its status."""
+    """What a webhook took; it refuses messages of certain titles."""
 
     port: int
-    status: int = 200
+    refused: set[str] = field(default_factory=set)
     messages: list[dict[str, Any]] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
 
@@ -52,11 +52,12 @@ class Webhook:
 def webhook() -> Iterator[Webhook]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            if found.status == 200:
-                found.messages.append(json.loads(body))
+            message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            taken = message["title"] not in found.refused
+            if taken:
+                found.messages.append(message)
             found.paths.append(self.path)
-            self.send_response(found.status)
+            self.send_response(200 if taken else 503)
             self.send_header("Content-Length", "0")
             self.end_headers()
 

@@ -15,6 +15,7 @@ from airflow.sdk.observability import stats
 
 from pulsar_rebalancer.metrics.measurements import Measurement
 from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer_airflow.locations import CLUSTERS_VARIABLE, STORAGE_VARIABLE
 from pulsar_rebalancer_airflow.notifications.metrics import emit
 
 if TYPE_CHECKING:
@@ -45,3 +46,20 @@ def test_a_damaged_run_is_a_warning(
     emit("east", StoragePath(str(tmp_path)), None)
 
     assert "nothing more could be sent of this run (SnapshotError)" in caplog.text
+
+
+def test_no_runs_are_waited_for_where_a_cluster_is_off_or_no_longer_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__METRICS__OTEL_ON", "True")
+    monkeypatch.setenv(STORAGE_VARIABLE, str(tmp_path / "root"))
+    monkeypatch.setenv(CLUSTERS_VARIABLE, str(tmp_path / "clusters.yaml"))
+    (tmp_path / "clusters.yaml").write_text("clusters: {east: {}, west: {mode: 'off'}, broken: {moed: auto}, new: {}}")
+    for name in ("east", "west", "broken", "removed"):
+        (tmp_path / "root" / name).mkdir(parents=True)
+
+    with mock.patch.object(stats, "gauge") as gauge:
+        emit("east", None, None)
+
+    sent = {(call.args, call.kwargs["tags"]["cluster"]) for call in gauge.mock_calls}
+    assert sent == {(("pulsar_rebalancer.interval_seconds", 0), cluster) for cluster in ("west", "removed")}
