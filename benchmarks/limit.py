@@ -21,7 +21,7 @@ from pulsar_rebalancer.names import HEARTBEAT_NAMESPACE, SYSTEM_NAMESPACE, names
 from pulsar_rebalancer.run.plan import MAX_WAVES, OF_A_WAVE
 from pulsar_rebalancer.run.tables import MEANS, MOVES, TRAFFIC
 from pulsar_rebalancer.strategies import waves
-from pulsar_rebalancer.strategies.bundles import COLUMNS, Bundles
+from pulsar_rebalancer.strategies.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.strategies.means import LONG_TERM_SAMPLES, MAX_SAMPLES
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.rows import broker_samples

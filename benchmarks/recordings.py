@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from pulsar_rebalancer.maintenance.history import RUNS, RUNS_SCHEMA, Draft, table_file, with_run
 from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.run.compacted_tables import RUNS, RUNS_SCHEMA, Draft, table_file, with_run
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, TRAFFIC
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.measure import BenchmarkError, Comparison, Taken, alternately, process
 from benchmarks.recordings import START, write
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.replay.request import ANSWER, ReplayRequest
+from pulsar_rebalancer.replay.replay_request import ANSWER, ReplayRequest
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.operators.spark_application import (
     CONF,

@@ -17,8 +17,8 @@ from tests.pulsar.load import Load
 from benchmarks.measure import BenchmarkError, Comparison, Taken, alternately
 from pulsar_rebalancer.admin import AdminConnection, BundleAdmin
 from pulsar_rebalancer.admin.transport import Transport
+from pulsar_rebalancer.carry_out.move_executor import carry_out_moves
 from pulsar_rebalancer.run.plan import Move
-from pulsar_rebalancer.unload.executor import carry_out_moves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from experiments.problems import PROBLEMS
 from experiments.tables import Table, of_problems, of_scenario, seeds
-from pulsar_rebalancer.replay.report import svg
+from pulsar_rebalancer.replay.replay_report import svg
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,7 +11,7 @@ from pulsar_rebalancer.run.plan import Summary, plan_hash
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.splits import write_splits
 from pulsar_rebalancer.run.tables import DECISIONS, MOVES, table
-from pulsar_rebalancer.state.model import DecisionState, HitCount
+from pulsar_rebalancer.state.state_documents import DecisionState, HitCount
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

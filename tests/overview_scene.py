@@ -11,20 +11,21 @@ import pyarrow as pa
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.resolution import Resolved
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.overview import overview
-from pulsar_rebalancer.overview.facts import AirflowFacts
+from pulsar_rebalancer.decide import plan_files
+from pulsar_rebalancer.decide.explain import complete, reasons_by_pair, scores_after
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, MOVES, TRAFFIC, table, write
-from pulsar_rebalancer.state.by_hand import Drains
-from pulsar_rebalancer.state.model import DecisionState
+from pulsar_rebalancer.show.page import overview
+from pulsar_rebalancer.show.page.facts import AirflowFacts
+from pulsar_rebalancer.state.manual_plans import Drains
+from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.storage.layout import ClusterStorage
-from pulsar_rebalancer.strategies import caps, plan_files, rows
-from pulsar_rebalancer.strategies.bundles import COLUMNS, Bundles
-from pulsar_rebalancer.strategies.explain import complete, reasons_by_pair, scores_after
+from pulsar_rebalancer.strategies import caps, rows
+from pulsar_rebalancer.strategies.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
 from pulsar_rebalancer.strategies.sample import ClusterSample, Measure
 from pulsar_rebalancer.strategies.scoring import score
@@ -33,7 +34,7 @@ from pulsar_rebalancer.strategies.shedders.registry import SHEDDERS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pulsar_rebalancer.overview.model import Overview
+    from pulsar_rebalancer.show.page.page_model import Overview
     from pulsar_rebalancer.storage.path import StoragePath
     from pulsar_rebalancer.strategies.sample import BrokerSample, CandidateMove
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, NamedTuple
 from urllib.parse import urlsplit
 from zlib import crc32
 
@@ -138,3 +138,20 @@ def _items(value: object) -> object:
 Namespaces = Annotated[tuple[Annotated[str, AfterValidator(_namespace)], ...], BeforeValidator(_items)]
 Patterns = Annotated[tuple[Annotated[str, AfterValidator(_pattern)], ...], BeforeValidator(_items)]
 Brokers = Annotated[tuple[Annotated[str, AfterValidator(_broker)], ...], BeforeValidator(_items)]
+
+
+class HashRange(NamedTuple):
+    """The hash range of a bundle."""
+
+    lower: int
+    upper: int
+
+    @classmethod
+    def of(cls, bundle: str) -> HashRange:
+        """Return the range of a bundle name `tenant/namespace/0x…_0x…`."""
+        lower, upper = (int(bound, 16) for bound in range_of(bundle).split("_"))
+        return cls(lower, upper)
+
+    def contains(self, other: HashRange) -> bool:
+        """Return whether another range lies in this one."""
+        return self.lower <= other.lower and other.upper <= self.upper

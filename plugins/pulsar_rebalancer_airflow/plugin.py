@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from airflow.plugins_manager import AirflowPlugin
 
 from pulsar_rebalancer_airflow.overview.views import external_views
-from pulsar_rebalancer_airflow.replay.link import ReplayLink
-from pulsar_rebalancer_airflow.validation.link import PREFIX, ValidationLink
+from pulsar_rebalancer_airflow.replay.replay_link import ReplayLink
+from pulsar_rebalancer_airflow.validation.validation_link import PREFIX, ValidationLink
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send

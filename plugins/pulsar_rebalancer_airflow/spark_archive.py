@@ -31,7 +31,7 @@ from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.run.tables import MEANS, table
-from pulsar_rebalancer.state.model import DecisionState, MovesState
+from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.strategies import means
 from pulsar_rebalancer_airflow.java import java_command, java_version

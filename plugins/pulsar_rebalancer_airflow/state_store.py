@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from airflow.sdk import Asset, AssetAlias
 
-from pulsar_rebalancer.alerts.incidents import AlertsState, parse_alerts
-from pulsar_rebalancer.control.breaker import Breaker, advance, readable_breaker
-from pulsar_rebalancer.control.documents import Awaiting, Control, Rejections
-from pulsar_rebalancer.control.sentence import Told
 from pulsar_rebalancer.errors import SnapshotError, StateError
 from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.show.alerts.incidents import AlertsState, parse_alerts
 from pulsar_rebalancer.state.backup import committed_sequences
-from pulsar_rebalancer.state.by_hand import ApprovedPlans, Drains, HandedOver, HandedOverPlans
-from pulsar_rebalancer.state.model import DecisionState, MovesState, StateDocument
+from pulsar_rebalancer.state.manual_plans import ApprovedPlans, Drains, HandedOver, HandedOverPlans
+from pulsar_rebalancer.state.orders.breaker import Breaker, advance, readable_breaker
+from pulsar_rebalancer.state.orders.control_document import Awaiting, Control, Rejections
+from pulsar_rebalancer.state.orders.sentence import Told
+from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, StateDocument
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from pulsar_rebalancer.config.settings import BreakerRules
-    from pulsar_rebalancer.control.breaker import Round
-    from pulsar_rebalancer.control.documents import Order
     from pulsar_rebalancer.run.plan import Summary
+    from pulsar_rebalancer.state.orders.breaker import Round
+    from pulsar_rebalancer.state.orders.control_document import Order
     from pulsar_rebalancer.storage.layout import ClusterStorage
 
 ALERTS, WATCH = "alerts", "watch"

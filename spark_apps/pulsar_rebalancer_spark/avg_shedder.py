@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.run.tables import MOVES
 from pulsar_rebalancer.strategies import waves
-from pulsar_rebalancer.strategies.bundles import COLUMNS, Bundles
+from pulsar_rebalancer.strategies.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
 from pulsar_rebalancer.strategies.sample import ClusterSample
 from pulsar_rebalancer.strategies.shedders.avg_shedder import shed
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.state.counting import Counting
-    from pulsar_rebalancer.state.model import HitCount
+    from pulsar_rebalancer.state.state_documents import HitCount
     from pulsar_rebalancer.strategies.sample import BrokerSample, Decision
     from pulsar_rebalancer_spark.run_input import RunInput
 

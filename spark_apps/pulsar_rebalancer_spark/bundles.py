@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from pulsar_rebalancer.run.tables import BUNDLES, MEANS, TRAFFIC
-from pulsar_rebalancer_spark import means, tables
+from pulsar_rebalancer_spark import means, spark_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,17 +25,19 @@ def of_run(spark: SparkSession, run: RunInput) -> DataFrame:
     Returns:
         What means are made of, with what `means.update` adds.
     """
-    bundles = tables.read(spark, [run.folder / "input" / "bundles.parquet"], BUNDLES)
+    bundles = spark_tables.read(spark, [run.folder / "input" / "bundles.parquet"], BUNDLES)
     bundles = bundles.select("cluster", "broker", "bundle", "owners", *TRAFFIC)
-    known = tables.read(spark, [run.known_means], MEANS) if run.known_means else tables.empty(spark, MEANS)
+    known = spark_tables.read(spark, [run.known_means], MEANS) if run.known_means else spark_tables.empty(spark, MEANS)
     if run.known_means and run.parts_of_split_bundles:
-        known = means.with_parts(known, tables.literal(spark, run.parts_of_split_bundles, tables.PARTS))
+        known = means.with_parts(known, spark_tables.literal(spark, run.parts_of_split_bundles, spark_tables.PARTS))
     if run.decision.means and not run.known_means:
         print(f"means: {run.decision.means} is gone, bundles start anew with this sample")
-    if tables.partitions(spark) == 1:
+    if spark_tables.partitions(spark) == 1:
         bundles, known = bundles.coalesce(1), known.coalesce(1)
     if run.validation.quarantined:
-        left_out = tables.literal(spark, run.bundles_quarantined, tables.QUARANTINED).withColumn("refused", F.lit(True))
+        left_out = spark_tables.literal(spark, run.bundles_quarantined, spark_tables.QUARANTINED).withColumn(
+            "refused", F.lit(True)
+        )
         bundles = bundles.join(F.broadcast(left_out), on=["cluster", "bundle"], how="left").fillna({"refused": False})
     else:
         bundles = bundles.withColumn("refused", F.lit(False))
@@ -49,8 +51,8 @@ def keep_means(run: RunInput, bundles: DataFrame) -> None:
         run: the run.
         bundles: as `of_run` gives them.
     """
-    if run.counting.counts and not tables.is_written(run.new_means):
-        tables.write(means.table(bundles), run.new_means)
+    if run.counting.counts and not spark_tables.is_written(run.new_means):
+        spark_tables.write(means.table(bundles), run.new_means)
 
 
 @contextmanager
@@ -67,7 +69,7 @@ def means_of_sample(run: RunInput, held: Callable[[], DataFrame], kept: Callable
         yield run.new_means
         return
     draft = run.folder / "plan" / "means.parquet"
-    tables.write(means.table(held()), draft)
+    spark_tables.write(means.table(held()), draft)
     try:
         yield draft
     finally:

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulsar_rebalancer.by_hand.drains import serve
 from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.decide import plan_files
+from pulsar_rebalancer.decide.by_hand.drains import serve
+from pulsar_rebalancer.decide.explain import complete, scores_after
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Forced, Summary
 from pulsar_rebalancer.run.tables import MOVES
 from pulsar_rebalancer.state.counting import samples_after
-from pulsar_rebalancer.state.model import DecisionState
-from pulsar_rebalancer.strategies import plan_files, rows
-from pulsar_rebalancer.strategies.explain import complete, scores_after
+from pulsar_rebalancer.state.state_documents import DecisionState
+from pulsar_rebalancer.strategies import rows
 from pulsar_rebalancer.strategies.hits import hits_after, start_anew, used_samples
 from pulsar_rebalancer.strategies.wording import number_of
 from pulsar_rebalancer_spark import split_planning

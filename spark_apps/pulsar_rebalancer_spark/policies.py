@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from pulsar_rebalancer.strategies.bundles import COLUMNS, Bundles
+from pulsar_rebalancer.strategies.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer_spark.source_bundles import FREE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from pulsar_rebalancer.decide.pipeline import RunContext
     from pulsar_rebalancer.reasons import Reason
-    from pulsar_rebalancer.strategies.pipeline import RunContext
     from pulsar_rebalancer.strategies.sample import BrokerSample, Decision
 
 _ANY_RANGE = "/0x00000000_0xffffffff"

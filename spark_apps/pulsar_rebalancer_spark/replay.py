@@ -28,9 +28,8 @@ from pulsar_rebalancer.errors import RebalancerError, SettingsError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay import snapshots, traces
 from pulsar_rebalancer.replay.closed_loop import replay
-from pulsar_rebalancer.replay.outcome import Figures, figures, merged, pareto_front, preferred
-from pulsar_rebalancer.replay.report import html
-from pulsar_rebalancer.replay.request import (
+from pulsar_rebalancer.replay.replay_report import html
+from pulsar_rebalancer.replay.replay_request import (
     ANSWER,
     DEFAULT_GRID,
     REPORT,
@@ -42,6 +41,7 @@ from pulsar_rebalancer.replay.request import (
     stretches,
 )
 from pulsar_rebalancer.replay.samples import Recording
+from pulsar_rebalancer.replay.variant_outcome import Figures, figures, merged, pareto_front, preferred
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_spark.session import session
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from pyspark import SparkContext
 
-    from pulsar_rebalancer.replay.outcome import Outcome
+    from pulsar_rebalancer.replay.variant_outcome import Outcome
     from pulsar_rebalancer.replay.variants import Variant, Variants
 
 PARTS_PER_CORE = 2

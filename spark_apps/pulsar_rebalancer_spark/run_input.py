@@ -11,24 +11,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pulsar_rebalancer.carry_out.gate import may_act
+from pulsar_rebalancer.decide.pipeline import RunContext
+from pulsar_rebalancer.decide.splits.planner import NO_SPLITS, SplitPlan
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import tables
+from pulsar_rebalancer.run.apart import apart
 from pulsar_rebalancer.run.request import RunRequest, Validation
+from pulsar_rebalancer.run.splits import parts_by_bundle
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES
-from pulsar_rebalancer.splitting.history import parts_by_bundle
-from pulsar_rebalancer.splitting.planner import NO_SPLITS, SplitPlan
-from pulsar_rebalancer.state.by_hand import Drains
 from pulsar_rebalancer.state.counting import Counting, decide_counting
-from pulsar_rebalancer.state.model import DecisionState, MovesState
+from pulsar_rebalancer.state.manual_plans import Drains
+from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath, damage_of, failures_of
-from pulsar_rebalancer.strategies.apart import apart
 from pulsar_rebalancer.strategies.kept import KeptState
-from pulsar_rebalancer.strategies.pipeline import RunContext
 from pulsar_rebalancer.strategies.rows import broker_samples
-from pulsar_rebalancer.unload.gate import may_act
 from pulsar_rebalancer_spark import split_planning
 
 if TYPE_CHECKING:

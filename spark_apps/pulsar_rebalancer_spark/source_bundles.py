@@ -14,7 +14,7 @@ from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import BUNDLES, TRAFFIC
 from pulsar_rebalancer.storage.path import damage_of, failures_of
-from pulsar_rebalancer.strategies.bundles import COLUMNS
+from pulsar_rebalancer.strategies.bundle_columns import COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.strategies import pipeline, rows
-from pulsar_rebalancer.strategies.bundles import Bundles
+from pulsar_rebalancer.decide import pipeline
+from pulsar_rebalancer.strategies import rows
+from pulsar_rebalancer.strategies.bundle_columns import Bundles
 from pulsar_rebalancer_spark import bundles, source_bundles
 from pulsar_rebalancer_spark.strategy import Decided
 

@@ -10,20 +10,20 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer.decide.candidates import preset_reason
+from pulsar_rebalancer.decide.splits import planner
+from pulsar_rebalancer.decide.splits.conditions import LoadedBundle
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.splits import parts_by_bundle
 from pulsar_rebalancer.run.tables import LONG_TERM, MEANS, TRAFFIC, runs_extensible_manager
-from pulsar_rebalancer.splitting import planner
-from pulsar_rebalancer.splitting.candidates import Candidates
-from pulsar_rebalancer.splitting.conditions import FEWEST_TOPICS, LoadedBundle
-from pulsar_rebalancer.splitting.history import parts_by_bundle
+from pulsar_rebalancer.run.topic_loads import FEWEST_TOPICS, Candidates
 from pulsar_rebalancer.storage.path import damage_of, failures_of
 from pulsar_rebalancer.strategies import means
-from pulsar_rebalancer.strategies.candidates import preset_reason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pulsar_rebalancer.splitting.planner import SplitPlan
+    from pulsar_rebalancer.decide.splits.planner import SplitPlan
     from pulsar_rebalancer.storage.path import StoragePath
     from pulsar_rebalancer.strategies.sample import Decision
     from pulsar_rebalancer_spark.run_input import RunInput

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from pulsar_rebalancer.run.by_hand import DrainProgress
+    from pulsar_rebalancer.run.manual_request import DrainProgress
     from pulsar_rebalancer.strategies.kept import KeptState
     from pulsar_rebalancer.strategies.sample import BrokerSample, Decision
     from pulsar_rebalancer_spark.run_input import RunInput

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.include.pulsar_rebalancer.unload.unloading_scene import scenes
+from tests.include.pulsar_rebalancer.carry_out.unloading_scene import scenes
 
 from pulsar_rebalancer.storage.layout import ClusterStorage
 

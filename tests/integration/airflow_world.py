@@ -22,7 +22,7 @@ from airflow.utils.state import DagRunState, TaskInstanceState
 from sqlalchemy import select
 from tests.airflow_home import HOME, SOURCE
 
-from pulsar_rebalancer.state.model import DecisionState, MovesState, StateDocument
+from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, StateDocument
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.state_store import moves_asset, state_asset

@@ -18,10 +18,10 @@ from sqlalchemy import select
 from tests.airflow_server import airflow_server
 from tests.integration.airflow_world import Outcome, World, world
 
-from pulsar_rebalancer.control.documents import Rejections
 from pulsar_rebalancer.run.outcome import Outcome as Written
 from pulsar_rebalancer.run.outcome import describe
 from pulsar_rebalancer.run.plan import Summary, read_moves
+from pulsar_rebalancer.state.orders.control_document import Rejections
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -24,7 +24,7 @@ from tests.otlp_receiver import Received, receiving
 
 from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary, read_moves, read_state
-from pulsar_rebalancer.state.model import DecisionState
+from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.embedded import EmbeddedError
 from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome

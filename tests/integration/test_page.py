@@ -18,7 +18,7 @@ from tests.integration.airflow_world import world
 from tests.integration.page_scene import HOSTILE, ordered, prepare, press, show, told
 from tests.overview_scene import Scene, broker
 
-from pulsar_rebalancer.control.breaker import Breaker
+from pulsar_rebalancer.state.orders.breaker import Breaker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

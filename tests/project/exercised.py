@@ -37,11 +37,11 @@ from tests.deployment import compose
 from tests.include.pulsar_rebalancer import previous_release as previous
 from tests.project.documentation import ROOT, commands
 
-from pulsar_rebalancer import check_age
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.config.resolution import RunParams, parse_params
-from pulsar_rebalancer.control.form import parse_control_form
-from pulsar_rebalancer.run.by_hand import parse_form
+from pulsar_rebalancer.run.manual_request import parse_form
+from pulsar_rebalancer.show import check_age
+from pulsar_rebalancer.state.orders.control_form import parse_control_form
 from pulsar_rebalancer_airflow import spark_archive
 from pulsar_rebalancer_airflow.embedded.__main__ import _own_cluster, _parser
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook, _settings
@@ -255,7 +255,7 @@ def deleted(words: list[str]) -> None:
 
 def asked_from_outside(words: list[str]) -> None:
     """The check of data age says that what the previous release left is too old."""
-    assert words[:3] == ["python", "-m", "pulsar_rebalancer.check_age"]
+    assert words[:3] == ["python", "-m", "pulsar_rebalancer.show.check_age"]
     given = dict(zip(words[3::2], words[4::2], strict=True)) | {"--root": str(previous.DATA), "--cluster": "east"}
     if len(words) > 3:
         assert set(given) == {"--root", "--cluster", "--max-age-seconds"}

@@ -107,8 +107,8 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     'curl -X PATCH "$AIRFLOW/api/v2/dags/pulsar_apply__east/dagRuns/$RUN/taskInstances/approve/-1/hitlDetails" \\ '
     '--oauth2-bearer "$TOKEN" '
     '--json \'{"chosen_options": ["Approve"], "params_input": {"reason": "it is quiet now"}}\'': by(APPROVED),
-    "python -m pulsar_rebalancer.check_age": asked_from_outside,
-    "python -m pulsar_rebalancer.check_age --root /var/lib/pulsar-rebalancer --cluster east "
+    "python -m pulsar_rebalancer.show.check_age": asked_from_outside,
+    "python -m pulsar_rebalancer.show.check_age --root /var/lib/pulsar-rebalancer --cluster east "
     "--max-age-seconds 300": asked_from_outside,
     'pip install "dist/pulsar_rebalancer-0.1.0-py3-none-any.whl[alerts,extensible]"': wheel,
     "pip list": versions,

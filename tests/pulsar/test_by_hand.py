@@ -21,9 +21,9 @@ from tests.pulsar.events import await_that
 from tests.pulsar.load import Load
 from tests.pulsar.rebalancing import load_broker_zero
 
+from pulsar_rebalancer.carry_out.move_history import WaveHistory
 from pulsar_rebalancer.run.outcome import Outcome as Written
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.unload.history import WaveHistory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -18,6 +18,7 @@ from tests.pulsar.load import Load
 from tests.pulsar.rebalancing import DAG_ID, Run, rebalancer
 
 from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
+from pulsar_rebalancer.carry_out.move_executor import carry_out_moves
 from pulsar_rebalancer.collect.collector import collect
 from pulsar_rebalancer.collect.extensible import system_topics
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
@@ -26,7 +27,6 @@ from pulsar_rebalancer.config.resolution import RunParams
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.storage.layout import ClusterStorage
-from pulsar_rebalancer.unload.executor import carry_out_moves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

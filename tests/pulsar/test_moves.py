@@ -13,8 +13,8 @@ from tests.pulsar.load import Load
 import pulsar
 from pulsar_rebalancer.admin import AdminConnection, BundleAdmin
 from pulsar_rebalancer.admin.transport import Transport
+from pulsar_rebalancer.carry_out.move_executor import carry_out_moves
 from pulsar_rebalancer.run.plan import Move
-from pulsar_rebalancer.unload.executor import carry_out_moves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -11,13 +11,13 @@ from tests.pulsar.events import await_that
 from tests.pulsar.load import Load
 
 from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
+from pulsar_rebalancer.carry_out.split_executor import carry_out_splits
 from pulsar_rebalancer.collect.split_candidates import read_candidates
 from pulsar_rebalancer.config.enums import SplitAlgorithm
 from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.decide.splits.planner import Cut, where_to_cut
 from pulsar_rebalancer.run.splits import Split
 from pulsar_rebalancer.run.tables import BUNDLES, table
-from pulsar_rebalancer.splitting.executor import carry_out_splits
-from pulsar_rebalancer.splitting.planner import Cut, where_to_cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.decide.explain import complete, reasons_by_pair
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import DECISIONS, MOVES, table
 from pulsar_rebalancer.strategies import caps, rows
-from pulsar_rebalancer.strategies.bundles import COLUMNS, Bundles
-from pulsar_rebalancer.strategies.explain import complete, reasons_by_pair
+from pulsar_rebalancer.strategies.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.strategies.hits import hits_after, start_anew
 from pulsar_rebalancer.strategies.kept import WHOLE_CLUSTER, KeptState
 from pulsar_rebalancer.strategies.sample import ClusterSample
@@ -21,7 +21,7 @@ from pulsar_rebalancer.strategies.sample import ClusterSample
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pulsar_rebalancer.state.model import HitCount
+    from pulsar_rebalancer.state.state_documents import HitCount
     from pulsar_rebalancer.strategies.sample import BrokerSample, CandidateMove, Decision, SheddingResult
 
 MIB = 1048576

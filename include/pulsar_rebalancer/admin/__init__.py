@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pulsar_rebalancer.admin.bundles import BundleAdmin, LookupResult
+from pulsar_rebalancer.admin.bundle_calls import BundleAdmin, LookupResult
 from pulsar_rebalancer.admin.client import PulsarAdmin
 from pulsar_rebalancer.admin.connection import AdminConnection
 

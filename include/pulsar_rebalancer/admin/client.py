@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from pulsar_rebalancer.admin.answers import first_line
-from pulsar_rebalancer.admin.bundles import BundleAdmin
+from pulsar_rebalancer.admin.bundle_calls import BundleAdmin
 from pulsar_rebalancer.admin.connection import address_in
 from pulsar_rebalancer.admin.exchange import TOPIC_NAMES, TOPIC_STATS
 from pulsar_rebalancer.admin.transport import Transport

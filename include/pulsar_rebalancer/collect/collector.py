@@ -21,8 +21,8 @@ from pulsar_rebalancer.policies.cluster_policies import Policies, read_isolation
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.request import RunRequest
-from pulsar_rebalancer.splitting.candidates import Candidates
-from pulsar_rebalancer.splitting.history import recently_split
+from pulsar_rebalancer.run.splits import recently_split
+from pulsar_rebalancer.run.topic_loads import Candidates
 from pulsar_rebalancer.texts import one_line
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.collect.load_report import BrokerReport
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
     from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.state.model import BundleSplit
+    from pulsar_rebalancer.state.state_documents import BundleSplit
     from pulsar_rebalancer.storage.path import StoragePath
 
 _log = logging.getLogger(__name__)

@@ -11,11 +11,10 @@ import pyarrow.compute as pc
 
 from pulsar_rebalancer.collect.load_report import figure
 from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer.config.pulsar_settings import MIB
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.names import is_of_brokers, namespace_of, range_of
-from pulsar_rebalancer.splitting.algorithms import MIB, TopicLoad
-from pulsar_rebalancer.splitting.candidates import Candidate, Candidates
-from pulsar_rebalancer.splitting.conditions import FEWEST_TOPICS
+from pulsar_rebalancer.run.topic_loads import FEWEST_TOPICS, Candidate, Candidates, TopicLoad
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -15,6 +15,9 @@ Weight = Annotated[float, Field(ge=0, le=100)]
 _LARGEST = 1e12
 """No setting needs a larger number, and sums and times made of it can still be computed."""
 
+MIB = 1048576
+"""Bytes in what Pulsar's settings call a megabyte."""
+
 
 class PulsarSettings(BaseModel):
     """Settings that may come from the live brokers: each has Pulsar's own name beside ours.

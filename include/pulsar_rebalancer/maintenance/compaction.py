@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.maintenance.history import (
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.compacted_tables import (
     DOCUMENTS,
     KINDS,
     RUNS,
@@ -27,7 +28,6 @@ from pulsar_rebalancer.maintenance.history import (
     table_file,
     with_run,
 )
-from pulsar_rebalancer.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

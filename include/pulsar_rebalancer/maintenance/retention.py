@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.maintenance.compaction import compact
-from pulsar_rebalancer.maintenance.history import KINDS, complete_runs
 from pulsar_rebalancer.maintenance.inventory import days_before, names_of_others
-from pulsar_rebalancer.maintenance.report import Report, Step
 from pulsar_rebalancer.maintenance.state_files import is_draft, unneeded_files
+from pulsar_rebalancer.maintenance.upkeep_report import Report, Step
+from pulsar_rebalancer.run.compacted_tables import KINDS, complete_runs
 from pulsar_rebalancer.storage.layout import day_of, time_of
 from pulsar_rebalancer.storage.listing import Entry, Kind, below, entries, remove, walk
 

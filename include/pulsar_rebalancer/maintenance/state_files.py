@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from pulsar_rebalancer.state import backup
-from pulsar_rebalancer.state.model import DecisionState
+from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.storage.layout import CONTROL, DRAINS, LOAD_DATA
 from pulsar_rebalancer.storage.listing import Entry, Kind, below, entries, walk
 

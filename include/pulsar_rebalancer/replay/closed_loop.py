@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pulsar_rebalancer.decide.candidates import preset_reason
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.balancer import MINUTE, Balancer
 from pulsar_rebalancer.replay.columns import NOBODY, MeanColumns
 from pulsar_rebalancer.replay.minute import BrokerFigures, Minute
-from pulsar_rebalancer.replay.outcome import Outcome
 from pulsar_rebalancer.replay.samples import CARRIED
+from pulsar_rebalancer.replay.variant_outcome import Outcome
 from pulsar_rebalancer.run.tables import RESOURCES
 from pulsar_rebalancer.state.counting import Counting
-from pulsar_rebalancer.strategies.candidates import preset_reason
 from pulsar_rebalancer.strategies.sample import COUNTED
 from pulsar_rebalancer.strategies.scoring import weighted_usages
 

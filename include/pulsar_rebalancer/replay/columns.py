@@ -9,7 +9,7 @@ import numpy as np
 
 from pulsar_rebalancer.names import is_heartbeat, namespace_of
 from pulsar_rebalancer.run.tables import TRAFFIC
-from pulsar_rebalancer.strategies.bundles import Bundles
+from pulsar_rebalancer.strategies.bundle_columns import Bundles
 from pulsar_rebalancer.strategies.means import LONG_TERM_SAMPLES, MAX_SAMPLES
 from pulsar_rebalancer.strategies.sample import BundleSample
 

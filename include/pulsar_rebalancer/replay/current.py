@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.config.resolution import RunParams
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.maintenance.history import RUNS, batches, table_file
+from pulsar_rebalancer.run.compacted_tables import RUNS, batches, table_file
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.storage.layout import day_of
 from pulsar_rebalancer.storage.path import json_document

@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.replay.minute import NO_POLICIES
+from pulsar_rebalancer.strategies.placement.placements import selector
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
-from pulsar_rebalancer.strategies.placement.registry import selector
 from pulsar_rebalancer.strategies.placement.selector import choose, overloaded
 from pulsar_rebalancer.strategies.sample import BundleSample
 

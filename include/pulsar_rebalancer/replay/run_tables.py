@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.maintenance.history import batches, footer_of, nulls_in, refuse_newer
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.columns import FIGURES
+from pulsar_rebalancer.run.compacted_tables import batches, footer_of, nulls_in, refuse_newer
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, LARGEST, RESOURCES
 from pulsar_rebalancer.storage.path import damage_of, failures_of
 

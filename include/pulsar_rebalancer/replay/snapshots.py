@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.maintenance.history import RUNS, batches, table_file
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.recording import Snapshot, minute_of
@@ -28,6 +27,7 @@ from pulsar_rebalancer.replay.run_tables import (
     started,
 )
 from pulsar_rebalancer.replay.writing import Writer, coverage_of
+from pulsar_rebalancer.run.compacted_tables import RUNS, batches, table_file
 from pulsar_rebalancer.run.tables import BROKERS, RESOURCES, TRAFFIC
 from pulsar_rebalancer.storage.layout import time_of
 

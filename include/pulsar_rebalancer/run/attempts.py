@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.plan import Move
 from pulsar_rebalancer.run.splits import Split
-from pulsar_rebalancer.state.model import BundleSplit, Unload
+from pulsar_rebalancer.state.state_documents import BundleSplit, Unload
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -12,9 +12,9 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 from pulsar_rebalancer.config.resolution import Resolved
 from pulsar_rebalancer.errors import PlanError, SnapshotError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.by_hand import ByHand, DrainProgress
+from pulsar_rebalancer.run.manual_request import ByHand, DrainProgress
 from pulsar_rebalancer.run.splits import splits_of, taken_rows
-from pulsar_rebalancer.state.model import DecisionState
+from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.storage.documents import VersionedDocument
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -9,14 +10,16 @@ from pydantic import BaseModel, ConfigDict
 
 from pulsar_rebalancer.config.enums import SplitAlgorithm
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.names import namespace_of, range_of
+from pulsar_rebalancer.names import HashRange, namespace_of, range_of
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.tables import SPLITS, table
 from pulsar_rebalancer.storage import documents
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
 
+    from pulsar_rebalancer.state.state_documents import BundleSplit
     from pulsar_rebalancer.storage.path import StoragePath
 
 
@@ -54,6 +57,25 @@ def parts_of(bundle: str, positions: Iterable[int]) -> list[str]:
     lower, upper = (int(bound, 16) for bound in range_of(bundle).split("_"))
     ends = pairwise((lower, *positions, upper))
     return [f"{namespace_of(bundle)}/0x{low:08x}_0x{high:08x}" for low, high in ends]
+
+
+def parts_by_bundle(splits: Mapping[str, BundleSplit]) -> dict[str, dict[str, float]]:
+    """Return what bundles became, or were to become: share of the traffic by part, by bundle."""
+    return {
+        bundle: dict(zip(parts_of(bundle, split.positions), split.shares, strict=True))
+        for bundle, split in splits.items()
+    }
+
+
+def recently_split(bundle: str, splits: Mapping[str, BundleSplit], now: datetime, grace_minutes: float) -> bool:
+    """Return whether a bundle is one that was split within the grace period, or a part of one."""
+    grace = timedelta(minutes=grace_minutes)
+    return any(
+        namespace_of(name) == namespace_of(bundle)
+        and HashRange.of(name).contains(HashRange.of(bundle))
+        and -grace <= now - split.at <= grace
+        for name, split in splits.items()
+    )
 
 
 class SplitOutcome(BaseModel):

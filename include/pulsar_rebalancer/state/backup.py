@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.errors import SnapshotError, StateError
-from pulsar_rebalancer.state.model import DecisionState
+from pulsar_rebalancer.state.state_documents import DecisionState
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.storage.layout import ClusterStorage

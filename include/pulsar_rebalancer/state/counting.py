@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.errors import StateError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.state.model import CountedSample, DecisionState
+from pulsar_rebalancer.state.state_documents import CountedSample, DecisionState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.state.model import HitCount
+from pulsar_rebalancer.state.state_documents import HitCount
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.strategies.bundles import Bundles
+    from pulsar_rebalancer.strategies.bundle_columns import Bundles
     from pulsar_rebalancer.strategies.kept import ShedderState
 
 COUNTED = Counting(counts=True, reason=Reason.COUNTED)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from pulsar_rebalancer.config.pulsar_settings import MIB
 from pulsar_rebalancer.strategies.sample import Measure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pulsar_rebalancer.strategies.sample import CandidateMove
-
-MIB = 1048576
 
 
 def amount(measure: Measure, figure: float) -> str:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
-    from pulsar_rebalancer.control.documents import Order
+    from pulsar_rebalancer.state.orders.control_document import Order
     from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.admin import AdminConnection
     from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.control.documents import Order
+    from pulsar_rebalancer.state.orders.control_document import Order
     from pulsar_rebalancer.storage.layout import ClusterStorage
 
 _log = logging.getLogger(__name__)

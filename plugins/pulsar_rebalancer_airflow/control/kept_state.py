@@ -7,17 +7,17 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from pulsar_rebalancer.control.form import FILE_NAME
 from pulsar_rebalancer.errors import SnapshotError, StateError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.backup import committed_sequences, copy_of, keep_copy
-from pulsar_rebalancer.state.model import DecisionState, MovesState
+from pulsar_rebalancer.state.orders.control_form import FILE_NAME
+from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
 from pulsar_rebalancer_airflow.control.audit import note
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from pulsar_rebalancer.control.documents import Order
+    from pulsar_rebalancer.state.orders.control_document import Order
     from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer_airflow.state_store import StateStore
 

@@ -9,7 +9,7 @@ from pulsar_rebalancer.reasons import Trait
 from pulsar_rebalancer.run.outcome import read_waves
 from pulsar_rebalancer.run.plan import LONGEST_RUN, read_moves
 from pulsar_rebalancer.run.splits import read_outcomes, read_splits
-from pulsar_rebalancer.state.model import DecisionState, MovesState
+from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
 from pulsar_rebalancer.storage.layout import time_of
 
 if TYPE_CHECKING:

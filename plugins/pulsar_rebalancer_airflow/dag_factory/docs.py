@@ -186,7 +186,7 @@ When none has for {settings.alert_after_intervals} intervals of {settings.interv
 `{settings.alert_connection}` gets one message, and one when runs are back. All other alerts come from the *report*
 task of `pulsar_rebalance__{entry.name}`. Keep both DAGs unpaused.
 
-A scheduler that is dead tells nothing. Ask from outside: `python -m pulsar_rebalancer.check_age`.
+A scheduler that is dead tells nothing. Ask from outside: `python -m pulsar_rebalancer.show.check_age`.
 """
 
 

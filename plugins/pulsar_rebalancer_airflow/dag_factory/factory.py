@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from airflow.sdk import DAG
 
 from pulsar_rebalancer.config.clusters_file import load_clusters
-from pulsar_rebalancer_airflow.dag_factory.apply import apply_dags
-from pulsar_rebalancer_airflow.dag_factory.by_hand import by_hand_dag
-from pulsar_rebalancer_airflow.dag_factory.control import control_dag
+from pulsar_rebalancer_airflow.dag_factory.apply_dag import apply_dags
+from pulsar_rebalancer_airflow.dag_factory.by_hand_dag import by_hand_dag
+from pulsar_rebalancer_airflow.dag_factory.control_dag import control_dag
 from pulsar_rebalancer_airflow.dag_factory.defaults import COMMON
 from pulsar_rebalancer_airflow.dag_factory.docs import broken_page
-from pulsar_rebalancer_airflow.dag_factory.maintenance import maintenance_dag
-from pulsar_rebalancer_airflow.dag_factory.rebalance import rebalance_dag
-from pulsar_rebalancer_airflow.dag_factory.replay import replay_dag
-from pulsar_rebalancer_airflow.dag_factory.watch import watch_dags
+from pulsar_rebalancer_airflow.dag_factory.maintenance_dag import maintenance_dag
+from pulsar_rebalancer_airflow.dag_factory.rebalance_dag import rebalance_dag
+from pulsar_rebalancer_airflow.dag_factory.replay_dag import replay_dag
+from pulsar_rebalancer_airflow.dag_factory.watch_dag import watch_dags
 from pulsar_rebalancer_airflow.locations import clusters_file, rebalance_dags, storage_root
 from pulsar_rebalancer_airflow.operators import RefuseOperator
 

@@ -9,9 +9,9 @@ from airflow.sdk import Param
 from pulsar_rebalancer.config.enums import Action, Mode, Overrule, SplitAlgorithm
 from pulsar_rebalancer.config.resolution import RunParams
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.control.form import FILE_NAME, ControlAction, ControlRequest
-from pulsar_rebalancer.replay.request import DEFAULT_GRID, ReplayRequest
-from pulsar_rebalancer.run.by_hand import HandRequest
+from pulsar_rebalancer.replay.replay_request import DEFAULT_GRID, ReplayRequest
+from pulsar_rebalancer.run.manual_request import HandRequest
+from pulsar_rebalancer.state.orders.control_form import FILE_NAME, ControlAction, ControlRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

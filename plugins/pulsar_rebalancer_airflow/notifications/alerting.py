@@ -10,11 +10,11 @@ from urllib.parse import quote
 
 from airflow.sdk.configuration import conf
 
-from pulsar_rebalancer.alerts.conditions import BEFORE_UNLOAD, EndedRun, judge_run
-from pulsar_rebalancer.alerts.incidents import AlertsState, advance, delivered, pending_messages
-from pulsar_rebalancer.alerts.messages import compose, figures_of
-from pulsar_rebalancer.control.in_force import closings
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.show.alerts.alert_conditions import BEFORE_UNLOAD, EndedRun, judge_run
+from pulsar_rebalancer.show.alerts.incidents import AlertsState, advance, delivered, pending_messages
+from pulsar_rebalancer.show.alerts.messages import compose, figures_of
+from pulsar_rebalancer.state.orders.in_force import closings
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.failures import FAILURE
 from pulsar_rebalancer_airflow.locations import storage_of
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from pulsar_rebalancer.alerts.conditions import Condition, Observation
-    from pulsar_rebalancer.alerts.messages import AlertMessage
     from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.show.alerts.alert_conditions import Condition, Observation
+    from pulsar_rebalancer.show.alerts.messages import AlertMessage
 
 _log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from airflow.sdk.log import mask_secret
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pulsar_rebalancer.alerts.messages import AlertMessage
+    from pulsar_rebalancer.show.alerts.messages import AlertMessage
 
 TIMEOUT_SECONDS = 10.0
 """How long a run waits for all receivers and all messages."""

@@ -10,14 +10,14 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
-from pulsar_rebalancer.control.documents import Approvals, Awaiting
+from pulsar_rebalancer.carry_out.approval import page
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import LONGEST_RUN, Summary
-from pulsar_rebalancer.state.by_hand import ApprovedPlans, HandedOver, ShownPlan
-from pulsar_rebalancer.state.model import MovesState
+from pulsar_rebalancer.state.manual_plans import ApprovedPlans, HandedOver, ShownPlan
+from pulsar_rebalancer.state.orders.control_document import Approvals, Awaiting
+from pulsar_rebalancer.state.state_documents import MovesState
 from pulsar_rebalancer.storage.layout import ClusterStorage
-from pulsar_rebalancer.unload.approval import page
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.locations import APPLY_DAG
 from pulsar_rebalancer_airflow.operators.approve import responder

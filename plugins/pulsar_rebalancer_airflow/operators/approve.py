@@ -9,11 +9,11 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Param
 from airflow.sdk.exceptions import TaskAwaitingInput
 
-from pulsar_rebalancer.control.documents import Approvals, Order, Rejection, Rejections
 from pulsar_rebalancer.errors import PlanError, RebalancerError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Actions, read_moves
 from pulsar_rebalancer.run.splits import read_splits
+from pulsar_rebalancer.state.orders.control_document import Approvals, Order, Rejection, Rejections
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.texts import one_line
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset

@@ -10,23 +10,23 @@ from airflow.providers.standard.operators.branch import BaseBranchOperator
 from airflow.sdk import BaseOperator
 
 from pulsar_rebalancer.admin import PulsarAdmin
-from pulsar_rebalancer.by_hand.makers import target_of_split
-from pulsar_rebalancer.by_hand.plan import show
-from pulsar_rebalancer.by_hand.scene import Scene
-from pulsar_rebalancer.by_hand.text import document, has_effect, text
 from pulsar_rebalancer.collect.split_candidates import read_candidate
 from pulsar_rebalancer.config.enums import Action
 from pulsar_rebalancer.config.resolution import RunParams
+from pulsar_rebalancer.decide.by_hand.makers import target_of_split
+from pulsar_rebalancer.decide.by_hand.plan_text import document, has_effect, text
+from pulsar_rebalancer.decide.by_hand.preview import show
+from pulsar_rebalancer.decide.by_hand.scene import Scene
 from pulsar_rebalancer.errors import PlanError
-from pulsar_rebalancer.overview.runs import folders
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.by_hand import parse_form
+from pulsar_rebalancer.run.manual_request import parse_form
 from pulsar_rebalancer.run.outcome import read_waves
 from pulsar_rebalancer.run.plan import LONGEST_RUN, Summary
 from pulsar_rebalancer.run.run_folder import belongs
 from pulsar_rebalancer.run.splits import read_outcomes
-from pulsar_rebalancer.splitting.candidates import Candidates
-from pulsar_rebalancer.state.by_hand import Drain, Drains, HandedOver, HandedOverPlans, ShownPlan, ShownPlans
+from pulsar_rebalancer.run.topic_loads import Candidates
+from pulsar_rebalancer.show.page.recent_runs import folders
+from pulsar_rebalancer.state.manual_plans import Drain, Drains, HandedOver, HandedOverPlans, ShownPlan, ShownPlans
 from pulsar_rebalancer.storage.layout import ClusterStorage, time_of
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from pulsar_rebalancer.run.by_hand import HandRequest
+    from pulsar_rebalancer.run.manual_request import HandRequest
     from pulsar_rebalancer.storage.path import StoragePath
 
 

@@ -15,11 +15,11 @@ from pulsar_rebalancer.admin import PulsarAdmin
 from pulsar_rebalancer.collect.collector import collect, save
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.config.resolution import parse_params, resolve
-from pulsar_rebalancer.control.in_force import Sample, closings
-from pulsar_rebalancer.control.sentence import sentence
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.state.model import MovesState
+from pulsar_rebalancer.state.orders.in_force import Sample, closings
+from pulsar_rebalancer.state.orders.sentence import sentence
+from pulsar_rebalancer.state.state_documents import MovesState
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.collect.collector import Collected
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
     from pulsar_rebalancer.config.resolution import RunParams
-    from pulsar_rebalancer.control.sentence import Told
     from pulsar_rebalancer.run.request import RunRequest
-    from pulsar_rebalancer.state.by_hand import HandedOver
-    from pulsar_rebalancer.state.model import BundleSplit
+    from pulsar_rebalancer.state.manual_plans import HandedOver
+    from pulsar_rebalancer.state.orders.sentence import Told
+    from pulsar_rebalancer.state.state_documents import BundleSplit
 
 _ANY_THRESHOLDS = {"low_threshold": "0", "high_threshold": "1000"}
 """In the place of the live brokers' thresholds: nothing that the file or a run may say contradicts these."""

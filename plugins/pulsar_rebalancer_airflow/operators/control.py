@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowNotFoundException
 
-from pulsar_rebalancer.control.documents import Order, PauseOrder
-from pulsar_rebalancer.control.form import ControlAction, parse_control_form
 from pulsar_rebalancer.errors import RebalancerError, SettingsError, SnapshotError, StateError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import RunRequest
-from pulsar_rebalancer.state.model import DecisionState, MovesState
+from pulsar_rebalancer.state.orders.control_document import Order, PauseOrder
+from pulsar_rebalancer.state.orders.control_form import ControlAction, parse_control_form
+from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
 from pulsar_rebalancer.storage.layout import ClusterStorage, time_of
 from pulsar_rebalancer_airflow.control import handover, kept_state, stopping
 from pulsar_rebalancer_airflow.control.audit import note
-from pulsar_rebalancer_airflow.control.in_force import in_force
+from pulsar_rebalancer_airflow.control.stored_orders import in_force
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
 from pulsar_rebalancer_airflow.locations import REBALANCE_DAG
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
-    from pulsar_rebalancer.control.documents import Control
-    from pulsar_rebalancer.control.form import ControlRequest
+    from pulsar_rebalancer.state.orders.control_document import Control
+    from pulsar_rebalancer.state.orders.control_form import ControlRequest
 
 _NAMED = 20
 """How many bundles the answer to a stop or a pause names."""

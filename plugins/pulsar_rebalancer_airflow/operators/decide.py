@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pulsar_rebalancer.by_hand.carry_out import carry_out_shown
+from pulsar_rebalancer.decide.by_hand.recheck import carry_out_shown
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.storage.layout import ClusterStorage

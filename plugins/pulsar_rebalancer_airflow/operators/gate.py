@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from pulsar_rebalancer.control.documents import Awaiting
+from pulsar_rebalancer.carry_out.gate import Verdict
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Actions, Summary, read_moves
 from pulsar_rebalancer.run.splits import read_splits
-from pulsar_rebalancer.state.model import MovesState
-from pulsar_rebalancer.unload.gate import Verdict
+from pulsar_rebalancer.state.orders.control_document import Awaiting
+from pulsar_rebalancer.state.state_documents import MovesState
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
 from pulsar_rebalancer_airflow.locations import run_folder

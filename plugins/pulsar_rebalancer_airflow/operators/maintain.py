@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
-from pulsar_rebalancer.control.documents import Awaiting
 from pulsar_rebalancer.maintenance.retention import maintain
 from pulsar_rebalancer.maintenance.state_files import Needed
-from pulsar_rebalancer.state.by_hand import ApprovedPlans
-from pulsar_rebalancer.state.model import DecisionState
+from pulsar_rebalancer.state.manual_plans import ApprovedPlans
+from pulsar_rebalancer.state.orders.control_document import Awaiting
+from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from pulsar_rebalancer.admin import AdminConnection
+    from pulsar_rebalancer.carry_out.gate import Verdict
     from pulsar_rebalancer.run.outcome import MoveOutcome
     from pulsar_rebalancer.run.splits import SplitOutcome
     from pulsar_rebalancer.storage.path import StoragePath
-    from pulsar_rebalancer.unload.gate import Verdict
 
 
 class UnfinishedError(Exception):

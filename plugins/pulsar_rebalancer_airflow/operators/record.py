@@ -12,7 +12,7 @@ from pulsar_rebalancer.run.plan import Summary, read_state, verify
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.state.backup import keep_copy
 from pulsar_rebalancer.state.counting import commit
-from pulsar_rebalancer.state.model import DecisionState
+from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.locations import run_folder

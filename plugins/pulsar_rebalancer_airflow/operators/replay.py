@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.current import current_settings
-from pulsar_rebalancer.replay.request import ANSWER, ReplayRequest
+from pulsar_rebalancer.replay.replay_request import ANSWER, ReplayRequest
 from pulsar_rebalancer.replay.variants import outside
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.operators.spark_application import SparkApplicationOperator, checked_connection
-from pulsar_rebalancer_airflow.replay.link import ReplayLink
+from pulsar_rebalancer_airflow.replay.replay_link import ReplayLink
 from pulsar_rebalancer_airflow.spark_connect import CONNECTION_TYPE
 
 if TYPE_CHECKING:

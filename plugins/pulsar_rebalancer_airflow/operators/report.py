@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from pulsar_rebalancer.control.breaker import Round
+from pulsar_rebalancer.carry_out import split_history as splitting
+from pulsar_rebalancer.carry_out.move_history import still_kept, tidied
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import Outcome, conclude, describe
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.tables import owners
-from pulsar_rebalancer.splitting import history as splitting
-from pulsar_rebalancer.state.model import DecisionState, MovesState
-from pulsar_rebalancer.unload.history import still_kept, tidied
-from pulsar_rebalancer_airflow.control.in_force import in_force
+from pulsar_rebalancer.state.orders.breaker import Round
+from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
+from pulsar_rebalancer_airflow.control.stored_orders import in_force
 from pulsar_rebalancer_airflow.locations import run_folder, storage_of
 from pulsar_rebalancer_airflow.notifications.alerting import tell_of_run
 from pulsar_rebalancer_airflow.notifications.metrics import emit

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowSkipException
 
 from pulsar_rebalancer.admin import builtin_shedding
+from pulsar_rebalancer.carry_out.split_executor import carry_out_splits
+from pulsar_rebalancer.carry_out.split_history import SplitHistory
 from pulsar_rebalancer.config.resolution import Origin
 from pulsar_rebalancer.names import SPLITTING
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.splits import not_split
-from pulsar_rebalancer.splitting.executor import carry_out_splits
-from pulsar_rebalancer.splitting.history import SplitHistory
-from pulsar_rebalancer.state.model import MovesState
+from pulsar_rebalancer.state.state_documents import MovesState
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.locations import run_folder
 from pulsar_rebalancer_airflow.operators.holds import Holds

@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.admin.builtin_shedding import shedding_is_on
+from pulsar_rebalancer.carry_out.move_executor import carry_out_moves
+from pulsar_rebalancer.carry_out.move_history import WaveHistory
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.names import is_extensible
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import not_moved
 from pulsar_rebalancer.run.plan import Summary, read_moves
-from pulsar_rebalancer.state.model import MovesState
-from pulsar_rebalancer.unload.executor import carry_out_moves
-from pulsar_rebalancer.unload.history import WaveHistory
+from pulsar_rebalancer.state.state_documents import MovesState
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.locations import run_folder
 from pulsar_rebalancer_airflow.operators.holds import Holds

@@ -11,8 +11,8 @@ from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.explanation import explain
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.locations import run_folder
-from pulsar_rebalancer_airflow.validation.link import ValidationLink, page_address
 from pulsar_rebalancer_airflow.validation.page import page_of
+from pulsar_rebalancer_airflow.validation.validation_link import ValidationLink, page_address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -5,20 +5,20 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.control.documents import Rejections
+from pulsar_rebalancer.carry_out.gate import Answered, judge_plan
 from pulsar_rebalancer.errors import StateError
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.state.model import DecisionState
-from pulsar_rebalancer.unload.gate import Answered, judge_plan
+from pulsar_rebalancer.state.orders.control_document import Rejections
+from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer_airflow.locations import storage_of
 from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from pulsar_rebalancer.carry_out.gate import Verdict
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.storage.path import StoragePath
-    from pulsar_rebalancer.unload.gate import Verdict
 
 
 def present_verdict(context: Context, cluster: str, run: StoragePath, present: Settings, until: datetime) -> Verdict:

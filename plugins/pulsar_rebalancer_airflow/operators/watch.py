@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from pulsar_rebalancer.alerts.conditions import Condition, Observation
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.show.alerts.alert_conditions import Condition, Observation
 from pulsar_rebalancer_airflow.notifications.alerting import tell
 from pulsar_rebalancer_airflow.state_store import WATCH, StateStore, state_asset
 

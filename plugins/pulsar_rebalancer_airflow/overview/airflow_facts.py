@@ -18,19 +18,19 @@ from airflow.models.taskinstance import TaskInstance
 from airflow.utils.state import DagRunState, TaskInstanceState
 from sqlalchemy import select
 
-from pulsar_rebalancer.control.documents import Approvals, Awaiting, Rejections
 from pulsar_rebalancer.errors import RebalancerError
-from pulsar_rebalancer.overview.facts import AirflowFacts, FailedRun
-from pulsar_rebalancer.overview.in_force import held_by, waits_until
-from pulsar_rebalancer.overview.model import Acts, Links, Question
-from pulsar_rebalancer.overview.state import State
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.run_folder import find_run
+from pulsar_rebalancer.show.page.condition import State
+from pulsar_rebalancer.show.page.facts import AirflowFacts, FailedRun
+from pulsar_rebalancer.show.page.orders import held_by, waits_until
+from pulsar_rebalancer.show.page.page_model import Acts, Links, Question
+from pulsar_rebalancer.state.orders.control_document import Approvals, Awaiting, Rejections
 from pulsar_rebalancer_airflow.failures import FAILURE
 from pulsar_rebalancer_airflow.locations import APPLY_DAG, CONTROL_DAG, REBALANCE_DAG
 from pulsar_rebalancer_airflow.state_store import StoredState, state_asset
-from pulsar_rebalancer_airflow.validation.link import base_path, page_path
 from pulsar_rebalancer_airflow.validation.page import page_of
+from pulsar_rebalancer_airflow.validation.validation_link import base_path, page_path
 from pulsar_rebalancer_airflow.xcoms import left_by
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
-    from pulsar_rebalancer.overview.model import Overview
-    from pulsar_rebalancer.state.by_hand import Drain
+    from pulsar_rebalancer.show.page.page_model import Overview
+    from pulsar_rebalancer.state.manual_plans import Drain
     from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
 

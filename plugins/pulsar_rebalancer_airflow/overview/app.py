@@ -9,15 +9,15 @@ from fastapi.responses import JSONResponse
 
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer_airflow.overview import routes
-from pulsar_rebalancer_airflow.replay import web as replay_web
-from pulsar_rebalancer_airflow.validation import web
+from pulsar_rebalancer_airflow.replay import replay_web as replay_web
+from pulsar_rebalancer_airflow.validation import validation_web
 
 if TYPE_CHECKING:
     from fastapi import Request
 
 # The documentation pages of FastAPI would be open to everyone.
 app = FastAPI(title="Pulsar rebalancer", docs_url=None, redoc_url=None, openapi_url=None)
-app.include_router(web.router)
+app.include_router(validation_web.router)
 app.include_router(routes.router)
 app.include_router(replay_web.router)
 

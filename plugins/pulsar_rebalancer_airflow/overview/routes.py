@@ -17,17 +17,17 @@ from fastapi.responses import RedirectResponse, Response
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry, load_clusters
 from pulsar_rebalancer.errors import RebalancerError
-from pulsar_rebalancer.overview import overview
-from pulsar_rebalancer.overview.buckets import Timeline
-from pulsar_rebalancer.overview.model import Answer, Overview, Status
-from pulsar_rebalancer.overview.timeline import Span, timeline
+from pulsar_rebalancer.show.page import overview
+from pulsar_rebalancer.show.page.buckets import Timeline
+from pulsar_rebalancer.show.page.page_model import Answer, Overview, Status
+from pulsar_rebalancer.show.page.timeline import Span, timeline
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.locations import BY_HAND_DAG, REBALANCE_DAG, clusters_file, rebalance_dags, storage_root
 from pulsar_rebalancer_airflow.overview import airflow_facts
-from pulsar_rebalancer_airflow.overview.answers import answer_of
-from pulsar_rebalancer_airflow.replay.link import report_path
-from pulsar_rebalancer_airflow.replay.web import report_of_run
-from pulsar_rebalancer_airflow.validation.link import PREFIX, base_path
+from pulsar_rebalancer_airflow.overview.run_answers import answer_of
+from pulsar_rebalancer_airflow.replay.replay_link import report_path
+from pulsar_rebalancer_airflow.replay.replay_web import report_of_run
+from pulsar_rebalancer_airflow.validation.validation_link import PREFIX, base_path
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "

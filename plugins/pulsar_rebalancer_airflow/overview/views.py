@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pulsar_rebalancer_airflow.locations import PAGE_ROUTE
-from pulsar_rebalancer_airflow.validation.link import PREFIX, base_path
+from pulsar_rebalancer_airflow.validation.validation_link import PREFIX, base_path
 
 
 def external_views() -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ from pulsar_rebalancer.run.quarantine import (
 )
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
 from pulsar_rebalancer.run.tables import LARGEST
-from pulsar_rebalancer.state.model import MovesState
+from pulsar_rebalancer.state.state_documents import MovesState
 from pulsar_rebalancer_airflow.validation.findings import KEYS, Result, findings_of, suite_failed
 from pulsar_rebalancer_airflow.validation.frames import judged_frames, shares_of
 from pulsar_rebalancer_airflow.validation.page import SHOWN_ROWS, wording, write_page

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.include.pulsar_rebalancer import previous_release as previous
 
-from pulsar_rebalancer import check_age
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError, StateError
-from pulsar_rebalancer.maintenance.history import RUNS, TABLES, complete_runs, footer_of, rows_by_run, table_file
 from pulsar_rebalancer.maintenance.inventory import days_before
 from pulsar_rebalancer.maintenance.retention import maintain
 from pulsar_rebalancer.maintenance.state_files import Needed
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import tables
+from pulsar_rebalancer.run.compacted_tables import RUNS, TABLES, complete_runs, footer_of, rows_by_run, table_file
 from pulsar_rebalancer.run.plan import Summary, read_moves, read_state, verify
 from pulsar_rebalancer.run.request import RunRequest, Validation
+from pulsar_rebalancer.show import check_age
 from pulsar_rebalancer.state.counting import Counting, decide_counting
-from pulsar_rebalancer.state.model import VERSION, DecisionState, HitCount, MovesState
+from pulsar_rebalancer.state.state_documents import VERSION, DecisionState, HitCount, MovesState
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -33,7 +33,9 @@ print(json.dumps({
     "plugins": [p["name"] for p in get_plugin_info() if p["name"] == "pulsar_rebalancer"],
     "links": [link.name for link in get_operator_extra_links()],
     "apps": [app["url_prefix"] for app in get_fastapi_plugins()[0]],
-    "heavy": sorted({"great_expectations", "pyspark", "pulsar_rebalancer_airflow.validation.web"} & set(sys.modules)),
+    "heavy": sorted(
+        {"great_expectations", "pyspark", "pulsar_rebalancer_airflow.validation.validation_web"} & set(sys.modules)
+    ),
 }))
 """
 

@@ -7,8 +7,8 @@ import pytest
 
 from pulsar_rebalancer.errors import RebalancerError, StateError
 from pulsar_rebalancer.state.backup import committed_sequences, copy_of, keep_copy
-from pulsar_rebalancer.state.by_hand import Drain, Drains
-from pulsar_rebalancer.state.model import DecisionState, HitCount, MovesState
+from pulsar_rebalancer.state.manual_plans import Drain, Drains
+from pulsar_rebalancer.state.state_documents import DecisionState, HitCount, MovesState
 from pulsar_rebalancer_airflow.state_store import StateStore, moves_asset, state_asset
 
 if TYPE_CHECKING:

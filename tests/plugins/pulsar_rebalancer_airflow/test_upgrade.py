@@ -17,7 +17,7 @@ from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.run.outcome import Outcome, read_waves
-from pulsar_rebalancer.state.model import VERSION, DecisionState, MovesState
+from pulsar_rebalancer.state.state_documents import VERSION, DecisionState, MovesState
 from pulsar_rebalancer_airflow.locations import STORAGE_VARIABLE
 from pulsar_rebalancer_airflow.operators import (
     ControlOperator,

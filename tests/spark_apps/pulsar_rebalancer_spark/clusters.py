@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from tests.vectors.rows import Finished, brokers_of, finished, sample
 
+from pulsar_rebalancer.decide.explain import complete, reasons_by_pair
+from pulsar_rebalancer.decide.pipeline import RunContext
 from pulsar_rebalancer.names import is_heartbeat, namespace_of
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.strategies import caps, rows
-from pulsar_rebalancer.strategies.explain import complete, reasons_by_pair
 from pulsar_rebalancer.strategies.hits import hits_after, start_anew
 from pulsar_rebalancer.strategies.kept import ShedderState
-from pulsar_rebalancer.strategies.pipeline import RunContext
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.sample import COUNTED
 from pulsar_rebalancer.strategies.shedders.avg_shedder import shed
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.state.counting import Counting
-    from pulsar_rebalancer.state.model import HitCount
+    from pulsar_rebalancer.state.state_documents import HitCount
     from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Decision
 
 BUNDLES = pa.schema(

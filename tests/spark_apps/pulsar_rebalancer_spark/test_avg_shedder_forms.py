@@ -19,7 +19,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import MAX_WAVES
 from pulsar_rebalancer.run.tables import LARGEST, TRAFFIC
 from pulsar_rebalancer.state.counting import Counting
-from pulsar_rebalancer.state.model import HitCount
+from pulsar_rebalancer.state.state_documents import HitCount
 from pulsar_rebalancer.strategies.sample import COUNTED
 from pulsar_rebalancer.strategies.scoring import SCORED, score
 

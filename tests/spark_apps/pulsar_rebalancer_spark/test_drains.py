@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.include.pulsar_rebalancer.by_hand.snapshots import NOW, Snapshots, fates, name
+from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import NOW, Snapshots, fates, name
 
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import verify
-from pulsar_rebalancer.state.by_hand import Drain, Drains
+from pulsar_rebalancer.state.manual_plans import Drain, Drains
 from pulsar_rebalancer.strategies import rows
 from pulsar_rebalancer.strategies.kept import KeptState
 from pulsar_rebalancer.strategies.sample import BundleSample, CandidateMove, Decision, Measure

@@ -11,7 +11,7 @@ from benchmarks import clusters
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.run.tables import BUNDLES, MEANS
 from pulsar_rebalancer.storage.layout import ClusterStorage
-from pulsar_rebalancer_spark import tables
+from pulsar_rebalancer_spark import spark_tables
 from pulsar_rebalancer_spark.rebalance import decide
 from pulsar_rebalancer_spark.run_input import RunInput
 
@@ -53,11 +53,13 @@ def test_sixteen_times_the_bundles(spark, tmp_path, settings):
             assert decide(lambda: spark, given).bundles_taken
 
         def yardstick(run=run, means=means):
-            bundles = tables.read(spark, [run / "input" / "bundles.parquet"], BUNDLES)
-            known = tables.read(spark, [means], MEANS).withColumnsRenamed(
+            bundles = spark_tables.read(spark, [run / "input" / "bundles.parquet"], BUNDLES)
+            known = spark_tables.read(spark, [means], MEANS).withColumnsRenamed(
                 {name: f"known_{name}" for name in MEANS.names[2:]}
             )
-            tables.write(bundles.join(known, on=["cluster", "bundle"], how="left"), run / "plan" / "yardstick.parquet")
+            spark_tables.write(
+                bundles.join(known, on=["cluster", "bundle"], how="left"), run / "plan" / "yardstick.parquet"
+            )
 
         seconds[size] = cpu_seconds(decided), cpu_seconds(yardstick)
     growth, least = (seconds[LARGE][n] / seconds[SMALL][n] for n in (0, 1))

@@ -14,7 +14,7 @@ from pulsar_rebalancer.config.resolution import THRESHOLD_FIELDS, RunParams
 from pulsar_rebalancer.reasons import Effect
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.request import Finding, Validation
-from pulsar_rebalancer.state.model import DecisionState, HitCount
+from pulsar_rebalancer.state.state_documents import DecisionState, HitCount
 from pulsar_rebalancer.strategies.kept import KeptState
 from pulsar_rebalancer_spark.rebalance import decide
 from pulsar_rebalancer_spark.run_input import RunInput

@@ -10,13 +10,14 @@ import pytest
 from tests.spark_apps.pulsar_rebalancer_spark import runs
 
 from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.decide import pipeline
+from pulsar_rebalancer.decide.explain import complete, reasons_by_pair
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.tables import BUNDLES
-from pulsar_rebalancer.state.model import MovesState, Unload
-from pulsar_rebalancer.strategies import pipeline, rows
-from pulsar_rebalancer.strategies.explain import complete, reasons_by_pair
+from pulsar_rebalancer.state.state_documents import MovesState, Unload
+from pulsar_rebalancer.strategies import rows
 from pulsar_rebalancer_spark import rebalance
 from pulsar_rebalancer_spark.rebalance import decide
 from pulsar_rebalancer_spark.run_input import RunInput

@@ -24,7 +24,7 @@ from pulsar_rebalancer.policies.isolation import IsolationPolicy
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.tables import BUNDLES
-from pulsar_rebalancer.state.model import DecisionState, HitCount, MovesState, Unload
+from pulsar_rebalancer.state.state_documents import DecisionState, HitCount, MovesState, Unload
 from pulsar_rebalancer.strategies import means, rows
 from pulsar_rebalancer.strategies.sample import ClusterSample
 from pulsar_rebalancer_spark import application, rebalance

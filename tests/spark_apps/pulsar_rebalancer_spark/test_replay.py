@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from tests.include.pulsar_rebalancer.replay.recorded import FOUR, Run, minute, settings
 
 from pulsar_rebalancer.replay.closed_loop import replay
-from pulsar_rebalancer.replay.outcome import figures
-from pulsar_rebalancer.replay.request import ANSWER, REPORT, REQUEST, TABLE, ReplayRequest
+from pulsar_rebalancer.replay.replay_request import ANSWER, REPORT, REQUEST, TABLE, ReplayRequest
 from pulsar_rebalancer.replay.samples import Recording
 from pulsar_rebalancer.replay.snapshots import record
+from pulsar_rebalancer.replay.variant_outcome import figures
 from pulsar_rebalancer.replay.variants import CURRENT
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath

@@ -24,7 +24,7 @@ from pulsar_rebalancer.replay.snapshots import record
 from pulsar_rebalancer.replay.variants import Variant
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, RESOURCES, TRAFFIC
-from pulsar_rebalancer.state.model import DecisionState, MovesState, Unload
+from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, Unload
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_spark.rebalance import decide

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 
 from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.decide.candidates import preset_reason
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import BUNDLES
-from pulsar_rebalancer.strategies.candidates import preset_reason
 from pulsar_rebalancer_spark import source_bundles
 
 NAMESPACES = (

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pulsar_rebalancer.run.tables import BUNDLES, LONG_TERM, MEANS, TRAFFIC
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies import means as specification
-from pulsar_rebalancer_spark import means, tables
+from pulsar_rebalancer_spark import means, spark_tables
 
 NAMES = [f"t/n/0x{number:08x}_0x1" for number in range(31)]
 KNOWN_SAMPLES = (8, 9, 10, 998, 999, 1000)
@@ -45,7 +45,7 @@ def test_three_samples_with_bundles_that_come_go_and_have_two_owners(spark, tmp_
         bundles, previous = StoragePath(str(tmp_path / "bundles.parquet")), StoragePath(str(tmp_path / "means.parquet"))
         bundles.write_table(pa.Table.from_pylist(rows, schema=BUNDLES))
         previous.write_table(pa.Table.from_pylist([row for each in known.values() for row in each], schema=MEANS))
-        sample = tables.read(spark, [bundles], BUNDLES).withColumn("refused", F.lit(False)).repartition(3)
+        sample = spark_tables.read(spark, [bundles], BUNDLES).withColumn("refused", F.lit(False)).repartition(3)
         # one of the bundles was split since: its two parts carry on with their shares until they have means
         parts = {"c1": {NAMES[0]: {NAMES[1]: 0.25, NAMES[3]: 0.75}}, "c2": {}}
         of_split = [
@@ -54,7 +54,9 @@ def test_three_samples_with_bundles_that_come_go_and_have_two_owners(spark, tmp_
             for bundle, of_bundle in parts[cluster].items()
             for part, share in of_bundle.items()
         ]
-        before = means.with_parts(tables.read(spark, [previous], MEANS), tables.literal(spark, of_split, tables.PARTS))
+        before = means.with_parts(
+            spark_tables.read(spark, [previous], MEANS), spark_tables.literal(spark, of_split, spark_tables.PARTS)
+        )
         updated = means.update(sample, before, shared=True)
         answer = sorted(
             (row.asDict() for row in means.table(updated).collect()), key=lambda row: (row["cluster"], row["bundle"])

@@ -8,7 +8,7 @@ from tests.include.pulsar_rebalancer import previous_release as previous
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.run.tables import BUNDLES, MEANS
-from pulsar_rebalancer_spark import means, tables
+from pulsar_rebalancer_spark import means, spark_tables
 from pulsar_rebalancer_spark.run_input import RunInput
 
 
@@ -16,10 +16,10 @@ def test_means_without_a_long_term_go_on(spark, tmp_path):
     storage = previous.unpack(tmp_path)
     file = storage.state / previous.stored("counted")["decision"]["means"]
     assert "long_term_msg_rate" not in file.read_table().column_names
-    before = {row["bundle"]: row for row in tables.read(spark, [file], MEANS).collect()}
-    sample = tables.read(spark, [previous.run_of(storage) / "input" / "bundles.parquet"], BUNDLES)
+    before = {row["bundle"]: row for row in spark_tables.read(spark, [file], MEANS).collect()}
+    sample = spark_tables.read(spark, [previous.run_of(storage) / "input" / "bundles.parquet"], BUNDLES)
 
-    known = tables.read(spark, [file], MEANS)
+    known = spark_tables.read(spark, [file], MEANS)
     updated = means.update(sample.withColumn("refused", F.lit(False)), known, shared=False)
     after = means.table(updated).collect()
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.strategies.caps import in_order, units
-from pulsar_rebalancer.strategies.placement.registry import selector
+from pulsar_rebalancer.strategies.placement.placements import selector
 from pulsar_rebalancer.strategies.placement.selector import choose, overloaded
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pulsar_rebalancer.strategies.kept import PlacementState
 from pulsar_rebalancer.strategies.placement.others import split
 from pulsar_rebalancer.strategies.placement.selector import PerCandidates
-from pulsar_rebalancer.sums import one_by_one
+from pulsar_rebalancer.strategies.sums import one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.policies.cluster_policies import Policies
-    from pulsar_rebalancer.strategies.bundles import Bundles
+    from pulsar_rebalancer.strategies.bundle_columns import Bundles
     from pulsar_rebalancer.strategies.sample import BrokerSample, BundleSample
 
 

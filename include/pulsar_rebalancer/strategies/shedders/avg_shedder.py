@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pulsar_rebalancer.names import is_heartbeat
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.state.model import HitCount
+from pulsar_rebalancer.state.state_documents import HitCount
 from pulsar_rebalancer.strategies.hits import hits_after
 from pulsar_rebalancer.strategies.kept import ShedderState
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, Measure, SheddingResult, left_out_decisions

@@ -15,12 +15,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from pulsar_rebalancer.config.pulsar_settings import MIB
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.strategies.kept import ShedderState
 from pulsar_rebalancer.strategies.sample import SheddingResult, left_out_decisions
 from pulsar_rebalancer.strategies.scoring import smooth, weighted_usage
 from pulsar_rebalancer.strategies.shedders.offload import MEASURE, Comparison, broker_decision, offload
-from pulsar_rebalancer.strategies.wording import MIB, amount
+from pulsar_rebalancer.strategies.wording import amount
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import RESOURCES
-from pulsar_rebalancer.state.model import HitCount
+from pulsar_rebalancer.state.state_documents import HitCount
 from pulsar_rebalancer.strategies.kept import WHOLE_CLUSTER, ShedderState
 from pulsar_rebalancer.strategies.sample import Decision, SheddingResult, left_out_decisions
 from pulsar_rebalancer.strategies.scoring import smooth, weighted_usage

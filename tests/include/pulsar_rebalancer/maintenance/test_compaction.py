@@ -12,11 +12,12 @@ from tests.full_disk import full_disk
 from tests.include.pulsar_rebalancer.run_folders import NOW, YESTERDAY, rows, stored_run
 
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.maintenance import compaction, history
+from pulsar_rebalancer.maintenance import compaction
 from pulsar_rebalancer.maintenance.compaction import compact
-from pulsar_rebalancer.maintenance.history import KINDS, TABLES, Draft, complete_runs, table_file
 from pulsar_rebalancer.maintenance.inventory import RunFolder, days_before
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run import compacted_tables
+from pulsar_rebalancer.run.compacted_tables import KINDS, TABLES, Draft, complete_runs, table_file
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.storage.layout import ClusterStorage
@@ -55,7 +56,7 @@ def test_every_row_and_every_document_of_a_day_is_kept(storage: ClusterStorage) 
     assert [len(table(storage, kind)) for kind in KINDS] == [2, 4, 6, 2, 4, 2, 2]
     entry = next(row for row in table(storage, "runs") if row["run"] == first.name)
     assert entry["collected_at"] == AT + timedelta(minutes=1)
-    for column, path in history.DOCUMENTS.items():
+    for column, path in compacted_tables.DOCUMENTS.items():
         assert entry[column] == (first / path).read_bytes().decode()
     assert [(path, json.loads(text)[0]["reason"]) for path, text in entry["documents"]] == [
         ("unload/wave-00.json", "moved")
@@ -251,7 +252,7 @@ def test_a_run_that_stopped_early_is_kept_with_what_it_has(storage: ClusterStora
 
 
 def test_memory_is_bounded_by_a_row_group(storage: ClusterStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "_ROWS", 1000)
+    monkeypatch.setattr(compacted_tables, "_ROWS", 1000)
     for number in range(5):
         stored_run(storage, AT + timedelta(minutes=number), number=number, bundles=700)
     waiting: list[int] = []

@@ -12,9 +12,9 @@ from tests.include.pulsar_rebalancer.maintenance.upkeep_scene import SECRET, age
 from tests.include.pulsar_rebalancer.run_folders import NOW, YESTERDAY, stored_run
 
 from pulsar_rebalancer.maintenance import retention
-from pulsar_rebalancer.maintenance.history import KINDS, complete_runs, table_file
-from pulsar_rebalancer.maintenance.report import Report
 from pulsar_rebalancer.maintenance.state_files import Needed
+from pulsar_rebalancer.maintenance.upkeep_report import Report
+from pulsar_rebalancer.run.compacted_tables import KINDS, complete_runs, table_file
 from pulsar_rebalancer.storage.path import StoragePath
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from tests.include.pulsar_rebalancer.run_folders import NOW, YESTERDAY, stored_r
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.maintenance import retention
-from pulsar_rebalancer.maintenance.history import complete_runs, table_file
 from pulsar_rebalancer.maintenance.retention import maintain
 from pulsar_rebalancer.maintenance.state_files import Needed
+from pulsar_rebalancer.run.compacted_tables import complete_runs, table_file
 from pulsar_rebalancer.storage.path import StoragePath
 
 if TYPE_CHECKING:

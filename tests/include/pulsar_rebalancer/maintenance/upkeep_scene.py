@@ -14,7 +14,7 @@ from pulsar_rebalancer.maintenance.retention import maintain
 from pulsar_rebalancer.maintenance.state_files import Needed
 
 if TYPE_CHECKING:
-    from pulsar_rebalancer.maintenance.report import Report
+    from pulsar_rebalancer.maintenance.upkeep_report import Report
     from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
 

@@ -14,7 +14,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.balancer import Balancer
 from pulsar_rebalancer.replay.closed_loop import replay
 from pulsar_rebalancer.replay.variants import Variant
-from pulsar_rebalancer.state.model import HitCount
+from pulsar_rebalancer.state.state_documents import HitCount
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.kept import WHOLE_CLUSTER
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pulsar_rebalancer.replay.minute import Minute
-    from pulsar_rebalancer.replay.outcome import Outcome
     from pulsar_rebalancer.replay.samples import Recording
+    from pulsar_rebalancer.replay.variant_outcome import Outcome
     from pulsar_rebalancer.strategies.kept import ShedderState
 
 A, B, C = "a:8080", "b:8080", "c:8080"

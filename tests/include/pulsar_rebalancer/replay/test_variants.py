@@ -9,7 +9,7 @@ import pytest
 
 from pulsar_rebalancer.config.settings import Settings, validate
 from pulsar_rebalancer.errors import SettingsError
-from pulsar_rebalancer.replay.outcome import Figures, Outcome, figures, merged, pareto_front, preferred
+from pulsar_rebalancer.replay.variant_outcome import Figures, Outcome, figures, merged, pareto_front, preferred
 from pulsar_rebalancer.replay.variants import CURRENT, expand
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER, bundle, make_run, move_row
 from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import closed_port, connect
 
-from pulsar_rebalancer.alerts.conditions import Condition
+from pulsar_rebalancer.carry_out.move_history import WaveHistory
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError, StateError
@@ -20,8 +20,8 @@ from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.outcome import MoveOutcome
 from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.run.request import Finding, Validation
-from pulsar_rebalancer.state.model import MovesState
-from pulsar_rebalancer.unload.history import WaveHistory
+from pulsar_rebalancer.show.alerts.alert_conditions import Condition
+from pulsar_rebalancer.state.state_documents import MovesState
 from pulsar_rebalancer_airflow.failures import FAILURE, final_unless_passing
 from pulsar_rebalancer_airflow.operators import ReportOperator
 from pulsar_rebalancer_airflow.state_store import ALERTS, WATCH, StateStore

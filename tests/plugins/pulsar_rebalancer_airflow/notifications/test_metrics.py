@@ -13,7 +13,7 @@ import pytest
 from airflow._shared.observability.metrics.validators import ALLOWED_CHARACTERS
 from airflow.sdk.observability import stats
 
-from pulsar_rebalancer.metrics.measurements import Measurement
+from pulsar_rebalancer.show.measurements import Measurement
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.locations import CLUSTERS_VARIABLE, STORAGE_VARIABLE
 from pulsar_rebalancer_airflow.notifications.metrics import emit

@@ -11,7 +11,7 @@ from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import (
     silent,
 )
 
-from pulsar_rebalancer.alerts.messages import AlertMessage
+from pulsar_rebalancer.show.alerts.messages import AlertMessage
 from pulsar_rebalancer_airflow.notifications import notifier
 from pulsar_rebalancer_airflow.notifications.notifier import send
 

@@ -13,9 +13,9 @@ from tests.airflow_runs import CLUSTER, make_run, move_row
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.control.documents import Approvals, Awaiting, Order
 from pulsar_rebalancer.run.tables import BUNDLES, table
-from pulsar_rebalancer.state.model import DecisionState
+from pulsar_rebalancer.state.orders.control_document import Approvals, Awaiting, Order
+from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer_airflow.operators import (
     ApplyOperator,
     ApproveOperator,

@@ -13,14 +13,14 @@ from tests.airflow_runs import CLUSTER, bundle, make_run, move_row
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.enums import Action
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.control.documents import Control, Order
 from pulsar_rebalancer.errors import StateError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.attempts import write_outcomes
-from pulsar_rebalancer.run.by_hand import ByHand, parse_form
+from pulsar_rebalancer.run.manual_request import ByHand, parse_form
 from pulsar_rebalancer.run.outcome import MoveOutcome, wave_file
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.state.by_hand import Drains, HandedOver, HandedOverPlans, ShownPlan, ShownPlans
+from pulsar_rebalancer.state.manual_plans import Drains, HandedOver, HandedOverPlans, ShownPlan, ShownPlans
+from pulsar_rebalancer.state.orders.control_document import Control, Order
 from pulsar_rebalancer_airflow.operators import CarryOutOperator
 from pulsar_rebalancer_airflow.state_store import StateStore
 

@@ -15,7 +15,7 @@ from tests.airflow_runs import CLUSTER, make_run, move_row
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import BreakerRules, Settings
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
-from pulsar_rebalancer.state.model import DecisionState
+from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer_airflow.control import stopping
 from pulsar_rebalancer_airflow.operators import (
     ControlOperator,

@@ -11,7 +11,7 @@ from tests.airflow_runs import CLUSTER
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.state.backup import committed_sequences, keep_copy
-from pulsar_rebalancer.state.model import DecisionState, HitCount, MovesState, Unload
+from pulsar_rebalancer.state.state_documents import DecisionState, HitCount, MovesState, Unload
 from pulsar_rebalancer_airflow.operators import ControlOperator
 from pulsar_rebalancer_airflow.state_store import StateStore
 

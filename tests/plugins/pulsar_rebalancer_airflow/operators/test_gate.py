@@ -9,7 +9,7 @@ from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER, make_run, move_row
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.run.by_hand import ByHand, parse_form
+from pulsar_rebalancer.run.manual_request import ByHand, parse_form
 from pulsar_rebalancer.run.plan import Summary, plan_hash
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.tables import MOVES as MOVES_SCHEMA

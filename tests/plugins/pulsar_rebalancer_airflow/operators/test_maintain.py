@@ -12,12 +12,12 @@ from tests.airflow_runs import CLUSTER, make_run
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.control.documents import Awaiting
-from pulsar_rebalancer.maintenance.history import complete_runs, table_file
-from pulsar_rebalancer.maintenance.report import Report, Step
+from pulsar_rebalancer.maintenance.upkeep_report import Report, Step
+from pulsar_rebalancer.run.compacted_tables import complete_runs, table_file
 from pulsar_rebalancer.state.backup import keep_copy
-from pulsar_rebalancer.state.by_hand import ApprovedPlans, HandedOver, ShownPlan
-from pulsar_rebalancer.state.model import DecisionState
+from pulsar_rebalancer.state.manual_plans import ApprovedPlans, HandedOver, ShownPlan
+from pulsar_rebalancer.state.orders.control_document import Awaiting
+from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer_airflow.operators import MaintainOperator
 from pulsar_rebalancer_airflow.state_store import StateStore
 

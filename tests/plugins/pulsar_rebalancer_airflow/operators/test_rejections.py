@@ -23,11 +23,11 @@ from tests.plugins.pulsar_rebalancer_airflow.operators.approve_scene import (
     show,
 )
 
-from pulsar_rebalancer.control.documents import Awaiting, Rejections
-from pulsar_rebalancer.run.by_hand import ByHand, HandRequest
+from pulsar_rebalancer.run.manual_request import ByHand, HandRequest
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.state.by_hand import ApprovedPlans, HandedOver, ShownPlan
-from pulsar_rebalancer_airflow.control.in_force import in_force
+from pulsar_rebalancer.state.manual_plans import ApprovedPlans, HandedOver, ShownPlan
+from pulsar_rebalancer.state.orders.control_document import Awaiting, Rejections
+from pulsar_rebalancer_airflow.control.stored_orders import in_force
 from pulsar_rebalancer_airflow.operators import (
     ApproveOperator,
     CollectOperator,

@@ -17,7 +17,7 @@ from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.maintenance.compaction import compact
 from pulsar_rebalancer.maintenance.inventory import days_before
-from pulsar_rebalancer.replay.request import ANSWER, ReplayRequest
+from pulsar_rebalancer.replay.replay_request import ANSWER, ReplayRequest
 from pulsar_rebalancer_airflow.failures import FAILURE
 from pulsar_rebalancer_airflow.operators import ReplayOperator
 from pulsar_rebalancer_airflow.operators.replay import STRATEGIES_VARIABLE

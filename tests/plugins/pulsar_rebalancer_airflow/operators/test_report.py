@@ -7,16 +7,16 @@ import pytest
 from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER, bundle, make_run, move_row
 
-from pulsar_rebalancer.alerts.conditions import EndedRun
-from pulsar_rebalancer.alerts.messages import figures_of
+from pulsar_rebalancer.carry_out.move_history import WaveHistory
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.control.documents import Control, Order
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome, describe
 from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.tables import BUNDLES, table
-from pulsar_rebalancer.state.model import KeptDestination, MovesState, Unload
-from pulsar_rebalancer.unload.history import WaveHistory
+from pulsar_rebalancer.show.alerts.alert_conditions import EndedRun
+from pulsar_rebalancer.show.alerts.messages import figures_of
+from pulsar_rebalancer.state.orders.control_document import Control, Order
+from pulsar_rebalancer.state.state_documents import KeptDestination, MovesState, Unload
 from pulsar_rebalancer_airflow.operators import ReportOperator
 from pulsar_rebalancer_airflow.state_store import StateStore, moves_alias, moves_asset
 

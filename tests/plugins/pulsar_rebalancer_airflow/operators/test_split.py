@@ -12,11 +12,11 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER
 
-from pulsar_rebalancer.control.documents import Control, Order
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude
 from pulsar_rebalancer.run.splits import read_outcomes
-from pulsar_rebalancer.state.model import MovesState
+from pulsar_rebalancer.state.orders.control_document import Control, Order
+from pulsar_rebalancer.state.state_documents import MovesState
 from pulsar_rebalancer_airflow.operators import SplitOperator
 from pulsar_rebalancer_airflow.operators.plan_part import UnfinishedError
 from pulsar_rebalancer_airflow.state_store import StateStore

@@ -12,10 +12,10 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER
 
-from pulsar_rebalancer.control.breaker import Breaker
-from pulsar_rebalancer.control.documents import Control, Order, PauseOrder
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude
+from pulsar_rebalancer.state.orders.breaker import Breaker
+from pulsar_rebalancer.state.orders.control_document import Control, Order, PauseOrder
 from pulsar_rebalancer_airflow.locations import CLUSTERS_VARIABLE
 from pulsar_rebalancer_airflow.operators import UnloadWaveOperator
 from pulsar_rebalancer_airflow.operators import holds as module

@@ -13,14 +13,14 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from tests.airflow_runs import make_run
 
+from pulsar_rebalancer.carry_out import move_history
+from pulsar_rebalancer.carry_out.move_history import WaveHistory
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude, read_waves
 from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.run.request import Finding, Validation
-from pulsar_rebalancer.state.by_hand import Drain, Drains
-from pulsar_rebalancer.state.model import MovesState
-from pulsar_rebalancer.unload import history
-from pulsar_rebalancer.unload.history import WaveHistory
+from pulsar_rebalancer.state.manual_plans import Drain, Drains
+from pulsar_rebalancer.state.state_documents import MovesState
 from pulsar_rebalancer_airflow.operators.plan_part import UnfinishedError
 from pulsar_rebalancer_airflow.state_store import StateStore
 
@@ -235,7 +235,7 @@ def test_details_are_on_disk_while_the_wave_goes_on(scene: UnloadScene) -> None:
     moves = scene.moves(5)
     run = scene.run(moves, unload_concurrency=1)
     clock = iter(range(100, 10_000))
-    scene.monkeypatch.setattr(history, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    scene.monkeypatch.setattr(move_history, "time", SimpleNamespace(monotonic=lambda: next(clock)))
 
     scene.unload(run)
 

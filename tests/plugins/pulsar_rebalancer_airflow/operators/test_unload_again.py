@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
+from pulsar_rebalancer.carry_out.move_history import WaveHistory
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude, read_waves, wave_file
 from pulsar_rebalancer.run.plan import read_moves
-from pulsar_rebalancer.state.model import MovesState
-from pulsar_rebalancer.unload.history import WaveHistory
+from pulsar_rebalancer.state.state_documents import MovesState
 from pulsar_rebalancer_airflow.operators.plan_part import UnfinishedError
 from pulsar_rebalancer_airflow.state_store import StateStore
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER
 
-from pulsar_rebalancer.alerts.incidents import AlertsState
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.show.alerts.incidents import AlertsState
 from pulsar_rebalancer_airflow.operators import WatchOperator
 from pulsar_rebalancer_airflow.state_store import ALERTS, WATCH, StateStore
 

@@ -9,7 +9,7 @@ from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER, make_run, move_row
 
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.state.model import DecisionState
+from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer_airflow.operators import UnloadWaveOperator
 
 if TYPE_CHECKING:

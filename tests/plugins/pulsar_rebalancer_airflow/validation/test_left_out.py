@@ -15,7 +15,7 @@ from tests.plugins.pulsar_rebalancer_airflow.validation.validation_sample import
 from pulsar_rebalancer.reasons import Effect
 from pulsar_rebalancer.run.request import Finding
 from pulsar_rebalancer.run.tables import TRAFFIC
-from pulsar_rebalancer.state.model import MovesState, Unload
+from pulsar_rebalancer.state.state_documents import MovesState, Unload
 from pulsar_rebalancer_airflow.validation.suites import validate
 
 FIRST, SECOND, _ = BROKERS

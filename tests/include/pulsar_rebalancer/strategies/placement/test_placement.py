@@ -19,7 +19,7 @@ from pulsar_rebalancer.strategies.placement.least_resource_usage_with_weight imp
     LeastResourceUsageWithWeight,
     below_average,
 )
-from pulsar_rebalancer.strategies.placement.registry import selector
+from pulsar_rebalancer.strategies.placement.placements import selector
 from pulsar_rebalancer.strategies.placement.round_robin import MAX_COUNT, RoundRobin
 from pulsar_rebalancer.strategies.placement.selector import choose
 from pulsar_rebalancer.strategies.sample import BundleSample

@@ -11,11 +11,11 @@ from tests.vectors.rows import brokers_of, check, finished, sample, whatever_the
 
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.decide.explain import scores_after
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import MAX_WAVES
 from pulsar_rebalancer.state.counting import Counting
-from pulsar_rebalancer.state.model import HitCount
-from pulsar_rebalancer.strategies.explain import scores_after
+from pulsar_rebalancer.state.state_documents import HitCount
 from pulsar_rebalancer.strategies.hits import hits_after
 from pulsar_rebalancer.strategies.kept import ShedderState
 from pulsar_rebalancer.strategies.scoring import percent, score

@@ -8,7 +8,7 @@ from tests.vectors.rows import broker, bundle, check, completed, reasons, sample
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.state.model import HitCount
+from pulsar_rebalancer.state.state_documents import HitCount
 from pulsar_rebalancer.strategies.kept import WHOLE_CLUSTER, ShedderState
 from pulsar_rebalancer.strategies.shedders.load_stats import BrokerLoad, LoadStats
 from pulsar_rebalancer.strategies.shedders.transfer_shedder import broker_loads, shed

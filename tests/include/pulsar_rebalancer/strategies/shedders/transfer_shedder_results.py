@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pulsar_rebalancer.state.model import HitCount
+from pulsar_rebalancer.state.state_documents import HitCount
 from pulsar_rebalancer.strategies.kept import WHOLE_CLUSTER
 
 

@@ -1,0 +1,194 @@
+"""Whether a plan may be carried out: the rules of the gate, which every wave asks again before it begins."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+from pulsar_rebalancer.carry_out.approval import approves_itself
+from pulsar_rebalancer.config.enums import Mode, Overrule
+from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.names import namespace_of
+from pulsar_rebalancer.reasons import Effect, Reason
+from pulsar_rebalancer.run.plan import Summary, verify
+from pulsar_rebalancer.run.request import Validation
+from pulsar_rebalancer.state.orders.control_document import Control, Rejections
+from pulsar_rebalancer.state.orders.in_force import Sample, closings
+from pulsar_rebalancer.state.state_documents import DecisionState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.run.plan import Actions, Move
+    from pulsar_rebalancer.run.request import RunRequest
+    from pulsar_rebalancer.run.splits import Split
+    from pulsar_rebalancer.storage.path import StoragePath
+
+
+class Verdict(NamedTuple):
+    """What the gate says of a plan.
+
+    Attributes:
+        reason: `open`, or why nothing is moved.
+        detail: the figure or name behind it.
+        moves: those of the plan, once its files are known to be those that were recorded.
+        splits: likewise.
+    """
+
+    reason: Reason
+    detail: str = ""
+    moves: Sequence[Move] = ()
+    splits: Sequence[Split] = ()
+
+
+class Answered(NamedTuple):
+    """What people said to plans, in mode `approve`.
+
+    Attributes:
+        approved: whether a person approved what this run carries out.
+        rejections: what people rejected.
+        unreadable: why neither can be read: nothing counts as approved then, and every plan is asked about.
+    """
+
+    approved: bool = False
+    rejections: Rejections = Rejections()
+    unreadable: str = ""
+
+
+NOTHING_ANSWERED = Answered()
+
+
+def judge_plan(
+    run: StoragePath,
+    recorded: DecisionState,
+    present: Settings,
+    control: Control,
+    now: datetime,
+    until: datetime,
+    answered: Answered = NOTHING_ANSWERED,
+) -> Verdict:
+    """Return whether the plan of a run may be carried out; settings of plan and file both count, the stricter wins.
+
+    Args:
+        run: the run's folder.
+        recorded: the state as it is stored.
+        present: the cluster's settings in the clusters file as it is now.
+        control: what people ordered.
+        now: the present.
+        until: end of the time in which it may.
+        answered: what people said to plans.
+
+    Raises:
+        SnapshotError: a file of the run cannot be read.
+    """
+    summary = Summary.read(run)
+    # Files that were written again since have another hash.
+    if (recorded.plan_id, recorded.plan_hash) != (summary.plan_id, summary.hash):
+        return Verdict(Reason.NOT_RECORDED, f"recorded: {recorded.plan_id or 'none'} {recorded.plan_hash[:12]}")
+    try:
+        actions = moves, splits = verify(run, summary)
+    except PlanError as error:
+        return Verdict(error.reason, error.message)
+    if not moves and not splits:
+        return Verdict(Reason.NOTHING_TO_DO)
+    planned = summary.resolved.settings
+    closed = (
+        _closed(run, summary, planned, control, now)
+        or _on_hold(Validation.read(run))
+        or _too_old(now, until)
+        or _closed(run, summary, present, control, now)
+        or _other_cluster(planned, present)
+        or (None if _caps_overruled(summary) else _over_cap(moves, planned, present))
+        or _not_splitting(splits, present)
+        or _unapproved(summary, actions, (planned, present), answered, now)
+    )
+    detail = f"{len(moves)} bundles" + (f", {len(splits)} splits" if splits else "")
+    return closed or Verdict(Reason.OPEN, detail, moves, splits)
+
+
+def may_act(request: RunRequest, validation: Validation) -> bool:
+    """Return whether the gate may open for a plan that is made now, whatever the plan will say."""
+    closed = closings(request.resolved.settings, Control(), request.collected_at)
+    return not (closed or request.closed or _on_hold(validation))
+
+
+def _closed(run: StoragePath, summary: Summary, settings: Settings, control: Control, now: datetime) -> Verdict | None:
+    previous = ""
+    if control.skip is not None:
+        previous = DecisionState.parse((run / "input" / "state.json").read_json().get("decision")).plan_id
+    found = closings(settings, control, now, Sample(summary.collected_at, previous))
+    return Verdict(*found[0]) if found else None
+
+
+def _on_hold(validation: Validation) -> Verdict | None:
+    holds = validation.reasons(Effect.HOLD)
+    return Verdict(Reason.ON_HOLD, ", ".join(holds)) if holds else None
+
+
+def _too_old(now: datetime, until: datetime) -> Verdict | None:
+    late = (now - until).total_seconds()
+    return Verdict(Reason.PLAN_TOO_OLD, f"by {late:.0f} s") if late > 0 else None
+
+
+def _other_cluster(planned: Settings, present: Settings) -> Verdict | None:
+    if (planned.connection, planned.pulsar_cluster) == (present.connection, present.pulsar_cluster):
+        return None
+    return Verdict(Reason.CONNECTION_CHANGED, f"from {planned.connection} to {present.connection}")
+
+
+def _not_splitting(splits: Sequence[Split], present: Settings) -> Verdict | None:
+    """Return why automatic splits may no longer be carried out; one made by hand is not asked about the mode."""
+    automatic = [split for split in splits if split.condition]
+    if automatic and present.split_mode is not Mode.AUTO:
+        return Verdict(Reason.SPLIT_OBSERVED, f"split_mode {present.split_mode}")
+    if len(automatic) > present.max_splits_per_run:
+        return Verdict(Reason.OVER_CAP, f"{len(automatic)} splits, at most {present.max_splits_per_run} per run")
+    return None
+
+
+def _unapproved(
+    summary: Summary, actions: Actions, settings: tuple[Settings, Settings], answered: Answered, now: datetime
+) -> Verdict | None:
+    """Return why a plan is not carried out without a person's word; settings are those of the plan and the file."""
+    if answered.approved or all(each.mode is not Mode.APPROVE for each in settings):
+        return None
+    present = settings[1]
+    if answered.unreadable:
+        return Verdict(Reason.AWAITING_APPROVAL, f"plan {summary.hash[:16]}; {answered.unreadable}")
+    kept = timedelta(minutes=present.max_awaiting_minutes)
+    rejection = answered.rejections.young(now, kept).get(actions.identity)
+    # Whoever asks for it by hand means it.
+    if rejection is not None and summary.by_hand is None:
+        until = f"until {rejection.at + kept:%Y-%m-%d %H:%M %Z}"
+        return Verdict(Reason.REJECTED, f"{until}: these moves were rejected {rejection.because}")
+    if approves_itself(present.self_approval, summary, now):
+        return None
+    return Verdict(Reason.AWAITING_APPROVAL, f"plan {summary.hash[:16]}, {summary.bundles_taken} bundles")
+
+
+def _caps_overruled(summary: Summary) -> bool:
+    return summary.by_hand is not None and Overrule.CAPS in summary.by_hand.request.overruled
+
+
+def _over_cap(moves: Sequence[Move], planned: Settings, present: Settings) -> Verdict | None:
+    if not moves:
+        return None
+    off, onto = Counter(move.source for move in moves), Counter(move.destination for move in moves)
+    found = {
+        "max_bundles_per_run": ("the run", len(moves)),
+        "max_bundles_per_broker": (off + onto).most_common(1)[0],
+        "max_bundles_off_broker": off.most_common(1)[0],
+        "max_bundles_onto_broker": onto.most_common(1)[0],
+        "max_bundles_per_namespace": Counter(namespace_of(move.bundle) for move in moves).most_common(1)[0],
+        "max_bytes_per_run": ("the run", sum(move.msg_throughput for move in moves)),
+    }
+    for name, (where, figure) in found.items():
+        for settings in (planned, present):
+            cap = getattr(settings, name)
+            # Sums of floats differ in their last digits with the order of the moves.
+            if cap is not None and figure > cap * (1 + 1e-9):
+                return Verdict(Reason.OVER_CAP, f"{figure:.12g} for {where}, {name} is {cap:g}")
+    return None

@@ -1,0 +1,158 @@
+"""What one wave of a plan has done so far: planned before the first unload, then one outcome after the other.
+
+The unload history in the state store protects bundles from being moved again; the file beside the plan keeps the
+details (attempts, seconds, errors) for report.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.attempts import is_unended, records_of, remaining, remembered, write_outcomes
+from pulsar_rebalancer.run.outcome import read_wave, wave_file
+from pulsar_rebalancer.state.state_documents import KeptDestination, MovesState, Unload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Mapping, Sequence
+    from datetime import datetime
+
+    from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
+    from pulsar_rebalancer.run.plan import Move
+    from pulsar_rebalancer.storage.path import StoragePath
+
+_SECONDS_BETWEEN_WRITES = 1.0
+
+
+class WaveHistory:
+    """The history of one wave, over all attempts of its task.
+
+    Args:
+        stored: the unload history of the cluster as it is stored now.
+        store: changes the history as it is stored by then: what others wrote meanwhile stays.
+        run: the run's folder.
+        wave: number of the wave.
+    """
+
+    def __init__(
+        self,
+        stored: MovesState,
+        store: Callable[[Callable[[MovesState], MovesState]], None],
+        run: StoragePath,
+        wave: int,
+    ) -> None:
+        self._store = store
+        self._file = wave_file(run, wave)
+        self._plan_id = run.name
+        self._before = records_of(stored.unloads, run.name)
+        self._unloads = dict(self._before)
+        self.outcomes = read_wave(self._file) if self._file.exists() else {}
+        self._written_at = 0.0
+
+    def remaining(self, moves: Sequence[Move]) -> list[Move]:
+        """Return the moves without an outcome, or with one that another attempt can mend."""
+        return remaining(moves, self.outcomes)
+
+    def begun(self, moves: Sequence[Move]) -> bool:
+        """Return whether an earlier attempt has begun the wave."""
+        return any(move.bundle in self._before for move in moves)
+
+    def unloaded(self, moves: Sequence[Move]) -> frozenset[str]:
+        """Return the bundles that an earlier attempt may have unloaded: one that was killed, or whose unload failed."""
+        return frozenset(move.bundle for move in moves if self._was_unloaded(move.bundle))
+
+    def _was_unloaded(self, bundle: str) -> bool:
+        before, earlier = self._before.get(bundle), self.outcomes.get(bundle)
+        under_way = before is not None and is_unended(before)
+        return under_way or (earlier is not None and earlier.attempts > 0)
+
+    def plan(self, moves: Sequence[Move], now: datetime) -> None:
+        """Store the moves as planned: from here on each counts as recently unloaded, whatever happens to the task."""
+        for move in moves:
+            self._unloads[move.bundle] = Unload(
+                at=now, plan_id=self._plan_id, source=move.source, destination=move.destination
+            )
+        self._store_unloads()
+
+    def add(self, outcome: MoveOutcome, now: datetime) -> None:
+        """Note an outcome; written at most once a second, so call `write` at the end."""
+        merged = self._merged(outcome)
+        self.outcomes[outcome.bundle] = merged
+        planned = self._unloads[outcome.bundle]
+        self._unloads[outcome.bundle] = planned.model_copy(
+            update={"at": now, "outcome": merged.reason, "owner": merged.owner}
+        )
+        if time.monotonic() - self._written_at >= _SECONDS_BETWEEN_WRITES:
+            self.write()
+
+    def leave(self, outcomes: Sequence[MoveOutcome]) -> None:
+        """Write outcomes of moves that will not be begun; those that have one keep it."""
+        self.outcomes = {outcome.bundle: outcome for outcome in outcomes} | self.outcomes
+        self._write_details()
+
+    def write(self) -> None:
+        """Write history and details."""
+        self._write_details()
+        self._store_unloads()
+        self._written_at = time.monotonic()
+
+    def _write_details(self) -> None:
+        write_outcomes(self._file, self.outcomes)
+
+    def _store_unloads(self) -> None:
+        def change(stored: MovesState) -> MovesState:
+            # An unload names its own destination in the place of one that was kept.
+            replaced = {bundle for bundle, outcome in self.outcomes.items() if outcome.attempts}
+            kept = {bundle: found for bundle, found in stored.kept.items() if bundle not in replaced}
+            changed = {"unloads": stored.unloads | self._unloads, "kept": kept | self._kept()}
+            return stored.model_copy(update=changed)
+
+        self._store(change)
+
+    def _kept(self) -> dict[str, KeptDestination]:
+        return {
+            bundle: KeptDestination(
+                at=unload.at, plan_id=self._plan_id, destination=unload.destination, owner=unload.owner
+            )
+            for bundle, unload in self._unloads.items()
+            if bundle in self.outcomes and self.outcomes[bundle].destination_kept
+        }
+
+    def _merged(self, outcome: MoveOutcome) -> MoveOutcome:
+        """Return the outcome over all attempts: what an earlier one unloaded and this one finds in place was moved."""
+        earlier, unloaded = self.outcomes.get(outcome.bundle), self._was_unloaded(outcome.bundle)
+        attempts = outcome.attempts + (earlier.attempts if earlier else 0)
+        changes = {
+            # An attempt that was killed may have unloaded it: it must not pass for one that was left alone.
+            "attempts": max(attempts, int(unloaded)),
+            "reason": Reason.MOVED if unloaded and outcome.reason is Reason.ALREADY_THERE else outcome.reason,
+            "destination_kept": outcome.destination_kept
+            or (earlier is not None and earlier.destination_kept and not outcome.attempts and not outcome.ok),
+        }
+        return outcome.model_copy(update=changes)
+
+
+def tidied(history: MovesState, outcome: Outcome, now: datetime, grace_minutes: float) -> MovesState:
+    """Return the unload history after a run (`attempts.remembered`); unloads older than the grace period go."""
+    unloads = remembered(history.recent(now, grace_minutes), outcome.moves, outcome.plan_id)
+    return history.model_copy(update={"unloads": unloads})
+
+
+def still_kept(
+    history: MovesState, owners: Mapping[str, Container[str]], collected_at: datetime, now: datetime
+) -> MovesState:
+    """Return the history without destinations that the leader has used: those of bundles that have another owner.
+
+    Args:
+        history: the unload history.
+        owners: brokers that reported a bundle, by bundle; bundles of brokers without a report are missing.
+        collected_at: when they did; what failed later is not judged by it.
+        now: the present; what failed after it was noted by a clock that has been set back since.
+    """
+    kept = {
+        bundle: found
+        for bundle, found in history.kept.items()
+        if collected_at < found.at <= now or found.owner in owners.get(bundle, (found.owner,))
+    }
+    return history.model_copy(update={"kept": kept})

@@ -1,0 +1,151 @@
+"""Carrying out the splits of a plan: ask for one after the other, and read the namespace's bounds back.
+
+A broker answers 204 whether it split something or not, so only the bounds tell. They cannot be undone: nothing is asked
+for twice, and a bundle whose bounds are not those of the plan is left alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.config.enums import SplitAlgorithm
+from pulsar_rebalancer.errors import AdminError
+from pulsar_rebalancer.names import HashRange, namespace_of
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.splits import SplitOutcome, not_split
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Sequence
+
+    from pulsar_rebalancer.admin.bundle_calls import BundleAdmin
+    from pulsar_rebalancer.run.splits import Split
+
+_log = logging.getLogger(__name__)
+
+_PAUSE_S = 0.2
+"""Between reading the bounds again: brokers hear of a change a moment after the one that made it."""
+
+
+async def carry_out_splits(
+    bundles: BundleAdmin,
+    splits: Sequence[Split],
+    *,
+    most_bundles: int,
+    timeout_seconds: float,
+    on_outcome: Callable[[SplitOutcome], None],
+    begun: Container[str] = (),
+    held: Callable[[], Reason | None] = lambda: None,
+    leaves: Callable[[Split], Reason | None] = lambda _: None,
+) -> list[SplitOutcome]:
+    """Carry out splits one after the other; what a broker does to one bundle never stops the others.
+
+    Repeating it is safe: bounds that are there already are a success, and nothing is asked for.
+
+    Args:
+        bundles: of the cluster.
+        splits: of one plan.
+        most_bundles: bundles that a namespace may have at most.
+        timeout_seconds: until the bounds must be seen after a split.
+        on_outcome: called for each bundle as soon as its outcome is known.
+        begun: bundles that an earlier attempt may have split: those that are found split as planned were split by it.
+        held: asked before each split: why none is to be begun.
+        leaves: asked likewise: why this very split is left; what was `begun` comes to its end.
+    """
+    outcomes = []
+    for split in splits:
+        started = time.monotonic()
+        left = held() or (None if split.bundle in begun else leaves(split))
+        if left is not None:
+            outcome = not_split(split, left)
+        else:
+            work = _BundleSplit(bundles, split, most_bundles, timeout_seconds, begun=split.bundle in begun)
+            outcome = (await work.outcome()).model_copy(update={"seconds": time.monotonic() - started})
+        outcomes.append(outcome)
+        on_outcome(outcome)
+    return outcomes
+
+
+class _BundleSplit:
+    """One bundle that is split."""
+
+    def __init__(self, bundles: BundleAdmin, split: Split, most_bundles: int, timeout_s: float, *, begun: bool) -> None:
+        self._bundles = bundles
+        self._split = split
+        self._most_bundles = most_bundles
+        self._timeout_s = timeout_s
+        self._begun = begun
+        self._attempts = 0
+        self._found: tuple[int, ...] = ()
+
+    async def outcome(self) -> SplitOutcome:
+        """Split the bundle and say what became of it."""
+        error = ""
+        try:
+            reason = await self._check() or await self._ask()
+        except AdminError as failure:
+            reason, error = failure.reason, failure.message
+        except Exception as failure:
+            _log.exception("%s: the split broke off", self._split.bundle)
+            reason, error = Reason.UNEXPECTED_ERROR, f"{type(failure).__name__}, see the task's log"
+        return SplitOutcome(
+            bundle=self._split.bundle,
+            positions=self._split.positions,
+            found=self._found,
+            reason=reason,
+            attempts=self._attempts,
+            error=error,
+        )
+
+    async def _check(self) -> Reason | None:
+        """Return how the split ends before anything is asked for; None when it is to be asked for."""
+        bounds = await self._bundles.bounds(namespace_of(self._split.bundle))
+        lower, upper = HashRange.of(self._split.bundle)
+        if lower not in bounds or upper not in bounds:
+            return Reason.RANGE_GONE
+        self._found = self._within(bounds)
+        if self._found:
+            return self._judged(Reason.SPLIT if self._begun else Reason.ALREADY_SPLIT)
+        if len(bounds) - 1 + len(self._split.positions) > self._most_bundles:
+            return Reason.NAMESPACE_FULL
+        return None
+
+    async def _ask(self) -> Reason:
+        """Ask for the split, and wait until its bounds are seen.
+
+        Raises:
+            AdminError: it was refused, or failed and the bounds are as before.
+        """
+        self._attempts, failed = 1, None
+        by_range = self._split.algorithm is SplitAlgorithm.RANGE
+        # What was planned is what is cut, whatever topics came or went meanwhile; halves of the range need no topic.
+        algorithm = SplitAlgorithm.RANGE if by_range else SplitAlgorithm.POSITIONS
+        positions = () if by_range else self._split.positions
+        try:
+            await self._bundles.split(self._split.bundle, algorithm, positions, unload=self._split.unload)
+        except AdminError as error:
+            if not error.sent:
+                self._attempts = 0
+            failed = error  # it may have been carried out all the same: the bounds decide
+            _log.warning("%s: split failed, reading the bounds: %s", self._split.bundle, error)
+        until = time.monotonic() + (0 if failed and failed.status else self._timeout_s)
+        while not self._found:
+            try:
+                self._found = self._within(await self._bundles.bounds(namespace_of(self._split.bundle)))
+            except AdminError as error:
+                _log.info("%s: bounds not read yet: %s", self._split.bundle, error)
+            if self._found or time.monotonic() > until:
+                break
+            await asyncio.sleep(_PAUSE_S)
+        if not self._found and failed is not None:
+            raise failed
+        return self._judged(Reason.SPLIT) if self._found else Reason.NOT_SPLIT
+
+    def _within(self, bounds: Sequence[int]) -> tuple[int, ...]:
+        lower, upper = HashRange.of(self._split.bundle)
+        return tuple(bound for bound in bounds if lower < bound < upper)
+
+    def _judged(self, as_planned: Reason) -> Reason:
+        return as_planned if self._found == self._split.positions else Reason.SPLIT_ELSEWHERE

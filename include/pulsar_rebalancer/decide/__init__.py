@@ -1,0 +1,1 @@
+"""Act 2: what moves, what is split and what stays, and why: the plan of a run."""

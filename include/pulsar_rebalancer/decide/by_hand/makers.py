@@ -1,0 +1,255 @@
+"""What a person's wish means for the bundles of a snapshot; policies, placement and caps are asked afterwards."""
+
+from __future__ import annotations
+
+import math
+from fnmatch import fnmatchcase
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pulsar_rebalancer.config.enums import SplitAlgorithm
+from pulsar_rebalancer.decide.splits.planner import where_to_cut
+from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.names import namespace_of
+from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.run.tables import runs_extensible_manager
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pulsar_rebalancer.decide.by_hand.scene import Scene
+    from pulsar_rebalancer.run.manual_request import HandRequest
+    from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
+    from pulsar_rebalancer.run.plan import Move
+    from pulsar_rebalancer.run.topic_loads import Candidates
+    from pulsar_rebalancer.strategies.sample import BundleSample
+
+
+class Wish(NamedTuple):
+    """A bundle that somebody wants to move.
+
+    Attributes:
+        destination: where to; None where placement is to say.
+        reason: why it stays all the same, as far as that is known here.
+        source: whose report it is from; None: whoever is its owner. For a while two brokers may report a bundle.
+    """
+
+    bundle: str
+    destination: str | None = None
+    reason: Reason | None = None
+    source: str | None = None
+
+
+def unload(scene: Scene, named: Iterable[str], destination: str) -> list[Wish]:
+    """Return the bundles that are named, each once.
+
+    Args:
+        scene: the snapshot.
+        named: bundles, namespaces, or patterns of bundle names, in which `*` and `?` stand for any text or character.
+        destination: the broker that takes them; empty: placement says for each.
+
+    Raises:
+        PlanError: no bundle has such a name (`no_such_bundle`), or the destination cannot take any (`check_broker`).
+    """
+    if destination:
+        check_broker(scene, destination)
+    found = dict.fromkeys(bundle for name in named for bundle in _named(scene.owners, name))
+    wishes = [Wish(bundle, destination or None) for bundle in found]
+    if not any(wish.bundle in scene.owners for wish in wishes):
+        raise PlanError(Reason.NO_SUCH_BUNDLE, f"{', '.join(named)[:200]}: no broker reports such a bundle")
+    return wishes
+
+
+def _named(bundles: Mapping[str, str], name: str) -> list[str]:
+    if "*" in name or "?" in name:
+        # In brackets, characters would be a set: a name has none.
+        return [bundle for bundle in bundles if fnmatchcase(bundle, name.replace("[", "[[]"))]
+    if name.count("/") == 1:
+        return [bundle for bundle in bundles if namespace_of(bundle) == name]
+    return [name]
+
+
+LARGEST, HOT = "LARGEST", "HOT"
+"""Stand for the bundle of a namespace with the most topics, and with the most traffic (BundleType of pulsar-admin)."""
+
+
+def target_of_split(scene: Scene, named: str) -> BundleSample:
+    """Return the bundle that is to be split.
+
+    Args:
+        scene: the snapshot.
+        named: the bundle, or `tenant/namespace/LARGEST` or `/HOT`.
+
+    Raises:
+        PlanError: `no_such_bundle`, or why the bundle is left alone.
+    """
+    namespace, _, which = named.rpartition("/")
+    held = [name for name in scene.owners if namespace_of(name) == namespace] if which in (LARGEST, HOT) else [named]
+    found = [scene.sample.bundles.find(scene.owners[name], name) for name in held if name in scene.owners]
+    if not found:
+        raise PlanError(Reason.NO_SUCH_BUNDLE, f"{named[:200]}: no broker reports such a bundle")
+    chosen = max(found, key=lambda bundle: _size(bundle, which))
+    reason = scene.stays(chosen)
+    if reason not in (None, Reason.RECENTLY_UNLOADED):  # it is cut where it is
+        raise PlanError(reason, f"{chosen.bundle} is left alone: {reason.meaning}")
+    return chosen
+
+
+def _size(bundle: BundleSample, which: str) -> tuple[float, str]:
+    return (bundle.topics if which == LARGEST else bundle.present_msg_throughput, bundle.bundle)
+
+
+def split(scene: Scene, request: HandRequest, candidates: Candidates) -> dict[str, Any]:
+    """Return the row of the splits table for the bundle that a person wants to split.
+
+    Args:
+        scene: the snapshot.
+        request: the form.
+        candidates: what was read of the bundle: its topics, and the bounds of its namespace.
+
+    Raises:
+        PlanError: why it cannot be cut there (`splitting.planner.where_to_cut`), or is left alone.
+    """
+    bundle = target_of_split(scene, request.bundles[0])
+    algorithm = request.algorithm or SplitAlgorithm.RANGE
+    candidate = next((each for each in candidates.bundles if each.bundle == bundle.bundle), None)
+    if candidate is None:
+        raise PlanError(Reason.TOPICS_UNKNOWN, f"{bundle.bundle}: its topics were not read")
+    extensible = runs_extensible_manager(scene.folder)
+    cut = where_to_cut(candidate, algorithm, scene.settings, specified=request.positions, single=extensible)
+    if isinstance(cut, Reason):
+        raise PlanError(cut, f"{bundle.bundle} cannot be split by {algorithm}: {cut.meaning}")
+    return {
+        "cluster": scene.request.cluster,
+        "broker": bundle.broker,
+        "bundle": bundle.bundle,
+        "rank": 0,
+        "algorithm": algorithm,
+        "positions": list(cut.positions),
+        "shares": list(cut.shares),
+        "unload": request.unload,
+        "taken": True,
+        "reason": Reason.TO_BE_SPLIT,
+        "explanation": f"{bundle.bundle} is cut at {cut.at}",
+    }
+
+
+def drain(scene: Scene, broker: str) -> list[Wish]:
+    """Return every bundle that a broker reports; the scene names it as one that is drained.
+
+    Raises:
+        PlanError: `unknown_destination`, `last_broker`, or why validation or a setting leaves the broker out.
+    """
+    if scene.left_out.get(broker) is not Reason.DRAINING:
+        check_broker(scene, broker)
+    if not scene.sample.taking_part:
+        raise PlanError(Reason.LAST_BROKER, f"{broker} is the last broker that could take bundles")
+    return leaving(scene, broker)
+
+
+def leaving(scene: Scene, broker: str) -> list[Wish]:
+    """Return every bundle that a drained broker reports."""
+    return [Wish(bundle.bundle, source=broker) for bundle in scene.sample.bundles.of(broker)]
+
+
+def fill(scene: Scene, broker: str) -> list[Wish]:
+    """Return bundles that bring a broker up to the mean score, from the hottest brokers, the largest that fit first.
+
+    A bundle fits when the broker stays below the mean with it, and its source stays above the broker.
+
+    Raises:
+        PlanError: `unknown_destination`, or why the broker is left out.
+    """
+    check_broker(scene, broker)
+    scores, policies = dict(scene.scores), scene.policy_filter()
+    mean = fmean(scores.values())
+    pools = {
+        source: sorted(
+            (
+                (share_of_score(scene, bundle), bundle.bundle)
+                for bundle in scene.sample.bundles.of(source)
+                if scene.stays(bundle) is None and policies.forbids(bundle.bundle, source, broker) is None
+            ),
+            reverse=True,
+        )
+        for source in scores
+        if source != broker
+    }
+    wishes: list[Wish] = []
+    while len(wishes) < _most(scene):
+        found = _fitting(scores, pools, broker, mean)
+        if found is None:
+            break
+        source, (share, bundle) = found
+        pools[source].remove((share, bundle))
+        scores[source] -= share
+        scores[broker] += share
+        wishes.append(Wish(bundle, broker))
+    return wishes
+
+
+def share_of_score(scene: Scene, bundle: BundleSample) -> float:
+    """Return the points of score that a bundle takes along, if score follows traffic."""
+    whole = max(scene.traffic[bundle.broker], bundle.msg_throughput)
+    return scene.scores[bundle.broker] * bundle.msg_throughput / whole if whole > 0 else 0.0
+
+
+def _most(scene: Scene) -> float:
+    settings = scene.settings
+    caps = (settings.max_bundles_per_run, settings.max_bundles_per_broker, settings.max_bundles_onto_broker)
+    return min((cap for cap in caps if cap is not None), default=math.inf)
+
+
+def _fitting(
+    scores: Mapping[str, float], pools: Mapping[str, list[tuple[float, str]]], broker: str, mean: float
+) -> tuple[str, tuple[float, str]] | None:
+    for source in sorted(pools, key=lambda name: (-scores[name], name)):
+        room = min(mean - scores[broker], (scores[source] - scores[broker]) / 2)
+        found = next((bundle for bundle in pools[source] if 0 < bundle[0] <= room), None)
+        if found is not None:
+            return source, found
+    return None
+
+
+def undo(scene: Scene, outcome: Outcome) -> list[Wish]:
+    """Return the bundles that a run moved, back to where they were, as far as nothing moved them since.
+
+    What the run split is named: it stays so.
+    """
+    moved = [_back(scene, move) for move in outcome.moves if move.reason.has(Trait.NEW_OWNER)]
+    return moved + [Wish(split.bundle, None, Reason.SPLIT_STAYS) for split in outcome.splits if split.ok]
+
+
+def _back(scene: Scene, move: MoveOutcome) -> Wish:
+    owner = scene.owners.get(move.bundle)
+    reason = None
+    if owner is not None and owner != move.owner:
+        reason = Reason.OWNER_CHANGED
+    elif move.source not in scene.listed:
+        reason = Reason.DESTINATION_GONE
+    return Wish(move.bundle, move.source, reason)
+
+
+def again(scene: Scene, moves: Iterable[Move]) -> list[Wish]:
+    """Return the moves of a plan that was shown; a bundle that has moved on since stays."""
+    return [
+        Wish(
+            move.bundle,
+            move.destination,
+            None if scene.owners.get(move.bundle) in (None, move.source, move.destination) else Reason.OWNER_CHANGED,
+        )
+        for move in moves
+    ]
+
+
+def check_broker(scene: Scene, broker: str) -> None:
+    """Refuse a broker that cannot take bundles.
+
+    Raises:
+        PlanError: `unknown_destination` when the cluster does not list it; why it is left out, otherwise.
+    """
+    if broker not in scene.listed:
+        raise PlanError(Reason.UNKNOWN_DESTINATION, f"{broker} is none of the {len(scene.listed)} active brokers")
+    if broker in scene.left_out:
+        reason = scene.left_out[broker]
+        raise PlanError(reason, f"{broker} cannot take bundles: {reason.meaning}")

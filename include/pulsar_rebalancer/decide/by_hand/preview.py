@@ -1,0 +1,216 @@
+"""From wishes to a plan: the same tables, the same hash, and the state that a run would record; no hit is counted."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from pulsar_rebalancer.config.enums import Action, Overrule
+from pulsar_rebalancer.decide import plan_files
+from pulsar_rebalancer.decide.by_hand import makers
+from pulsar_rebalancer.decide.by_hand.scene import Scene
+from pulsar_rebalancer.decide.explain import complete, reasons_by_pair, scores_after
+from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.manual_request import ByHand
+from pulsar_rebalancer.run.outcome import Outcome
+from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.run.tables import MOVES, table
+from pulsar_rebalancer.run.topic_loads import Candidates
+from pulsar_rebalancer.strategies import caps, rows, waves
+from pulsar_rebalancer.strategies.kept import PlacementState
+from pulsar_rebalancer.strategies.placement import assignment
+from pulsar_rebalancer.strategies.sample import BundleSample, CandidateMove, Decision, Measure
+from pulsar_rebalancer.strategies.wording import number_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pulsar_rebalancer.decide.by_hand.makers import Wish
+    from pulsar_rebalancer.run.manual_request import HandRequest
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.path import StoragePath
+    from pulsar_rebalancer.strategies.caps import Room
+
+_MEASURE = Measure.THROUGHPUT
+
+
+def show(storage: ClusterStorage, run: StoragePath, request: HandRequest, by: str) -> Summary:
+    """Make the plan that a form asks for, and write it below the run's folder.
+
+    Args:
+        storage: of the cluster.
+        run: folder of a validated snapshot.
+        request: the form.
+        by: Airflow's user.
+
+    Raises:
+        PlanError: why nothing of the kind can be done: `no_such_bundle`, `unknown_destination`, `would_overload`, or
+            why the broker that is named is left out.
+        SnapshotError: a file of the run cannot be read.
+    """
+    draining = request.broker if request.action is Action.DRAIN else ""
+    scene = Scene.read(run, storage.state, request.overruled, draining)
+    record = ByHand(by=by, request=request)
+    if request.action is Action.SPLIT:
+        return write(scene, (), record, [makers.split(scene, request, Candidates.find(run) or Candidates())])
+    return write(scene, placed(scene, candidates_of(scene, _wishes(scene, storage, request))), record)
+
+
+def _wishes(scene: Scene, storage: ClusterStorage, request: HandRequest) -> list[Wish]:
+    if request.action is Action.DRAIN:
+        return makers.drain(scene, request.broker)
+    if request.action is Action.FILL:
+        return makers.fill(scene, request.broker)
+    if request.action is Action.UNDO:
+        folder = storage.run(request.run)
+        if folder is None:
+            raise PlanError(Reason.FILE_MISSING, f"run: {request.run!r} is no plan_id, the name of a run's folder")
+        return makers.undo(scene, Outcome.read(folder))
+    return makers.unload(scene, request.bundles, request.destination)
+
+
+def write(
+    scene: Scene,
+    wanted: Iterable[CandidateMove],
+    record: ByHand,
+    splits: list[dict[str, Any]] | None = None,
+    room: Room | None = None,
+    *,
+    whole: bool = False,
+) -> Summary:
+    """Write a plan below the run's folder.
+
+    Args:
+        scene: the snapshot.
+        wanted: candidates that are placed; caps may bite them.
+        record: who asked for what.
+        splits: rows of the splits table.
+        room: asked about each move that is taken.
+        whole: whether all of it is carried out or nothing.
+
+    Raises:
+        PlanError: `would_overload`; `not_whole`.
+    """
+    by_range = waves.needed(scene.sample.brokers)
+    moves = caps.apply(wanted, scene.settings, scene.policies.groups, by_range=by_range, room=room)
+    taken = [move for move in moves if move.taken]
+    if whole:
+        _refuse_parts(moves)
+    after = scores_after(scene.scores, taken, scene.traffic)
+    if record.request.action:  # what a strategy decided is no more asked for this than in mode `auto`
+        _check_load(scene, after, record.request.overruled)
+    candidates = table([rows.move_row(scene.request.cluster, each) for each in moves], MOVES)
+    (scene.folder / "plan" / "moves.parquet").write_table(candidates)
+    by_pair = reasons_by_pair(moves)
+    decisions = complete(_decisions(scene, moves, record), taken, by_pair)
+    state = scene.state.model_copy(update={"seq": scene.state.seq + 1, "plan_id": scene.folder.name})
+    going = [row for row in candidates.to_pylist() if row["taken"]]
+    fields = plan_files.write(scene.folder, scene.request, state, decisions, going, by_pair, splits or [])
+    told = tuple(row["explanation"] for row in splits or [])
+    summary = Summary(
+        **fields,
+        **plan_files.scores(scene.scores, after, scene.apart),
+        by_hand=_with_effect(scene, taken, record, after),
+        counting=Reason.BY_HAND,
+        pairs=0,
+        pairs_over=0,
+        pairs_fired=0,
+        hits=(0, 0),
+        sentence=f"{_asked(record)}: " + ("; ".join(told) or f"{number_of(len(taken), 'bundle')} to move"),
+        splits_told=told,
+    )
+    summary.write(scene.folder)
+    return summary
+
+
+def _asked(record: ByHand) -> str:
+    asked = f"{record.request.action} by hand" if record.request.action else ""
+    return ", ".join(filter(None, [asked, record.approval])) or f"approved by {record.by or 'somebody'}"
+
+
+def candidates_of(scene: Scene, wishes: Iterable[Wish], first_pair: int = 0) -> list[CandidateMove]:
+    """Return the wishes as candidates: those of one broker are one pair, those with the most traffic first."""
+    of_source: dict[str, list[Wish]] = {}
+    for wish in wishes:
+        source = scene.owners.get(wish.bundle, "") if wish.source is None else wish.source
+        of_source.setdefault(source, []).append(wish)
+    found = []
+    # Bundles that nobody reports come last.
+    for pair, source in enumerate(sorted(of_source, key=lambda name: (not name, name)), first_pair):
+        known = [
+            (wish, scene.sample.bundles.find(source, wish.bundle) if source else BundleSample("", wish.bundle))
+            for wish in of_source[source]
+        ]
+        ordered = sorted(known, key=lambda item: (-item[1].mean(_MEASURE), item[1].bundle))
+        found += [
+            CandidateMove.of(
+                bundle,
+                pair=pair,
+                rank=rank,
+                measure=_MEASURE,
+                reason=wish.reason or scene.stays(bundle) or Reason.TAKEN,
+                destination=wish.destination,
+            )
+            for rank, (wish, bundle) in enumerate(ordered)
+        ]
+    return found
+
+
+def placed(scene: Scene, moves: Iterable[CandidateMove]) -> list[CandidateMove]:
+    """Return the moves with their destinations, as far as policies leave one."""
+    return assignment.place(scene.sample, moves, scene.policy_filter(), PlacementState(), scene.folder.name)[0]
+
+
+def _refuse_parts(moves: Iterable[CandidateMove]) -> None:
+    lost = [move for move in moves if not move.taken and move.reason is not Reason.SAME_BROKER]
+    if lost:
+        named = ", ".join(f"{move.bundle} ({move.reason})" for move in lost[:10])
+        raise PlanError(Reason.NOT_WHOLE, f"{number_of(len(lost), 'bundle')} would stay: {named}")
+
+
+def _check_load(scene: Scene, after: Mapping[str, float], overruled: Iterable[Overrule]) -> None:
+    limit = scene.settings.overloaded_threshold
+    over = {name: score for name, score in after.items() if score > max(limit, scene.scores.get(name, 0.0))}
+    if over and Overrule.OVERLOAD not in overruled:
+        named = ", ".join(f"{name} {scene.scores.get(name, 0.0):.1f} to {over[name]:.1f}" for name in sorted(over)[:10])
+        raise PlanError(Reason.WOULD_OVERLOAD, f"predicted scores above {limit:g} percent: {named}")
+
+
+def _decisions(scene: Scene, moves: Iterable[CandidateMove], record: ByHand) -> list[Decision]:
+    """Return a decision for each broker that the wish is about."""
+    of_pair: dict[int, list[CandidateMove]] = {}
+    for move in moves:
+        of_pair.setdefault(move.pair, []).append(move)
+    why = f", because: {record.request.reason}" if record.request.reason else ""
+    action = record.request.action
+    asked = f"asked to {action}{why}" if action else f"approved plan {record.carries_out[:16]}"
+    asked += f"; {record.approval}" if action and record.approval else ""
+    return [
+        Decision(
+            source=found[0].source,
+            reason=Reason.BY_HAND,
+            pair=pair,
+            source_score=scene.scores.get(found[0].source),
+            fired=True,
+            explanation=f"{record.by or 'Somebody'} {asked}",
+            measure=_MEASURE,
+            target=math.fsum(move.traffic for move in found),
+        )
+        for pair, found in sorted(of_pair.items())
+        if found[0].source
+    ]
+
+
+def _with_effect(scene: Scene, taken: Sequence[CandidateMove], record: ByHand, after: Mapping[str, float]) -> ByHand:
+    """Return the record with what the moves do to brokers and clients."""
+    ends = {end for move in taken for end in (move.source, move.destination) if end is not None}
+    bundles = [scene.sample.bundles.find(move.source, move.bundle) for move in taken]
+    return record.model_copy(
+        update={
+            "scores": {name: (scene.scores.get(name, 0.0), after[name]) for name in sorted(ends & after.keys())},
+            "topics": sum(bundle.topics for bundle in bundles),
+            "producers": sum(bundle.producers for bundle in bundles),
+            "consumers": sum(bundle.consumers for bundle in bundles),
+        }
+    )

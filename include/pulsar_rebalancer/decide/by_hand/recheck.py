@@ -1,0 +1,119 @@
+"""The plan of a run that carries out one that was shown, and that a person gave or approved by its hash."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.config.enums import Overrule
+from pulsar_rebalancer.decide.by_hand import makers
+from pulsar_rebalancer.decide.by_hand.preview import candidates_of, placed, write
+from pulsar_rebalancer.decide.by_hand.scene import Scene
+from pulsar_rebalancer.decide.by_hand.spare_capacity import Room
+from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.manual_request import ByHand, HandRequest
+from pulsar_rebalancer.run.plan import Summary, verify
+from pulsar_rebalancer.run.request import RunRequest
+from pulsar_rebalancer.run.splits import taken_rows
+from pulsar_rebalancer.state.manual_plans import Drains, HandedOver
+from pulsar_rebalancer.state.state_documents import MovesState
+from pulsar_rebalancer.storage import documents
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pulsar_rebalancer.run.plan import Move
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.path import StoragePath
+    from pulsar_rebalancer.strategies.sample import CandidateMove
+
+
+def carry_out_shown(storage: ClusterStorage, run: StoragePath) -> Summary:
+    """Write the plan of a run that carries out one that was shown, by a new snapshot.
+
+    Of a plan that a person gave by its hash what still holds is carried out, one that was approved as a whole or not.
+
+    Raises:
+        PlanError: `other_plan`, `plan_changed`, `shown_too_long_ago`, `awaited_too_long`, `superseded`, `not_whole` or
+            `would_overload`.
+        SnapshotError: a file of the run or of the plan that was shown cannot be read.
+    """
+    kept = (run / "input" / "state.json").read_json()
+    handed = documents.load(HandedOver, kept.get("handed_over"), run.uri)
+    request = RunRequest.read(run)
+    folder, summary = _shown(storage, request, handed)
+    if handed.approved:
+        _refuse_superseded(storage, request, MovesState.parse(kept.get("moves")), handed)
+    # What a strategy decided is asked for by its hash alone.
+    wanted = summary.by_hand.request if summary.by_hand else HandRequest(plan=summary.hash, reason=handed.reason)
+    scene = Scene.read(run, storage.state, wanted.overruled)
+    approved = {"approved_by": handed.by, "approved_because": handed.reason} if handed.approved else {}
+    asked_by = summary.by_hand.by if summary.by_hand and approved else handed.by
+    record = ByHand(by=asked_by, request=wanted, carries_out=summary.hash, **approved)
+    moves, _ = verify(folder, summary)
+    of_drains = [
+        move for move in moves if scene.owners.get(move.bundle) == move.source and move.source in summary.drains
+    ]
+    others = [move for move in moves if move not in of_drains]
+    leaving, room = _leaving(storage, run, Drains.parse(kept.get("drains")), summary, of_drains)
+    again = [*leaving, *placed(scene, candidates_of(scene, makers.again(scene, others)))]
+    # A split that no longer fits is seen by its bounds, before anything is asked for.
+    return write(scene, again, record, taken_rows(folder), room, whole=handed.approved)
+
+
+def _refuse_superseded(storage: ClusterStorage, request: RunRequest, moves: MovesState, handed: HandedOver) -> None:
+    """Refuse an approved plan that knows nothing of what others moved since; what its own run has moved is in place.
+
+    Raises:
+        PlanError: `superseded`.
+    """
+    since = {unload.plan_id for unload in moves.unloads.values() if unload.at > handed.plan.at}
+    for plan_id in sorted(since):
+        folder = storage.run(plan_id)
+        earlier = RunRequest.find(folder) if folder is not None else None
+        if earlier is None or earlier.airflow_run_id != request.airflow_run_id:
+            raise PlanError(Reason.SUPERSEDED, f"bundles were moved since it was made, by plan {plan_id}")
+
+
+def _shown(storage: ClusterStorage, request: RunRequest, handed: HandedOver) -> tuple[StoragePath, Summary]:
+    """Return the plan that was shown, and its folder."""
+    entry, settings = handed.plan, request.resolved.settings
+    folder = storage.run(entry.plan_id)
+    summary = Summary.read(folder) if folder is not None else None
+    if folder is None or summary is None or summary.hash != request.params.plan:
+        raise PlanError(Reason.OTHER_PLAN, f"{entry.plan_id} is not the plan {request.params.plan[:16]}")
+    age = (request.collected_at - entry.at).total_seconds()
+    if handed.approved and age > settings.max_awaiting_minutes * 60:
+        raise PlanError(Reason.AWAITED_TOO_LONG, f"plan {entry.plan_id} is {age:.0f} s old")
+    if not handed.approved and age > settings.max_shown_plan_age_seconds:
+        raise PlanError(Reason.SHOWN_TOO_LONG_AGO, f"plan {entry.plan_id} is {age:.0f} s old")
+    return folder, summary
+
+
+def _leaving(
+    storage: ClusterStorage, run: StoragePath, marked: Drains, shown: Summary, moves: Sequence[Move]
+) -> tuple[list[CandidateMove], Room | None]:
+    """Return what leaves drained brokers, without what is overruled for each now as it was when the plan was shown.
+
+    What leaves a broker that was released since stays.
+    """
+    sources = sorted({move.source for move in moves})
+    if not sources:
+        return [], None
+    overruled = {
+        source: frozenset(shown.drains[source].overrule) & frozenset(drain.overrule) - {Overrule.CAPS}
+        for source in sources
+        if (drain := marked.brokers.get(source)) is not None
+    }
+    scenes = {each: Scene.read(run, storage.state, each) for each in {frozenset[Overrule](), *overruled.values()}}
+    of_source = {source: scenes[overruled.get(source, frozenset())] for source in sources}
+    found: list[CandidateMove] = []
+    for pair, source in enumerate(sources, -len(sources)):
+        released = None if source in marked.brokers else Reason.NOT_DRAINED
+        wishes = [
+            makers.Wish(move.bundle, move.destination, released, source) for move in moves if move.source == source
+        ]
+        found += placed(of_source[source], candidates_of(of_source[source], wishes, pair))
+    return found, Room(
+        scenes[frozenset()], of_source, {source: overruled.get(source, ()) for source in sources}, fixed=True
+    )

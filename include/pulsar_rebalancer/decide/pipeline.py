@@ -1,0 +1,144 @@
+"""One run of any shedder over one cluster: what it sheds, where that goes, what caps leave of it, what it keeps."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.strategies import caps, waves
+from pulsar_rebalancer.strategies.kept import KeptState
+from pulsar_rebalancer.strategies.placement import assignment
+from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
+from pulsar_rebalancer.strategies.sample import ClusterSample
+from pulsar_rebalancer.strategies.shedders.registry import SHEDDERS
+from pulsar_rebalancer.strategies.shedders.transfer_shedder import reported_load
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.state.counting import Counting
+    from pulsar_rebalancer.strategies.bundles import Bundles
+    from pulsar_rebalancer.strategies.sample import BrokerSample, CandidateMove, Decision, SheddingResult
+    from pulsar_rebalancer.strategies.shedders.registry import Shedder
+
+
+class RunDecision(NamedTuple):
+    """What a run decided.
+
+    Attributes:
+        decisions: before what moves in the end is added (`explain.complete`).
+        moves: the candidates, destinations named, capped, with their waves.
+        kept: what the strategy and its placement keep for the next run.
+        sentence: what was found, and what moves in the end.
+        samples: figures by broker that gave a hit, or by which bundles move; of strategies that count hits alone.
+    """
+
+    decisions: list[Decision]
+    moves: list[CandidateMove]
+    kept: KeptState
+    sentence: str
+    samples: dict[str, float]
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """What a run over one cluster starts from, beside the tables.
+
+    Attributes:
+        settings: effective settings.
+        counting: how the sample counts.
+        kept: as the last counted run left it.
+        policies: isolation policies, anti-affinity groups and failure domains.
+        left_out: why a broker is neither source nor destination, by broker.
+        forced: the run acts without waiting for hits.
+        unloaded_brokers: seconds from a broker's last unload to the sample, by broker.
+        seed: decides between equal destinations; the same seed gives the same plan.
+        shedder: one from outside, which takes the place of the settings' strategy; experiments try it out.
+    """
+
+    settings: Settings
+    counting: Counting
+    kept: KeptState = field(default_factory=KeptState)
+    policies: Policies = field(default_factory=Policies)
+    left_out: Mapping[str, Reason] = field(default_factory=dict)
+    forced: bool = False
+    unloaded_brokers: Mapping[str, float] = field(default_factory=dict)
+    seed: str = ""
+    shedder: Shedder | None = None
+
+
+def decide(context: RunContext, brokers: Sequence[BrokerSample], bundles: Bundles) -> RunDecision:
+    """Shed, place, cap; not for AvgShedder, which asks policies itself and has rules of its own for its hits.
+
+    A sample too soon after the last one is judged, but nothing is shed: the averages it would build on are those of
+    the last sample. So is one in which no figure is new, where hits are counted. What is kept changes with samples that
+    count alone.
+
+    Args:
+        context: what the run starts from.
+        brokers: all that the cluster lists.
+        bundles: all that they report.
+    """
+    settings, counting, kept = context.settings, context.counting, context.kept
+    before = replace(kept, shedder=kept.shedder.without_hits()) if counting.clear else kept
+    policies = PolicyFilter(context.policies, brokers, bundles, settings)
+    sample = ClusterSample(
+        brokers,
+        bundles,
+        settings,
+        counting=counting,
+        forced=context.forced,
+        unloaded_brokers=_unloaded_before_the_report(context, brokers),
+        forbids=policies.forbids,
+    )
+    shed = (context.shedder or SHEDDERS[settings.strategy])(sample, before.shedder)
+    samples = _samples(sample, shed)
+    repeated = not context.forced and counting.is_repeated({broker: samples[broker] for broker in shed.outermost})
+    if repeated or counting.reason is Reason.TOO_SOON:
+        return RunDecision(
+            [_too_soon(decision) for decision in shed.decisions],
+            [],
+            before,
+            "too soon after the last sample: nothing is shed",
+            {},
+        )
+    moves, placement = assignment.place(sample, shed.moves, policies, before.placement, context.seed)
+    after = KeptState(shed.kept, placement)
+    moves = caps.apply(moves, settings, context.policies.groups, by_range=waves.needed(brokers))
+    if counting.counts:
+        used = any(move.taken for move in shed.moves) or after.shedder.cluster_hits > before.shedder.cluster_hits
+    else:
+        used = counting.acts and any(move.taken for move in moves)
+        # Whoever acts must earn the hits again, as AvgShedder's pairs do.
+        after = replace(before, shedder=before.shedder.without_hits()) if used else before
+    return RunDecision(shed.decisions, moves, after, _with_moves(shed.sentence, moves), samples if used else {})
+
+
+def _samples(sample: ClusterSample, shed: SheddingResult) -> dict[str, float]:
+    """Return the figures that give hits, by broker; AvgShedder, which counts them by pair, is not decided here."""
+    if not shed.outermost:
+        return {}
+    return {broker.broker: reported_load(broker, sample.settings) for broker in sample.taking_part}
+
+
+def _too_soon(decision: Decision) -> Decision:
+    reason = decision.reason if decision.pair is None else Reason.TOO_SOON
+    return replace(decision, reason=reason, fired=False, measure=None, target=None)
+
+
+def _with_moves(found: str, moves: Sequence[CandidateMove]) -> str:
+    """Return what was found, and once bundles were looked at what became of those that were chosen."""
+    if not moves:
+        return found
+    held_back = Counter(move.reason for move in moves if move.reason in HELD_BACK)
+    return f"{found}. {taken_and_passed_over([move for move in moves if move.taken], held_back)}"
+
+
+def _unloaded_before_the_report(context: RunContext, brokers: Sequence[BrokerSample]) -> dict[str, float]:
+    # Brokers with averages of their own say when they were measured; the others, when they last wrote to the metadata.
+    ages = {broker.broker: broker.report_age_seconds or 0 for broker in brokers if broker.load_average is not None}
+    return {name: since - ages.get(name, 0) for name, since in context.unloaded_brokers.items()}

@@ -1,0 +1,252 @@
+"""Which bundles a run splits, where, and why others are left whole."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pulsar_rebalancer.config.enums import Mode, SplitAlgorithm
+from pulsar_rebalancer.config.pulsar_settings import MIB
+from pulsar_rebalancer.decide.splits.algorithms import FlowLimits, positions_of, shares_of
+from pulsar_rebalancer.decide.splits.conditions import condition_of
+from pulsar_rebalancer.names import HashRange, namespace_of
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.splitting.algorithms import MIB, FlowLimits, HashRange, most_even, positions_of, shares_of
+from pulsar_rebalancer.splitting.conditions import FEWEST_TOPICS, condition_of
+from pulsar_rebalancer.splitting.history import recently_split
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.decide.splits.conditions import LoadedBundle, SplitCondition
+    from pulsar_rebalancer.run.topic_loads import Candidate
+    from pulsar_rebalancer.state.state_documents import BundleSplit
+
+_UNITS = {"topics": "topics", "sessions": "producers and consumers", "msg_rate": "msg/s", "bandwidth": "MiB/s"}
+
+
+class SplitPlan(NamedTuple):
+    """What a run splits.
+
+    Attributes:
+        rows: of the splits table, one for each bundle that meets a condition.
+        hits: samples in a row in which a bundle met one, for the next run.
+        told: a sentence for each row.
+    """
+
+    rows: list[dict[str, Any]]
+    hits: dict[str, int]
+    told: tuple[str, ...] = ()
+
+    @property
+    def taken(self) -> list[str]:
+        """Return the bundles to be split."""
+        return [row["bundle"] for row in self.rows if row["taken"]]
+
+    @property
+    def passed_over(self) -> dict[Reason, int]:
+        """Return how many bundles are left whole, by reason."""
+        return dict(sorted(Counter(Reason(row["reason"]) for row in self.rows if not row["taken"]).items()))
+
+
+NO_SPLITS = SplitPlan([], {})
+
+
+class Cut(NamedTuple):
+    """Where a bundle is cut, and which share of its traffic each part takes."""
+
+    positions: tuple[int, ...]
+    shares: tuple[float, ...]
+
+    @property
+    def at(self) -> str:
+        """Return the positions as people read them."""
+        return ", ".join(f"0x{position:08x}" for position in self.positions)
+
+
+@dataclass(frozen=True)
+class SplitContext:
+    """What a run starts from, beside the bundles.
+
+    Attributes:
+        settings: effective settings.
+        extensible: whether the extensible load manager runs; else it is the modular one.
+        hits: samples in a row in which a bundle met a condition, before this one.
+        splits: bundles that were split lately.
+        now: time of the sample.
+    """
+
+    settings: Settings
+    extensible: bool
+    now: datetime
+    hits: Mapping[str, int] = field(default_factory=dict)
+    splits: Mapping[str, BundleSplit] = field(default_factory=dict)
+
+
+def where_to_cut(
+    candidate: Candidate,
+    algorithm: SplitAlgorithm,
+    settings: Settings,
+    *,
+    specified: Sequence[int] = (),
+    pending: int = 0,
+    single: bool = False,
+) -> Cut | Reason:
+    """Return where a bundle is cut, or why it cannot be.
+
+    Args:
+        candidate: what was read of it.
+        algorithm: which one.
+        settings: effective settings.
+        specified: positions for `specified_positions_divide`.
+        pending: bundles that the namespace gets by other splits of the same plan.
+        single: whether one position is all that the load manager carries out: the extensible one's splits have two
+            parts. Of several the one is taken that halves the traffic best.
+    """
+    hash_range, topics = HashRange.of(candidate.bundle), candidate.topics
+    by_topics = algorithm is not SplitAlgorithm.RANGE
+    early = _unsound(candidate, hash_range, specified, by_topics=by_topics)
+    if early is not None:
+        return early
+    positions = positions_of(algorithm, hash_range, topics or (), FlowLimits.of(settings), specified)
+    if single and len(positions) > 1:
+        positions = (most_even(hash_range, positions, topics or ()),)
+    if not positions:
+        return Reason.NO_POSITION
+    ends = (hash_range.lower, *positions, hash_range.upper)
+    if min(upper - lower for lower, upper in pairwise(ends)) < settings.min_split_width:
+        return Reason.TOO_NARROW
+    if len(candidate.bounds) - 1 + pending + len(positions) > settings.max_namespace_bundles:
+        return Reason.NAMESPACE_FULL
+    return Cut(positions, shares_of(hash_range, positions, topics or ()))
+
+
+def _unsound(
+    candidate: Candidate, hash_range: HashRange, specified: Sequence[int], *, by_topics: bool
+) -> Reason | None:
+    if not candidate.bounds or (by_topics and candidate.topics is None):
+        return Reason.TOPICS_UNKNOWN
+    if hash_range not in set(pairwise(candidate.bounds)):
+        return Reason.RANGE_GONE
+    if hash_range.upper - hash_range.lower <= 1:
+        return Reason.TOO_NARROW
+    if candidate.topics is not None and len(candidate.topics) < FEWEST_TOPICS:
+        return Reason.ONE_TOPIC
+    if not all(hash_range.lower < position < hash_range.upper for position in specified):
+        return Reason.POSITION_OUTSIDE
+    return None
+
+
+def plan(context: SplitContext, bundles: Iterable[LoadedBundle], candidates: Mapping[str, Candidate]) -> SplitPlan:
+    """Return what a run splits: the bundles furthest above their bound first, then by name.
+
+    Args:
+        context: what the run starts from.
+        bundles: those that collect found to be candidates, each once.
+        candidates: what collect read of them, by bundle.
+    """
+    met = [(bundle, found) for bundle in bundles if (found := condition_of(bundle, context.settings)) is not None]
+    met.sort(key=lambda each: (-each[1].excess, each[0].bundle))
+    walk = _Walk(context, candidates)
+    for rank, (bundle, condition) in enumerate(met):
+        walk.add(rank, bundle, condition)
+    return SplitPlan(walk.rows, dict(sorted(walk.hits.items())), tuple(row["explanation"] for row in walk.rows))
+
+
+class _Walk:
+    """The walk over the bundles that meet a condition."""
+
+    def __init__(self, context: SplitContext, candidates: Mapping[str, Candidate]) -> None:
+        self._context = context
+        self._settings = context.settings
+        self._candidates = candidates
+        self._of_namespace: Counter[str] = Counter()
+        self._of_broker: Counter[str] = Counter()
+        self._bundles_more: Counter[str] = Counter()
+        self.rows: list[dict[str, Any]] = []
+        self.hits: dict[str, int] = {}
+
+    def add(self, rank: int, bundle: LoadedBundle, condition: SplitCondition) -> None:
+        """Add the row of a bundle; validation has named those that it left out."""
+        if bundle.stays is Reason.BUNDLE_QUARANTINED:
+            return
+        found = self._refused(bundle) or self._cut(bundle)
+        cut = found if isinstance(found, Cut) else None
+        reason = found if isinstance(found, Reason) else self._held_back(bundle)
+        if cut is not None and reason is Reason.TO_BE_SPLIT:
+            namespace = namespace_of(bundle.bundle)
+            self._of_namespace[namespace] += 1
+            self._of_broker[bundle.broker] += 1
+            self._bundles_more[namespace] += len(cut.positions)
+            self.hits.pop(bundle.bundle, None)
+        self.rows.append(
+            {
+                "broker": bundle.broker,
+                "bundle": bundle.bundle,
+                "rank": rank,
+                **{"condition": condition.name, "value": condition.value, "bound": condition.bound},
+                "hits": self.hits.get(bundle.bundle) if self._context.extensible else None,
+                "algorithm": self._settings.split_algorithm,
+                "positions": cut.positions if cut else None,
+                "shares": cut.shares if cut else None,
+                "unload": self._settings.unload_split_bundles and bundle.policy is None,
+                "taken": reason is Reason.TO_BE_SPLIT,
+                "reason": reason,
+                "explanation": _explanation(bundle, condition, cut, reason),
+            }
+        )
+
+    def _refused(self, bundle: LoadedBundle) -> Reason | None:
+        """Return why a bundle is left whole whatever its topics are; hits are counted here."""
+        if bundle.topics < FEWEST_TOPICS:
+            return Reason.ONE_TOPIC
+        if bundle.stays is not None:
+            return bundle.stays
+        if self._context.extensible:
+            # As soon as a broker has split as many as it may it looks at no further bundle, and counts none.
+            before = self._context.hits.get(bundle.bundle, 0)
+            capped = self._of_broker[bundle.broker] >= self._settings.max_splits_per_broker
+            self.hits[bundle.bundle] = before if capped else before + 1
+            if self.hits[bundle.bundle] <= self._settings.hit_count_split:
+                return Reason.SPLIT_HITS
+            if capped:
+                return Reason.CAP_SPLITS
+        splits, grace = self._context.splits, self._settings.split_grace_minutes
+        return Reason.RECENTLY_SPLIT if recently_split(bundle.bundle, splits, self._context.now, grace) else None
+
+    def _cut(self, bundle: LoadedBundle) -> Cut | Reason:
+        candidate = self._candidates.get(bundle.bundle)
+        if candidate is None:
+            return Reason.TOPICS_UNKNOWN
+        return where_to_cut(
+            candidate,
+            self._settings.split_algorithm,
+            self._settings,
+            pending=self._bundles_more[namespace_of(bundle.bundle)],
+            single=self._context.extensible,
+        )
+
+    def _held_back(self, bundle: LoadedBundle) -> Reason:
+        settings = self._settings
+        if settings.auto_split:
+            return Reason.BUILTIN_SPLITTING_ON
+        if settings.split_mode is not Mode.AUTO:
+            return Reason.SPLIT_OBSERVED
+        over_run = self._of_namespace.total() >= settings.max_splits_per_run
+        if over_run or self._of_namespace[namespace_of(bundle.bundle)] >= settings.max_splits_per_namespace:
+            return Reason.CAP_SPLITS
+        return Reason.TO_BE_SPLIT
+
+
+def _explanation(bundle: LoadedBundle, condition: SplitCondition, cut: Cut | None, reason: Reason) -> str:
+    scale, digits = (MIB, 1) if condition.name == "bandwidth" else (1, 0)
+    value, bound = (f"{figure / scale:,.{digits}f}" for figure in (condition.value, condition.bound))
+    found = f"{bundle.bundle} on {bundle.broker} has {value} {_UNITS[condition.name]}, more than {bound}"
+    if cut is None:
+        return f"{found}. {reason.meaning}"
+    shares = ", ".join(f"{100 * share:.0f} %" for share in cut.shares)
+    return f"{found}; split at {cut.at} its parts would carry {shares}. {reason.meaning}"

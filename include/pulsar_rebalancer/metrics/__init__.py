@@ -1,1 +1,0 @@
-"""What a monitoring system is told of a run."""

@@ -1,0 +1,187 @@
+"""The report of a replay: one HTML page that loads nothing, names as text."""
+
+from __future__ import annotations
+
+import io
+import re
+from html import escape
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pulsar_rebalancer.replay.variants import CURRENT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from pulsar_rebalancer.replay.replay_request import Answer, ReplayRequest
+    from pulsar_rebalancer.replay.variant_outcome import Figures, Outcome
+    from pulsar_rebalancer.replay.variants import Variant
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+"""Content security policy of the page: it may be styled, and nothing else."""
+
+_STYLE = """
+:root { color-scheme: light; }
+body { font: 15px/1.45 system-ui, sans-serif; margin: 1.5rem auto; max-width: 75rem; padding: 0 1rem; }
+h1 { font-size: 1.4rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
+table { border-collapse: collapse; font-size: 13px; }
+th, td { border-bottom: 1px solid #cfd6dd; padding: .25rem .5rem; }
+td { text-align: right; } td.name { text-align: left; overflow-wrap: anywhere; } th { background: #f2f5f7; }
+tr.current { background: #e8f0fe; } tr.picked { background: #e6f4ea; }
+.wide { overflow-x: auto; } .quiet { color: #57606a; } svg { max-width: 100%; height: auto; }
+"""
+_PLAIN, _FRONT, _CURRENT, _PICKED = "#9aa5b1", "#0b4f8a", "#1a73e8", "#188038"
+_POINTS = 400
+_MIB = 1 << 20
+
+
+def html(
+    request: ReplayRequest,
+    answer: Answer,
+    variants: Sequence[Variant],
+    compared: Sequence[Figures],
+    outcomes: Mapping[str, Outcome],
+) -> str:
+    """Return the page.
+
+    Args:
+        request: what was asked for.
+        answer: what came of it.
+        variants: all that were compared.
+        compared: their figures.
+        outcomes: what became of them over time, by name.
+    """
+    ordered = sorted(compared, key=lambda each: (each.unloads_per_day, each.range_mean))
+    coverage = answer.coverage
+    told = [*coverage.unreadable, *(f"left out: {why}" for why in answer.left_out)]
+    more = answer.left_out_count - len(answer.left_out)
+    told += [f"left out: {more} more"] if more else []
+    parts = [
+        f"<h1>What-if replay of cluster {escape(request.cluster)}</h1>",
+        f"<p>Replayed: {escape(coverage.sentence)}. {answer.variants} variants in {answer.seconds:.0f} s"
+        f"{', every day from where its bundles were recorded' if request.days_apart else ''}.</p>",
+        f"<p>The current settings are {escape(request.settings_from)}.</p>",
+        f"<p>Of this recording, {escape(coverage.made)}.</p>" if coverage.made else "",
+        f"<ul>{''.join(f'<li>{escape(each)}</li>' for each in told)}</ul>" if told else "",
+        f"<p>With one point of range worth {request.worth:g} unloads a day, the choice is "
+        f"<b>{escape(answer.picked)}</b>.</p>",
+        "<h2>Unloads against range</h2>",
+        "<p class=quiet>Each point is a variant, numbered as in the table: to the left fewer bundles move, below "
+        "brokers are more alike. The line joins the variants than which no other is better in both.</p>",
+        _scatter(ordered, answer),
+        "<h2>Variants</h2>",
+        _table(ordered, answer, {variant.name: variant for variant in variants}),
+        "<h2>Range over time</h2>",
+        _over_time([outcomes[name] for name in dict.fromkeys((CURRENT, answer.picked))]),
+        "<p class=quiet>Range: largest minus least score of the brokers, points. Scores are made with the weights of "
+        "the current settings. Disturbed: throughput of the bundles when they moved, added up. What is simplified: "
+        "docs/replay.md.</p>",
+    ]
+    head = (
+        f'<!doctype html><html lang=en><meta charset=utf-8><meta http-equiv="Content-Security-Policy" '
+        f'content="{POLICY}"><title>Replay of {escape(request.cluster)}</title><style>{_STYLE}</style>'
+    )
+    return f"{head}<body>{''.join(parts)}</body></html>\n"
+
+
+def _table(ordered: Sequence[Figures], answer: Answer, variants: Mapping[str, Variant]) -> str:
+    head: tuple[str, ...] = (
+        "",
+        "variant",
+        "strategy",
+        "bundles moved",
+        "events",
+        "unloads a day",
+        "events a day",
+        "disturbed a day, MiB/s",
+        "range, mean",
+    )
+    head += ("95 % of the time below", "largest", "std", "above 80 %", "lost a broker", "")
+    rows = []
+    for number, each in enumerate(ordered, start=1):
+        kind = "current" if each.variant == CURRENT else "picked" if each.variant == answer.picked else ""
+        marks = [name for name, holds in _marks(each, answer) if holds]
+        cells = [
+            f"{each.moved:,}",
+            f"{each.events:,}",
+            f"{each.unloads_per_day:.1f}",
+            f"{each.events_per_day:.1f}",
+            f"{each.disturbed_per_day / _MIB:,.1f}",
+            *(f"{value:.1f}" for value in (each.range_mean, each.range_p95, each.range_largest, each.deviation_mean)),
+            f"{each.hot_share:.1%}",
+            str(each.lost),
+        ]
+        names = (each.variant, variants[each.variant].strategy)
+        rows.append(
+            f"<tr class={kind or 'other'}><td>{number}</td>"
+            + "".join(f"<td class=name>{escape(name)}</td>" for name in names)
+            + "".join(f"<td>{cell}</td>" for cell in cells)
+            + f"<td class=name>{', '.join(marks)}</td></tr>"
+        )
+    heads = "".join(f"<th>{name}</th>" for name in head)
+    return f"<div class=wide><table><tr>{heads}</tr>{''.join(rows)}</table></div>"
+
+
+def _marks(each: Figures, answer: Answer) -> Iterable[tuple[str, bool]]:
+    yield "current", each.variant == CURRENT
+    yield "picked", each.variant == answer.picked
+    yield "on the front", each.variant in answer.front
+
+
+def _scatter(ordered: Sequence[Figures], answer: Answer) -> str:
+    figure, field = _field()
+    front = [each for each in ordered if each.variant in answer.front]
+    field.plot([each.unloads_per_day for each in front], [each.range_mean for each in front], color=_FRONT, linewidth=1)
+    for number, each in enumerate(ordered, start=1):
+        colour = _FRONT if each.variant in answer.front else _PLAIN
+        colour = {answer.picked: _PICKED, CURRENT: _CURRENT}.get(each.variant, colour)
+        marked = each.variant in (CURRENT, answer.picked)
+        field.scatter([each.unloads_per_day], [each.range_mean], color=colour, s=60 if marked else 22, zorder=3)
+        field.annotate(str(number), (each.unloads_per_day, each.range_mean), fontsize=7, xytext=(3, 3),
+                       textcoords="offset points")  # fmt: skip
+    field.set_xscale("symlog", linthresh=1)
+    field.set_xlim(left=-0.1)
+    field.set_xlabel("unloads a day")
+    field.set_ylabel("mean range, points")
+    return svg(figure, "scatter")
+
+
+def _over_time(outcomes: Sequence[Outcome]) -> str:
+    figure, field = _field()
+    for outcome, colour in zip(outcomes, (_CURRENT, _PICKED), strict=False):
+        ranges = np.array(outcome.ranges or [0.0])
+        starts = np.arange(0, len(ranges), max(1, len(ranges) // _POINTS))
+        label = "current settings" if outcome.variant == CURRENT else "picked"
+        field.plot(starts, np.maximum.reduceat(ranges, starts), color=colour, linewidth=1, label=label)
+    field.legend(loc="upper right", fontsize=8)
+    field.set_xlabel("samples")
+    field.set_ylabel("range, points")
+    return svg(figure, "time")
+
+
+def _field() -> tuple[Figure, Axes]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4.5), layout="constrained")
+    return figure, figure.subplots()
+
+
+def svg(figure: Figure, salt: str) -> str:
+    """Return a figure as an SVG element without preamble, metadata and name spaces: HTML knows them.
+
+    Args:
+        figure: of matplotlib.
+        salt: makes ids that no other figure of a page has, the same each time.
+    """
+    import matplotlib as mpl
+
+    buffer = io.StringIO()
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": salt, "text.parse_math": False}):
+        figure.savefig(buffer, format="svg")
+    text = buffer.getvalue()
+    element = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
+    return re.sub(r' xmlns(:\w+)?="[^"]*"', "", element)

@@ -1,0 +1,50 @@
+"""`input/splits.json`: what collect read of the few bundles that may have to be split."""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+from pydantic import BaseModel, ConfigDict
+
+from pulsar_rebalancer.storage.documents import VersionedDocument
+
+FEWEST_TOPICS = 2
+"""A bundle with fewer is never split."""
+
+
+class TopicLoad(NamedTuple):
+    """What one topic of a bundle carries.
+
+    Attributes:
+        position: hash of its full name.
+        msg_rate: msg/s, in plus out.
+        msg_throughput: bytes/s, in plus out.
+    """
+
+    position: int
+    msg_rate: float = 0.0
+    msg_throughput: float = 0.0
+
+
+class Candidate(BaseModel):
+    """One bundle that may have to be split.
+
+    Attributes:
+        bundle: `tenant/namespace/0x…_0x…`.
+        bounds: those of the namespace's bundles, ascending; empty when they could not be read.
+        topics: hash, msg/s and bytes/s of each topic that the owner lists; None when they could not be read.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    bundle: str
+    bounds: tuple[int, ...] = ()
+    topics: tuple[TopicLoad, ...] | None = None
+
+
+class Candidates(VersionedDocument):
+    """The bundles of a run that may have to be split; a run without the file has none."""
+
+    FILE: ClassVar[str] = "input/splits.json"
+
+    bundles: tuple[Candidate, ...] = ()

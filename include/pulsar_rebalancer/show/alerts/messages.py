@@ -1,0 +1,96 @@
+"""The messages that people get: what started or is over, why, the figures, what to do, and where to look."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from pulsar_rebalancer.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from pulsar_rebalancer.show.alerts.alert_conditions import EndedRun
+    from pulsar_rebalancer.show.alerts.incidents import PendingMessage
+
+LISTED = 10
+"""How many reason codes a message names."""
+
+
+@dataclass(frozen=True)
+class AlertMessage:
+    """One message.
+
+    Attributes:
+        title: one line.
+        body: plain text.
+        kind: what receivers make colours and icons of.
+    """
+
+    title: str
+    body: str
+    kind: Literal["failure", "success"]
+
+
+def compose(cluster: str, pending: PendingMessage, figures: Sequence[str], link: str) -> AlertMessage:
+    """Return the message for a condition that started or is over.
+
+    Args:
+        cluster: name in the clusters file.
+        pending: what is to be told.
+        figures: lines about the run that tells it.
+        link: address of that run in Airflow's UI.
+    """
+    condition, incident = pending.condition, pending.incident
+    detail = f" ({incident.detail})" if incident.detail else ""
+    lines = [f"Cluster: {cluster}", f"Condition: {condition} ({condition.label})", _line("Started", incident.since)]
+    if pending.over:
+        lines.append(_line("Last seen", incident.seen_at) + detail)
+        if incident.over_at:
+            lines.append(_line("Over", incident.over_at))
+        if incident.unwatched:
+            lines.append(f"Nobody looks any more: {incident.unwatched}: {incident.unwatched.meaning}")
+    else:
+        lines.append(f"What: {condition.meaning}{detail}")
+    lines += ["Reasons:", *_reasons(incident.reasons, actions=not pending.over)]
+    lines += ["Figures:", *(f"  {line}" for line in figures or ["none: the run did not get that far"])]
+    lines.append(f"What to do: {'nothing, it is over.' if pending.over else condition.action}")
+    lines.append(f"Run: {link}")
+    title = f"Pulsar {cluster}: {'over: ' if pending.over else ''}{condition.label}"
+    return AlertMessage(title=title, body="\n".join(lines), kind="success" if pending.over else "failure")
+
+
+def _line(name: str, at: datetime) -> str:
+    return f"{name}: {at:%Y-%m-%d %H:%M:%S %Z}"
+
+
+def _reasons(reasons: Mapping[Reason, int], *, actions: bool = False) -> list[str]:
+    """Most frequent first."""
+    ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+    lines = [
+        f"  {code} x{count}" + (f": {code.meaning} {code.action}".rstrip() if actions else "")
+        for code, count in ordered[:LISTED]
+    ]
+    return lines + ([f"  and {len(ordered) - LISTED} more"] if len(ordered) > LISTED else [])
+
+
+def figures_of(run: EndedRun) -> list[str]:
+    """Return the run in a few figures."""
+    lines, summary = [], run.summary
+    if summary is not None:
+        if summary.score_min is not None and summary.score_max is not None:
+            span = f"{summary.score_min:.1f} to {summary.score_max:.1f} %"
+            lines.append(f"score range: {summary.score_range:.1f} points ({span}) over {summary.brokers} brokers")
+        settings, (low, high) = summary.resolved.settings, summary.hits
+        lines.append(f"hits: most low {low} of {settings.hit_count_low}, most high {high} of {settings.hit_count_high}")
+    if run.outcome is not None and run.outcome.moves:
+        moves = run.outcome.moves
+        verified, astray = sum(move.ok for move in moves), run.outcome.counts.get(Reason.ASTRAY, 0)
+        lines.append(f"moves: {verified} of {len(moves)} verified, {astray} astray")
+    if run.validation is not None and run.validation.findings:
+        counts = Counter(finding.effect.value for finding in run.validation.findings)
+        lines.append("findings: " + ", ".join(f"{count} {effect}" for effect, count in sorted(counts.items())))
+    said = (run.outcome and run.outcome.in_force) or (run.request and run.request.in_force)
+    return [*lines, f"in force: {said}"] if said else lines

@@ -1,0 +1,127 @@
+"""A run as measurements: names, values and labels, the same for StatsD and OpenTelemetry.
+
+Gauges say how the cluster and the plan stand; counters add up what happened. A gauge that is measured no more is not
+sent again, so nothing here is a gauge of something that comes and goes, the brokers' scores aside.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.run import tables
+from pulsar_rebalancer.run.apart import apart_in
+from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.run.request import RunRequest, Validation
+from pulsar_rebalancer.strategies.rows import broker_samples
+from pulsar_rebalancer.strategies.scoring import score
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
+    from pulsar_rebalancer.run.splits import SplitOutcome
+    from pulsar_rebalancer.storage.path import StoragePath
+
+PREFIX = "pulsar_rebalancer."
+
+_NOT_IN_LABELS = re.compile(r"[^A-Za-z0-9_.\-/]")
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One figure of a run.
+
+    Attributes:
+        name: without the prefix; units are those of `docs/metrics.md`.
+        value: finite; of a counter, what is to be added, never negative.
+        labels: by name; values hold no character that a StatsD line could not.
+        counter: whether it is added up; a gauge replaces the value before.
+    """
+
+    name: str
+    value: float
+    labels: Mapping[str, str] = field(default_factory=dict)
+    counter: bool = False
+
+    @classmethod
+    def of(cls, name: str, value: float, *, counter: bool = False, **labels: str) -> Measurement:
+        """Return a measurement; what a label may not hold (the colon of a brokerId) becomes an underscore."""
+        return cls(name, value, {key: _NOT_IN_LABELS.sub("_", text) for key, text in labels.items()}, counter)
+
+
+def measure(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> list[Measurement]:
+    """Return what there is to tell of a run that has ended.
+
+    Args:
+        cluster: name in the clusters file.
+        run: its folder; None when nothing was collected.
+        outcome: how it ended; None when nothing was collected.
+
+    Raises:
+        SnapshotError: a file of the run is damaged.
+    """
+    verdict = outcome.verdict if outcome is not None else Reason.UNFINISHED
+    found = [Measurement.of("runs", 1, counter=True, cluster=cluster, verdict=verdict)]
+    if run is not None:
+        found += _sample(cluster, run)
+    if run is not None and (run / "plan" / "summary.json").exists():
+        found += _plan(cluster, Summary.read(run))
+    if outcome is not None:
+        found += _outcome(cluster, outcome)
+    return found
+
+
+def _sample(cluster: str, run: StoragePath) -> Iterable[Measurement]:
+    request = RunRequest.read(run)
+    settings = request.resolved.settings
+    yield Measurement.of("collected_timestamp_seconds", request.collected_at.timestamp(), cluster=cluster)
+    yield Measurement.of("interval_seconds", settings.interval_seconds, cluster=cluster)
+    if settings.strategy is Strategy.AVG:
+        yield Measurement.of("threshold", settings.low_threshold, cluster=cluster, kind="low")
+        yield Measurement.of("threshold", settings.high_threshold, cluster=cluster, kind="high")
+    if not (run / "validation.json").exists():
+        return
+    validation = Validation.read(run)
+    for reason, count in Counter(finding.reason for finding in validation.findings).items():
+        labels = {"cluster": cluster, "effect": str(reason.effect), "reason": str(reason)}
+        yield Measurement.of("findings", count, counter=True, **labels)
+    brokers = broker_samples(tables.read(run, "brokers").to_pylist(), validation.quarantined)
+    scores = {each.broker: score(each, settings) for each in brokers if each.left_out is None}
+    for broker, value in scores.items():
+        yield Measurement.of("score", value, cluster=cluster, broker=broker)
+    for broker in {*settings.excluded_brokers, *apart_in(run, settings)} & scores.keys():
+        del scores[broker]
+    if scores:
+        yield Measurement.of("score_mean", statistics.fmean(scores.values()), cluster=cluster)
+        yield Measurement.of("score_stddev", statistics.pstdev(scores.values()), cluster=cluster)
+        yield Measurement.of("score_range", max(scores.values()) - min(scores.values()), cluster=cluster)
+    yield Measurement.of("brokers", len(scores), cluster=cluster)
+
+
+def _plan(cluster: str, summary: Summary) -> Iterable[Measurement]:
+    for kind, hits in zip(("low", "high"), summary.hits, strict=True):
+        yield Measurement.of("hits", hits, cluster=cluster, kind=kind)
+    yield Measurement.of("pairs_over", summary.pairs_over, cluster=cluster)
+    yield Measurement.of("pairs_fired", summary.pairs_fired, cluster=cluster)
+    yield Measurement.of("bundles_planned", summary.bundles_taken, cluster=cluster)
+    if summary.predicted_max is not None and summary.predicted_min is not None:
+        yield Measurement.of("predicted_range", summary.predicted_max - summary.predicted_min, cluster=cluster)
+
+
+def _outcome(cluster: str, outcome: Outcome) -> Iterable[Measurement]:
+    for name, ended in (("moves", outcome.moves), ("splits", outcome.splits)):
+        for (reason, result), count in Counter((each.reason, _result(each)) for each in ended).items():
+            labels = {"cluster": cluster, "reason": str(reason), "result": result}
+            yield Measurement.of(name, count, counter=True, **labels)
+
+
+def _result(ended: MoveOutcome | SplitOutcome) -> str:
+    if ended.ok:
+        return "done"
+    return "left" if ended.reason.has(Trait.SETTLED | Trait.NOT_BEGUN) else "failed"

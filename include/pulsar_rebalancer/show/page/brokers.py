@@ -1,0 +1,188 @@
+"""Brokers as bars: scores by resource, their range of late, what the plan makes of them, thresholds."""
+
+from __future__ import annotations
+
+import math
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.run import tables
+from pulsar_rebalancer.show.page.page_model import BrokerView, Line
+from pulsar_rebalancer.show.page.recent_runs import folders, known_scores, scores_are_known
+from pulsar_rebalancer.storage.layout import time_of
+from pulsar_rebalancer.strategies.rows import broker_samples
+from pulsar_rebalancer.strategies.scoring import SCORED, percent, score
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+    from datetime import datetime
+
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.show.page.page_model import PairView
+    from pulsar_rebalancer.show.page.recent_runs import Run
+    from pulsar_rebalancer.state.manual_plans import Drain
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.path import StoragePath
+    from pulsar_rebalancer.strategies.kept import ShedderState
+    from pulsar_rebalancer.strategies.sample import BrokerSample
+
+OF_LATE = timedelta(minutes=30)
+"""How far back lowest and highest scores go."""
+
+_MOST_PERCENT = 1000.0
+"""What is above it can be no load; drawn, it would make all others flat."""
+
+_SLOT = 15
+"""Seconds of which one sample is read at most: a broker measures its CPU once a minute."""
+
+_READING = 0.4
+"""Seconds that one answer may read files for; the next one reads on."""
+
+
+def broker_views(
+    storage: ClusterStorage,
+    run: Run,
+    after: Mapping[str, float],
+    pairs: Iterable[PairView],
+    drains: Mapping[str, Drain],
+    kept: ShedderState,
+) -> list[BrokerView]:
+    """Return the brokers of a run, the hottest first, those without a report last.
+
+    Args:
+        storage: of the cluster.
+        run: whose snapshot it is.
+        after: predicted score by broker, of those that the plan touches.
+        pairs: that the run looked at.
+        drains: brokers that are drained.
+        kept: what the strategy keeps.
+    """
+    try:
+        rows = tables.read(run.folder, "brokers").to_pylist()
+    except SnapshotError:
+        return []
+    settings, left_out = run.request.resolved.settings, run.left_out
+    samples = broker_samples(rows, left_out)
+    labels = short_names([sample.broker for sample in samples])
+    before = _of_late(storage, run.request.collected_at)
+    without_report = {row["broker"] for row in rows if row.get("error")}
+    paired = _paired(pairs)
+    views = [
+        _view(sample, settings, before.get(sample.broker, ()), reported=sample.broker not in without_report).model_copy(
+            update={
+                "label": labels[sample.broker],
+                **paired.get(sample.broker, {}),
+                **_rounded("after", after.get(sample.broker)),
+                **_rounded("average", kept.loads.get(sample.broker), 100),
+                **_rounded("average_throughput", kept.throughputs.get(sample.broker)),
+                **_drained(drains.get(sample.broker)),
+            }
+        )
+        for sample in samples
+    ]
+    return sorted(views, key=lambda view: (view.score is None, -(view.score or 0.0), view.name))
+
+
+def _paired(pairs: Iterable[PairView]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for pair in pairs:
+        if pair.gap is not None and pair.destination != pair.source:
+            found[pair.source] = {"band": pair.band, "partner": pair.destination, "gap": pair.gap}
+            found[pair.destination] = {"band": pair.band}
+    return found
+
+
+def _rounded(name: str, figure: float | None, factor: float = 1) -> dict[str, float]:
+    return {} if figure is None or not math.isfinite(figure) else {name: round(figure * factor, 2)}
+
+
+def _drained(drain: Drain | None) -> dict[str, str]:
+    if drain is None:
+        return {}
+    return {"drained": f"since {drain.at:%Y-%m-%d %H:%M %Z} by {drain.by or 'unknown'}: {drain.reason}"}
+
+
+def _view(sample: BrokerSample, settings: Settings, before: Collection[float], *, reported: bool) -> BrokerView:
+    weights = {name: getattr(settings, f"{name}_weight") for name in SCORED}
+    shares = {name: percent(*sample.resources[name][:2]) * weight for name, weight in weights.items() if weight}
+    # What a broker reported may be no number at all: it is quarantined, and shown without that figure.
+    used = {name: round(share, 2) for name, share in shares.items() if _is_percent(share)} if reported else {}
+    figure = score(sample, settings) if reported else math.nan
+    seen = [each for each in (*before, figure) if _is_percent(each)]
+    return BrokerView(
+        name=sample.broker,
+        label=sample.broker,
+        score=round(figure, 2) if _is_percent(figure) else None,
+        resources=used,
+        deciding=max(used, key=lambda name: used[name]) if used else "",
+        lowest=round(min(seen), 2) if seen else None,
+        highest=round(max(seen), 2) if seen else None,
+        left_out=f"{sample.left_out}: {sample.left_out.meaning}" if sample.left_out else "",
+        msg_rate=_finite(sample.msg_rate_in + sample.msg_rate_out),
+        msg_throughput=_finite(sample.msg_throughput_in + sample.msg_throughput_out),
+        topics=sample.topics,
+        bundles=sample.bundles,
+    )
+
+
+def _is_percent(figure: float) -> bool:
+    return abs(figure) <= _MOST_PERCENT  # no number is not either
+
+
+def _finite(figure: float) -> float:
+    return round(figure, 1) if math.isfinite(figure) else 0.0
+
+
+def _of_late(storage: ClusterStorage, until: datetime) -> dict[str, tuple[float, float]]:
+    """Return the lowest and the highest score within the half hour before a time, by broker."""
+    recent: dict[int, StoragePath] = {}
+    for folder in folders(storage, until):
+        at = time_of(folder.name)
+        if at is None or at < until - OF_LATE:
+            break
+        recent[int(at.timestamp()) // _SLOT] = folder  # of each stretch the first, so that the choice stays
+    found: dict[str, tuple[float, float]] = {}
+    end = time.monotonic() + _READING
+    for folder in recent.values():
+        if time.monotonic() > end and not scores_are_known(folder):
+            continue
+        for broker, figure in known_scores(folder).items():
+            lowest, highest = found.get(broker, (figure, figure))
+            found[broker] = (min(lowest, figure), max(highest, figure))
+    return found
+
+
+def short_names(brokers: Collection[str]) -> dict[str, str]:
+    """Return what tells brokers apart, by broker: without a port or a domain that all of them share."""
+    shorter = {broker: broker.rpartition(":")[0] or broker for broker in brokers}
+    if len(set(shorter.values())) < len(shorter) or len({broker.rpartition(":")[2] for broker in brokers}) > 1:
+        # One machine, many ports: these tell the brokers apart.
+        hosts = {broker.rpartition(":")[0] for broker in brokers}
+        return {broker: f":{broker.rpartition(':')[2]}" if len(hosts) == 1 else broker for broker in brokers}
+    first = {broker: name.partition(".")[0] for broker, name in shorter.items()}
+    one_domain = len({name.partition(".")[2] for name in shorter.values()}) == 1
+    return first if one_domain and not any(name.isdecimal() for name in first.values()) else shorter
+
+
+def lines(settings: Settings, mean: float | None) -> tuple[Line, ...]:
+    """Return the thresholds to draw across the brokers.
+
+    AvgShedder's are of a gap between two: the stretch of that width around the mean is where nobody has to be moved.
+    """
+    if settings.strategy is Strategy.OVERLOAD:
+        limit = settings.overloaded_threshold
+        return (Line(name="overloaded", lower=limit, upper=limit),)
+    if mean is None:
+        return ()
+    if settings.strategy is Strategy.THRESHOLD:
+        limit = mean + settings.average_threshold
+        return (Line(name="above the mean by the threshold", lower=limit, upper=limit),)
+    if settings.strategy is not Strategy.AVG:
+        return ()
+    return tuple(
+        Line(name=name, lower=round(max(0.0, mean - gap / 2), 2), upper=round(mean + gap / 2, 2))
+        for name, gap in (("low threshold", settings.low_threshold), ("high threshold", settings.high_threshold))
+    )

@@ -1,0 +1,67 @@
+"""What keeps bundles where they are now, who wants it so, and until when."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.state.orders.in_force import Sample, closings
+from pulsar_rebalancer.state.orders.sentence import Told, beside_the_mode, sentence
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pulsar_rebalancer.config.clusters_file import ClusterEntry
+    from pulsar_rebalancer.show.page.facts import AirflowFacts
+    from pulsar_rebalancer.show.page.recent_runs import Run
+    from pulsar_rebalancer.state.orders.in_force import Closed
+
+
+def held_by(entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> list[Closed]:
+    """Return what lets the next run move nothing, beside the mode."""
+    found = closings(entry.settings, facts.control, now, Sample(now, facts.last_plan))
+    return [each for each in found if each.reason is not Reason.OBSERVE]
+
+
+def in_force(entry: ClusterEntry, facts: AirflowFacts, run: Run | None, now: datetime) -> str:
+    """Return what is in force beside the mode, and by whom; empty when nothing is.
+
+    Args:
+        entry: of the clusters file as it is now.
+        facts: what people ordered.
+        run: that is shown: somebody may have stopped it.
+        now: the present.
+    """
+    if facts.unreadable:
+        return f"Which brokers are drained cannot be read: {facts.unreadable}."
+    said = [*_stopped(facts, run), *_waiting(entry, facts, now)]
+    found = closings(entry.settings, facts.control, now, Sample(now, facts.last_plan))
+    told = Told(control=facts.control, drains=facts.drains, rejections=facts.rejections)
+    if beside_the_mode(entry.settings, found, told, now):
+        said.insert(0, sentence(entry.settings, found, told, now))
+    return " ".join(f"{each}." for each in said)
+
+
+def waits_until(entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> datetime | None:
+    """Return until when a plan waits for a person; None when none does, or it was answered."""
+    answered = {each.plan_id for each in facts.rejections.moves.values()} | facts.approvals.plans.keys()
+    waits = facts.awaiting.plan_id and facts.awaiting.plan_id not in answered and entry.settings.mode is Mode.APPROVE
+    at = facts.awaiting.at if waits else None
+    until = at + timedelta(minutes=entry.settings.max_awaiting_minutes) if at else None
+    return until if until is not None and now < until else None
+
+
+def _waiting(entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> list[str]:
+    until = waits_until(entry, facts, now)
+    return [f"Plan {facts.awaiting.hash[:12]} waits for approval until {until:%Y-%m-%d %H:%M %Z}"] if until else []
+
+
+def _stopped(facts: AirflowFacts, run: Run | None) -> list[str]:
+    stop = facts.control.stop
+    if stop is None or run is None or not run.request.collected_at <= stop.at:
+        return []
+    if not run.under_way and not any(move.reason is Reason.STOPPED for move in run.moves.values()):
+        return []
+    return [f"Run stopped at {stop.at:%Y-%m-%d %H:%M %Z} {stop.because}"]

@@ -1,0 +1,204 @@
+"""All that the page of a cluster shows, from its files."""
+
+from __future__ import annotations
+
+import math
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.run.explanation import explain
+from pulsar_rebalancer.run.outcome import Outcome
+from pulsar_rebalancer.show.page.brokers import broker_views, lines
+from pulsar_rebalancer.show.page.condition import State
+from pulsar_rebalancer.show.page.facts import AirflowFacts
+from pulsar_rebalancer.show.page.kept_hits import cluster_hits, kept_by
+from pulsar_rebalancer.show.page.orders import in_force, waits_until
+from pulsar_rebalancer.show.page.page_model import FindingView, Overview, Status
+from pulsar_rebalancer.show.page.page_plan import plan_view, predicted
+from pulsar_rebalancer.show.page.pairs import pair_views, told
+from pulsar_rebalancer.show.page.recent_runs import compared_scores, deviation, folders, newest, read_run, spread
+from pulsar_rebalancer.show.page.status import Said, now_of, of_run
+from pulsar_rebalancer.storage.cache import Cache
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pulsar_rebalancer.config.clusters_file import ClusterEntry
+    from pulsar_rebalancer.errors import RebalancerError
+    from pulsar_rebalancer.show.page.plan_view import PlanView
+    from pulsar_rebalancer.show.page.recent_runs import Run
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.path import StoragePath
+
+_LOOKED_BACK = 240
+"""Runs among which the last one that moved something is looked for."""
+
+
+def status(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> Status:
+    """Return the strip of a cluster as it is now.
+
+    Args:
+        storage: of the cluster.
+        entry: of the clusters file as it is now.
+        facts: what Airflow knows.
+        now: the present.
+
+    Raises:
+        SnapshotError: `storage_failed`.
+    """
+    begun, ended = newest(storage, now, facts.opened)
+    said = now_of(entry, facts, begun, ended, pair_views(ended) if ended else [], now)
+    return _status(entry, facts, _shown(begun, ended), said, now)
+
+
+def unreadable(entry: ClusterEntry, error: RebalancerError, now: datetime) -> Status:
+    """Return the strip of a cluster whose files cannot be read."""
+    said = Said(State.UNREADABLE, " ".join(filter(None, [f"{error.message} ({error.reason}).", error.reason.action])))
+    return _status(entry, AirflowFacts(), None, said, now)
+
+
+def present(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> Overview:
+    """Return a cluster as it is now; arguments and errors as `status`."""
+    begun, ended = newest(storage, now, facts.opened)
+    shown = _shown(begun, ended)
+    said = now_of(entry, facts, begun, ended, pair_views(ended) if ended else [], now)
+    strip = _status(entry, facts, shown, said, now)
+    waits = _awaiting(storage, entry, facts, shown, now)
+    if shown is None:
+        return Overview(status=strip, awaiting=waits)
+    found = _of(storage, shown, strip, facts, now)
+    last = None if found.plan else _last_that_moved(storage, shown, now)
+    return found.model_copy(update={"firing": said.firing, "awaiting": waits, "last": last})
+
+
+def _shown(begun: Run | None, ended: Run | None) -> Run | None:
+    """Return the run to show: the one that is moving bundles, else the newest that has come to its end."""
+    return begun if begun is not None and begun.under_way else ended or begun
+
+
+def _awaiting(
+    storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, shown: Run | None, now: datetime
+) -> PlanView | None:
+    """Return the plan that waits for a person, unless it is that of the run that is shown."""
+    folder = storage.run(facts.awaiting.plan_id) if waits_until(entry, facts, now) else None
+    if folder is None or (shown is not None and shown.folder.name == folder.name):
+        return None
+    run = read_run(folder)
+    return plan_view(storage, run, run.summary, now) if run is not None and run.summary is not None else None
+
+
+def of_one_run(storage: ClusterStorage, entry: ClusterEntry, folder: StoragePath, now: datetime) -> Overview | None:
+    """Return a cluster as one run saw it; None when that run left no request.
+
+    Args:
+        storage: of the cluster.
+        entry: of the clusters file as it is now.
+        folder: the run's folder.
+        now: the present.
+    """
+    run = read_run(folder)
+    if run is None:
+        return None
+    settings = run.request.resolved.settings
+    # Nothing is promised of what is over.
+    said = of_run(run, pair_views(run), "", (now - run.request.collected_at).total_seconds())
+    strip = _status(entry, AirflowFacts(), run, said, now).model_copy(
+        update={
+            "mode": settings.mode,
+            "strategy": settings.strategy,
+            "in_force": run.request.in_force if run.request.closed else "",
+        }
+    )
+    return _of(storage, run, strip, AirflowFacts(), now).model_copy(update={"of_one_run": True})
+
+
+def _status(entry: ClusterEntry, facts: AirflowFacts, shown: Run | None, said: Said, now: datetime) -> Status:
+    scores = compared_scores(shown.folder) if shown else {}
+    return Status(
+        cluster=entry.name,
+        mode=entry.settings.mode,
+        strategy=entry.settings.strategy,
+        state=said.state,
+        tone=said.state.tone,
+        sentence=said.sentence,
+        in_force=in_force(entry, facts, shown, now),
+        now=now,
+        collected_at=shown.request.collected_at if shown else None,
+        interval_seconds=entry.settings.interval_seconds,
+        next_run_at=facts.next_run_at if facts.scheduled and not facts.paused else None,
+        score_range=_rounded(spread(scores)),
+        deviation=_rounded(deviation(scores)),
+        score_min=_rounded(min(scores.values(), default=None)),
+        score_max=_rounded(max(scores.values(), default=None)),
+    )
+
+
+def _rounded(figure: float | None) -> float | None:
+    return None if figure is None or not math.isfinite(figure) else round(figure, 2)
+
+
+def _of(storage: ClusterStorage, run: Run, strip: Status, facts: AirflowFacts, now: datetime) -> Overview:
+    scores = compared_scores(run.folder)
+    mean = math.fsum(scores.values()) / len(scores) if scores else None
+    pairs = pair_views(run)
+    shown, kept = told(pairs), kept_by(run)
+    return Overview(
+        run_id=run.request.airflow_run_id,
+        folder=run.folder.name,
+        sampled_at=run.request.collected_at,
+        status=strip,
+        middle=_rounded(mean),
+        lines=lines(run.request.resolved.settings, mean),
+        brokers=tuple(broker_views(storage, run, predicted(run), pairs, facts.drains, kept)),
+        pairs=tuple(shown),
+        close_pairs=len(pairs) - len(shown),
+        hits=cluster_hits(run, kept),
+        plan=_plan(storage, run, now),
+        findings=_findings(run),
+        validated=run.validation is not None,
+    )
+
+
+def _plan(storage: ClusterStorage, run: Run, now: datetime) -> PlanView | None:
+    if run.summary is None or not (run.summary.bundles_taken or run.summary.bundles_passed_over):
+        return None
+    return plan_view(storage, run, run.summary, now)
+
+
+_moved: Cache[bool] = Cache(20_000)
+"""Whether a run that has ended moved something, by folder."""
+
+
+def _last_that_moved(storage: ClusterStorage, shown: Run, now: datetime) -> PlanView | None:
+    for folder in islice(folders(storage, shown.request.collected_at), _LOOKED_BACK):
+        run = read_run(folder) if _has_moved(folder) else None
+        if run is not None and run.summary is not None:
+            return plan_view(storage, run, run.summary, now)
+    return None
+
+
+def _has_moved(folder: StoragePath) -> bool:
+    known = _moved.get(folder.uri)
+    if known is not None:
+        return known
+    try:
+        return _moved.put(folder.uri, bool(Outcome.read(folder).moves))
+    except SnapshotError:
+        return False
+
+
+def _findings(run: Run) -> tuple[FindingView, ...]:
+    if run.validation is None:
+        return ()
+    return tuple(
+        FindingView(
+            reason=told.reason,
+            effect=told.effect,
+            count=told.count,
+            worst=told.worst,
+            meaning=told.meaning,
+            action=told.action,
+        )
+        for told in explain(run.validation).reasons
+    )

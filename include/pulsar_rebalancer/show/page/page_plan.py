@@ -1,0 +1,213 @@
+"""The plan of a run: what moves, whom it disturbs, what stays and why, and what became of it."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pulsar_rebalancer.decide.explain import scores_after
+from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.run.plan import read_moves
+from pulsar_rebalancer.show.page.pairs import pair_views
+from pulsar_rebalancer.show.page.plan_view import Count, EndView, Measured, MoveView, PlanView
+from pulsar_rebalancer.show.page.recent_runs import compared_scores, folders, known_scores, spread
+from pulsar_rebalancer.storage.layout import time_of
+from pulsar_rebalancer.strategies.rows import move as move_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from datetime import datetime
+
+    from pulsar_rebalancer.run.outcome import MoveOutcome
+    from pulsar_rebalancer.run.plan import Move, Summary
+    from pulsar_rebalancer.show.page.recent_runs import Run
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.path import StoragePath
+
+LISTED = 100
+"""Moves that are told one by one."""
+
+ENDS = 40
+"""Brokers whose prediction is told one by one: those that it changes most."""
+
+MINUTES = (1, 5, 15)
+"""Minutes after a run at which the range is measured."""
+
+_CLIENTS = ("topics", "producers", "consumers")
+
+
+def predicted(run: Run) -> dict[str, float]:
+    """Return the score of each broker that the plan of a run touches as it would be after it, percent.
+
+    As in the plan's own prediction, what leaves a broker takes its share of the score along.
+    """
+    if run.summary is None or not run.summary.bundles_taken:
+        return {}
+    try:
+        table = (run.folder / "plan" / "moves.parquet").read_table()
+        moves = [move_of(row) for row in table.filter(table["taken"]).to_pylist()]
+        columns = [f"{move.measure}_{way}" for move in moves[:1] for way in ("in", "out")]
+        brokers = (run.folder / "input" / "brokers.parquet").read_table(["broker", *columns]).to_pylist()
+    except (SnapshotError, KeyError, ValueError):
+        return {}
+    traffic = {row["broker"]: math.fsum(row[name] or 0.0 for name in columns) for row in brokers}
+    scores, ends = known_scores(run.folder), {end for move in moves for end in (move.source, move.destination)}
+    if any(move.source not in scores for move in moves):
+        return {}  # a broker that is drained may have no score
+    return {name: figure for name, figure in scores_after(scores, moves, traffic).items() if name in ends}
+
+
+def plan_view(storage: ClusterStorage, run: Run, summary: Summary, now: datetime) -> PlanView:
+    """Return the plan of a run that moves something, as far as its files can be read."""
+    try:
+        moves = read_moves(run.folder)
+    except SnapshotError:
+        moves = []
+    known = run.moves
+    disturbed = _disturbed(run.folder, [move.bundle for move in moves])
+    verdict = run.outcome.verdict if run.outcome else Reason.OPEN if run.under_way else None
+    ended_at = run.outcome.ended_at if run.outcome else None
+    why = _Why(run, summary)
+    rows = [_move(move, known.get(move.bundle), disturbed.get(move.bundle, {}), why.of(move)) for move in moves]
+    rows.sort(key=lambda row: row.ok is not False)  # failures first, the rest in the plan's order
+    ended = [known[move.bundle] for move in moves if move.bundle in known]
+    outcomes = [outcome for outcome in ended if not outcome.reason.has(Trait.NOT_BEGUN)]
+    return PlanView(
+        folder=run.folder.name,
+        run_id=run.request.airflow_run_id,
+        hash=summary.hash,
+        collected_at=summary.collected_at,
+        until=summary.opens_until,
+        ended_at=ended_at,
+        under_way=run.under_way,
+        by=_by(summary),
+        verdict=verdict or "",
+        verdict_meaning=verdict.meaning if verdict else "",
+        sentence=summary.sentence,
+        measure=moves[0].measure if moves else "msg_throughput",
+        bundles=len(moves),
+        traffic=math.fsum(move.traffic for move in moves),
+        topics=sum(each.get("topics", 0) for each in disturbed.values()),
+        clients=sum(_clients(each) for each in disturbed.values()),
+        range_before=round(summary.score_range, 2),
+        predicted_range=_predicted_range(summary),
+        brokers=_ends(run),
+        measured=_measured(storage, ended_at, now) if ended_at and outcomes else (),
+        moves=tuple(rows[:LISTED]),
+        more=max(0, len(rows) - LISTED),
+        stay=_stay(summary.bundles_passed_over),
+        done=len(outcomes),
+        failed=sum(not outcome.ok for outcome in outcomes),
+    )
+
+
+class _Why:
+    """Why bundles move, by the pair or the broker that they leave."""
+
+    def __init__(self, run: Run, summary: Summary) -> None:
+        self._summary = summary
+        pairs = [pair for pair in pair_views(run) if pair.fired]
+        # Bundles that go back in return leave the colder broker.
+        self._by_source = {pair.destination: pair for pair in pairs} | {pair.source: pair for pair in pairs}
+
+    def of(self, move: Move) -> str:
+        drain, pair = self._summary.drains.get(move.source), self._by_source.get(move.source)
+        if self._summary.by_hand is not None:
+            asked = self._summary.by_hand.request
+            return " ".join(filter(None, [str(asked.action or "by hand"), asked.reason]))
+        if drain is not None:
+            return f"drained by {drain.by or 'unknown'}: {drain.reason}"
+        if pair is None:
+            return ""
+        return f"{pair.gap:.0f} points apart" if pair.gap is not None else pair.meaning
+
+
+def _by(summary: Summary) -> str:
+    """Return who wanted the plan, if a person did."""
+    if summary.by_hand is not None:
+        return f"by {summary.by_hand.by or 'unknown'}"
+    return f"forced by {summary.forced.by or 'unknown'}: {summary.forced.reason}" if summary.forced else ""
+
+
+def _ends(run: Run) -> tuple[EndView, ...]:
+    before = known_scores(run.folder)
+    ends = [
+        EndView(name=name, before=round(before[name], 2), after=round(after, 2))
+        for name, after in predicted(run).items()
+        if name in before
+    ]
+    return tuple(sorted(ends, key=lambda end: (-abs(end.before - end.after), end.name))[:ENDS])
+
+
+def _move(move: Move, outcome: MoveOutcome | None, disturbed: Mapping[str, int], why: str) -> MoveView:
+    view = MoveView(
+        bundle=move.bundle,
+        source=move.source,
+        destination=move.destination,
+        traffic=round(move.traffic, 1),
+        topics=disturbed.get("topics", 0),
+        clients=_clients(disturbed),
+        why=why,
+    )
+    if outcome is None:
+        return view
+    told = {"outcome": outcome.reason, "meaning": outcome.reason.meaning, "ok": outcome.ok}
+    return view.model_copy(
+        update={**told, "seconds": round(outcome.seconds, 1), "owner": outcome.owner, "error": outcome.error}
+    )
+
+
+def _clients(disturbed: Mapping[str, int]) -> int:
+    return disturbed.get("producers", 0) + disturbed.get("consumers", 0)
+
+
+def _disturbed(folder: StoragePath, bundles: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Return how many topics, producers and consumers each bundle has."""
+    if not bundles:
+        return {}
+    try:
+        table = (folder / "input" / "bundles.parquet").read_table(["bundle", *_CLIENTS])
+    except SnapshotError:
+        return {}
+    rows = table.filter(pc.is_in(table["bundle"], pa.array(sorted(bundles)))).to_pylist()
+    return {row["bundle"]: {name: row[name] or 0 for name in _CLIENTS} for row in rows}
+
+
+def _stay(passed_over: Mapping[Reason, int]) -> tuple[Count, ...]:
+    ordered = sorted(passed_over.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(Count(reason=reason, meaning=reason.meaning, count=count) for reason, count in ordered)
+
+
+def _predicted_range(summary: Summary) -> float | None:
+    if summary.predicted_max is None or summary.predicted_min is None:
+        return None
+    return round(summary.predicted_max - summary.predicted_min, 2)
+
+
+def _measured(storage: ClusterStorage, ended_at: datetime, now: datetime) -> tuple[Measured, ...]:
+    """Return the range at the first sample from so many minutes after a run's end; samples may come minutes apart."""
+    longest = timedelta(minutes=MINUTES[-1] + 5)
+    later: list[StoragePath] = []
+    for folder in folders(storage, min(now, ended_at + longest)):
+        at = time_of(folder.name)
+        if at is None or at < ended_at:
+            break
+        later.append(folder)
+    later.reverse()
+    return tuple(Measured(minutes=minutes, score_range=_range_from(later, ended_at, minutes)) for minutes in MINUTES)
+
+
+def _range_from(later: Sequence[StoragePath], ended_at: datetime, minutes: int) -> float | None:
+    begin = ended_at + timedelta(minutes=minutes)
+    for folder in later:
+        at = time_of(folder.name)
+        if at is not None and begin <= at < begin + timedelta(minutes=5):
+            found = spread(compared_scores(folder))
+            if found is not None:
+                return round(found, 2)
+    return None

@@ -1,0 +1,193 @@
+"""The newest runs of a cluster, and the scores of brokers in them."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.errors import SnapshotError, StateError
+from pulsar_rebalancer.reasons import Effect, Reason
+from pulsar_rebalancer.run import tables
+from pulsar_rebalancer.run.apart import apart_in
+from pulsar_rebalancer.run.outcome import Outcome, read_waves
+from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.run.request import RunRequest, Validation
+from pulsar_rebalancer.run.splits import read_outcomes
+from pulsar_rebalancer.storage.cache import Cache
+from pulsar_rebalancer.storage.layout import day_of, time_of
+from pulsar_rebalancer.strategies.rows import broker_samples
+from pulsar_rebalancer.strategies.scoring import score
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import datetime
+    from typing import TypeVar
+
+    from pulsar_rebalancer.run.outcome import MoveOutcome
+    from pulsar_rebalancer.run.splits import SplitOutcome
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.path import StoragePath
+
+    _Document = TypeVar("_Document")
+
+_LOOKED_AT = 20
+"""Newest folders among which one with a request is looked for: a run that died young leaves less."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is known of a run; None: it did not get that far, or the file cannot be read.
+
+    Attributes:
+        waves: outcomes of the moves so far, by bundle; `splits` likewise.
+        opened: whether it is under way behind an open gate.
+    """
+
+    folder: StoragePath
+    request: RunRequest
+    validation: Validation | None
+    summary: Summary | None
+    outcome: Outcome | None
+    waves: dict[str, MoveOutcome]
+    splits: dict[str, SplitOutcome]
+    opened: bool = False
+
+    @property
+    def left_out(self) -> dict[str, Reason]:
+        """Return why a broker is neither source nor destination, by broker."""
+        found = dict(self.validation.quarantined) if self.validation else {}
+        return found | dict.fromkeys(self.request.resolved.settings.excluded_brokers, Reason.BROKER_EXCLUDED)
+
+    @property
+    def moves(self) -> dict[str, MoveOutcome]:
+        """Return what became of the moves, by bundle."""
+        return {move.bundle: move for move in self.outcome.moves} if self.outcome else self.waves
+
+    @property
+    def under_way(self) -> bool:
+        """Return whether bundles are being moved or split."""
+        return self.outcome is None and bool(self.opened or self.waves or self.splits)
+
+    @property
+    def blocked(self) -> bool:
+        """Return whether validation stopped it."""
+        return self.validation is not None and bool(self.validation.reasons(Effect.BLOCK))
+
+
+def read_run(folder: StoragePath) -> Run | None:
+    """Return what is known of a run; None without a request."""
+    request = _known(lambda: RunRequest.read(folder))
+    if request is None:
+        return None
+    outcome = _known(lambda: Outcome.read(folder))
+    return Run(
+        folder=folder,
+        request=request,
+        validation=_known(lambda: Validation.read(folder)),
+        summary=_known(lambda: Summary.read(folder)),
+        outcome=outcome,
+        waves={} if outcome else _known(lambda: read_waves(folder)) or {},
+        splits={} if outcome else _known(lambda: read_outcomes(folder)) or {},
+    )
+
+
+def _known(read: Callable[[], _Document]) -> _Document | None:
+    try:
+        return read()
+    except SnapshotError:
+        return None
+
+
+def newest(storage: ClusterStorage, now: datetime, opened: str = "") -> tuple[Run | None, Run | None]:
+    """Return the run that is under way, else the newest that was begun, and the newest that has ended.
+
+    Plans that are made by hand meanwhile lie beside the runs, and end without an outcome.
+
+    Args:
+        storage: of the cluster.
+        now: the present.
+        opened: the DAG run that is under way behind an open gate, if there is one.
+
+    Raises:
+        SnapshotError: `storage_failed`.
+    """
+    begun: Run | None = None
+    for looked_at, folder in enumerate(folders(storage, now)):
+        run = read_run(folder)
+        if run is not None and run.outcome is None and opened and run.request.airflow_run_id == opened:
+            run = replace(run, opened=True)
+        if run is not None and (begun is None or (run.under_way and not begun.under_way)):
+            begun = run
+        if run is not None and run.outcome is not None:
+            return begun, run
+        if looked_at == _LOOKED_AT:
+            break
+    return begun, None
+
+
+def folders(storage: ClusterStorage, until: datetime) -> Iterator[StoragePath]:
+    """Yield the folders of runs up to a time, the newest first: names of days and runs sort by time.
+
+    Raises:
+        SnapshotError: `storage_failed`.
+    """
+    for name in sorted(storage.runs.names(), reverse=True):
+        day = day_of(name)
+        if day is None or day > until.date():
+            continue
+        for run in sorted((storage.runs / name).names(), reverse=True):
+            at = time_of(run)
+            if at is not None and at <= until:
+                yield storage.runs / name / run
+
+
+_scores: Cache[tuple[dict[str, float], frozenset[str]]] = Cache(200_000)
+"""With the brokers that stand apart, by folder; weighed in scores, some 100 bytes each."""
+
+
+def scores_are_known(folder: StoragePath) -> bool:
+    """Return whether the scores of a run are to be had without reading a file."""
+    return _scores.get(folder.uri) is not None
+
+
+def known_scores(folder: StoragePath) -> dict[str, float]:
+    """Return the score of each broker that a run looked at, percent, as the run judged it; empty if it is not known."""
+    return _scores_of(folder)[0]
+
+
+def compared_scores(folder: StoragePath) -> dict[str, float]:
+    """Return those of the brokers that are compared with each other: range, mean and deviation are of these."""
+    scores, apart = _scores_of(folder)
+    return {name: figure for name, figure in scores.items() if name not in apart} if apart else scores
+
+
+def _scores_of(folder: StoragePath) -> tuple[dict[str, float], frozenset[str]]:
+    """Return scores and who stands apart; what collect wrote never changes, what is not there is not remembered."""
+    known = _scores.get(folder.uri)
+    if known is not None:
+        return known
+    try:
+        request, validation = RunRequest.read(folder), Validation.read(folder)
+        rows, settings = tables.read(folder, "brokers").to_pylist(), request.resolved.settings
+        alone = frozenset(apart_in(folder, settings))
+    except (SnapshotError, StateError):
+        return {}, frozenset()
+    left_out = {**validation.quarantined, **dict.fromkeys(settings.excluded_brokers, Reason.BROKER_EXCLUDED)}
+    samples = broker_samples(rows, left_out)
+    found = {sys.intern(each.broker): score(each, settings) for each in samples if each.left_out is None}
+    return _scores.put(folder.uri, (found, alone), len(found) + 1)
+
+
+def spread(scores: dict[str, float]) -> float | None:
+    """Return the points between the hottest and the coldest; None without a broker."""
+    return max(scores.values()) - min(scores.values()) if scores else None
+
+
+def deviation(scores: dict[str, float]) -> float | None:
+    """Return the standard deviation over all brokers, points; None without a broker."""
+    if not scores:
+        return None
+    mean = math.fsum(scores.values()) / len(scores)
+    return math.sqrt(math.fsum((figure - mean) ** 2 for figure in scores.values()) / len(scores))

@@ -1,0 +1,291 @@
+"""One word and one sentence: how a cluster is, and why the rebalancer acts or does not."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from pulsar_rebalancer.config.enums import Mode, Strategy
+from pulsar_rebalancer.reasons import Effect, Reason, Trait
+from pulsar_rebalancer.run.explanation import explain
+from pulsar_rebalancer.run.plan import LONGEST_RUN
+from pulsar_rebalancer.show.page.brokers import short_names
+from pulsar_rebalancer.show.page.condition import State
+from pulsar_rebalancer.show.page.orders import held_by, waits_until
+from pulsar_rebalancer.strategies.wording import number_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from pulsar_rebalancer.config.clusters_file import ClusterEntry
+    from pulsar_rebalancer.run.plan import Summary
+    from pulsar_rebalancer.show.page.facts import AirflowFacts, FailedRun
+    from pulsar_rebalancer.show.page.page_model import PairView
+    from pulsar_rebalancer.show.page.recent_runs import Run
+    from pulsar_rebalancer.state.orders.in_force import Closed
+
+
+FIRES, WOULD_FIRE = "fires", "would fire"
+"""What a pair does once it has its hits; nothing is said when no run would see to it."""
+
+_LOOKS_WELL = (State.BALANCED, State.WAITING, State.MOVED, State.STUCK)
+"""Words that would hide that nothing is moved, or that a person is asked."""
+
+
+class Said(NamedTuple):
+    """What the strip says.
+
+    Attributes:
+        firing: `FIRES`, `WOULD_FIRE`, or empty when nobody knows when a pair does.
+    """
+
+    state: State
+    sentence: str
+    firing: str = ""
+
+
+def now_of(
+    entry: ClusterEntry,
+    facts: AirflowFacts,
+    begun: Run | None,
+    ended: Run | None,
+    pairs: Sequence[PairView],
+    now: datetime,
+) -> Said:
+    """Return how a cluster is now.
+
+    Args:
+        entry: of the clusters file as it is now.
+        facts: what Airflow knows.
+        begun: the newest run.
+        ended: the newest run that has ended.
+        pairs: of that run, the largest gap first.
+        now: the present.
+    """
+    if entry.error:
+        return Said(State.BROKEN, entry.error)
+    if begun is not None and begun.under_way and now - begun.request.collected_at < LONGEST_RUN:
+        return _moving(begun)
+    if entry.settings.mode is Mode.OFF:
+        return Said(State.OFF, f"{Reason.MODE_OFF.meaning} Nothing is asked of the brokers.")
+    known = ended or begun
+    if known is None:
+        return _without_data(facts)
+    newest = begun or known
+    silent = _silent(entry, facts, known, (now - newest.request.collected_at).total_seconds())
+    if silent is not None:
+        return silent
+    age = (now - known.request.collected_at).total_seconds()
+    if not facts.scheduled:
+        said = of_run(known, pairs, "", age)
+        state = State.CLOSED if said.state in _LOOKS_WELL else said.state
+        return Said(state, f"Airflow's scheduler does not run, so no run starts. {said.sentence}")
+    held = held_by(entry, facts, now)
+    firing = WOULD_FIRE if held else FIRES
+    said = of_run(known, pairs, firing, age)
+    if held and said.state in _LOOKS_WELL:
+        state = State.PAUSED if held[0].reason is Reason.PAUSED else State.CLOSED
+        return Said(state, f"{_why_held(held[0])} {said.sentence}", firing)
+    until = waits_until(entry, facts, now)
+    if until is not None and said.state in _LOOKS_WELL:
+        asked = f"A plan of {facts.awaiting.at:%H:%M} waits for a person's approval until {until:%H:%M %Z}."
+        return Said(State.WOULD_MOVE, f"{asked} {said.sentence}", firing)
+    return Said(said.state, said.sentence, firing)
+
+
+def _why_held(closed: Closed) -> str:
+    return "The next run moves nothing." if closed.reason is Reason.SKIPPED else closed.reason.meaning
+
+
+def _without_data(facts: AirflowFacts) -> Said:
+    if facts.failed is not None:
+        return Said(State.FAILED, _failed(facts.failed))
+    hint = "The first run takes a minute."
+    if facts.paused:
+        hint = "The DAG is paused in Airflow: unpause it."
+    elif not facts.scheduled:
+        hint = "Airflow's scheduler does not run, so no run starts."
+    return Said(State.NO_DATA, f"No run has looked at the cluster yet. {hint}")
+
+
+def _silent(entry: ClusterEntry, facts: AirflowFacts, known: Run, age: float) -> Said | None:
+    """Return what is said when no run looks at the cluster; None while runs do.
+
+    Args:
+        entry: of the clusters file as it is now.
+        facts: what Airflow knows.
+        known: the newest run that has ended, or was begun.
+        age: of the newest data, seconds.
+    """
+    if facts.paused:
+        return Said(State.PAUSED, "The DAG is paused in Airflow: no run starts, and nothing is looked at.")
+    failure = "" if facts.failed is None or _tells(known, facts.failed) else _failed(facts.failed)
+    if age > _longest_age(entry):
+        cause = "" if facts.scheduled else "Airflow's scheduler does not run."
+        why = " ".join(filter(None, [cause, failure]))
+        return Said(State.STALE, f"No run has looked at the cluster for {in_words(age)}. {why}".strip())
+    return Said(State.FAILED, failure) if failure else None
+
+
+def _tells(run: Run, failed: FailedRun) -> bool:
+    """Return whether the files of a run that failed say more than its task: what validation or the gate said."""
+    return run.request.airflow_run_id == failed.run_id and (run.blocked or not _broke_off(run))
+
+
+def _failed(failed: FailedRun) -> str:
+    reason = Reason.get(failed.reason)
+    where = f"The newest run failed in {failed.task}" if failed.task else "The newest run took too long and was ended"
+    if reason is None:
+        return f"{where}: its log says why."
+    return " ".join(filter(None, [f"{where} ({reason}): {reason.meaning}", reason.action]))
+
+
+def _longest_age(entry: ClusterEntry) -> float:
+    settings = entry.settings
+    # A run may take minutes, whatever its interval is.
+    return max(settings.alert_after_intervals * settings.interval_seconds, 180.0)
+
+
+def of_run(run: Run, pairs: Sequence[PairView], firing: str, age: float) -> Said:
+    """Return what a run came to.
+
+    Args:
+        run: the run.
+        pairs: that it looked at, the largest gap first.
+        firing: what a pair does once it has its hits, as `Said` has it.
+        age: seconds since its sample.
+    """
+    verdict, mode = run.outcome.verdict if run.outcome else None, run.request.resolved.settings.mode
+    if verdict is Reason.BLOCKED or (verdict is None and run.blocked):
+        return Said(State.BLOCKED, _blocked(run))
+    if run.under_way:
+        return _moving(run)
+    if run.outcome is None and run.summary is None and age < LONGEST_RUN.total_seconds():
+        looked = "judged" if run.validation else "collected"
+        return Said(State.LOOKING, f"A run looks at the cluster: its data are {looked}, nothing is decided yet.")
+    if run.summary is None or _broke_off(run):
+        return Said(State.FAILED, f"{(verdict or Reason.UNFINISHED).meaning} {Reason.UNFINISHED.action}".strip())
+    if run.summary.bundles_taken or run.summary.bundles_split:
+        return _planned(run, run.summary, verdict, mode)
+    said = _nothing_moves(run.summary, pairs, firing, age)
+    if said.state is State.WAITING and not mode.moves:
+        return said._replace(sentence=f"{said.sentence} Mode {mode} moves nothing.")
+    return said
+
+
+def _broke_off(run: Run) -> bool:
+    return run.summary is None or (run.outcome is not None and run.outcome.verdict is Reason.UNFINISHED)
+
+
+def _blocked(run: Run) -> str:
+    if run.validation is None:
+        return Reason.BLOCKED.meaning
+    first = next(told for told in explain(run.validation).reasons if told.effect is Effect.BLOCK)
+    worst = f" {first.worst[0]}." if first.worst else ""
+    return f"Validation failed: {first.meaning}{worst}"
+
+
+def _moving(run: Run) -> Said:
+    said = []
+    if run.summary is not None and run.summary.bundles_split:
+        split = sum(not outcome.reason.has(Trait.NOT_BEGUN) for outcome in run.splits.values())
+        said.append(f"Splitting {number_of(run.summary.bundles_split, 'bundle')}: {split} done so far.")
+    planned = run.summary.bundles_taken if run.summary else len(run.waves)
+    if planned:
+        begun = [outcome for outcome in run.waves.values() if not outcome.reason.has(Trait.NOT_BEGUN)]
+        failed = sum(not outcome.ok for outcome in begun)
+        wrong = f", {failed} not where planned" if failed else ""
+        said.append(f"Moving {number_of(planned, 'bundle')}: {len(begun)} done so far{wrong}.")
+    return Said(State.MOVING, " ".join(said))
+
+
+def _planned(run: Run, summary: Summary, verdict: Reason | None, mode: Mode) -> Said:
+    amounts = (("move", summary.bundles_taken), ("split", summary.bundles_split))
+    planned = " and ".join(f"{verb} {number_of(count, 'bundle')}" for verb, count in amounts if count)
+    if verdict is None:
+        return Said(State.MOVING, f"A plan to {planned} is at the gate.")
+    if verdict is Reason.OPEN:
+        return _moved(run)
+    if verdict is Reason.AWAITING_APPROVAL:
+        return Said(State.WOULD_MOVE, f"A plan to {planned} waits for a person's approval.")
+    if verdict is Reason.OBSERVE:
+        return Said(State.WOULD_MOVE, f"Would {planned}, but mode {mode} moves nothing.")
+    state = State.PAUSED if verdict is Reason.PAUSED else State.CLOSED
+    return Said(state, f"A plan to {planned} was not carried out: {_why_closed(run, verdict)}")
+
+
+def _moved(run: Run) -> Said:
+    refused = [split for split in run.outcome.splits if not split.ok] if run.outcome else []
+    if refused:
+        return Said(State.CLOSED, f"A bundle was not split as planned: {refused[0].reason.meaning}")
+    moves = list(run.moves.values())
+    if not moves:
+        return Said(State.MOVED, "Split as planned, and read back.")
+    failed = [move for move in moves if not move.ok]
+    if not failed:
+        return Said(State.MOVED, f"Moved {number_of(len(moves), 'bundle')}, each verified on its new broker.")
+    first = failed[0].reason
+    state = State.CLOSED if any(not move.reason.has(Trait.SETTLED) for move in failed) else State.MOVED
+    return Said(state, f"Moved {len(moves) - len(failed)} of {number_of(len(moves), 'bundle')}: {first.meaning}")
+
+
+def _why_closed(run: Run, verdict: Reason) -> str:
+    holds = run.validation.reasons(Effect.HOLD) if run.validation and verdict is Reason.ON_HOLD else {}
+    ordered = [f"{run.request.in_force}."] if run.request.in_force and verdict is Reason.PAUSED else []
+    return " ".join([verdict.meaning, *(hold.meaning for hold in holds), *ordered])
+
+
+def _nothing_moves(summary: Summary, pairs: Sequence[PairView], firing: str, age: float) -> Said:
+    soonest = min((pair for pair in pairs if pair.seconds_to_fire is not None), key=_until_it_fires, default=None)
+    if soonest is not None:
+        labels = short_names({name for pair in pairs for name in (pair.source, pair.destination)})
+        return Said(State.WAITING, waiting(soonest, labels, firing, age))
+    reasons = summary.reasons.keys()
+    if Reason.having(Trait.WAITING) & reasons:
+        return Said(State.WAITING, f"{_capital(summary.sentence)}.")
+    stuck = sorted(Reason.having(Trait.STUCK) & reasons)
+    if stuck:
+        return Said(State.STUCK, stuck[0].meaning)
+    if summary.brokers < 2:
+        return Said(State.BALANCED, "One broker takes part: there is nobody to share its load with.")
+    if summary.resolved.settings.strategy is not Strategy.AVG and summary.sentence:
+        return Said(State.BALANCED, f"{_capital(summary.sentence)}: nothing to do.")
+    spread = f"{summary.brokers} brokers are within {summary.score_range:.1f} points"
+    return Said(State.BALANCED, f"{spread}: nothing to do.")
+
+
+def _until_it_fires(pair: PairView) -> tuple[float, int]:
+    return (math.inf if pair.seconds_to_fire is None else pair.seconds_to_fire, pair.number)
+
+
+def waiting(pair: PairView, labels: Mapping[str, str], firing: str, age: float) -> str:
+    """Return how far a pair that counts is from firing, by the hits that it will have first.
+
+    Args:
+        pair: the pair.
+        labels: short names by broker.
+        firing: as `Said` has it.
+        age: seconds since the sample.
+    """
+    counting = pair.hits.values() if pair.band == "high" else [pair.hits["low"]]
+    hits = min(counting, key=lambda each: each.need - each.have)
+    left = (pair.seconds_to_fire or 0) - age
+    soon = f"in about {in_words(left)}" if left >= 1 else "with the next run"
+    apart = f"{labels[pair.source]} and {labels[pair.destination]} are {pair.gap:.0f} apart"
+    return f"{apart}, hit {hits.have} of {hits.need}{f', {firing} {soon}' if firing else ''}."
+
+
+def in_words(seconds: float) -> str:
+    """Return a time span as people say it."""
+    if seconds < 90:
+        return number_of(max(1, round(seconds)), "second")
+    if seconds < 5400:
+        return number_of(round(seconds / 60), "minute")
+    if seconds < 36 * 3600:
+        return number_of(round(seconds / 3600), "hour")
+    return number_of(round(seconds / 86400), "day")
+
+
+def _capital(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]

@@ -1,0 +1,223 @@
+"""What happened over an hour, a day or a month: from folders of runs and tables of closed days."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.compacted_tables import RUNS, batches, table_file
+from pulsar_rebalancer.run.plan import LONGEST_RUN
+from pulsar_rebalancer.show.page.buckets import Bucket, Timeline, added_up, begin_of, of_run
+from pulsar_rebalancer.storage.cache import Cache
+from pulsar_rebalancer.storage.layout import day_of, time_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.path import StoragePath
+
+READING = 1.0
+"""Seconds that one answer may read files for."""
+
+
+class Span(StrEnum):
+    """How far back; each has its own length of a bucket."""
+
+    HOUR = "hour"
+    DAY = "day"
+    MONTH = "month"
+
+    @property
+    def length(self) -> timedelta:
+        """Return the whole stretch."""
+        return {Span.HOUR: timedelta(hours=1), Span.DAY: timedelta(days=1), Span.MONTH: timedelta(days=30)}[self]
+
+    @property
+    def bucket(self) -> timedelta:
+        """Return the length of a bucket."""
+        minutes = {Span.HOUR: 1, Span.DAY: 5, Span.MONTH: 120}
+        return timedelta(minutes=minutes[self])
+
+
+_runs: Cache[Bucket] = Cache(20_000)
+"""Runs that have ended, by folder: what they left does not change."""
+
+_closed: Cache[tuple[Bucket, ...]] = Cache(100_000)
+"""Stretches whose runs have all ended, and days that are tables by now; weighed in buckets."""
+
+
+class _Reader:
+    """Reads files for so long from the first on, and counts what is left for the next question.
+
+    Attributes:
+        unread: runs and days that are left.
+        refused: runs whose storage failed for a moment.
+    """
+
+    def __init__(self, now: datetime, seconds: float) -> None:
+        self.now = now
+        self._seconds = seconds
+        self._until: float | None = None
+        self.unread = self.refused = 0
+
+    def may_read(self) -> bool:
+        """Return whether there is time left; the first one is always read."""
+        at = time.monotonic()
+        if self._until is None:
+            self._until = at + self._seconds
+            return True
+        if at > self._until:
+            self.unread += 1
+            return False
+        return True
+
+
+class _Stretch(NamedTuple):
+    """Folders of runs within one bucket."""
+
+    at: datetime
+    length: timedelta
+    folders: tuple[StoragePath, ...]
+
+    def read(self, reader: _Reader) -> tuple[Bucket, ...]:
+        """Return its bucket; none without a run that has ended."""
+        # A run more, or one that upkeep took away, makes it another stretch.
+        key = f"{self.folders[-1].uri} {self.length} {len(self.folders)}"
+        known = _closed.get(key)
+        if known is not None:
+            return known
+        left = reader.unread + reader.refused
+        found = [each for folder in self.folders for each in _run(folder, reader)]
+        whole = (added_up(found, self.at),) if found else ()
+        if reader.unread + reader.refused == left and reader.now > self.at + self.length + LONGEST_RUN:
+            _closed.put(key, whole)
+        return whole
+
+
+class _Day(NamedTuple):
+    """The table of a closed day."""
+
+    file: StoragePath
+    length: timedelta
+
+    def read(self, reader: _Reader) -> tuple[Bucket, ...]:
+        """Return its buckets."""
+        # A day that is made a table again has another number of bytes.
+        key = f"{self.file.uri} {self.length} {_size(self.file)}"
+        known = _closed.get(key)
+        if known is not None:
+            return known
+        if not reader.may_read():
+            return ()
+        try:
+            rows = [
+                of_run(at, row["settings"], row["summary"], row["outcome"])
+                for table in batches(self.file, ["run", "settings", "summary", "outcome"])
+                for row in table.to_pylist()
+                if (at := time_of(row["run"])) is not None
+            ]
+        except SnapshotError:
+            return ()
+        found = tuple(_grouped(rows, self.length))
+        return _closed.put(key, found, len(found) + 1)
+
+
+def timeline(storage: ClusterStorage, span: Span, now: datetime, reading: float = READING) -> Timeline:
+    """Return what the runs of a stretch of time came to.
+
+    Args:
+        storage: of the cluster.
+        span: how far back.
+        now: the present.
+        reading: seconds after which no further file is read: the newest come first.
+
+    Raises:
+        SnapshotError: `storage_failed`.
+    """
+    begin, reader = begin_of(now - span.length, span.bucket), _Reader(now, reading)
+    parts = [part for source in _sources(storage, span, begin, now) for part in source.read(reader)]
+    buckets = list(_grouped((part for part in parts if begin <= part.at <= now), span.bucket))
+    newest = next((bucket for bucket in reversed(buckets) if bucket.low_threshold is not None), None)
+    return Timeline(
+        span=span,
+        begin=begin,
+        end=now,
+        seconds=span.bucket.total_seconds(),
+        low_threshold=newest.low_threshold if newest else None,
+        high_threshold=newest.high_threshold if newest else None,
+        buckets=tuple(buckets),
+        unread=reader.unread,
+    )
+
+
+def _sources(storage: ClusterStorage, span: Span, begin: datetime, now: datetime) -> Iterator[_Stretch | _Day]:
+    """Yield where runs of a stretch of time are to be read, the newest first."""
+    folders = {day: name for name in storage.runs.names() if (day := day_of(name))}
+    closed = {
+        day for name in (storage.base / "history" / RUNS).names() if (day := day_of(name.removesuffix(".parquet")))
+    }
+    for back in range((now.date() - begin.date()).days + 1):
+        day = now.date() - timedelta(days=back)
+        if day in folders:
+            yield from _stretches(storage.runs / folders[day], span.bucket, begin, now)
+        if day in closed:
+            yield _Day(table_file(storage, RUNS, day), span.bucket)
+
+
+def _stretches(day: StoragePath, length: timedelta, begin: datetime, now: datetime) -> Iterator[_Stretch]:
+    found: dict[datetime, list[StoragePath]] = {}
+    for name in sorted(day.names(), reverse=True):
+        at = time_of(name)
+        if at is not None and begin <= at <= now:
+            found.setdefault(begin_of(at, length), []).append(day / name)
+    for at, folders in found.items():
+        yield _Stretch(at, length, tuple(folders))
+
+
+def _run(folder: StoragePath, reader: _Reader) -> list[Bucket]:
+    known = _runs.get(folder.uri)
+    if known is not None:
+        return [known]
+    if not reader.may_read():
+        return []
+    at = time_of(folder.name)
+    try:
+        summary, outcome = _text(folder / "plan" / "summary.json"), _text(folder / "outcome.json")
+        settings = _text(folder / "input" / "settings.json")
+    except SnapshotError:
+        reader.refused += 1
+        return []
+    if at is None or (outcome is None and reader.now - at < LONGEST_RUN):
+        return []  # it is under way
+    return [_runs.put(folder.uri, of_run(at, settings, summary, outcome))]
+
+
+def _text(file: StoragePath) -> bytes | None:
+    try:
+        return file.read_bytes()
+    except SnapshotError as error:
+        if error.reason is not Reason.FILE_MISSING:
+            raise  # a storage that fails for a moment is not remembered as a run without files
+        return None
+
+
+def _size(file: StoragePath) -> int:
+    file_system, path = file.open()
+    try:
+        return file_system.get_file_info(path).size or 0
+    except OSError:
+        return 0
+
+
+def _grouped(parts: Iterable[Bucket], length: timedelta) -> Iterator[Bucket]:
+    """Yield one bucket for each stretch that has any, in order."""
+    found: dict[datetime, list[Bucket]] = {}
+    for part in sorted(parts, key=lambda part: part.at):
+        found.setdefault(begin_of(part.at, length), []).append(part)
+    for at, each in found.items():
+        yield added_up(each, at)

@@ -1,0 +1,142 @@
+"""The circuit breaker: when moving makes things worse or cannot work, nothing is moved for a while.
+
+Its document `breaker` is written by report alone. It closes by itself after a time, or when a person says so.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from pydantic import AwareDatetime
+
+from pulsar_rebalancer.errors import StateError
+from pulsar_rebalancer.state.state_documents import StateDocument
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pulsar_rebalancer.config.settings import BreakerRules
+
+NOISE = 1.0
+"""Points by which the range may have grown without being worse: load is never quite the same twice."""
+
+
+class Breaker(StateDocument):
+    """The `breaker` document.
+
+    Attributes:
+        opened_at: when it opened last; None: never.
+        why: the figure that opened it.
+        range_before: points between the hottest and the coldest broker before bundles were moved; None once that was
+            compared, and before. `brokers_before`: how many were compared.
+        moved_at: when those moves had ended.
+        worse: rounds in a row after which the range had grown.
+        bad: brokers that the run before left out because something is wrong with them.
+        run: name of the run that changed this last; it counts once.
+    """
+
+    KEY: ClassVar[str] = "breaker"
+
+    opened_at: AwareDatetime | None = None
+    why: str = ""
+    range_before: float | None = None
+    brokers_before: int = 0
+    moved_at: AwareDatetime | None = None
+    worse: int = 0
+    bad: int = 0
+    run: str = ""
+
+    def is_open(self, rules: BreakerRules | None, closed_at: datetime | None, now: datetime) -> bool:
+        """Return whether it lets nothing be moved.
+
+        Args:
+            rules: of the clusters file; None: there is no breaker.
+            closed_at: when a person closed it last.
+            now: the present.
+        """
+        if rules is None or self.opened_at is None or (closed_at is not None and closed_at >= self.opened_at):
+            return False
+        return now < self.opened_at + timedelta(minutes=rules.minutes)
+
+
+class Round(NamedTuple):
+    """What a run saw and did.
+
+    Attributes:
+        bad_brokers: brokers that were left out because something is wrong with them; None: nobody has judged them.
+        failed: moves that failed or went astray.
+        moved: whether bundles have another owner since.
+        score_range: points between the hottest and the coldest broker before it; None: nothing was decided.
+        younger_than: all that the brokers tell of themselves was measured after it.
+        brokers: how many were compared.
+    """
+
+    bad_brokers: int | None
+    failed: int
+    moved: bool
+    score_range: float | None
+    younger_than: datetime
+    brokers: int = 0
+
+
+def advance(
+    state: Breaker, rules: BreakerRules, seen: Round, now: datetime, run: str = "", closed_at: datetime | None = None
+) -> Breaker:
+    """Return the document after a run; as it is when nothing changed, or this very run changed it last.
+
+    While too many brokers are bad its time begins anew with each run. Whoever closes it knows of those: it opens again
+    when there are more.
+
+    Args:
+        state: before it.
+        rules: of the clusters file.
+        seen: what the run saw and did.
+        now: the present.
+        run: name of the run's folder.
+        closed_at: when a person closed it last.
+    """
+    if run and state.run == run:
+        return state
+    worse, before, moved_at, compared = state.worse, state.range_before, state.moved_at, state.brokers_before
+    # Until all brokers have measured again a sample tells of the time before the moves.
+    tells = moved_at is None or seen.younger_than >= moved_at
+    if tells and before is not None and seen.score_range is not None:
+        if seen.brokers == compared:  # a broker that came or went changes the range by itself
+            worse = worse + 1 if seen.score_range > before + NOISE else 0
+        before = moved_at = None
+    if before is None and seen.moved:
+        before, moved_at, compared = seen.score_range, now, seen.brokers
+    closed = closed_at is not None and state.opened_at is not None and closed_at >= state.opened_at
+    why = _why(rules, seen, worse, known_bad=state.bad if closed else 0)
+    after = Breaker(
+        opened_at=now if why else state.opened_at,
+        why=why or state.why,
+        range_before=before,
+        brokers_before=compared,
+        moved_at=moved_at,
+        # Once it has opened the rounds are counted anew.
+        worse=0 if why else worse,
+        bad=state.bad if seen.bad_brokers is None else seen.bad_brokers,
+        run=state.run,
+    )
+    return after if after == state else after.model_copy(update={"run": run})
+
+
+def _why(rules: BreakerRules, seen: Round, worse: int, known_bad: int) -> str:
+    bad, most = seen.bad_brokers, rules.bad_brokers
+    if bad is not None and most is not None and bad >= max(most, known_bad + 1):
+        return f"brokers left out at once: {bad}"
+    if rules.failed_moves is not None and seen.failed >= rules.failed_moves:
+        return f"moves of a run that failed or went astray: {seen.failed}"
+    if rules.worse_rounds is not None and worse >= rules.worse_rounds:
+        return f"rounds in a row after which the range of scores had grown: {worse}"
+    return ""
+
+
+def readable_breaker(document: Any, now: datetime) -> Breaker:
+    """Return the `breaker` document; one that cannot be read counts as opened now."""
+    try:
+        return Breaker.parse(document)
+    except StateError as error:
+        return Breaker(opened_at=now, why=error.message)

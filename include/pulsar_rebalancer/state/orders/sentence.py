@@ -1,0 +1,157 @@
+"""What is in force now, and by whom: the sentence that every summary has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer.config.resolution import Origin
+from pulsar_rebalancer.config.settings import CAPS
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.state.orders.control_document import Awaiting, Control, Rejections
+from pulsar_rebalancer.storage.layout import time_of
+from pulsar_rebalancer.texts import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.state.manual_plans import Drain
+    from pulsar_rebalancer.state.orders.in_force import Closed
+
+_NAMED = 3
+"""How many names of a list are told."""
+
+_WORDS = {
+    Reason.CONTROL_UNREADABLE: "what people ordered cannot be read:",
+    Reason.BREAKER_OPEN: "circuit breaker open",
+    Reason.PAUSED: "paused",
+    Reason.BLACKOUT: "blackout",
+    Reason.OUTSIDE_WINDOW: "outside the maintenance windows",
+    Reason.SKIPPED: "one run is skipped",
+}
+
+_CAPPED = dict(
+    zip(
+        CAPS,
+        (
+            "bundles per run",
+            "bundles per broker",
+            "bundles off a broker",
+            "bundles onto a broker",
+            "bundles per namespace",
+            "bytes/s per run",
+        ),
+        strict=True,
+    )
+)
+
+_BY = {Origin.FILE: "the clusters file", Origin.PARAMS: "this run's parameters", Origin.BROKERS: "the brokers"}
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the sentence tells beside settings and what lets nothing be moved.
+
+    Attributes:
+        control: what people ordered.
+        drains: brokers that are drained.
+        awaiting: the plan that waits for a person.
+        rejections: what people rejected.
+        started: when the run began that a stop may have hit; None: none is under way.
+        origins: where settings come from; those that are missing come from the clusters file.
+    """
+
+    control: Control = field(default_factory=Control)
+    drains: Mapping[str, Drain] = field(default_factory=dict)
+    awaiting: Awaiting = field(default_factory=Awaiting)
+    rejections: Rejections = field(default_factory=Rejections)
+    started: datetime | None = None
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+
+
+def sentence(settings: Settings, found: Sequence[Closed], told: Told, now: datetime) -> str:
+    """Return what is in force, and by whom.
+
+    Args:
+        settings: the effective ones.
+        found: as `closings` returned it.
+        told: what else is told.
+        now: the present.
+    """
+    said = "; ".join([f"mode {settings.mode}", *beside_the_mode(settings, found, told, now)])
+    moved = "Moves are carried out" if settings.mode is not Mode.APPROVE else "Moves wait for approval"
+    return one_line(f"{'Nothing is moved' if found else moved}: {said}")
+
+
+def beside_the_mode(settings: Settings, found: Sequence[Closed], told: Told, now: datetime) -> list[str]:
+    """Return the parts of the sentence but the mode; empty when nothing else is in force."""
+    return [
+        *(f"{_WORDS[each.reason]} {each.detail}" for each in found if each.reason is not Reason.OBSERVE),
+        *_ordered(settings, told, now),
+        *(f"{broker} drained by {each.by or 'unknown'}: {each.reason}" for broker, each in told.drains.items()),
+        *_waiting(settings, told, now),
+        *_times(settings),
+        *_limits(settings, told.origins),
+    ]
+
+
+def _ordered(settings: Settings, told: Told, now: datetime) -> Iterator[str]:
+    control, rules = told.control, settings.breaker
+    if control.stop is not None and told.started is not None and control.stopped_since(told.started):
+        yield f"stopped {control.stop.because}"
+    closed, breaker = control.breaker_closed, control.breaker
+    if closed is not None and breaker.is_open(rules, None, now) and not breaker.is_open(rules, closed.at, now):
+        yield f"circuit breaker closed {closed.because}"
+
+
+def _waiting(settings: Settings, told: Told, now: datetime) -> Iterator[str]:
+    """Yield what a person is asked, and what is not asked for again."""
+    if settings.mode is not Mode.APPROVE:
+        return
+    longest = timedelta(minutes=settings.max_awaiting_minutes)
+    rejected = told.rejections.young(now, longest).values()
+    waits, at = told.awaiting, told.awaiting.at or time_of(told.awaiting.plan_id)
+    if at is not None and now - at <= longest and waits.plan_id not in {each.plan_id for each in rejected}:
+        yield f"plan {waits.hash[:16]} waits for approval until {at + longest:%Y-%m-%d %H:%M %Z}"
+    for each in sorted(rejected, key=lambda rejection: rejection.at)[-_NAMED:]:
+        yield f"the moves of plan {each.plan_id} are not asked for before {each.at + longest:%H:%M %Z}, rejected " + (
+            each.because
+        )
+
+
+def _times(settings: Settings) -> Iterator[str]:
+    if settings.maintenance_windows:
+        yield f"moved within {_number(settings.maintenance_windows, 'maintenance window')} of the clusters file alone"
+    if settings.blackouts:
+        yield f"not moved within {_number(settings.blackouts, 'blackout')} of the clusters file"
+    if settings.breaker is not None:
+        yield "watched by the circuit breaker of the clusters file"
+
+
+def _limits(settings: Settings, origins: Mapping[str, Origin]) -> Iterator[str]:
+    """Yield caps and exclusions by who set them."""
+    for origin, by in _BY.items():
+        capped = [
+            f"{getattr(settings, name):.12g} {words}"
+            for name, words in _CAPPED.items()
+            if getattr(settings, name) is not None and _origin(origins, name) is origin
+        ]
+        if capped:
+            yield f"capped by {by} at {', '.join(capped)}"
+        for name in ("excluded_namespaces", "excluded_brokers", "excluded_bundles"):
+            names = getattr(settings, name)
+            if names and _origin(origins, name) is origin:
+                more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+                yield f"{name.replace('_', ' ')} by {by}: {', '.join(names[:_NAMED])}{more}"
+
+
+def _origin(origins: Mapping[str, Origin], name: str) -> Origin:
+    return origins.get(name, Origin.FILE)
+
+
+def _number(items: Sequence[object], noun: str) -> str:
+    return f"{len(items)} {noun}" + ("s" if len(items) != 1 else "")

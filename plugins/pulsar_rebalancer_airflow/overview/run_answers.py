@@ -1,0 +1,87 @@
+"""What became of a run that somebody started with a button of the page, in a sentence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.models.dagrun import DagRun
+from airflow.utils.state import DagRunState
+from sqlalchemy import select
+
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.show.page.page_model import Answer
+from pulsar_rebalancer.show.page.pairs import pair_views
+from pulsar_rebalancer.show.page.recent_runs import read_run
+from pulsar_rebalancer.show.page.status import of_run
+from pulsar_rebalancer.strategies.wording import number_of
+from pulsar_rebalancer_airflow.locations import APPLY_DAG, CONTROL_DAG, REBALANCE_DAG, storage_of
+from pulsar_rebalancer_airflow.overview.airflow_facts import failure_of, run_folder
+from pulsar_rebalancer_airflow.xcoms import left_by
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+_UNDER_WAY = {DagRunState.QUEUED: "waits for its turn", DagRunState.RUNNING: "is under way"}
+
+
+def answer_of(session: Session, dag_id: str, run_id: str) -> Answer | None:
+    """Return what became of a run; None when there is none, or its DAG has no buttons.
+
+    Args:
+        session: of the metadata database.
+        dag_id: of the run.
+        run_id: the run.
+    """
+    prefix = next((each for each in (CONTROL_DAG, APPLY_DAG, REBALANCE_DAG) if dag_id.startswith(each)), "")
+    run = session.scalar(select(DagRun).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id))
+    if not prefix or run is None:
+        return None
+    state = DagRunState(run.state)
+    if state in _UNDER_WAY:
+        return Answer(state=state, text=_UNDER_WAY[state])
+    cluster = dag_id.removeprefix(prefix)
+    came_to = _came_to(session, cluster, dag_id, run_id) if prefix == REBALANCE_DAG else ""
+    if state is DagRunState.FAILED:
+        return Answer(state=state, text=_refused(session, dag_id, run_id, came_to))
+    if prefix == CONTROL_DAG:
+        told = left_by(session, dag_id, run_id, key="return_value", task="control")
+        return Answer(state=state, text=_ordered(told if isinstance(told, dict) else {}))
+    if prefix == APPLY_DAG:
+        started = left_by(session, dag_id, run_id, key="trigger_run_id", task="carry_out")
+        if started is None:
+            return Answer(state=state, text="Nothing is carried out: the plan was rejected.")
+        text = f"The plan was approved; run {started} carries it out."
+        return Answer(state=state, text=text, next_dag=f"{REBALANCE_DAG}{cluster}", next_run=str(started))
+    return Answer(state=state, text=came_to or "ended, and left no files.")
+
+
+def _refused(session: Session, dag_id: str, run_id: str, came_to: str) -> str:
+    task, code = failure_of(session, dag_id, run_id)
+    reason = Reason.get(code)
+    if reason is not None:
+        return " ".join(filter(None, [f"refused in {task} ({reason}): {reason.meaning}", reason.action]))
+    return f"failed in {task}: {came_to or 'its log says why.'}" if task else "took too long and was ended."
+
+
+def _ordered(told: dict[str, Any]) -> str:
+    said, stopped = str(told.get("in_force") or ""), told.get("stopped")
+    words = [f"Done. {said}{'' if said.endswith('.') else '.'}" if said else "Done."]
+    if isinstance(stopped, dict):
+        finished = [f"{bundle} {reason}" for bundle, reason in dict(stopped.get("finished") or {}).items()]
+        words.append(f"Came to their end: {', '.join(finished) or 'none'}.")
+        unfinished = [str(bundle) for bundle in stopped.get("unfinished") or ()]
+        words += [f"Still under way: {', '.join(unfinished)}."] if unfinished else []
+        words.append(f"Not begun: {number_of(int(stopped.get('not_begun') or 0), 'bundle')}.")
+    elif stopped:
+        words.append(f"What was under way cannot be read: {stopped}.")
+    if told.get("undecided"):
+        words.append(f"Besides, {told['undecided']}.")
+    return " ".join(words)
+
+
+def _came_to(session: Session, cluster: str, dag_id: str, run_id: str) -> str:
+    folder = run_folder(session, storage_of(cluster), dag_id, run_id)
+    run = read_run(folder) if folder is not None else None
+    if run is None or run.outcome is None:
+        return ""
+    return of_run(run, pair_views(run), "", 0).sentence

@@ -1,0 +1,30 @@
+"""The link from the task that replayed to its report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from airflow.sdk import BaseOperatorLink
+
+from pulsar_rebalancer_airflow.validation.validation_link import PREFIX, base_path
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator
+
+
+class ReplayLink(BaseOperatorLink):
+    """Opens the report of a replay. Airflow asks for it when the task ends."""
+
+    name = "Replay report"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:
+        """Return the path of the report; empty when the task did not get as far."""
+        name = str(getattr(operator, "report_of", ""))
+        return report_path(ti_key.dag_id, ti_key.run_id, name) if name else ""
+
+
+def report_path(dag_id: str, run_id: str, name: str) -> str:
+    """Return the path of a report on the web server, whatever host it is reached by."""
+    dag, run, folder = (quote(part, safe="") for part in (dag_id, run_id, name))
+    return f"{base_path()}{PREFIX}/dags/{dag}/runs/{run}/replay/{folder}"

@@ -1,0 +1,82 @@
+"""What the leader still remembers after an unload that failed behind it, and where a later unload then goes."""
+
+import pytest
+from tests.include.pulsar_rebalancer.carry_out.unloading_scene import ON_A, SHORT
+
+from pulsar_rebalancer.errors import AdminError
+from pulsar_rebalancer.reasons import Reason
+
+ONCE = {"retries": 0, "timeout": SHORT, "unload_timeout_s": SHORT}
+
+
+@pytest.fixture
+def move(scene):
+    """From B to A; the client asks A first, which redirects to the leader C, and that to the owner."""
+    scene.cluster.change_leader(scene.c)
+    return scene.move(ON_A, scene.a).model_copy(update={"source": scene.b})
+
+
+def unloaded_by_a_person(scene):
+    """Where the bundle lands that somebody unloads without a destination: on C, the coldest, unless one was kept."""
+    scene.cluster.faults.clear()
+    scene.cluster.unload(scene.bundles[ON_A])
+    return scene.cluster.lookup(scene.cluster.topology.topics(ON_A)[0])
+
+
+@pytest.mark.parametrize("fault", ["error_500", "reset", "silent"])
+def test_an_unload_that_fails_behind_the_leader_leaves_its_destination_there(scene, move, fault):
+    scene.cluster.faults.add(fault, scene.b, path="/unload")
+
+    outcome = scene.run_one(move, **ONCE)
+
+    assert (outcome.ok, outcome.owner, outcome.destination_kept) == (False, scene.b, True)
+    assert unloaded_by_a_person(scene) == scene.a
+
+
+@pytest.mark.parametrize("fault", ["forbidden", "unauthorized"])
+def test_an_unload_that_the_leader_refuses_leaves_nothing(scene, move, fault):
+    scene.cluster.faults.add(fault, scene.c, path="/unload")
+
+    outcome = scene.run_one(move, **ONCE)
+
+    assert (outcome.reason, outcome.destination_kept) == (fault, False)
+    assert unloaded_by_a_person(scene) == scene.c
+
+
+def test_the_next_unload_takes_its_place(scene, move):
+    scene.cluster.faults.add("error_500", scene.b, path="/unload", times=1)
+
+    outcome = scene.run_one(move, retries=1, timeout=SHORT)
+
+    assert (outcome.reason, outcome.attempts, outcome.destination_kept) == ("moved", 2, False)
+
+
+def test_what_an_earlier_try_left_stays_when_the_next_one_is_refused(scene, move):
+    scene.cluster.faults.add("error_500", scene.b, path="/unload", times=1)
+
+    def prepare(admin):
+        def refuse():
+            raise AdminError(Reason.FORBIDDEN, "refused", broker=scene.c, status=403)
+
+        admin.before_unload = scene.once(lambda: None, refuse)
+
+    outcome = scene.run_one(move, prepare=prepare, retries=1, timeout=SHORT)
+
+    assert (outcome.reason, outcome.destination_kept) == ("forbidden", True)
+
+
+def test_a_bundle_that_was_unloaded_all_the_same_leaves_nothing(scene):
+    scene.cluster.faults.add("stray")
+
+    def lose():
+        raise AdminError(Reason.TIMEOUT, "no complete answer")
+
+    outcome = scene.run_one(prepare=lambda admin: setattr(admin, "after_unload", lose), retries=0)
+
+    assert (outcome.reason, outcome.owner, outcome.destination_kept) == ("astray", scene.c, False)
+
+
+def test_the_extensible_load_manager_remembers_nothing(scene):
+    scene.cluster.faults.add("error_500", path="/unload")
+
+    assert not scene.run_one(affinity=False, **ONCE).destination_kept

@@ -1,0 +1,175 @@
+"""Splits carried out over HTTP: what is read back, what is left alone, and what a second attempt finds."""
+
+import asyncio
+
+import numpy as np
+import pytest
+from pydantic import SecretStr
+
+from pulsar_rebalancer.admin import AdminConnection
+from pulsar_rebalancer.admin.bundle_calls import BundleAdmin
+from pulsar_rebalancer.admin.transport import Transport
+from pulsar_rebalancer.carry_out.split_executor import carry_out_splits
+from pulsar_rebalancer.run.splits import Split
+from pulsar_simulator.brokers import BrokerSpec
+from pulsar_simulator.cluster import Cluster
+from pulsar_simulator.load import QUIET, Traffic
+from pulsar_simulator.serve import running
+from pulsar_simulator.spec import ClusterSpec
+from pulsar_simulator.topology import Namespace, Topology, topic_hash
+
+WHOLE = "0x00000000_0xffffffff"
+MIDDLE = 0x7FFFFFFF
+NAMES = [f"acme/n{number}" for number in range(12)]
+HOPELESS, LONG = 0.3, 30.0  # time-outs, seconds: one that runs out, one that must not matter
+
+
+class Watched(BundleAdmin):
+    """The real client; notes the splits, and lets a test step in around one."""
+
+    def __init__(self, transport):
+        super().__init__(transport)
+        self.asked = []
+        self.before = self.after = lambda: None
+
+    async def split(self, bundle, algorithm, positions=(), *, unload=False):
+        self.asked.append((bundle, algorithm))
+        self.before()
+        await super().split(bundle, algorithm, positions, unload=unload)
+        self.after()
+
+
+@pytest.fixture(scope="module")
+def served():
+    """Namespaces of one bundle each, every one used by one test; those of the second broker are split by redirect."""
+    bundles = len(NAMES)
+    ones = np.ones(bundles)
+    traffic = Traffic(100 * ones, 100 * ones, ones, noise=QUIET, seed=1, step=60)
+    topology = Topology([Namespace(name, 1, topics_per_bundle=1 if name == NAMES[0] else 4) for name in NAMES])
+    counts = np.ones(bundles, dtype=np.int64)
+    brokers = [BrokerSpec(f"127.0.0.1:{port}") for port in (1, 2)]
+    spec = ClusterSpec(brokers, topology, traffic, np.arange(bundles) % 2, counts, counts)
+    with running(Cluster(spec)) as brokers:
+        yield brokers
+
+
+def split(name, *positions, algorithm="specified_positions_divide", **changes):
+    shares = (1 / (len(positions) + 1),) * (len(positions) + 1)
+    found = {"bundle": f"{name}/{WHOLE}", "broker": "b:1", "algorithm": algorithm, "positions": positions}
+    return Split(**found | {"shares": shares} | changes)
+
+
+def carry(served, *splits, most=128, timeout=LONG, begun=(), prepare=None, told=None, held=lambda: None):
+    async def act():
+        connection = AdminConnection(seeds=tuple(served.urls), token=SecretStr(served.token))
+        async with Transport(connection) as transport:
+            client = Watched(transport)
+            if prepare:
+                prepare(client)
+            outcomes = await carry_out_splits(
+                client,
+                splits,
+                most_bundles=most,
+                timeout_seconds=timeout,
+                on_outcome=(told if told is not None else []).append,
+                begun=begun,
+                held=held,
+            )
+            return outcomes, client.asked
+
+    return asyncio.run(act())
+
+
+def bounds(served, name):
+    return served.cluster.topology.boundaries(name)
+
+
+def test_a_namespace_gets_the_planned_bounds_and_a_second_attempt_asks_for_nothing(served):
+    wanted = [
+        split(NAMES[1], 0x10000000, 0xE0000000),
+        split(NAMES[2], MIDDLE, algorithm="range_equally_divide"),
+        split(NAMES[3], 0x40000000, algorithm="flow_or_qps_equally_divide", unload=True),
+    ]
+    told = []
+    outcomes, asked = carry(served, *wanted, told=told)
+    assert told == outcomes
+    assert [(o.reason, o.attempts, o.found) for o in outcomes] == [("split", 1, w.positions) for w in wanted]
+    # brokers fail at the flow algorithm unless it is their default: its positions are sent
+    assert [algorithm for _, algorithm in asked] == [
+        "specified_positions_divide",
+        "range_equally_divide",
+        "specified_positions_divide",
+    ]
+    assert bounds(served, NAMES[1]) == (0, 0x10000000, 0xE0000000, 0xFFFFFFFF)
+    # a killed attempt that had begun has split them; one that had not found them so
+    for begun, reason in (({w.bundle for w in wanted}, "split"), ((), "already_split")):
+        again, asked = carry(served, *wanted, begun=begun)
+        assert asked == []
+        assert {o.reason for o in again} == {reason}
+        assert all(o.ok for o in again)
+
+
+def test_a_204_that_splits_nothing_is_no_success(served):
+    """A bundle with one topic: brokers accept it and do nothing."""
+    (outcome,), asked = carry(served, split(NAMES[0], MIDDLE), timeout=HOPELESS)
+    assert (outcome.reason, outcome.ok, outcome.found, len(asked)) == ("not_split", False, (), 1)
+
+
+def test_what_changed_since_the_plan_is_left_alone(served):
+    cluster = served.cluster
+    gone = split(NAMES[4], 0x20000000, bundle=f"{NAMES[4]}/0x00000000_0x40000000")
+    other = split(NAMES[5], 0x20000000)
+    cluster.split_at(1, NAMES[5], WHOLE, "range_equally_divide", [], unload=False)
+    outcomes, asked = carry(served, gone, other, split(NAMES[6], MIDDLE), most=1)
+    assert [o.reason for o in outcomes] == ["range_gone", "split_elsewhere", "namespace_full"]
+    assert outcomes[1].found == (MIDDLE,)
+    assert asked == []
+
+
+def test_somebody_who_cuts_elsewhere_at_the_same_moment_is_told(served):
+    def prepare(client):
+        client.before = lambda: served.cluster.split_at(1, NAMES[7], WHOLE, "range_equally_divide", [], unload=False)
+
+    (outcome,), _ = carry(served, split(NAMES[7], 0x20000000), prepare=prepare)
+    assert (outcome.reason, outcome.found) == ("split_elsewhere", (MIDDLE,))
+
+
+def test_one_that_was_carried_out_although_the_answer_was_lost_counts(served):
+    served.cluster.faults.add("reset", path="/split", times=1)
+
+    def prepare(client):
+        client.before = lambda: served.cluster.split_at(0, NAMES[8], WHOLE, "range_equally_divide", [], unload=False)
+
+    (outcome,), _ = carry(served, split(NAMES[8], MIDDLE, algorithm="range_equally_divide"), prepare=prepare)
+    assert (outcome.reason, outcome.attempts) == ("split", 1)
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"), [("forbidden", "forbidden"), ("error_500", "server_error"), ("unauthorized", "unauthorized")]
+)
+def test_what_a_broker_refuses_carries_its_reason_and_stops_no_other(served, fault, reason):
+    served.cluster.faults.add(fault, path="/split", times=1)
+    refused, carried = carry(served, split(NAMES[9], 0x20000000), split(NAMES[1], 0x10000000, 0xE0000000))[0]
+    assert (refused.reason, refused.found, refused.attempts) == (reason, (), 1)
+    assert refused.error
+    assert carried.ok
+    assert len(bounds(served, NAMES[9])) == 2
+
+
+def test_an_algorithm_that_brokers_do_not_know_is_refused(served):
+    def prepare(client):
+        ask = client.split
+        client.split = lambda bundle, _, positions=(), *, unload=False: ask(bundle, "by_colour", positions)
+
+    (outcome,), _ = carry(served, split(NAMES[10], MIDDLE), prepare=prepare)
+    assert outcome.reason == "split_refused"
+    assert "Unsupported namespace bundle split algorithm" in outcome.error
+
+
+def test_topics_are_where_the_plan_says(served):
+    positions = sorted(map(topic_hash, served.cluster.topology.topics(11)))
+    cut = positions[1] + 1
+    wanted = split(NAMES[11], cut)
+    carry(served, wanted)
+    lower, upper = (served.cluster.topology.index(part) for part in wanted.parts)
+    assert [len(served.cluster.topology.topics(part)) for part in (lower, upper)] == [2, 2]

@@ -1,0 +1,125 @@
+"""What is kept of splits: before they begin, once they ended, and for how long."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from pulsar_rebalancer.carry_out.split_history import SplitHistory, tidied
+from pulsar_rebalancer.run.outcome import Outcome
+from pulsar_rebalancer.run.splits import Split, SplitOutcome, parts_by_bundle, read_outcomes
+from pulsar_rebalancer.state.state_documents import BundleSplit, MovesState, Unload
+from pulsar_rebalancer.storage.path import StoragePath
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+ONE, OTHER = "a/b/0x00000000_0x80000000", "a/b/0x80000000_0xffffffff"
+UNLOADED = Unload(at=NOW, plan_id="p0", source="b:1", destination="b:2")
+
+
+class Store:
+    def __init__(self):
+        self.state = MovesState(unloads={"x/y/z": UNLOADED})
+
+    def change(self, change):
+        self.state = change(self.state)
+
+
+def split(bundle=ONE, position=0x40000000):
+    found = {"bundle": bundle, "broker": "b:1", "algorithm": "range_equally_divide", "shares": (0.25, 0.75)}
+    return Split(**found, positions=(position,))
+
+
+def ended(reason, bundle=ONE, attempts=1):
+    return SplitOutcome(bundle=bundle, positions=(0x40000000,), reason=reason, attempts=attempts)
+
+
+def record(**changes):
+    found = {"at": NOW, "plan_id": "p1", "positions": (0x40000000,), "shares": (0.25, 0.75), "outcome": "split"}
+    return BundleSplit(**found | changes)
+
+
+@pytest.fixture
+def run(tmp_path):
+    return StoragePath(str(tmp_path / "p1"))
+
+
+def test_an_attempt_that_was_killed_may_have_split_what_the_next_one_cannot_read(run):
+    store = Store()
+    SplitHistory(store.state, store.change, run).plan([split()], NOW)
+    again = SplitHistory(store.state, store.change, run)
+    again.plan([split()], NOW)
+    again.add(ended("timeout", attempts=0), NOW)
+    outcome = Outcome(
+        plan_id="p1",
+        cluster="c",
+        airflow_run_id="r",
+        ended_at=NOW,
+        verdict="open",
+        splits=tuple(again.outcomes.values()),
+    )
+    assert list(tidied(store.state.splits, outcome, NOW, 30)) == [ONE]
+
+
+def test_a_killed_attempt_is_known_by_what_it_noted_before_and_a_retry_goes_on(run):
+    store, both = Store(), [split(), split(OTHER, 0xC0000000)]
+    history = SplitHistory(store.state, store.change, run)
+    assert (history.begun, history.remaining(both)) == (frozenset(), both)
+    history.plan(both, NOW)
+    history.add(ended("split"), NOW)
+
+    again = SplitHistory(store.state, store.change, run)
+    assert again.begun == {ONE, OTHER}
+    assert again.remaining(both) == both[1:]
+    again.add(ended("server_error", OTHER), NOW)
+    assert again.remaining(both) == both[1:]  # another attempt may mend it
+    again.add(ended("split", OTHER), NOW)
+    assert [outcome.attempts for outcome in read_outcomes(run).values()] == [1, 2]
+    assert {name: known.outcome for name, known in store.state.splits.items()} == {ONE: "split", OTHER: "split"}
+    assert store.state.unloads == {"x/y/z": UNLOADED}
+
+
+@pytest.mark.parametrize(
+    ("reason", "attempts", "before", "kept"),
+    [
+        ("split", 1, "split", "split"),
+        ("already_split", 0, "already_split", "already_split"),
+        ("not_split", 1, "not_split", "not_split"),  # tried in vain: protected as well
+        ("interrupted", 0, "", "interrupted"),
+        ("range_gone", 0, "range_gone", None),
+        ("namespace_full", 0, "namespace_full", None),
+        ("unreachable", 0, "unreachable", None),
+    ],
+)
+def test_what_was_left_alone_does_not_count_as_split(reason, attempts, before, kept):
+    outcome = Outcome(
+        plan_id="p1",
+        cluster="c",
+        airflow_run_id="r",
+        ended_at=NOW,
+        verdict="open",
+        splits=(ended(reason, attempts=attempts),),
+    )
+    after = tidied({ONE: record(outcome=before)}, outcome, NOW, 60)
+    assert [known.outcome for known in after.values()] == ([] if kept is None else [kept])
+
+
+def test_records_are_kept_for_the_grace_period_and_an_hour_at_least():
+    outcome = Outcome(plan_id="p9", cluster="c", airflow_run_id="r", ended_at=NOW, verdict="open")
+    before = {str(minutes): record(at=NOW - timedelta(minutes=minutes)) for minutes in (59, 61, 119, 121)}
+    assert sorted(tidied(before, outcome, NOW, 120)) == ["119", "59", "61"]
+    assert sorted(tidied(before, outcome, NOW, 0)) == ["59"]
+
+
+@pytest.mark.parametrize(
+    ("counted", "kept"),
+    [(timedelta(hours=-5), True), (timedelta(hours=-4), False), (timedelta(0), False), (None, False)],
+)
+def test_a_record_waits_for_the_sample_with_which_its_parts_take_means_over(counted, kept):
+    outcome = Outcome(plan_id="p9", cluster="c", airflow_run_id="r", ended_at=NOW, verdict="open")
+    split = {ONE: record(at=NOW - timedelta(hours=4))}
+    assert bool(tidied(split, outcome, NOW, 60, None if counted is None else NOW + counted)) is kept
+
+
+def test_parts_are_named_with_their_shares():
+    assert parts_by_bundle({ONE: record()}) == {
+        ONE: {"a/b/0x00000000_0x40000000": 0.25, "a/b/0x40000000_0x80000000": 0.75}
+    }

@@ -1,0 +1,117 @@
+"""Snapshots of small clusters below a storage root, for plans that people ask for."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from pulsar_rebalancer.config.resolution import Resolved, RunParams
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.decide.by_hand.preview import show
+from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.run.manual_request import parse_form
+from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
+from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, TRAFFIC, table, write
+from pulsar_rebalancer.state.manual_plans import HandedOver, ShownPlan
+from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, Unload
+from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.strategies import rows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pulsar_rebalancer.run.plan import Summary
+    from pulsar_rebalancer.storage.path import StoragePath
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+
+
+def name(number: int, namespace: str = "t/n") -> str:
+    return f"{namespace}/0x{number:08x}_0x{number + 1:08x}"
+
+
+class Snapshots:
+    """One cluster and its snapshots.
+
+    Args:
+        folder: the storage root.
+        owned: traffic in bytes/s by bundle, by broker; a broker's CPU in percent is its traffic.
+        settings: of the cluster.
+    """
+
+    def __init__(self, folder: Path, owned: Mapping[str, Mapping[str, float]], **settings: Any) -> None:
+        self.storage = ClusterStorage(str(folder), "east")
+        self.owned = {f"{broker}:1": dict(bundles) for broker, bundles in owned.items()}
+        self.settings = Settings.model_validate({"mode": "auto"} | settings)
+        self.policies = Policies()
+        self.quarantined: list[str] = []
+        self.unloaded: dict[str, timedelta] = {}
+        self.topics: dict[str, int] = {}
+        self.load_manager = "ModularLoadManagerImpl"
+        self.state = DecisionState(seq=7, plan_id="before", hits={"a:1": (3, 5)})
+
+    def take(self, *, after: timedelta = timedelta(0), by: str = "ada", **more: Any) -> StoragePath:
+        """A snapshot as collect and validate leave it."""
+        at = NOW + after
+        run = self.storage.new_run(at)
+        params = RunParams.model_validate(more.pop("params", {}))
+        RunRequest(
+            cluster="east",
+            airflow_run_id=f"manual__{secrets.token_hex(4)}",
+            requested_by=by,
+            params=params,
+            resolved=Resolved(settings=self.settings, origins={}),
+            collected_at=at,
+        ).write(run)
+        Validation(findings=tuple(Finding(reason="report_missing", subject=each) for each in self.quarantined)).write(
+            run
+        )
+        self.policies.write(run)
+        cluster = table([{"cluster": "east", "load_manager": self.load_manager}], CLUSTER)
+        write(run, {"cluster": cluster, "brokers": self._brokers(), "bundles": self._bundles()})
+        history = MovesState(
+            unloads={
+                bundle: Unload(at=at - age, plan_id="p", source="x:1", destination="y:1")
+                for bundle, age in self.unloaded.items()
+            }
+        )
+        state = {"decision": self.state.model_dump(mode="json"), "moves": history.model_dump(mode="json")} | more
+        (run / "input" / "state.json").write_json(state)
+        return run
+
+    def _brokers(self) -> Any:
+        listed = [
+            {"cluster": "east", "broker": broker, "cpu_usage": sum(held.values()), "cpu_limit": 100.0}
+            | dict.fromkeys(TRAFFIC, 0.0)
+            | {"msg_throughput_in": sum(held.values()), "topics": len(held), "bundles": len(held)}
+            for broker, held in self.owned.items()
+        ]
+        return table(listed, BROKERS)
+
+    def _bundles(self) -> Any:
+        held = [
+            {"cluster": "east", "broker": broker, "bundle": bundle, "msg_throughput_in": traffic, "owners": 1}
+            | {"msg_rate_in": traffic, "topics": self.topics.get(bundle, 2), "producers": 3, "consumers": 4}
+            for broker, bundles in self.owned.items()
+            for bundle, traffic in bundles.items()
+        ]
+        return table([dict.fromkeys(TRAFFIC, 0.0) | row for row in held], BUNDLES)
+
+    def show(self, **form: Any) -> tuple[Summary, dict[str, str]]:
+        """The plan of a form, and what becomes of each bundle: its destination, or the reason why it stays."""
+        run = self.take()
+        return show(self.storage, run, parse_form(form), "ada"), fates(run)
+
+    def handed_over(self, summary: Summary) -> HandedOver:
+        """The entry of a plan that was handed over, as the state store has it."""
+        action = summary.by_hand.request.action if summary.by_hand else None
+        shown = ShownPlan(plan_id=summary.plan_id, action=action, at=summary.collected_at, by="ada")
+        return HandedOver(plan=shown, run_id="r", at=summary.collected_at, by="bob")
+
+
+def fates(run: StoragePath) -> dict[str, str]:
+    """What a plan does with each bundle: its destination, or the reason why it stays."""
+    moves = [rows.move(row) for row in (run / "plan" / "moves.parquet").read_table().to_pylist()]
+    return {move.bundle: str(move.destination if move.taken else move.reason) for move in moves}

@@ -1,0 +1,51 @@
+"""What may be typed into the form, and what is refused with the name of the field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.run.manual_request import parse_form
+
+BUNDLE = "t/n/0x00000000_0x10000000"
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({}, "action"),
+    ({"action": "explode"}, "action"),
+    ({"action": "unload"}, "bundles"),
+    ({"action": "unload", "bundles": ["no slash"]}, "bundles.0"),
+    ({"action": "unload", "bundles": ["t/n/a/b"]}, "bundles.0"),
+    ({"action": "unload", "bundles": [BUNDLE] * 1001}, "bundles"),
+    ({"action": "unload", "bundles": [BUNDLE], "destination": "http://b:1"}, "destination"),
+    ({"action": "unload", "bundles": [BUNDLE], "broker": "b:1"}, "broker"),
+    ({"action": "unload", "bundles": [BUNDLE], "overrule": ["caps"]}, "reason"),
+    ({"action": "unload", "bundles": [BUNDLE], "overrule": ["pause"], "reason": "x"}, "overrule.0"),
+    ({"action": "undo"}, "run"),
+    ({"action": "drain", "broker": "b:1"}, "reason"),
+    ({"action": "stop", "reason": "x"}, "action"),
+    ({"plan": "abc"}, "plan"),
+    ({"action": "unload", "bundles": [BUNDLE], "by": "root"}, "by"),
+]
+
+
+@pytest.mark.parametrize(("form", "field"), REFUSED)
+def test_what_is_refused(form: dict[str, Any], field: str) -> None:
+    with pytest.raises(SettingsError, match=field) as refused:
+        parse_form(form)
+
+    assert refused.value.reason in ("wrong_setting", "contradiction")
+
+
+def test_empty_fields_are_not_there() -> None:
+    form = {"action": "unload", "bundles": [f" {BUNDLE} "], "destination": "", "overrule": [], "run": None}
+
+    assert parse_form(form) == parse_form({"action": "unload", "bundles": [BUNDLE]})
+
+
+def test_other_fields_beside_a_hash_have_to_be_those_of_the_plan() -> None:
+    shown = parse_form({"action": "unload", "bundles": [BUNDLE], "destination": "b:1"})
+
+    assert parse_form({"plan": "a" * 64}).differs(shown) == []
+    assert parse_form({"plan": "a" * 64, "action": "unload", "destination": "b:1"}).differs(shown) == []
+    assert parse_form({"plan": "a" * 64, "destination": "c:1"}).differs(shown) == ["destination"]

@@ -1,0 +1,120 @@
+"""A bundle that a person splits: which one is meant, where it is cut, and what is refused in the dry run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import Snapshots
+
+from pulsar_rebalancer.decide.by_hand.plan_text import document
+from pulsar_rebalancer.decide.by_hand.preview import show
+from pulsar_rebalancer.decide.by_hand.recheck import carry_out_shown
+from pulsar_rebalancer.errors import RebalancerError
+from pulsar_rebalancer.run.manual_request import parse_form
+from pulsar_rebalancer.run.plan import verify
+from pulsar_rebalancer.run.splits import read_splits
+from pulsar_rebalancer.run.topic_loads import Candidate, Candidates, TopicLoad
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pulsar_rebalancer.run.plan import Summary
+
+LOW, HIGH = "t/n/0x00000000_0x80000000", "t/n/0x80000000_0xffffffff"
+BOUNDS = (0, 0x80000000, 0xFFFFFFFF)
+TOPICS = (TopicLoad(0x10000000, 1.0, 9.0), TopicLoad(0x20000000, 1.0, 1.0), TopicLoad(0x30000000, 1.0, 1.0))
+
+
+@pytest.fixture
+def snapshots(tmp_path: Path) -> Snapshots:
+    made = Snapshots(tmp_path, {"a": {LOW: 30.0, HIGH: 10.0}, "b": {}, "c": {}})
+    made.topics = {LOW: 3, HIGH: 9}
+    return made
+
+
+def shown(snapshots: Snapshots, topics: tuple[TopicLoad, ...] = TOPICS, **form: Any) -> Summary:
+    run = snapshots.take()
+    read = tuple(Candidate(bundle=bundle, bounds=BOUNDS, topics=topics) for bundle in (LOW, HIGH))
+    Candidates(bundles=read).write(run)
+    return show(snapshots.storage, run, parse_form({"action": "split"} | form), "ada")
+
+
+@pytest.mark.parametrize(
+    ("form", "bundle", "positions"),
+    [
+        ({"bundles": [LOW]}, LOW, (0x40000000,)),
+        ({"bundles": ["t/n/HOT"]}, LOW, (0x40000000,)),
+        ({"bundles": ["t/n/LARGEST"]}, HIGH, (0xBFFFFFFF,)),
+        ({"bundles": [LOW], "algorithm": "topic_count_equally_divide"}, LOW, (0x18000000,)),
+        (
+            {"bundles": [LOW], "algorithm": "specified_positions_divide", "positions": ["0x15000000", 0x25000000]},
+            LOW,
+            (0x15000000, 0x25000000),
+        ),
+    ],
+)
+def test_which_bundle_is_cut_and_where(
+    snapshots: Snapshots, form: dict[str, Any], bundle: str, positions: tuple[int, ...]
+) -> None:
+    summary = shown(snapshots, **form)
+
+    run = snapshots.storage.run(summary.plan_id)
+    assert run is not None
+    moves, (split,) = verify(run, summary)
+    assert not moves
+    assert (split.bundle, split.broker, split.positions, split.condition) == (bundle, "a:1", positions, "")
+    assert document(summary, run)["plan"] == summary.hash
+
+
+def test_the_extensible_load_manager_cuts_in_two_whether_it_reports_averages_or_not(snapshots: Snapshots) -> None:
+    snapshots.load_manager = "ExtensibleLoadManagerImpl"
+    form = {"algorithm": "specified_positions_divide", "positions": [0x15000000, 0x25000000]}
+
+    summary = shown(snapshots, bundles=[LOW], **form)
+
+    run = snapshots.storage.run(summary.plan_id)
+    assert run is not None
+    assert [split.positions for split in verify(run, summary).splits] == [(0x25000000,)]
+
+
+@pytest.mark.parametrize(
+    ("form", "topics", "reason"),
+    [
+        ({"bundles": ["t/n/0x00000000_0x10000000"]}, TOPICS, "no_such_bundle"),
+        ({"bundles": ["nobody/HOT"]}, TOPICS, "no_such_bundle"),
+        ({"bundles": ["no/body/HOT"]}, TOPICS, "no_such_bundle"),
+        ({"bundles": [LOW]}, TOPICS[:1], "one_topic"),
+        (
+            {"bundles": [LOW], "algorithm": "specified_positions_divide", "positions": ["0x90000000"]},
+            TOPICS,
+            "position_outside",
+        ),
+        ({"bundles": [LOW, HIGH]}, TOPICS, "contradiction"),
+        ({"bundles": [LOW], "positions": [1]}, TOPICS, "contradiction"),
+        ({"bundles": [LOW], "algorithm": "specified_positions_divide"}, TOPICS, "contradiction"),
+        (
+            {"bundles": [LOW], "algorithm": "specified_positions_divide", "positions": ["0x00000001"]},
+            TOPICS,
+            "too_narrow",
+        ),
+    ],
+)
+def test_what_is_refused(
+    snapshots: Snapshots, form: dict[str, Any], topics: tuple[TopicLoad, ...], reason: str
+) -> None:
+    with pytest.raises(RebalancerError) as refused:
+        shown(snapshots, topics, **form)
+
+    assert refused.value.reason == reason
+
+
+def test_a_run_carries_out_the_split_that_was_shown(snapshots: Snapshots) -> None:
+    plan = shown(snapshots, bundles=[LOW], unload=True)
+    entry = snapshots.handed_over(plan).model_dump(mode="json")
+
+    run = snapshots.take(params={"plan": plan.hash}, handed_over=entry)
+    carry_out_shown(snapshots.storage, run)
+
+    (split,) = read_splits(run)
+    assert (split.bundle, split.positions, split.unload) == (LOW, (0x40000000,), True)

@@ -1,0 +1,228 @@
+"""Sequences of runs and the messages that people get."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.show.alerts.alert_conditions import Condition, Observation
+from pulsar_rebalancer.show.alerts.incidents import (
+    AlertsState,
+    Incident,
+    PendingMessage,
+    advance,
+    delivered,
+    parse_alerts,
+    pending_messages,
+)
+from pulsar_rebalancer.show.alerts.messages import compose
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+START = datetime(2026, 11, 21, 10, tzinfo=UTC)
+QUIET = timedelta(minutes=3)
+SEEN, GONE = Observation(True, {Reason.TOO_FEW_BROKERS: 1}), Observation(False)
+OBSERVED = {"x": {Condition.BLOCKED: SEEN}, ".": {Condition.BLOCKED: GONE}, "?": {}}
+
+
+def history(runs: str, down: Collection[int] = (), *, quiet: timedelta = QUIET) -> list[str]:
+    """The messages of a run a minute.
+
+    Args:
+        runs: a letter a run: `x` sees the condition, `.` sees that it is not there, `?` cannot tell, `-` is no run.
+        down: minutes in which no receiver takes a message.
+        quiet: minutes that a condition must stay away.
+    """
+    state, sent = AlertsState(), []
+    for minute, letter in enumerate(runs):
+        if letter == "-":
+            continue
+        now = START + timedelta(minutes=minute)
+        state = advance(parse_alerts(json.loads(state.model_dump_json())), OBSERVED[letter], now)
+        for message in pending_messages(state, now, quiet):
+            if minute not in down:
+                sent.append(f"{minute} {'end' if message.over else 'start'}")
+                state = delivered(state, message)
+    return sent
+
+
+@pytest.mark.parametrize(
+    ("runs", "down", "messages"),
+    [
+        ("........", (), []),
+        ("????????", (), []),
+        ("xxxxxxxx", (), ["0 start"]),
+        ("..xx......", (), ["2 start", "7 end"]),
+        # It comes back within the quiet time: it never ended.
+        ("x..x..x..x..x", (), ["0 start"]),
+        ("xxx.x.x.....x", (), ["0 start", "10 end", "12 start"]),
+        # It comes back after its end was told: it starts anew.
+        ("x....x....", (), ["0 start", "4 end", "5 start", "9 end"]),
+        # A run that cannot tell, or no run at all, changes nothing.
+        ("x?????xx?", (), ["0 start"]),
+        ("x.????", (), ["0 start", "4 end"]),
+        ("x----x", (), ["0 start"]),
+        # Nobody takes the message: the next run tries again.
+        ("xxxxxx", range(3), ["3 start"]),
+        ("x.....", range(5), ["5 end"]),
+        # It ended before anybody could be told: one message says both.
+        ("xx.......", range(6), ["6 end"]),
+        # The end could not be told and the condition is back: for its readers it never ended.
+        ("x....x...", (4,), ["0 start"]),
+        # It comes and goes, and nobody takes the message.
+        ("x." * 60, range(84), ["84 start"]),
+    ],
+)
+def test_one_message_when_it_starts_and_one_when_it_is_over(
+    runs: str, down: Collection[int], messages: list[str]
+) -> None:
+    assert history(runs, down) == messages
+
+
+@pytest.mark.parametrize("period", [2, 3, 4])
+def test_a_condition_that_flaps_is_told_once(period: int) -> None:
+    runs = ("x" + "." * (period - 1)) * 100
+
+    assert history(runs) == ["0 start"]
+
+
+def test_without_a_quiet_time_the_end_is_told_at_once() -> None:
+    assert history("x.", quiet=timedelta(0)) == ["0 start", "1 end"]
+
+
+def test_conditions_do_not_know_of_each_other() -> None:
+    seen = {Condition.SLOW: SEEN, Condition.BLOCKED: SEEN, Condition.UNLOAD: GONE}
+    state = advance(AlertsState(), seen, START)
+    first, second = pending_messages(state, START, QUIET)
+
+    state = delivered(state, first)
+
+    assert [first.condition, second.condition] == [Condition.BLOCKED, Condition.SLOW]
+    assert pending_messages(state, START, QUIET) == [second]
+
+
+def test_an_old_run_that_somebody_clears_tells_nothing() -> None:
+    state = advance(AlertsState(), {Condition.BLOCKED: GONE}, START, run="20261121T100000")
+
+    older = advance(state, {Condition.BLOCKED: SEEN}, START, run="20261120T100000")
+    same = advance(state, {Condition.BLOCKED: SEEN}, START, run="20261121T100000")
+
+    assert pending_messages(older, START, QUIET) == []
+    assert older.run == "20261121T100000"
+    assert len(pending_messages(same, START, QUIET)) == 1
+
+
+def test_a_run_from_the_future_does_not_silence_the_next_ones() -> None:
+    ahead = f"{START + timedelta(days=1):%Y%m%dT%H%M%S.%fZ}-0123abcd"
+    state = advance(AlertsState(), {Condition.BLOCKED: GONE}, START, run=ahead)
+
+    state = advance(state, {Condition.BLOCKED: SEEN}, START, run=f"{START:%Y%m%dT%H%M%S.%fZ}-0123abcd")
+
+    assert len(pending_messages(state, START, QUIET)) == 1
+
+
+def test_the_document_remembers_its_first_and_its_last_look() -> None:
+    state = advance(advance(AlertsState(), {}, START), {}, START + QUIET)
+
+    assert (state.began_at, state.run_at) == (START, START + QUIET)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        None,
+        [],
+        {},
+        {"version": 2, "incidents": {}},
+        {"version": 1, "incidents": {"unheard_of": {}}},
+        {"version": 1, "x": 1},
+    ],
+)
+def test_a_document_that_cannot_be_read_is_an_empty_one(document: object) -> None:
+    assert parse_alerts(document) == AlertsState()
+
+
+def test_an_end_that_a_wrong_clock_saw_is_told_when_the_clock_is_set_back() -> None:
+    state = advance(AlertsState(), OBSERVED["x"], START + timedelta(days=1))
+    state = advance(state, OBSERVED["."], START + timedelta(days=1))
+
+    state = advance(state, OBSERVED["."], START)
+
+    assert [message.over for message in pending_messages(state, START + QUIET, QUIET)] == [True]
+
+
+LINK = "http://airflow.example/dags/pulsar_rebalance__east/runs/manual__1"
+
+
+def incident(reasons: dict[Reason, int], **changes: object) -> Incident:
+    made = Incident(since=START, seen_at=START + timedelta(minutes=5), reasons=reasons, detail="2 of 6 moves verified")
+    return made.model_copy(update=changes)
+
+
+def test_a_message_says_what_started_why_and_what_to_do() -> None:
+    message = compose(
+        "east",
+        PendingMessage(
+            Condition.BLOCKED,
+            over=False,
+            incident=incident({Reason.TOO_FEW_BROKERS: 1, Reason.TOO_MANY_QUARANTINED: 3}),
+        ),
+        ["score range: 60.0 points (10.0 to 70.0 %) over 3 brokers"],
+        LINK,
+    )
+
+    assert (message.title, message.kind) == ("Pulsar east: validation failed", "failure")
+    lines = message.body.splitlines()
+    assert lines[:3] == [
+        "Cluster: east",
+        "Condition: validation_failed (validation failed)",
+        "Started: 2026-11-21 10:00:00 UTC",
+    ]
+    reasons = [line.strip() for line in lines if " x" in line]
+    assert reasons[0].startswith("too_many_quarantined x3: More brokers were left out than max_quarantined_brokers")
+    few = Reason.TOO_FEW_BROKERS
+    assert reasons[1] == f"too_few_brokers x1: {few.meaning} {few.action}"
+    assert "  score range: 60.0 points (10.0 to 70.0 %) over 3 brokers" in lines
+    assert lines[-2:] == ["What to do: Mend what the reasons name; the next run validates anew.", f"Run: {LINK}"]
+
+
+def test_the_message_of_the_end_says_how_long_it_was() -> None:
+    over = incident({Reason.ASTRAY: 4}, over_at=START + timedelta(minutes=6))
+
+    message = compose("east", PendingMessage(Condition.UNLOAD, over=True, incident=over), [], LINK)
+
+    assert (message.title, message.kind) == ("Pulsar east: over: unloading failed", "success")
+    for line in (
+        "Started: 2026-11-21 10:00:00 UTC",
+        "Last seen: 2026-11-21 10:05:00 UTC (2 of 6 moves verified)",
+        "Over: 2026-11-21 10:06:00 UTC",
+        "  astray x4",
+        "  none: the run did not get that far",
+        "What to do: nothing, it is over.",
+    ):
+        assert line in message.body.splitlines()
+
+
+def test_at_most_ten_reason_codes_are_named() -> None:
+    reasons = {reason: number for number, reason in enumerate(list(Reason)[:14], 1)}
+
+    body = compose("east", PendingMessage(Condition.BLOCKED, over=False, incident=incident(reasons)), [], LINK).body
+
+    named = [line.split()[:2] for line in body.splitlines() if re.match(r"  [a-z_]+ x\d+: ", line)]
+    assert named == [[str(reason), f"x{number}:"] for reason, number in reversed(list(reasons.items())[4:])]
+    assert "  and 4 more" in body.splitlines()
+
+
+@pytest.mark.parametrize("condition", list(Condition))
+@pytest.mark.parametrize("over", [True, False])
+def test_every_condition_has_its_words(condition: Condition, over: bool) -> None:
+    message = compose("east", PendingMessage(condition, over=over, incident=incident({})), [], LINK)
+
+    assert condition.value in message.body
+    assert "What to do: " in message.body

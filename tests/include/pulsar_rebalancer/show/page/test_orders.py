@@ -1,0 +1,70 @@
+"""What people ordered, as the page says it beside the state."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from tests.overview_scene import JUST_NOW, NOW, Scene, broker, seen, uneven
+
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.state.manual_plans import Drain
+from pulsar_rebalancer.state.orders.control_document import Approvals, Awaiting, Control, Order, PauseOrder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EVEN = {broker(number): 40.0 + number for number in range(4)}
+PAUSE = PauseOrder(at=NOW, by="ada", reason="a holiday", until=NOW + timedelta(hours=1))
+
+
+def ordered(made: Scene, **more: Any) -> str:
+    made.run(JUST_NOW)
+    return seen(made, **more).status.in_force
+
+
+def test_what_people_ordered_is_one_sentence_beside_the_state(tmp_path: Path) -> None:
+    made = Scene(str(tmp_path), EVEN)
+    assert ordered(made) == ""
+
+    said = "Nothing is moved: mode auto; paused until 2026-11-22 13:00 UTC by ada: a holiday."
+    assert ordered(made, control=Control(pause=PAUSE)) == said
+    held = seen(made, control=Control(pause=PAUSE)).status
+    assert (held.state, held.sentence[:22]) == ("paused", "The cluster is paused.")
+
+    drains = {broker(0): Drain(at=NOW, by="bob", reason="a new disk")}
+    assert f"{broker(0)} drained by bob: a new disk" in ordered(made, drains=drains)
+    (drained,) = [each for each in seen(made, drains=drains).brokers if each.drained]
+    assert drained.drained == "since 2026-11-22 12:00 UTC by bob: a new disk"
+    assert ordered(made, unreadable="damaged") == "Which brokers are drained cannot be read: damaged."
+    assert "what people ordered cannot be read: damaged" in ordered(made, control=Control(unreadable="damaged"))
+
+
+def test_a_stop_and_a_plan_that_waits_are_told_with_their_people_and_times(tmp_path: Path) -> None:
+    made = Scene(str(tmp_path), uneven(4))
+    made.run(JUST_NOW - timedelta(minutes=1))
+    made.run(JUST_NOW, seconds=0)
+    stop = Control(stop=Order(at=NOW, by="ada", reason="wrong hour"))
+    assert seen(made, control=stop).status.in_force == "Run stopped at 2026-11-22 12:00 UTC by ada: wrong hour."
+
+    asking = Scene(str(tmp_path / "approve"), uneven(4), mode="approve")
+    asking.run(JUST_NOW - timedelta(minutes=1))
+    plan = asking.run(JUST_NOW, verdict=Reason.AWAITING_APPROVAL)
+    awaiting = Awaiting(plan_id=plan.name, hash="0" * 64, at=JUST_NOW, asked="ask__1")
+    waits = seen(asking, awaiting=awaiting)
+    assert waits.status.in_force == "Plan 000000000000 waits for approval until 2026-11-22 12:59 UTC."
+    assert waits.awaiting is None  # it is the plan that is shown
+    asking.run(NOW - timedelta(seconds=1), verdict=Reason.AWAITING_APPROVAL)
+    newer = seen(asking, awaiting=awaiting)
+    assert newer.status.state == "would move"
+    assert newer.status.sentence.startswith("A plan of 11:59 waits for a person's approval until 12:59 UTC.")
+    assert newer.awaiting is not None
+    assert (newer.awaiting.folder, newer.awaiting.bundles) == (plan.name, 4)
+    approved = Approvals(plans={plan.name: Order(at=NOW, by="ada", reason="")})
+    assert "waits for a person" not in seen(asking, awaiting=awaiting, approvals=approved).status.sentence
+    old = awaiting.model_copy(update={"at": NOW - timedelta(hours=2)})
+    assert seen(asking, awaiting=old).status.in_force == ""
+
+
+def test_a_mode_that_observes_is_not_told_twice(tmp_path: Path) -> None:
+    assert ordered(Scene(str(tmp_path), EVEN, mode="observe")) == ""

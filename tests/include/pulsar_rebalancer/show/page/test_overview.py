@@ -1,0 +1,197 @@
+"""What the page draws: brokers, pairs, the plan, the last run that moved something, and how large that is."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.include.pulsar_rebalancer.show.page.test_status import EVEN, JUST_NOW, NOW, scene, seen
+from tests.overview_scene import broker, history, uneven
+
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.request import Finding
+from pulsar_rebalancer.show.page.brokers import lines, short_names
+from pulsar_rebalancer.show.page.page_model import Line
+from pulsar_rebalancer.state.manual_plans import Drain, Drains
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pulsar_rebalancer.config.settings import Settings
+
+
+def test_brokers_stand_hottest_first_with_what_makes_their_score(tmp_path: Path) -> None:
+    made = scene(tmp_path, 3)
+    history(made, JUST_NOW, 2)
+
+    found = seen(made)
+
+    assert [each.label for each in found.brokers] == ["broker-0", "broker-1", "broker-2"]
+    hot = found.brokers[0]
+    assert hot.deciding == "cpu"
+    assert hot.resources.keys() == {"cpu", "bandwidth_in", "bandwidth_out"}  # direct memory has no weight
+    assert hot.score == hot.resources["cpu"] == found.status.score_max
+    assert hot.lowest is not None
+    assert hot.highest is not None
+    assert hot.lowest < hot.highest
+    assert (hot.partner, hot.band) == (broker(2), "high")
+    assert found.brokers[2].partner == ""
+
+
+def test_a_drained_broker_is_shown_and_compared_with_nobody(tmp_path: Path) -> None:
+    made = scene(tmp_path, loads={broker(0): 62.0, broker(1): 60.0, broker(2): 2.0})
+    made.drains = Drains(brokers={broker(2): Drain(at=NOW, by="ada", reason="new disks")})
+    made.run(JUST_NOW)
+
+    found = seen(made)
+
+    assert found.status.score_range == pytest.approx(2, abs=3)
+    assert found.middle == pytest.approx(61, abs=3)
+    assert found.brokers[-1].score == pytest.approx(2, abs=1)
+
+
+def test_the_half_hour_forgets_what_is_older(tmp_path: Path) -> None:
+    made = scene(tmp_path, 3)
+    made.owned[broker(0)] = dict.fromkeys(range(10), 9.5)
+    made.run(JUST_NOW - timedelta(minutes=31))
+    made.owned[broker(0)] = dict.fromkeys(range(10), 5.0)
+    made.run(JUST_NOW)
+    (found,) = [each for each in seen(made).brokers if each.name == broker(0)]
+    assert found.highest is not None
+    assert found.highest < 60
+
+
+def test_a_broker_that_is_left_out_says_why(tmp_path: Path) -> None:
+    made = scene(tmp_path)
+    made.findings = (Finding(reason=Reason.REPORT_STALE, subject=broker(0)),)
+    made.run(JUST_NOW)
+
+    found = seen(made)
+
+    (left,) = [each for each in found.brokers if each.left_out]
+    assert left.name == broker(0)
+    assert left.left_out.startswith("report_stale: ")
+    assert found.status.score_max is not None
+    assert found.status.score_max < 70  # it is no part of the range
+
+
+def test_the_plan_has_its_prediction_and_whom_it_disturbs(tmp_path: Path) -> None:
+    made = scene(tmp_path)
+    history(made, JUST_NOW, 2)
+
+    found = seen(made)
+
+    plan = found.plan
+    assert plan is not None
+    assert (plan.bundles, plan.topics, plan.clients) == (4, 16, 32)
+    assert plan.traffic == pytest.approx(sum(move.traffic for move in plan.moves), rel=1e-3)
+    touched = {each.name: each.after for each in found.brokers if each.after is not None}
+    assert touched.keys() == {broker(0), broker(3)}
+    assert plan.predicted_range is not None
+    assert plan.range_before is not None
+    assert plan.predicted_range < plan.range_before
+    assert max(touched.values()) < plan.range_before
+    assert [(each.reason, each.count) for each in plan.stay] == [("over_remaining", 6)]
+    assert {end.name: end.after for end in plan.brokers} == touched
+    assert all(end.before != end.after for end in plan.brokers)
+    assert {move.why for move in plan.moves} == {"68 points apart"}
+
+
+def test_what_was_measured_afterwards_stands_beside_the_prediction(tmp_path: Path) -> None:
+    made = scene(tmp_path)
+    history(made, JUST_NOW - timedelta(minutes=6), 2)
+    history(made, JUST_NOW, 5)
+
+    found = seen(made)
+
+    assert found.plan is None
+    last = found.last
+    assert last is not None
+    assert last.verdict == "open"
+    measured = {each.minutes: each.score_range for each in last.measured}
+    assert measured.keys() == {1, 5, 15}
+    assert measured[15] is None
+    assert measured[1] == pytest.approx(last.predicted_range, abs=3)
+    assert measured[5] is not None
+
+
+@pytest.mark.parametrize("figure", [math.nan, math.inf, 1e9])
+def test_figures_that_are_none_are_left_out(tmp_path: Path, figure: float) -> None:
+    made = scene(tmp_path)
+    made.findings = (Finding(reason=Reason.REPORT_STALE, subject=broker(0)),)
+    made.owned[broker(0)] = dict.fromkeys(range(10), figure)
+    made.run(JUST_NOW)
+
+    (odd,) = [each for each in seen(made).brokers if each.name == broker(0)]
+
+    assert (odd.score, odd.resources, odd.lowest) == (None, {}, None)
+    assert json.loads(seen(made).model_dump_json())["status"]["score_range"] is not None
+
+
+def test_other_strategies_show_what_they_keep(tmp_path: Path) -> None:
+    threshold = scene(tmp_path / "threshold", loads=EVEN, strategy="ThresholdShedder")
+    threshold.run(JUST_NOW)
+    averages = {each.name: each.average for each in seen(threshold).brokers}
+    assert averages[broker(3)] == pytest.approx(43, abs=2)
+    assert seen(threshold).hits is None
+
+    assert seen(threshold).status.sentence.startswith("0 of 4 brokers are 10 points or more above")
+
+    transfer = scene(tmp_path / "transfer", loads=uneven(4, hottest=98, coldest=2), strategy="TransferShedder")
+    transfer.run(JUST_NOW)
+    found = seen(transfer)
+    assert found.hits is not None
+    assert (found.hits.have, found.hits.need) == (1, transfer.settings.hit_count_transfer + 1)
+
+
+def test_two_hundred_brokers_fit(tmp_path: Path) -> None:
+    made = scene(tmp_path, 200)
+    history(made, JUST_NOW, 3)
+    found = seen(made)
+    assert len(found.brokers) == 200
+    assert len(found.model_dump_json()) < 150_000
+
+
+@pytest.mark.parametrize(
+    ("names", "labels"),
+    [
+        (["b-0.east.example:8080", "b-1.east.example:8080"], ["b-0", "b-1"]),
+        (["b-0:8080", "b-1:8080"], ["b-0", "b-1"]),
+        (["127.0.0.1:4001", "127.0.0.1:4002"], [":4001", ":4002"]),
+        (["10.0.0.1:8080", "10.0.0.2:8080"], ["10.0.0.1", "10.0.0.2"]),
+        (["10.0.0.1:8080", "11.0.0.1:8080"], ["10.0.0.1", "11.0.0.1"]),
+        (["b.east:8080", "b.west:8080"], ["b.east", "b.west"]),
+        (["b:8080", "c:8081"], ["b:8080", "c:8081"]),
+        (["b.east:8080"], ["b"]),
+    ],
+)
+def test_names_are_as_short_as_they_may_be(names: list[str], labels: list[str]) -> None:
+    assert short_names(names) == dict(zip(names, labels, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "drawn"),
+    [
+        ({}, [("low threshold", 42.5, 57.5), ("high threshold", 30.0, 70.0)]),
+        ({"strategy": "OverloadShedder"}, [("overloaded", 85.0, 85.0)]),
+        ({"strategy": "ThresholdShedder"}, [("above the mean by the threshold", 60.0, 60.0)]),
+        ({"strategy": "UniformLoadShedder"}, []),
+    ],
+)
+def test_thresholds_are_those_of_the_strategy(strategy: dict[str, str], drawn: list[tuple[str, float, float]]) -> None:
+    from pulsar_rebalancer.config.settings import Settings
+
+    settings: Settings = Settings.model_validate(strategy)
+    assert lines(settings, 50.0) == tuple(Line(name=name, lower=low, upper=high) for name, low, high in drawn)
+
+
+def test_a_small_cluster_of_two_pairs_names_the_one_that_counts(tmp_path: Path) -> None:
+    made = scene(tmp_path, loads=EVEN | {broker(0): 62.0})
+    made.run(NOW - timedelta(seconds=5))
+    found = seen(made)
+    assert len(found.pairs) == 1
+    assert found.close_pairs == 1
+    assert (found.pairs[0].band, found.pairs[0].hits["low"].have) == ("low", 1)

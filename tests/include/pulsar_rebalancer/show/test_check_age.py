@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pulsar_rebalancer.show.check_age import CRITICAL, OK, WARNING, Ages, ages, judge_ages, main
+from pulsar_rebalancer.storage.layout import ClusterStorage
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.storage.path import StoragePath
+
+INCLUDE = Path(__file__).parents[3] / "include"
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> ClusterStorage:
+    return ClusterStorage(str(tmp_path), "east")
+
+
+def ended_run(storage: ClusterStorage, seconds_ago: float) -> StoragePath:
+    at = datetime.now(UTC) - timedelta(seconds=seconds_ago)
+    run = storage.new_run(at)
+    (run / "outcome.json").write_json({"ended_at": at.isoformat()})
+    return run
+
+
+def committed(storage: ClusterStorage, seq: int, seconds_ago: float) -> None:
+    file = storage.state / f"decision-{seq}.json"
+    file.write_json({})
+    at = datetime.now(UTC).timestamp() - seconds_ago
+    os.utime(file.uri, (at, at))
+
+
+def check(storage: ClusterStorage, limit: str = "180") -> int:
+    return main(["--root", storage.root, "--cluster", storage.cluster, "--max-age-seconds", limit])
+
+
+@pytest.mark.parametrize(
+    ("outcome", "decision", "code"),
+    [
+        (30, 30, OK),
+        (180, 180, OK),
+        (30, 181, WARNING),  # runs end, and decide nothing
+        (30, None, WARNING),
+        (181, 181, CRITICAL),
+        (181, 30, CRITICAL),
+        (None, 30, CRITICAL),
+        (None, None, CRITICAL),
+    ],
+)
+def test_the_exit_code_follows_the_ages(outcome: float | None, decision: float | None, code: int) -> None:
+    assert judge_ages(Ages(outcome, decision), 180) == code
+
+
+def test_all_is_well(storage: ClusterStorage, capsys: pytest.CaptureFixture[str]) -> None:
+    ended_run(storage, 40)
+    committed(storage, 9, 4000)
+    committed(storage, 10, 41)  # the number counts, not the name
+
+    assert check(storage, "3000") == OK
+
+    (line,) = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(
+        r"OK - cluster east: last outcome \d+ s old, last committed decision \d+ s old, limit 3000 s "
+        r"\| outcome_age=\d+s;;3000 decision_age=\d+s;;3000",
+        line,
+    )
+
+
+def test_the_last_run_may_be_under_way(storage: ClusterStorage) -> None:
+    ended_run(storage, 100_000)  # a day before
+    ended_run(storage, 70)
+    (storage.new_run(datetime.now(UTC)) / "input" / "settings.json").write_json({})
+
+    found = ages(storage, datetime.now(UTC)).outcome
+
+    assert found is not None
+    assert 70 <= found < 100_000
+
+
+def test_a_run_from_the_future_proves_nothing(storage: ClusterStorage, capsys: pytest.CaptureFixture[str]) -> None:
+    committed(storage, 3, 20)
+    ended_run(storage, -3600)
+
+    assert check(storage) == CRITICAL
+    assert "last outcome never" in capsys.readouterr().out
+
+    ended_run(storage, 20)
+
+    assert check(storage) == OK
+
+
+def test_a_decision_from_the_future_proves_nothing(storage: ClusterStorage) -> None:
+    ended_run(storage, 20)
+    committed(storage, 3, -18_000)
+
+    assert check(storage) == WARNING
+
+
+def test_runs_that_decide_nothing_are_a_warning(storage: ClusterStorage, capsys: pytest.CaptureFixture[str]) -> None:
+    ended_run(storage, 20)
+    committed(storage, 3, 900)
+
+    assert check(storage) == WARNING
+    assert capsys.readouterr().out.startswith("WARNING - cluster east: ")
+
+
+def test_nothing_was_ever_written(storage: ClusterStorage, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check(storage) == CRITICAL
+    assert capsys.readouterr().out == (
+        "CRITICAL - cluster east: last outcome never, last committed decision never, limit 180 s\n"
+    )
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"ended_at": "yesterday"}'])
+def test_an_outcome_that_cannot_be_read(
+    storage: ClusterStorage, capsys: pytest.CaptureFixture[str], content: bytes
+) -> None:
+    (ended_run(storage, 5) / "outcome.json").write_bytes(content)
+
+    assert check(storage) == CRITICAL
+    assert capsys.readouterr().out.startswith("CRITICAL - cluster east: ")
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "nan", "inf", "soon"])
+def test_a_limit_that_is_none_is_refused(storage: ClusterStorage, limit: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        check(storage, limit)
+
+    assert ended.value.code == CRITICAL
+
+
+def test_it_runs_without_airflow(storage: ClusterStorage) -> None:
+    ended_run(storage, 5)
+    committed(storage, 1, 5)
+    program = (
+        "import runpy, sys\n"
+        "sys.modules.update(airflow=None, pyspark=None, great_expectations=None)\n"
+        "runpy.run_module('pulsar_rebalancer.show.check_age', run_name='__main__')\n"
+    )
+    arguments = ["--root", storage.root, "--cluster", "east", "--max-age-seconds", "600"]
+
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        env=os.environ | {"PYTHONPATH": str(INCLUDE)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (OK, "")
+    assert done.stdout.startswith("OK - cluster east: ")

@@ -1,0 +1,145 @@
+"""What is in force, and by whom, in one sentence: nothing of it is missing."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from pulsar_rebalancer.config.resolution import Origin
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.state.manual_plans import Drain
+from pulsar_rebalancer.state.orders.breaker import Breaker
+from pulsar_rebalancer.state.orders.control_document import Awaiting, Control, Order, PauseOrder, Rejection, Rejections
+from pulsar_rebalancer.state.orders.in_force import Sample, closings
+from pulsar_rebalancer.state.orders.sentence import Told, sentence
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+ADA = Order(at=NOW - HOUR, by="ada", reason="new disks")
+BREAKER = {"breaker": {"failed_moves": 2}}
+OPENED = Breaker(opened_at=NOW - 1.5 * HOUR / 2, why="moves of a run that failed or went astray: 3")
+AT = NOW - HOUR / 2
+WAITS = Awaiting(plan_id="p", hash="ab" * 32, at=AT, asked="ask__p")
+REJECTED = Rejections(moves={"m": Rejection(at=AT, by="bob", reason="too many", plan_id="p")})
+APPROVE = {"mode": "approve"}
+BLACKOUT = {"start": "2026-11-22T11:00", "end": "2026-11-22T13:00", "reason": "a report"}
+WINDOW = {"cron": "0 13 * * *", "minutes": 60}
+
+
+def said(given: dict[str, Any], control: Control | None = None, **told: Any) -> str:
+    settings = Settings.model_validate({"mode": "auto"} | given)
+    control = control or Control()
+    return sentence(settings, closings(settings, control, NOW, Sample(NOW)), Told(control=control, **told), NOW)
+
+
+CLOSED, CARRIED, WAIT = "Nothing is moved: mode auto", "Moves are carried out: mode auto", "Moves wait for approval"
+
+
+@pytest.mark.parametrize(
+    ("given", "told", "expected"),
+    [
+        ({}, {}, CARRIED),
+        ({"mode": "observe"}, {}, "Nothing is moved: mode observe"),
+        ({"mode": False}, {}, "Nothing is moved: mode off"),
+        (APPROVE, {}, f"{WAIT}: mode approve"),
+        (
+            {"pause": {"until": NOW + HOUR, "reason": "holiday"}},
+            {},
+            f"{CLOSED}; paused until 2026-11-22 13:00 UTC by the clusters file: holiday",
+        ),
+        (
+            {},
+            {"control": Control(pause=PauseOrder(at=NOW, by="bob", reason="x", until=NOW + HOUR))},
+            f"{CLOSED}; paused until 2026-11-22 13:00 UTC by bob: x",
+        ),
+        ({}, {"control": Control(skip=ADA)}, f"{CLOSED}; one run is skipped by ada: new disks"),
+        ({}, {"control": Control(stop=ADA)}, CARRIED),  # nothing is under way
+        ({}, {"control": Control(stop=ADA), "started": NOW - HOUR / 2}, CARRIED),  # it began later
+        ({}, {"control": Control(stop=ADA), "started": NOW - 2 * HOUR}, f"{CARRIED}; stopped by ada: new disks"),
+        ({}, {"control": Control(unreadable="damaged")}, f"{CLOSED}; what people ordered cannot be read: damaged"),
+        (
+            {"blackouts": [BLACKOUT]},
+            {},
+            f"{CLOSED}; blackout until 2026-11-22 13:00 UTC: a report; "
+            "not moved within 1 blackout of the clusters file",
+        ),
+        (
+            {"maintenance_windows": [WINDOW]},
+            {},
+            f"{CLOSED}; outside the maintenance windows until 2026-11-22 13:00 UTC; "
+            "moved within 1 maintenance window of the clusters file alone",
+        ),
+        (
+            {"maintenance_windows": [WINDOW | {"cron": "0 12 * * *"}]},
+            {},
+            f"{CARRIED}; moved within 1 maintenance window of the clusters file alone",
+        ),
+        (BREAKER, {}, f"{CARRIED}; watched by the circuit breaker of the clusters file"),
+        (
+            BREAKER,
+            {"control": Control(breaker=OPENED)},
+            f"{CLOSED}; circuit breaker open until 2026-11-22 12:15 UTC: {OPENED.why}; "
+            "watched by the circuit breaker of the clusters file",
+        ),
+        (
+            BREAKER,
+            {"control": Control(breaker=OPENED, breaker_closed=Order(at=NOW, by="bob", reason="mended"))},
+            f"{CARRIED}; circuit breaker closed by bob: mended; watched by the circuit breaker of the clusters file",
+        ),
+        (
+            {},
+            {"drains": {"b:1": Drain(at=NOW, by="bob", reason="old disks")}},
+            f"{CARRIED}; b:1 drained by bob: old disks",
+        ),
+        (
+            APPROVE,
+            {"awaiting": WAITS},
+            f"{WAIT}: mode approve; plan abababababababab waits for approval until 2026-11-22 12:30 UTC",
+        ),
+        (APPROVE | {"max_awaiting_minutes": 29}, {"awaiting": WAITS}, f"{WAIT}: mode approve"),
+        ({}, {"awaiting": WAITS}, CARRIED),  # of a mode that was
+        (
+            APPROVE,
+            {"awaiting": WAITS, "rejections": REJECTED},
+            f"{WAIT}: mode approve; the moves of plan p are not asked for before 12:30 UTC, rejected by bob: too many",
+        ),
+        (
+            {"max_bundles_per_run": 50, "max_bundles_off_broker": 5, "max_bytes_per_run": 1e8},
+            {},
+            f"{CARRIED}; capped by the clusters file at 50 bundles per run, 5 bundles off a broker, "
+            "100000000 bytes/s per run",
+        ),
+        (
+            {"excluded_bundles": ["t/a/*", "t/b/*", "t/c/*", "t/d/*"], "excluded_brokers": ["b:1"]},
+            {"origins": {"excluded_brokers": Origin.PARAMS}},
+            f"{CARRIED}; excluded bundles by the clusters file: t/a/*, t/b/*, t/c/* and 1 more; "
+            "excluded brokers by this run's parameters: b:1",
+        ),
+        (
+            {"max_bundles_per_run": 50, "max_bundles_per_broker": 5, "excluded_namespaces": ["t/a"]},
+            {"origins": {"max_bundles_per_run": Origin.PARAMS, "excluded_namespaces": Origin.BROKERS}},
+            f"{CARRIED}; capped by the clusters file at 5 bundles per broker; "
+            "capped by this run's parameters at 50 bundles per run; excluded namespaces by the brokers: t/a",
+        ),
+        (
+            {"pause": {"until": NOW + HOUR, "reason": "one\n\u202etwo"}},
+            {},
+            f"{CLOSED}; paused until 2026-11-22 13:00 UTC by the clusters file: one two",
+        ),
+    ],
+)
+def test_all_that_is_in_force_is_said(given: dict[str, Any], told: dict[str, Any], expected: str) -> None:
+    assert said(given, **told) == expected
+
+
+def test_of_several_things_all_are_said() -> None:
+    given = {"mode": "observe", "pause": {"until": NOW + HOUR, "reason": "holiday"}, "max_bundles_per_run": 7}
+    drains = {"b:1": Drain(at=NOW, by="bob", reason="old disks")}
+
+    assert said(given, Control(skip=ADA), drains=drains) == (
+        "Nothing is moved: mode observe; paused until 2026-11-22 13:00 UTC by the clusters file: holiday; "
+        "one run is skipped by ada: new disks; b:1 drained by bob: old disks; "
+        "capped by the clusters file at 7 bundles per run"
+    )
