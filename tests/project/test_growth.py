@@ -20,15 +20,14 @@ from benchmarks.collect_once import once
 from pulsar_rebalancer.config.enums import Placement, SplitAlgorithm, Strategy
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide import pipeline
+from pulsar_rebalancer.decide.splits.planner import Cut, where_to_cut
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import tables
-from pulsar_rebalancer.splitting.algorithms import TopicLoad
-from pulsar_rebalancer.splitting.candidates import Candidate
-from pulsar_rebalancer.splitting.planner import Cut, where_to_cut
-from pulsar_rebalancer.strategies import pipeline, rows
-from pulsar_rebalancer.strategies.bundles import COLUMNS, Bundles
+from pulsar_rebalancer.run.topic_loads import Candidate, TopicLoad
+from pulsar_rebalancer.strategies import rows
+from pulsar_rebalancer.strategies.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.rows import broker_samples

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from pulsar_rebalancer.decide.explain import HELD_BACK, taken_and_passed_over
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.strategies import caps, waves
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.state.counting import Counting
-    from pulsar_rebalancer.strategies.bundles import Bundles
+    from pulsar_rebalancer.strategies.bundle_columns import Bundles
     from pulsar_rebalancer.strategies.sample import BrokerSample, CandidateMove, Decision, SheddingResult
     from pulsar_rebalancer.strategies.shedders.registry import Shedder
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.config.enums import SplitAlgorithm
 from pulsar_rebalancer.config.pulsar_settings import MIB
@@ -20,42 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pulsar_rebalancer.config.settings import Settings
-
-MIB = 1048576
+    from pulsar_rebalancer.names import HashRange
+    from pulsar_rebalancer.run.topic_loads import TopicLoad
 
 _ROUNDING = 1e-9
 """More than sums of 100,000 figures differ by when they are added up in another order, ratio."""
-
-
-class HashRange(NamedTuple):
-    """The hash range of a bundle."""
-
-    lower: int
-    upper: int
-
-    @classmethod
-    def of(cls, bundle: str) -> HashRange:
-        """Return the range of a bundle name `tenant/namespace/0x…_0x…`."""
-        lower, upper = (int(bound, 16) for bound in range_of(bundle).split("_"))
-        return cls(lower, upper)
-
-    def contains(self, other: HashRange) -> bool:
-        """Return whether another range lies in this one."""
-        return self.lower <= other.lower and other.upper <= self.upper
-
-
-class TopicLoad(NamedTuple):
-    """What one topic of a bundle carries.
-
-    Attributes:
-        position: hash of its full name.
-        msg_rate: msg/s, in plus out.
-        msg_throughput: bytes/s, in plus out.
-    """
-
-    position: int
-    msg_rate: float = 0.0
-    msg_throughput: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pulsar_rebalancer.config.enums import Mode, SplitAlgorithm
 from pulsar_rebalancer.config.pulsar_settings import MIB
-from pulsar_rebalancer.decide.splits.algorithms import FlowLimits, positions_of, shares_of
+from pulsar_rebalancer.decide.splits.algorithms import FlowLimits, most_even, positions_of, shares_of
 from pulsar_rebalancer.decide.splits.conditions import condition_of
 from pulsar_rebalancer.names import HashRange, namespace_of
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.splitting.algorithms import MIB, FlowLimits, HashRange, most_even, positions_of, shares_of
-from pulsar_rebalancer.splitting.conditions import FEWEST_TOPICS, condition_of
-from pulsar_rebalancer.splitting.history import recently_split
+from pulsar_rebalancer.run.splits import recently_split
+from pulsar_rebalancer.run.topic_loads import FEWEST_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 
 from pulsar_rebalancer.config.enums import SplitAlgorithm
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.splitting.algorithms import FlowLimits, HashRange, TopicLoad, most_even, positions_of, shares_of
+from pulsar_rebalancer.decide.splits.algorithms import FlowLimits, most_even, positions_of, shares_of
+from pulsar_rebalancer.names import HashRange
+from pulsar_rebalancer.run.topic_loads import TopicLoad
 
 HALF = HashRange(0, 0x80000000)
 SIX = [
