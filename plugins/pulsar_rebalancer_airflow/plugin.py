@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from airflow.plugins_manager import AirflowPlugin
 
+from pulsar_rebalancer_airflow import listeners
 from pulsar_rebalancer_airflow.overview.views import external_views
 from pulsar_rebalancer_airflow.replay.replay_link import ReplayLink
 from pulsar_rebalancer_airflow.validation.validation_link import PREFIX, ValidationLink
@@ -22,7 +23,7 @@ async def pages(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 class PulsarRebalancerPlugin(AirflowPlugin):
-    """The page of a cluster, the links to validation results and replay reports.
+    """The page of a cluster, the links to validation results and replay reports, what keeps the schedule going.
 
     The connection type is registered by `provider`.
     """
@@ -31,3 +32,4 @@ class PulsarRebalancerPlugin(AirflowPlugin):
     fastapi_apps = [{"app": pages, "url_prefix": PREFIX, "name": "Pulsar rebalancer"}]
     external_views = external_views()
     operator_extra_links = [ValidationLink(), ReplayLink()]
+    listeners = [listeners]

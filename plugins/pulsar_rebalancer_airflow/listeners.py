@@ -1,0 +1,44 @@
+"""The schedule of a cluster goes on after every run, whoever started it.
+
+Airflow creates no scheduled run of a DAG while `DagModel.exceeds_max_non_backfill` is set. Its scheduler (3.3.2,
+`SchedulerJobRunner._schedule_dag_run`) looks again when a scheduled or manual run ends, not when one ends that a task
+started, nor when a person ends one in the UI. It would stay set until the DAG file is parsed again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow.listeners import hookimpl
+
+from pulsar_rebalancer_airflow.locations import REBALANCE_DAG
+
+if TYPE_CHECKING:
+    from airflow.models.dagrun import DagRun
+
+
+@hookimpl
+def on_dag_run_success(dag_run: DagRun) -> None:
+    """Let the next run be scheduled."""
+    _look_again(dag_run)
+
+
+@hookimpl
+def on_dag_run_failed(dag_run: DagRun) -> None:
+    """Let the next run be scheduled."""
+    _look_again(dag_run)
+
+
+def _look_again(ended: DagRun) -> None:
+    """Count the other active runs of a rebalancing DAG, in the session of the run that ends."""
+    from airflow.models.dagrun import DagRun
+    from airflow.utils.state import DagRunState
+    from sqlalchemy import func, select
+    from sqlalchemy.orm import object_session
+
+    session = object_session(ended)
+    if session is None or not ended.dag_id.startswith(REBALANCE_DAG):
+        return
+    active = DagRun.state.in_((DagRunState.QUEUED, DagRunState.RUNNING))
+    others = select(func.count()).where(DagRun.dag_id == ended.dag_id, DagRun.id != ended.id, active)
+    ended.dag_model.exceeds_max_non_backfill = session.scalar(others) >= ended.dag_model.max_active_runs

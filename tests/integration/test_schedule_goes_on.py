@@ -1,0 +1,159 @@
+"""The schedule goes on after a run that a task started; a real scheduler parses the DAG file once."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.models.dag import DagModel
+from airflow.models.dagbundle import DagBundleModel
+from airflow.models.dagrun import DagRun
+from airflow.utils.session import create_session
+from airflow.utils.state import DagRunState
+from airflow.utils.types import DagRunType
+from sqlalchemy import delete
+
+from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome
+from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
+from pulsar_rebalancer_airflow.embedded.processes import Processes
+from pulsar_rebalancer_airflow.spark_archive import cached_archive
+from pulsar_simulator.clock import RealClock
+from pulsar_simulator.load import QUIET
+from pulsar_simulator.sampling import Timing
+from pulsar_simulator.scenario import build
+from pulsar_simulator.serve import running
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.integration
+
+DAG, BY_HAND = "pulsar_rebalance__east", "pulsar_by_hand__east"
+SETTINGS = {
+    "mode": "auto",
+    # A run is always under way: the next one is due before it ends.
+    "interval_seconds": 5,
+    "host_usage_interval_minutes": 1 / 60,
+    "max_plan_age_seconds": 3600,
+    "max_shown_plan_age_seconds": 3600,
+    "overloaded_threshold": 100,
+    # The strategy waits: whatever moves was asked for by hand.
+    "hit_count_low": 1000,
+    "hit_count_high": 1000,
+}
+PATIENCE = 120
+"""Seconds until a run that does not begin counts as one that never will; the DAG file is parsed every 600."""
+
+
+class Cluster:
+    """The runs of a cluster in an Airflow that is up."""
+
+    def __init__(self, airflow: LocalAirflow) -> None:
+        self._airflow = airflow
+
+    def runs(self, run_type: str) -> list[Any]:
+        """Runs of one type, oldest first."""
+        return [run for run in self._airflow.runs(DAG) if run["run_type"] == run_type]
+
+    def carries_out(self, **form: Any) -> str:
+        """Ask for a plan, and give its hash while a scheduled run is under way; the run that carried it out."""
+        shown = self._airflow.trigger(BY_HAND, form)
+        assert self._airflow.wait(BY_HAND, shown)["state"] == "success"
+        known = {run["dag_run_id"] for run in self.runs("operator_triggered")}
+        under_way = awaited(lambda: [run for run in self.runs("scheduled") if run["state"] == "running"])[-1]
+        identity = self._airflow.xcom(BY_HAND, shown, "plan")["plan"]
+        assert self._airflow.wait(BY_HAND, self._airflow.trigger(BY_HAND, {"plan": identity}))["state"] == "success"
+        (begun,) = [run for run in self.runs("operator_triggered") if run["dag_run_id"] not in known]
+        ended, before = (self._airflow.wait(DAG, run["dag_run_id"]) for run in (begun, under_way))
+        assert (ended["state"], before["state"]) == ("success", "success")
+        assert begun["queued_at"] < before["end_date"], "the scheduled run ended while the other one waited"
+        return str(begun["dag_run_id"])
+
+    def scheduled_after(self, run_id: str) -> Any:
+        """The next scheduled run that begins once a run has ended; None when there is none."""
+        end = self._airflow.run(DAG, run_id)["end_date"]
+        return awaited(lambda: [run for run in self.runs("scheduled") if (run["start_date"] or "") >= end])
+
+
+def awaited(found: Callable[[], Any]) -> Any:
+    """What is found, as soon as it is something; what is found at the end of all patience otherwise."""
+    limit = time.monotonic() + PATIENCE
+    while not (answer := found()) and time.monotonic() < limit:
+        time.sleep(0.2)
+    return answer
+
+
+def test_the_schedule_goes_on_after_a_plan_and_its_undoing(tmp_path: Path) -> None:
+    timing = Timing(stats_period=1, host_check_period=1, report_max_interval=5)
+    simulated = build(brokers=4, bundles=60, noise=QUIET, timing=timing, clock=RealClock())
+    with running(simulated) as served, Processes() as processes:
+        host = ",".join(url.removeprefix("http://") for url in served.urls)
+        home = AirflowHome(
+            folder=tmp_path / "airflow",
+            clusters={"east": SETTINGS},
+            connections={
+                "pulsar_admin_default": {"conn_type": "pulsar_admin", "host": host, "password": served.token},
+                "spark_default": {"conn_type": "spark", "host": "local[2]"},
+            },
+            spark_archive=cached_archive(SOURCE / ".cache"),
+        )
+        home.prepare(keep=False)
+        airflow = LocalAirflow(home, processes)
+        airflow.start()
+        airflow.wait_for_dag(BY_HAND)
+        cluster = Cluster(airflow)
+        scores = simulated.true_scores()
+        hot, cold = max(scores, key=scores.__getitem__), min(scores, key=scores.__getitem__)
+        bundle = min(simulated.owned_bundles(hot))
+
+        plan = cluster.carries_out(action="unload", bundles=[bundle], destination=cold)
+
+        assert simulated.owner(bundle) == cold
+        assert cluster.scheduled_after(plan)
+        folder = airflow.xcom(DAG, plan, "collect").rpartition("/")[2]
+        undoing = cluster.carries_out(action="undo", run=folder)
+        assert simulated.owner(bundle) == hot
+        assert cluster.scheduled_after(undoing)
+
+
+@pytest.mark.parametrize("ending", [DagRunState.SUCCESS, DagRunState.FAILED])
+@pytest.mark.parametrize(
+    ("dag_id", "other", "exceeds"),
+    [
+        ("pulsar_rebalance__listened", DagRunState.SUCCESS, False),
+        ("pulsar_rebalance__listened", DagRunState.QUEUED, True),
+        ("pulsar_rebalance__listened", DagRunState.RUNNING, True),
+        ("somebody_elses", DagRunState.SUCCESS, True),
+    ],
+)
+def test_another_run_that_is_active_is_waited_for(
+    ending: DagRunState, dag_id: str, other: DagRunState, exceeds: bool
+) -> None:
+    try:
+        with create_session() as session:
+            session.add(DagBundleModel(name="listened"))
+            session.flush()
+            session.add(
+                DagModel(dag_id=dag_id, bundle_name="listened", max_active_runs=1, exceeds_max_non_backfill=True)
+            )
+            ours, theirs = (
+                DagRun(dag_id=dag_id, run_id=run_id, run_type=DagRunType.OPERATOR_TRIGGERED, state=state)
+                for run_id, state in (("ours", DagRunState.RUNNING), ("theirs", other))
+            )
+            session.add_all([ours, theirs])
+            session.flush()
+
+            ours.set_state(ending)
+            ours.notify_dagrun_state_changed(msg="")
+
+        with create_session() as session:
+            dag = session.get(DagModel, dag_id)
+            assert dag is not None
+            assert dag.exceeds_max_non_backfill is exceeds
+    finally:
+        with create_session() as session:
+            session.execute(delete(DagRun).where(DagRun.dag_id == dag_id))
+            session.execute(delete(DagModel).where(DagModel.dag_id == dag_id))
+            session.execute(delete(DagBundleModel).where(DagBundleModel.name == "listened"))
