@@ -185,6 +185,15 @@ ROWS = (
         detail="msg_rate_in -",
         bundle=True,
     ),
+    Row(
+        "a bundle has more producers and consumers than any broker, together more than 64 bits hold",
+        _fault("huge_count"),
+        GOES_ON,
+        "impossible_figure",
+        "quarantine",
+        detail="producers 46",
+        bundle=True,
+    ),
     _left_out(
         "a broker's bundles have negative message rates",
         _fault("negative_rate", amount=1000),

@@ -96,6 +96,11 @@ def _negative_rate(report: Json, fault: Fault) -> None:
         stats["msgRateIn"] = -1.0 - stats["msgRateIn"]
 
 
+def _huge_count(report: Json, fault: Fault) -> None:
+    for stats in islice(report["lastStats"].values(), int(fault.size)):
+        stats["producerCount"] = stats["consumerCount"] = 2**62
+
+
 def _missing(report: Json, fault: Fault) -> None:
     report.pop(fault.target or "cpu", None)
 
@@ -138,6 +143,7 @@ _LIES: dict[FaultKind, Callable[[Json, Fault], None]] = {
     FaultKind.OVER_LIMIT: _over_limit,
     FaultKind.ZERO_LIMIT: _zero_limit,
     FaultKind.NEGATIVE_RATE: _negative_rate,
+    FaultKind.HUGE_COUNT: _huge_count,
     FaultKind.STALE_LAST_UPDATE: _stale,
     FaultKind.FUTURE_CLOCK: _future,
     FaultKind.UNACCOUNTED: _unaccounted,

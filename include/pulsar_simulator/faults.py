@@ -34,6 +34,7 @@ class FaultKind(StrEnum):
     BARE_NAN = "bare_nan"
     NEGATIVE_USAGE = "negative_usage"
     NEGATIVE_RATE = "negative_rate"
+    HUGE_COUNT = "huge_count"
     MISSING_FIELD = "missing_field"
     OVER_LIMIT = "over_limit"
     ZERO_LIMIT = "zero_limit"
@@ -87,6 +88,7 @@ KINDS: dict[FaultKind, KindInfo] = {
     FaultKind.BARE_NAN: KindInfo("cpu usage is NaN without quotes", _REPORT),
     FaultKind.NEGATIVE_USAGE: KindInfo("cpu usage is -1", _REPORT),
     FaultKind.NEGATIVE_RATE: KindInfo("the message rates of the first `amount` bundles are negative", _REPORT, 1.0),
+    FaultKind.HUGE_COUNT: KindInfo("2^62 producers and consumers of the first `amount` bundles", _REPORT, 1.0),
     FaultKind.MISSING_FIELD: KindInfo("the field named by `target` is missing (cpu if empty)", _REPORT),
     FaultKind.OVER_LIMIT: KindInfo("usage of `target` (cpu if empty) is `amount` times its limit", _REPORT, 3.0),
     FaultKind.ZERO_LIMIT: KindInfo("NIC limits, or that of `target`, are 0, as where a speed cannot be read", _REPORT),

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.integration
 NEVER = 1_000_000
 SETTINGS = {
     "mode": "auto",
+    "split_mode": "observe",
     # Hits are counted and nobody fires unless a run is forced; a busy machine may take minutes.
     "hit_count_low": NEVER,
     "hit_count_high": NEVER,

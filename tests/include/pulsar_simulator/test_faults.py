@@ -123,6 +123,7 @@ ANSWERS: dict[str, Callable[[httpx.Response], bool]] = {
     "bare_nan": _json(lambda report: math.isnan(report["cpu"]["usage"])),
     "negative_usage": _json(lambda report: report["cpu"]["usage"] == -1),
     "negative_rate": _json(lambda report: min(s["msgRateIn"] for s in report["lastStats"].values()) < 0),
+    "huge_count": _json(lambda report: max(s["consumerCount"] for s in report["lastStats"].values()) == 2**62),
     "missing_field": _json(lambda report: "cpu" not in report),
     "over_limit": _json(lambda report: report["cpu"]["usage"] == 3 * report["cpu"]["limit"]),
     "zero_limit": _json(lambda report: report["bandwidthIn"]["limit"] == report["bandwidthOut"]["limit"] == 0),

@@ -1,0 +1,141 @@
+"""Which bundles may have to be split, by the sample and the means of the one before."""
+
+from __future__ import annotations
+
+import logging
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pulsar_rebalancer.config.pulsar_settings import MIB
+from pulsar_rebalancer.names import is_of_brokers, namespace_of
+from pulsar_rebalancer.run.tables import LARGEST, TRAFFIC
+from pulsar_rebalancer.run.topic_loads import FEWEST_TOPICS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pulsar_rebalancer.config.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+MOST_BUNDLES = 20
+"""Bundles that are asked about in one run; the others wait."""
+
+
+class LargeBundle(NamedTuple):
+    """A bundle that may meet a condition of splitting.
+
+    Attributes:
+        bundle: `tenant/namespace/0x…_0x…`.
+        broker: brokerId of its owner.
+        excess: how many times its bound that figure is which exceeds it most.
+    """
+
+    bundle: str
+    broker: str
+    excess: float
+
+
+class _Bounds(NamedTuple):
+    """What a bundle may have before it is split; 0 or less: as much as it likes."""
+
+    topics: int
+    sessions: int
+    msg_rate: float
+    msg_throughput: float
+
+    @classmethod
+    def of(cls, settings: Settings) -> _Bounds:
+        bandwidth = float(settings.max_bundle_bandwidth * MIB)
+        rate = float(settings.max_bundle_msg_rate)
+        return cls(settings.max_bundle_topics, settings.max_bundle_sessions, rate, bandwidth)
+
+    def exceeded(self) -> pc.Expression:
+        """Return which rows of the bundles table exceed one."""
+        found = (
+            (_figure("topics") > self.topics)
+            | (_figure("msg_rate_in") + _figure("msg_rate_out") > self.msg_rate)
+            | (_figure("msg_throughput_in") + _figure("msg_throughput_out") > self.msg_throughput)
+        )
+        return found | (_figure("producers") + _figure("consumers") > self.sessions) if self.sessions > 0 else found
+
+    def excess(self, row: Mapping[str, float | None]) -> float:
+        """Return how many times its bound that figure of a row is which exceeds it most."""
+        return max(
+            _times(row["topics"], self.topics),
+            _times(_sum(row, "producers", "consumers"), self.sessions),
+            _times(_sum(row, "msg_rate_in", "msg_rate_out"), self.msg_rate),
+            _times(_sum(row, "msg_throughput_in", "msg_throughput_out"), self.msg_throughput),
+        )
+
+    def excess_of_means(self, means: pa.Table | None) -> dict[str, float]:
+        """Return the same of long-term means that exceed one, by bundle."""
+        if means is None:
+            return {}
+        rate, throughput = _figure("long_term_msg_rate"), _figure("long_term_msg_throughput")
+        return {
+            row["bundle"]: max(
+                _times(row["long_term_msg_rate"], self.msg_rate),
+                _times(row["long_term_msg_throughput"], self.msg_throughput),
+            )
+            for row in means.filter((rate > self.msg_rate) | (throughput > self.msg_throughput)).to_pylist()
+        }
+
+
+def choose(
+    bundles: pa.Table, means: pa.Table | None, settings: Settings, waits: Callable[[str], bool] = lambda _: False
+) -> list[LargeBundle]:
+    """Return the bundles that may meet a condition of splitting, those furthest above a bound first.
+
+    Bundles that are not split anyway take no place of others: those of the brokers' own and of excluded namespaces are
+    left out, and those with a figure that validation refuses; those that wait come last.
+
+    A mean exceeds a bound only if the mean before or the present figure does, so both are looked at.
+
+    Args:
+        bundles: the bundles table.
+        means: the means table of the last counted sample, or None.
+        settings: effective settings.
+        waits: whether a bundle is not split again yet.
+    """
+    bounds = _Bounds.of(settings)
+    of_means = bounds.excess_of_means(means)
+    large = bounds.exceeded() | pc.field("bundle").isin(pa.array(of_means, pa.string()))
+    rows = bundles.filter(_POSSIBLE).filter(large & (_figure("topics") >= FEWEST_TOPICS)).to_pylist()
+    found = [
+        LargeBundle(name, row["broker"], max(bounds.excess(row), of_means.get(name, 0.0)))
+        for row in rows
+        if not is_of_brokers(name := row["bundle"]) and namespace_of(name) not in settings.excluded_namespaces
+    ]
+    found.sort(key=lambda each: (waits(each.bundle), -each.excess, each.bundle))
+    once: dict[str, LargeBundle] = {}
+    for each in found:
+        once.setdefault(each.bundle, each)
+    if len(once) > MOST_BUNDLES:
+        _log.warning("%d bundles may have to be split; %d of them are looked at", len(once), MOST_BUNDLES)
+    return list(once.values())[:MOST_BUNDLES]
+
+
+def _times(figure: float | None, bound: float) -> float:
+    """Return how many times its bound a figure is; a bound of 0 or less is none."""
+    return (figure or 0.0) / bound if bound > 0 else 0.0
+
+
+def _sum(row: Mapping[str, float | None], *names: str) -> float:
+    return sum(row[name] or 0.0 for name in names)
+
+
+def _figure(name: str) -> pc.Expression:
+    return pc.coalesce(pc.field(name), pc.scalar(0))  # type: ignore[type-var]
+
+
+def _possible(name: str) -> pc.Expression:
+    # Whole numbers are compared with whole ones: Arrow refuses some that do not fit into a float.
+    return (_figure(name) >= 0) & (_figure(name) <= int(LARGEST[name]))
+
+
+_POSSIBLE = reduce(and_, map(_possible, (*TRAFFIC, "topics", "producers", "consumers")))

@@ -1,0 +1,75 @@
+"""Which bundles may have to be split."""
+
+import pytest
+
+from pulsar_rebalancer.collect import large_bundles
+from pulsar_rebalancer.collect.large_bundles import choose
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.run.tables import BUNDLES, MEANS, table
+
+MIB = 1048576
+
+
+def row(bundle="a/b/1", **figures):
+    return {"cluster": "c", "broker": "b:1", "bundle": bundle, "topics": 2} | figures
+
+
+@pytest.mark.parametrize(
+    ("figures", "before", "chosen"),
+    [
+        ({}, {}, False),
+        ({"topics": 1000}, {}, False),
+        ({"topics": 1001}, {}, True),
+        ({"producers": 600, "consumers": 401}, {}, True),
+        ({"producers": 1001}, {}, True),  # consumers were not told
+        ({"topics": 5, "producers": 2**62, "consumers": 2**62}, {}, False),  # validation leaves it out
+        ({"topics": 5, "producers": -(2**63), "consumers": -1}, {}, False),
+        ({"topics": 2**63 - 1}, {}, False),
+        ({"msg_rate_in": 20000.0, "msg_rate_out": 10000.0}, {}, False),
+        ({"msg_rate_in": 20000.0, "msg_rate_out": 10001.0}, {}, True),
+        ({"msg_rate_in": 30001.0, "topics": 1}, {}, False),  # nothing to part
+        ({"msg_rate_in": 30001.0, "topics": None}, {}, False),
+        ({"msg_throughput_in": 100.0 * MIB + 1}, {}, True),
+        # quiet at this moment, but a mean may still be above: the one before was
+        ({"msg_rate_in": 1.0}, {"long_term_msg_rate": 30001.0}, True),
+        ({"msg_rate_in": 1.0}, {"long_term_msg_throughput": 100.0 * MIB + 1}, True),
+        ({"msg_rate_in": 1.0}, {"long_term_msg_rate": 30000.0}, False),
+    ],
+)
+def test_a_bundle_is_looked_at_if_its_figure_or_its_mean_exceeds_a_bound(figures, before, chosen):
+    means = table([{"cluster": "c", "bundle": "a/b/1"} | before], MEANS)
+    found = choose(table([row(**figures)], BUNDLES), means, Settings())
+    assert [each.bundle for each in found] == ["a/b/1"] * chosen
+
+
+def test_bundles_that_are_not_split_anyway_take_no_place_of_others(monkeypatch):
+    monkeypatch.setattr(large_bundles, "MOST_BUNDLES", 2)
+    sizes = {"pulsar/system/1": 9000, "pulsar/b:1/1": 9000, "a/b/new": 8000, "a/b/1": 3000, "a/b/2": 2000}
+    bundles = table([row(name, topics=topics) for name, topics in sizes.items()], BUNDLES)
+
+    def found(**more):
+        return [each.bundle for each in choose(bundles, None, Settings(), **more)]
+
+    assert found(waits=lambda bundle: bundle == "a/b/new") == ["a/b/1", "a/b/2"]
+    assert found() == ["a/b/new", "a/b/1"]
+    monkeypatch.setattr(large_bundles, "MOST_BUNDLES", 3)
+    assert found(waits=lambda bundle: bundle == "a/b/new") == ["a/b/1", "a/b/2", "a/b/new"]
+
+
+def test_those_furthest_above_a_bound_are_looked_at_each_once_and_none_of_an_excluded_namespace(caplog):
+    many = [row(f"a/b/{n:02}", topics=2000 + n, msg_rate_in=30000.0 - n) for n in range(25)]
+    twice = row("a/b/24", topics=2000, broker="b:2")
+    excluded = row("a/kept/1", topics=2000, msg_rate_in=99.0)
+    settings = Settings(excluded_namespaces="a/kept")
+    found = choose(table([*many, twice, excluded], BUNDLES), None, settings)
+    assert [each.bundle for each in found] == [f"a/b/{n:02}" for n in range(24, 4, -1)]
+    assert found[0].broker == "b:1"
+    assert "25 bundles may have to be split; 20 of them are looked at" in caplog.text
+
+
+def test_how_far_above_its_bound_a_mean_is_counts_as_well():
+    figures = {"topics": 1500}, {"msg_rate_in": 60000.0}, {"producers": 2500}, {"msg_throughput_out": 400.0 * MIB}, {}
+    rows = [row(f"a/b/{n}", **each) for n, each in enumerate(figures)]
+    means = table([{"cluster": "c", "bundle": "a/b/4", "long_term_msg_rate": 90000.0}], MEANS)
+    found = choose(table(rows, BUNDLES), means, Settings())
+    assert [each.bundle[-1] for each in found] == ["3", "4", "2", "1", "0"]
