@@ -199,7 +199,7 @@ def test_the_link_of_a_failed_task_opens_the_result(url: str, blocked: Outcome) 
     page = ask(link)
 
     assert page.status_code == 200
-    assert "Fewer than two brokers can be judged." in page.text
+    assert "Fewer than two brokers can be compared." in page.text
     assert blocked.folder.uri in page.text
     assert "sandbox" in page.headers["content-security-policy"]
     assert ask(link, role=None).status_code == 401
@@ -224,7 +224,7 @@ def test_the_tab_of_a_dag_leads_to_run_log_and_validation(chromium: Browser, url
     chromium.problems.clear()
     chromium.open(f"{dag}/plugin/pulsar-balance-dag")
     assert chromium.until(f"{FRAME}.querySelector('h1 .word').textContent") == "blocked"
-    assert "Fewer than two brokers can be judged." in chromium.text("iframe")
+    assert "Fewer than two brokers can be compared." in chromium.text("iframe")
 
     # The UI's own mode is the page's.
     for theme in ("dark", "light"):

@@ -1,4 +1,4 @@
-"""What the rest of the package has to know of a reason code beside its texts."""
+"""What other modules need to know about a reason code, apart from its texts."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class Effect(StrEnum):
     BLOCK = "block"  # the data cannot be judged: the run fails, nothing is decided
     HOLD = "hold"  # decided and explained, but the gate stays closed
     QUARANTINE = "quarantine"  # this broker or bundle is neither source nor destination
-    WARN = "warn"  # said, nothing else
-    VERDICT = "verdict"  # why a pair, a bundle or a move was treated as it was
+    WARN = "warn"  # only reported
+    VERDICT = "verdict"  # why a pair, a bundle or a move was treated this way
 
 
 class Trait(Flag):
@@ -20,19 +20,19 @@ class Trait(Flag):
 
     NONE = 0
     PASSING = auto()
-    """It may be gone a moment later, so the task that it stopped is tried again."""
+    """It may pass within moments, so the task that it stopped is retried."""
     NO_ANSWER = auto()
-    """Nobody listens at the broker's address: it is not asked anything else."""
+    """Nothing listens at the broker's address: it is asked nothing else."""
     CREDENTIALS = auto()
     """The connection's credentials were refused."""
     TYPED = auto()
-    """Whoever started a manual run typed something wrong and reads the answer: the cluster is as well as before."""
+    """A person typed something wrong and reads the answer: the cluster itself is fine."""
     EXPECTED = auto()
-    """A quarantine that passes by itself: it does not count towards `max_quarantined_brokers`."""
+    """A quarantine that ends by itself: it does not count towards `max_quarantined_brokers`."""
     WAITING = auto()
     """The strategy saw an imbalance and waits: the cluster is not balanced yet."""
     STUCK = auto()
-    """The strategy saw an imbalance that it cannot mend."""
+    """The strategy saw an imbalance that it cannot correct."""
     KEPT_IN_PLACE = auto()
     """Policies or placement keep a chosen bundle where it is."""
     CAP = auto()
@@ -40,20 +40,20 @@ class Trait(Flag):
     ON_PLANNED_BROKER = auto()
     """The move ended with the bundle on its planned broker."""
     NEW_OWNER = auto()
-    """The move ended with the bundle on another broker than before."""
+    """The move ended with the bundle on a different broker."""
     NOT_UNLOADED = auto()
-    """An unload that failed for it was not carried out, and trying again would not help."""
+    """The unload was not carried out, and a retry would not help."""
     MAY_HAVE_PLAN = auto()
-    """An unload that failed for it may have left the planned destination with the leader."""
+    """The failed unload may have left the planned destination with the leader."""
     NEEDS_PERSON = auto()
-    """A move that failed for it fails again until a person has changed something."""
+    """The move fails again until a person changes something."""
     RETRIED = auto()
-    """A retry of the wave can mend the move."""
+    """A retry of the wave can complete the move."""
     SETTLED = auto()
-    """The move ended in a way that nobody has to look at: the next plan knows better."""
+    """The outcome needs no attention: the next plan takes it into account."""
     ORDERED = auto()
-    """People or their settings want it so: nobody has to be told."""
+    """People or their settings caused it: no alert is needed."""
     NOT_BEGUN = auto()
-    """The move has not been tried: what is learnt of it later takes the place of this."""
+    """The move has not been tried: a later outcome replaces this one."""
     SPLIT_AS_PLANNED = auto()
     """The split ended with the bounds of the plan."""

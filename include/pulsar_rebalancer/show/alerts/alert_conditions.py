@@ -82,7 +82,7 @@ class Condition(StrEnum):
         "run_too_long",
         "runs take too long",
         "A run took longer than the interval, so the next one starts late or is left out.",
-        "See which task takes long; give it more room, or lengthen interval_seconds.",
+        "See which task is slow; give it more resources, or raise interval_seconds.",
     )
     NO_RUN = (
         "no_run",
