@@ -18,20 +18,19 @@ import pyarrow.compute
 import pyarrow.parquet as pq
 
 from pulsar_rebalancer.names import HEARTBEAT_NAMESPACE, SYSTEM_NAMESPACE, namespace_of
+from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.run.plan import MAX_WAVES, OF_A_WAVE
-from pulsar_rebalancer.run.tables import MEANS, MOVES, TRAFFIC
+from pulsar_rebalancer.run.tables import MEANS, MOVES, TRAFFIC, broker_samples
 from pulsar_rebalancer.strategies import waves
-from pulsar_rebalancer.strategies.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.strategies.means import LONG_TERM_SAMPLES, MAX_SAMPLES
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
-from pulsar_rebalancer.strategies.rows import broker_samples
 from pulsar_rebalancer.strategies.scoring import LARGEST_FLOAT32, SCORED
 from pulsar_rebalancer_spark.run_input import RunInput
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pulsar_rebalancer.strategies.sample import BrokerSample
+    from pulsar_rebalancer.run.tables import BrokerSample
 
 Array: TypeAlias = np.ndarray[Any, Any]
 

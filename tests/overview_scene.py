@@ -15,28 +15,39 @@ from pulsar_rebalancer.decide import plan_files
 from pulsar_rebalancer.decide.explain import complete, reasons_by_pair, scores_after
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Effect, Reason
+from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
-from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, MOVES, TRAFFIC, table, write
+from pulsar_rebalancer.run.tables import (
+    BROKERS,
+    BUNDLES,
+    CLUSTER,
+    MOVES,
+    TRAFFIC,
+    Measure,
+    broker_samples,
+    table,
+    write,
+)
 from pulsar_rebalancer.show.page import overview
 from pulsar_rebalancer.show.page.facts import AirflowFacts
 from pulsar_rebalancer.state.manual_plans import Drains
 from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.strategies import caps, rows
-from pulsar_rebalancer.strategies.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
-from pulsar_rebalancer.strategies.sample import ClusterSample, Measure
+from pulsar_rebalancer.strategies.sample import ClusterSample
 from pulsar_rebalancer.strategies.scoring import score
 from pulsar_rebalancer.strategies.shedders.registry import SHEDDERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pulsar_rebalancer.run.tables import BrokerSample
     from pulsar_rebalancer.show.page.page_model import Overview
     from pulsar_rebalancer.storage.path import StoragePath
-    from pulsar_rebalancer.strategies.sample import BrokerSample, CandidateMove
+    from pulsar_rebalancer.strategies.sample import CandidateMove
 
 PERCENT = 2 * 1024 * 1024
 """Bytes per second that make a percent of CPU."""
@@ -160,7 +171,7 @@ class Scene:
         self, folder: StoragePath, request: RunRequest, brokers: pa.Table, bundles: pa.Table
     ) -> list[CandidateMove]:
         left_out = dict.fromkeys(Validation.read(folder).quarantined, Reason.BROKER_QUARANTINED)
-        samples = rows.broker_samples(brokers.to_pylist(), left_out)
+        samples = broker_samples(brokers.to_pylist(), left_out)
         sample = ClusterSample(samples, Bundles(_with_means(bundles)), self.settings)
         result = SHEDDERS[self.settings.strategy](sample, self.hits)
         self.hits = result.kept

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.run.tables import MOVES
 from pulsar_rebalancer.strategies import waves
-from pulsar_rebalancer.strategies.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
 from pulsar_rebalancer.strategies.sample import ClusterSample
 from pulsar_rebalancer.strategies.shedders.avg_shedder import shed
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.run.tables import BrokerSample
     from pulsar_rebalancer.state.counting import Counting
     from pulsar_rebalancer.state.state_documents import HitCount
-    from pulsar_rebalancer.strategies.sample import BrokerSample, Decision
+    from pulsar_rebalancer.strategies.sample import Decision
     from pulsar_rebalancer_spark.run_input import RunInput
 
 

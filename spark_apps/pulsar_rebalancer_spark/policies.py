@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from pulsar_rebalancer.strategies.bundle_columns import COLUMNS, Bundles
+from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer_spark.source_bundles import FREE
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.decide.pipeline import RunContext
     from pulsar_rebalancer.reasons import Reason
-    from pulsar_rebalancer.strategies.sample import BrokerSample, Decision
+    from pulsar_rebalancer.run.tables import BrokerSample
+    from pulsar_rebalancer.strategies.sample import Decision
 
 _ANY_RANGE = "/0x00000000_0xffffffff"
 

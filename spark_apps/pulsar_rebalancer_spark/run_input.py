@@ -21,20 +21,18 @@ from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.apart import apart
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.splits import parts_by_bundle
-from pulsar_rebalancer.run.tables import BROKERS, BUNDLES
+from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, broker_samples
 from pulsar_rebalancer.state.counting import Counting, decide_counting
 from pulsar_rebalancer.state.manual_plans import Drains
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath, damage_of, failures_of
 from pulsar_rebalancer.strategies.kept import KeptState
-from pulsar_rebalancer.strategies.rows import broker_samples
 from pulsar_rebalancer_spark import split_planning
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.run.tables import Cell
-    from pulsar_rebalancer.strategies.sample import BrokerSample
+    from pulsar_rebalancer.run.tables import BrokerSample, Cell
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.tables import MOVES
+from pulsar_rebalancer.run.tables import MOVES, Measure
 from pulsar_rebalancer.strategies import caps, rows
-from pulsar_rebalancer.strategies.sample import Measure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 from pulsar_rebalancer.names import is_of_brokers, regex_of
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.bundle_columns import COLUMNS
 from pulsar_rebalancer.run.tables import BUNDLES, TRAFFIC
 from pulsar_rebalancer.storage.path import damage_of, failures_of
-from pulsar_rebalancer.strategies.bundle_columns import COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

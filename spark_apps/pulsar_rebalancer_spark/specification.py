@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.decide import pipeline
+from pulsar_rebalancer.run.bundle_columns import Bundles
 from pulsar_rebalancer.strategies import rows
-from pulsar_rebalancer.strategies.bundle_columns import Bundles
 from pulsar_rebalancer_spark import bundles, source_bundles
 from pulsar_rebalancer_spark.strategy import Decided
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from pulsar_rebalancer.strategies.sample import BrokerSample
+    from pulsar_rebalancer.run.tables import BrokerSample
     from pulsar_rebalancer_spark.run_input import RunInput
 
 

@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from pulsar_rebalancer.run.manual_request import DrainProgress
+    from pulsar_rebalancer.run.tables import BrokerSample
     from pulsar_rebalancer.strategies.kept import KeptState
-    from pulsar_rebalancer.strategies.sample import BrokerSample, Decision
+    from pulsar_rebalancer.strategies.sample import Decision
     from pulsar_rebalancer_spark.run_input import RunInput
 
 

@@ -14,8 +14,9 @@ from experiments.variants import VARIANTS, from_outside
 from tests.experiments.test_scenarios import SOUND, scenario
 
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.strategies.kept import ShedderState
-from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Measure, SheddingResult
+from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, SheddingResult
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -25,13 +25,13 @@ from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import tables
+from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles, BundleSample
+from pulsar_rebalancer.run.tables import Measure, broker_samples
 from pulsar_rebalancer.run.topic_loads import Candidate, TopicLoad
 from pulsar_rebalancer.strategies import rows
-from pulsar_rebalancer.strategies.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
-from pulsar_rebalancer.strategies.rows import broker_samples
-from pulsar_rebalancer.strategies.sample import BundleSample, CandidateMove, ClusterSample, Measure
+from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
 from pulsar_rebalancer.strategies.shedders.avg_shedder import shed
 from pulsar_rebalancer_airflow.validation.frames import judged_frames, shares_of
 from pulsar_rebalancer_spark import avg_shedder, plan_output, selection

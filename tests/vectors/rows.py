@@ -11,9 +11,9 @@ import pyarrow as pa
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.explain import complete, reasons_by_pair
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.tables import DECISIONS, MOVES, table
+from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
+from pulsar_rebalancer.run.tables import DECISIONS, MOVES, broker_samples, table
 from pulsar_rebalancer.strategies import caps, rows
-from pulsar_rebalancer.strategies.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.strategies.hits import hits_after, start_anew
 from pulsar_rebalancer.strategies.kept import WHOLE_CLUSTER, KeptState
 from pulsar_rebalancer.strategies.sample import ClusterSample
@@ -21,8 +21,9 @@ from pulsar_rebalancer.strategies.sample import ClusterSample
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from pulsar_rebalancer.run.tables import BrokerSample
     from pulsar_rebalancer.state.state_documents import HitCount
-    from pulsar_rebalancer.strategies.sample import BrokerSample, CandidateMove, Decision, SheddingResult
+    from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, SheddingResult
 
 MIB = 1048576
 
@@ -42,7 +43,7 @@ def bundle(owner: str, name: str, *, rate: float = 0, throughput: float = 0, **m
 def brokers_of(given: Iterable[Any]) -> list[BrokerSample]:
     """Rows of brokers as strategies see them; `left_out` is one of their columns."""
     listed = list(given)
-    return rows.broker_samples(listed, {r["broker"]: Reason(r["left_out"]) for r in listed if r.get("left_out")})
+    return broker_samples(listed, {r["broker"]: Reason(r["left_out"]) for r in listed if r.get("left_out")})
 
 
 def bundles_of(given: Iterable[Any]) -> Bundles:

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.run.bundle_columns import Bundles
+    from pulsar_rebalancer.run.tables import BrokerSample
     from pulsar_rebalancer.state.counting import Counting
-    from pulsar_rebalancer.strategies.bundle_columns import Bundles
-    from pulsar_rebalancer.strategies.sample import BrokerSample, CandidateMove, Decision, SheddingResult
+    from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, SheddingResult
     from pulsar_rebalancer.strategies.shedders.registry import Shedder
 
 

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pulsar_rebalancer.names import is_heartbeat, namespace_of
+from pulsar_rebalancer.run.bundle_columns import Bundles, BundleSample
 from pulsar_rebalancer.run.tables import TRAFFIC
-from pulsar_rebalancer.strategies.bundle_columns import Bundles
 from pulsar_rebalancer.strategies.means import LONG_TERM_SAMPLES, MAX_SAMPLES
-from pulsar_rebalancer.strategies.sample import BundleSample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

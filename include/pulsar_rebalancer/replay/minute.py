@@ -11,8 +11,8 @@ import numpy as np
 
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.replay.columns import NOBODY
-from pulsar_rebalancer.run.tables import RESOURCES
-from pulsar_rebalancer.strategies.sample import COUNTED, BrokerSample, ResourceUsage
+from pulsar_rebalancer.run.tables import RESOURCES, BrokerSample, ResourceUsage
+from pulsar_rebalancer.strategies.sample import COUNTED
 from pulsar_rebalancer.strategies.scoring import SCORED, percents, weighted_usages
 
 if TYPE_CHECKING:

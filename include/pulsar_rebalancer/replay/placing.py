@@ -7,10 +7,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.replay.minute import NO_POLICIES
+from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.strategies.placement.placements import selector
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.placement.selector import choose, overloaded
-from pulsar_rebalancer.strategies.sample import BundleSample
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

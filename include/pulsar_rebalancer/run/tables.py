@@ -6,7 +6,9 @@ Every table is keyed by `cluster`, so that one Spark application can judge many 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,7 +19,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.storage.path import damage_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from pulsar_rebalancer.storage.path import StoragePath
@@ -214,6 +216,84 @@ SPLITS = _schema(
 """A row per bundle that a split was thought of, to be split or not; plans without one have no such file."""
 
 INPUT = {"cluster": CLUSTER, "brokers": BROKERS, "bundles": BUNDLES}
+
+
+class Measure(StrEnum):
+    """What traffic is measured in; the value is a column of the tables."""
+
+    RATE = "msg_rate"  # msg/s
+    THROUGHPUT = "msg_throughput"  # bytes/s
+
+
+class ResourceUsage(NamedTuple):
+    """One resource of a broker in its own unit (`run.tables`); None or -1 where there is no measurement or no limit."""
+
+    usage: float | None = None
+    limit: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSample:
+    """One broker as the run sees it.
+
+    Attributes:
+        broker: brokerId, host:port.
+        left_out: why it is neither source nor destination, or None. A broker without a report is left out.
+        resources: usage by resource (`run.tables.RESOURCES`).
+        msg_rate_in: msg/s; likewise `msg_rate_out`.
+        msg_throughput_in: bytes/s; likewise `msg_throughput_out`.
+        topics: how many it reports.
+        bundles: how many it reports.
+        version: of Pulsar.
+        reserved_by: the isolation policy that reserves it for its namespaces.
+        load_average: the broker's own moving average of its load, 1 is 100 percent; extensible manager alone.
+        throughput_average: the broker's own moving average of its throughput, bytes/s; extensible manager alone.
+        report_age_seconds: age of its report.
+        weighted: what `scoring.weighted_usage` answers with the sample's settings, by the resources that it looks at;
+            empty unless it was computed for all brokers at once.
+    """
+
+    broker: str
+    left_out: Reason | None = None
+    resources: Mapping[str, ResourceUsage] = field(default_factory=dict)
+    msg_rate_in: float = 0.0
+    msg_rate_out: float = 0.0
+    msg_throughput_in: float = 0.0
+    msg_throughput_out: float = 0.0
+    topics: int = 0
+    bundles: int = 0
+    version: str | None = None
+    reserved_by: str | None = None
+    load_average: float | None = None
+    throughput_average: float | None = None
+    report_age_seconds: float | None = None
+    weighted: Mapping[Sequence[str], float] = field(default_factory=dict)
+
+    def traffic(self, measure: Measure) -> float:
+        """Return what it carries now, in plus out."""
+        if measure is Measure.RATE:
+            return self.msg_rate_in + self.msg_rate_out
+        return self.msg_throughput_in + self.msg_throughput_out
+
+
+_OF_ROW = tuple(each.name for each in fields(BrokerSample) if each.name in BROKERS.names)
+
+
+def broker_samples(rows: Iterable[Mapping[str, Any]], left_out: Mapping[str, Reason]) -> list[BrokerSample]:
+    """Return the brokers of one cluster by name; one without a report is left out in any case.
+
+    Args:
+        rows: of the brokers table; columns that nobody asks for may be missing.
+        left_out: why a broker is neither source nor destination, by broker.
+    """
+    return sorted((_broker(row, left_out.get(row["broker"])) for row in rows), key=lambda broker: broker.broker)
+
+
+def _broker(row: Mapping[str, Any], left_out: Reason | None) -> BrokerSample:
+    known = {name: row[name] for name in _OF_ROW if row.get(name) is not None}
+    resources = {name: ResourceUsage(row.get(f"{name}_usage"), row.get(f"{name}_limit")) for name in RESOURCES}
+    no_report = Reason.BROKER_QUARANTINED if row.get("error") else None
+    return BrokerSample(**known, left_out=left_out or no_report, resources=resources)
 
 
 Cell: TypeAlias = "str | float | datetime | None"

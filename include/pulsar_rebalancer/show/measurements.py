@@ -18,7 +18,7 @@ from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.apart import apart_in
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest, Validation
-from pulsar_rebalancer.strategies.rows import broker_samples
+from pulsar_rebalancer.run.tables import broker_samples
 from pulsar_rebalancer.strategies.scoring import score
 
 if TYPE_CHECKING:

@@ -7,34 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.tables import DECISIONS, MOVES, RESOURCES, TRAFFIC
-from pulsar_rebalancer.strategies.sample import BrokerSample, CandidateMove, Decision, Measure, ResourceUsage
+from pulsar_rebalancer.run.tables import DECISIONS, MOVES, Measure
+from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from pulsar_rebalancer.run.tables import Cell
-
-_COUNTS = ("topics", "bundles")
-_AS_THEY_ARE = ("version", "reserved_by", "load_average", "throughput_average", "report_age_seconds")
-
-
-def broker_samples(rows: Iterable[Mapping[str, Any]], left_out: Mapping[str, Reason]) -> list[BrokerSample]:
-    """Return the brokers of one cluster by name; one without a report is left out in any case.
-
-    Args:
-        rows: of the brokers table; columns that nobody asks for may be missing.
-        left_out: why a broker is neither source nor destination, by broker.
-    """
-    return sorted((_broker(row, left_out.get(row["broker"])) for row in rows), key=lambda broker: broker.broker)
-
-
-def _broker(row: Mapping[str, Any], left_out: Reason | None) -> BrokerSample:
-    known: dict[str, Any] = {"broker": row["broker"], **{name: row.get(name) for name in _AS_THEY_ARE}}
-    known |= {name: row.get(name) or 0.0 for name in TRAFFIC} | {name: row.get(name) or 0 for name in _COUNTS}
-    resources = {name: ResourceUsage(row.get(f"{name}_usage"), row.get(f"{name}_limit")) for name in RESOURCES}
-    no_report = Reason.BROKER_QUARANTINED if row.get("error") else None
-    return BrokerSample(**known, left_out=left_out or no_report, resources=resources)
 
 
 def decision_row(cluster: str, decision: Decision) -> dict[str, Cell]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -15,118 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.strategies.bundle_columns import Bundles
+    from pulsar_rebalancer.run.bundle_columns import Bundles, BundleSample
+    from pulsar_rebalancer.run.tables import BrokerSample, Measure
     from pulsar_rebalancer.strategies.kept import ShedderState
 
 COUNTED = Counting(counts=True, reason=Reason.COUNTED)
-
-
-class Measure(StrEnum):
-    """What traffic is measured in; the value is a column of the tables."""
-
-    RATE = "msg_rate"  # msg/s
-    THROUGHPUT = "msg_throughput"  # bytes/s
-
-
-class ResourceUsage(NamedTuple):
-    """One resource of a broker in its own unit (`run.tables`); None or -1 where there is no measurement or no limit."""
-
-    usage: float | None = None
-    limit: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerSample:
-    """One broker as the run sees it.
-
-    Attributes:
-        broker: brokerId, host:port.
-        left_out: why it is neither source nor destination, or None. A broker without a report is left out.
-        resources: usage by resource (`run.tables.RESOURCES`).
-        msg_rate_in: msg/s; likewise `msg_rate_out`.
-        msg_throughput_in: bytes/s; likewise `msg_throughput_out`.
-        topics: how many it reports.
-        bundles: how many it reports.
-        version: of Pulsar.
-        reserved_by: the isolation policy that reserves it for its namespaces.
-        load_average: the broker's own moving average of its load, 1 is 100 percent; extensible manager alone.
-        throughput_average: the broker's own moving average of its throughput, bytes/s; extensible manager alone.
-        report_age_seconds: age of its report.
-        weighted: what `scoring.weighted_usage` answers with the sample's settings, by the resources that it looks at;
-            empty unless it was computed for all brokers at once.
-    """
-
-    broker: str
-    left_out: Reason | None = None
-    resources: Mapping[str, ResourceUsage] = field(default_factory=dict)
-    msg_rate_in: float = 0.0
-    msg_rate_out: float = 0.0
-    msg_throughput_in: float = 0.0
-    msg_throughput_out: float = 0.0
-    topics: int = 0
-    bundles: int = 0
-    version: str | None = None
-    reserved_by: str | None = None
-    load_average: float | None = None
-    throughput_average: float | None = None
-    report_age_seconds: float | None = None
-    weighted: Mapping[Sequence[str], float] = field(default_factory=dict)
-
-    def traffic(self, measure: Measure) -> float:
-        """Return what it carries now, in plus out."""
-        if measure is Measure.RATE:
-            return self.msg_rate_in + self.msg_rate_out
-        return self.msg_throughput_in + self.msg_throughput_out
-
-
-class BundleSample(NamedTuple):
-    """One bundle on the broker that reports it; there may be a million, and a tuple is made in a fifth of the time.
-
-    Attributes:
-        broker: brokerId.
-        bundle: `tenant/namespace/0x…_0x…`.
-        msg_rate_in: what the broker reports now, msg/s; likewise `msg_rate_out`.
-        msg_throughput_in: what the broker reports now, bytes/s; likewise `msg_throughput_out`.
-        topics: how many; likewise `producers` and `consumers`.
-        cache_size: bytes.
-        top_rank: its place in the broker's own list of top bundles; extensible manager alone.
-        policy: the kind of policy that its namespace is under, or None.
-        msg_rate: short-term mean of in plus out, msg/s.
-        msg_throughput: short-term mean of in plus out, bytes/s.
-        long_term_msg_rate: long-term mean of in plus out, msg/s; None where none is kept yet.
-        reason: why it must stay whatever its traffic, or None.
-    """
-
-    broker: str
-    bundle: str
-    msg_rate_in: float = 0.0
-    msg_rate_out: float = 0.0
-    msg_throughput_in: float = 0.0
-    msg_throughput_out: float = 0.0
-    topics: int = 0
-    producers: int = 0
-    consumers: int = 0
-    cache_size: int = 0
-    top_rank: int | None = None
-    policy: str | None = None
-    msg_rate: float = 0.0
-    msg_throughput: float = 0.0
-    long_term_msg_rate: float | None = None
-    reason: Reason | None = None
-
-    def mean(self, measure: Measure) -> float:
-        """Return its short-term mean."""
-        return self.msg_rate if measure is Measure.RATE else self.msg_throughput
-
-    @property
-    def present_msg_rate(self) -> float:
-        """Return what its broker reports now, msg/s in plus out."""
-        return self.msg_rate_in + self.msg_rate_out
-
-    @property
-    def present_msg_throughput(self) -> float:
-        """Return what its broker reports now, bytes/s in plus out."""
-        return self.msg_throughput_in + self.msg_throughput_out
 
 
 def allow_all(bundle: str, source: str, destination: str) -> Reason | None:

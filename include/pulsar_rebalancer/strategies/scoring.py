@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.strategies.sample import BrokerSample
+    from pulsar_rebalancer.run.tables import BrokerSample
 
 SCORED = ("cpu", "direct_memory", "bandwidth_in", "bandwidth_out")
 """Resources that make the score; the JVM heap is no part of it (LocalBrokerData.getMaxResourceUsageWithWeight)."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pulsar_rebalancer.strategies.sample import BrokerSample
+    from pulsar_rebalancer.run.tables import BrokerSample
 
 _RELEASE = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:\.\d+)*")
 """A release, or a distributor's with further numbers. What carries a suffix may have been built from any source."""

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.config.pulsar_settings import MIB
-from pulsar_rebalancer.strategies.sample import Measure
+from pulsar_rebalancer.run.tables import Measure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

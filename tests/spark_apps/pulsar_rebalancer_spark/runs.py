@@ -14,19 +14,18 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.candidates import preset_reason
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.run.request import RunRequest, Validation
-from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, TRAFFIC, write
+from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, TRAFFIC, broker_samples, write
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.strategies import means
-from pulsar_rebalancer.strategies.rows import broker_samples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from pulsar_rebalancer.run.bundle_columns import Bundles
+    from pulsar_rebalancer.run.tables import BrokerSample
     from pulsar_rebalancer.storage.path import StoragePath
-    from pulsar_rebalancer.strategies.bundle_columns import Bundles
-    from pulsar_rebalancer.strategies.sample import BrokerSample
     from pulsar_rebalancer_spark.run_input import RunInput
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

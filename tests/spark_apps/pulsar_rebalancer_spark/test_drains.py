@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import NOW, Snapshots, fates, name
 
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.plan import verify
+from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
 from pulsar_rebalancer.strategies import rows
 from pulsar_rebalancer.strategies.kept import KeptState
-from pulsar_rebalancer.strategies.sample import BundleSample, CandidateMove, Decision, Measure
+from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 from pulsar_rebalancer_spark import plan_output
 from pulsar_rebalancer_spark.run_input import RunInput
 from pulsar_rebalancer_spark.strategy import Decided

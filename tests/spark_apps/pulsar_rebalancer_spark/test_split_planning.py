@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.tables import BUNDLES, MOVES, table
+from pulsar_rebalancer.run.tables import BUNDLES, MOVES, Measure, table
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer.strategies.sample import Decision, Measure
+from pulsar_rebalancer.strategies.sample import Decision
 from pulsar_rebalancer_spark.split_planning import helpful
 
 LARGE, SMALL = "acme/orders/0x00000000_0x40000000", "acme/orders/0x40000000_0x80000000"

@@ -13,9 +13,10 @@ from pulsar_rebalancer.decide.by_hand.spare_capacity import Room
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.manual_request import DrainProgress
+from pulsar_rebalancer.run.sums import one_by_one
+from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.strategies import caps, waves
-from pulsar_rebalancer.strategies.sample import Decision, Measure
-from pulsar_rebalancer.strategies.sums import one_by_one
+from pulsar_rebalancer.strategies.sample import Decision
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pulsar_rebalancer.decide.by_hand.scene import Scene
+    from pulsar_rebalancer.run.bundle_columns import BundleSample
     from pulsar_rebalancer.run.manual_request import HandRequest
     from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
     from pulsar_rebalancer.run.plan import Move
     from pulsar_rebalancer.run.topic_loads import Candidates
-    from pulsar_rebalancer.strategies.sample import BundleSample
 
 
 class Wish(NamedTuple):

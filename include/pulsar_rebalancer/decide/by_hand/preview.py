@@ -12,15 +12,16 @@ from pulsar_rebalancer.decide.by_hand.scene import Scene
 from pulsar_rebalancer.decide.explain import complete, reasons_by_pair, scores_after
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.manual_request import ByHand
 from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.run.tables import MOVES, table
+from pulsar_rebalancer.run.tables import MOVES, Measure, table
 from pulsar_rebalancer.run.topic_loads import Candidates
 from pulsar_rebalancer.strategies import caps, rows, waves
 from pulsar_rebalancer.strategies.kept import PlacementState
 from pulsar_rebalancer.strategies.placement import assignment
-from pulsar_rebalancer.strategies.sample import BundleSample, CandidateMove, Decision, Measure
+from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 from pulsar_rebalancer.strategies.wording import number_of
 
 if TYPE_CHECKING:

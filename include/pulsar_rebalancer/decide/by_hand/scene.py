@@ -17,21 +17,21 @@ from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.apart import apart
+from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.run.request import RunRequest, Validation
+from pulsar_rebalancer.run.tables import Measure, broker_samples
 from pulsar_rebalancer.state.manual_plans import Drains
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
-from pulsar_rebalancer.strategies.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
-from pulsar_rebalancer.strategies.rows import broker_samples
-from pulsar_rebalancer.strategies.sample import ClusterSample, Measure
+from pulsar_rebalancer.strategies.sample import ClusterSample
 from pulsar_rebalancer.strategies.scoring import score
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.run.bundle_columns import BundleSample
     from pulsar_rebalancer.storage.path import StoragePath
-    from pulsar_rebalancer.strategies.sample import BundleSample
 
 
 @dataclass(frozen=True)

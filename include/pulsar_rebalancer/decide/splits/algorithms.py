@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.config.enums import SplitAlgorithm
 from pulsar_rebalancer.config.pulsar_settings import MIB
-from pulsar_rebalancer.strategies.sums import one_by_one
+from pulsar_rebalancer.run.sums import one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

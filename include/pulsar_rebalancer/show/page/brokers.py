@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.run import tables
+from pulsar_rebalancer.run.tables import broker_samples
 from pulsar_rebalancer.show.page.page_model import BrokerView, Line
 from pulsar_rebalancer.show.page.recent_runs import folders, known_scores, scores_are_known
 from pulsar_rebalancer.storage.layout import time_of
-from pulsar_rebalancer.strategies.rows import broker_samples
 from pulsar_rebalancer.strategies.scoring import SCORED, percent, score
 
 if TYPE_CHECKING:
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.run.tables import BrokerSample
     from pulsar_rebalancer.show.page.page_model import PairView
     from pulsar_rebalancer.show.page.recent_runs import Run
     from pulsar_rebalancer.state.manual_plans import Drain
     from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
     from pulsar_rebalancer.strategies.kept import ShedderState
-    from pulsar_rebalancer.strategies.sample import BrokerSample
 
 OF_LATE = timedelta(minutes=30)
 """How far back lowest and highest scores go."""

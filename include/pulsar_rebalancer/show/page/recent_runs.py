@@ -15,9 +15,9 @@ from pulsar_rebalancer.run.outcome import Outcome, read_waves
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.splits import read_outcomes
+from pulsar_rebalancer.run.tables import broker_samples
 from pulsar_rebalancer.storage.cache import Cache
 from pulsar_rebalancer.storage.layout import day_of, time_of
-from pulsar_rebalancer.strategies.rows import broker_samples
 from pulsar_rebalancer.strategies.scoring import score
 
 if TYPE_CHECKING:

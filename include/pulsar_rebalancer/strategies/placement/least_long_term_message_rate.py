@@ -6,15 +6,15 @@ from collections import defaultdict
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
+from pulsar_rebalancer.run.sums import one_by_one
 from pulsar_rebalancer.strategies.kept import PlacementState
 from pulsar_rebalancer.strategies.placement.others import split
 from pulsar_rebalancer.strategies.placement.selector import PerCandidates
-from pulsar_rebalancer.strategies.sums import one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from pulsar_rebalancer.strategies.sample import BundleSample
+    from pulsar_rebalancer.run.bundle_columns import BundleSample
 
 
 class LeastLongTermMessageRate:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from pulsar_rebalancer.strategies.sample import BrokerSample, BundleSample, ClusterSample
+    from pulsar_rebalancer.run.bundle_columns import BundleSample
+    from pulsar_rebalancer.run.tables import BrokerSample
+    from pulsar_rebalancer.strategies.sample import ClusterSample
 
     Floats = npt.NDArray[np.float64]
 

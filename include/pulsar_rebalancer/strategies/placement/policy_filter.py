@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.policies.cluster_policies import Policies
-    from pulsar_rebalancer.strategies.bundle_columns import Bundles
-    from pulsar_rebalancer.strategies.sample import BrokerSample, BundleSample
+    from pulsar_rebalancer.run.bundle_columns import Bundles, BundleSample
+    from pulsar_rebalancer.run.tables import BrokerSample
 
 
 def policy_set(policies: Policies, namespace: str, brokers: Sequence[str]) -> list[str]:

@@ -11,7 +11,7 @@ from pulsar_rebalancer.strategies.placement.selector import PerCandidates
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pulsar_rebalancer.strategies.sample import BundleSample
+    from pulsar_rebalancer.run.bundle_columns import BundleSample
 
 MAX_COUNT = 2**31 - 1
 """From here the counter starts anew at 0."""

@@ -11,7 +11,8 @@ from pulsar_rebalancer.strategies.scoring import weighted_usage
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from pulsar_rebalancer.strategies.sample import BundleSample, ClusterSample
+    from pulsar_rebalancer.run.bundle_columns import BundleSample
+    from pulsar_rebalancer.strategies.sample import ClusterSample
 
 
 T = TypeVar("T")

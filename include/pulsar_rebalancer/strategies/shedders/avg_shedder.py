@@ -17,18 +17,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pulsar_rebalancer.names import is_heartbeat
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state.state_documents import HitCount
 from pulsar_rebalancer.strategies.hits import hits_after
 from pulsar_rebalancer.strategies.kept import ShedderState
-from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, Measure, SheddingResult, left_out_decisions
+from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, SheddingResult, left_out_decisions
 from pulsar_rebalancer.strategies.scoring import score
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.run.bundle_columns import BundleSample
+    from pulsar_rebalancer.run.tables import BrokerSample
     from pulsar_rebalancer.state.counting import Counting
-    from pulsar_rebalancer.strategies.sample import BrokerSample, BundleSample, ClusterSample
+    from pulsar_rebalancer.strategies.sample import ClusterSample
 
 NO_HITS = HitCount()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from pulsar_rebalancer.strategies.sample import Measure
+from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.strategies.wording import amount
 
 if TYPE_CHECKING:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, Measure
+from pulsar_rebalancer.run.tables import Measure
+from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 from pulsar_rebalancer.strategies.scoring import score
 from pulsar_rebalancer.strategies.wording import amount
 
 if TYPE_CHECKING:
-    from pulsar_rebalancer.strategies.sample import BrokerSample, ClusterSample
+    from pulsar_rebalancer.run.tables import BrokerSample
+    from pulsar_rebalancer.strategies.sample import ClusterSample
 
 MEASURE = Measure.THROUGHPUT
 

@@ -6,13 +6,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.strategies.sample import CandidateMove, Measure
+from pulsar_rebalancer.run.tables import Measure
+from pulsar_rebalancer.strategies.sample import CandidateMove
 from pulsar_rebalancer.strategies.shedders.top_bundles import top_bundles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pulsar_rebalancer.strategies.sample import BundleSample, ClusterSample
+    from pulsar_rebalancer.run.bundle_columns import BundleSample
+    from pulsar_rebalancer.strategies.sample import ClusterSample
     from pulsar_rebalancer.strategies.shedders.load_stats import BrokerLoad
 
 MEASURE = Measure.THROUGHPUT

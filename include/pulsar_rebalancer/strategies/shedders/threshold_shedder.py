@@ -26,7 +26,8 @@ from pulsar_rebalancer.strategies.wording import amount
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pulsar_rebalancer.strategies.sample import BrokerSample, CandidateMove, ClusterSample, Decision
+    from pulsar_rebalancer.run.tables import BrokerSample
+    from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Decision
 
 MARGIN = 0.05
 """How far below its bound a broker is to end, 1 is 100 percent."""

@@ -11,7 +11,8 @@ from pulsar_rebalancer.reasons import Reason
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.strategies.sample import BundleSample, ClusterSample
+    from pulsar_rebalancer.run.bundle_columns import BundleSample
+    from pulsar_rebalancer.strategies.sample import ClusterSample
 
 THROUGHPUT_STEP = 1e5  # bytes/s
 RATE_STEP = 100  # msg/s

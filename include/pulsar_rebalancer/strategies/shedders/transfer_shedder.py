@@ -32,7 +32,8 @@ from pulsar_rebalancer.strategies.wording import amount, number_of
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.strategies.sample import BrokerSample, CandidateMove, ClusterSample
+    from pulsar_rebalancer.run.tables import BrokerSample
+    from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
     from pulsar_rebalancer.strategies.shedders.load_stats import Imbalance
 
 

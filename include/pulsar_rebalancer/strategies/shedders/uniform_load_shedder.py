@@ -13,14 +13,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.strategies.kept import ShedderState
-from pulsar_rebalancer.strategies.sample import CandidateMove, Measure, SheddingResult, left_out_decisions
+from pulsar_rebalancer.strategies.sample import CandidateMove, SheddingResult, left_out_decisions
 from pulsar_rebalancer.strategies.shedders.offload import Comparison, broker_decision
 from pulsar_rebalancer.strategies.wording import amount
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.strategies.sample import BrokerSample, ClusterSample, Decision
+    from pulsar_rebalancer.run.tables import BrokerSample
+    from pulsar_rebalancer.strategies.sample import ClusterSample, Decision
 
 MAX_INT = 2**31 - 1
 NOTHING = 1e-6

@@ -19,9 +19,9 @@ from pulsar_rebalancer.decide.pipeline import RunContext
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import IsolationPolicy
-from pulsar_rebalancer.strategies.bundle_columns import COLUMNS, Bundles
+from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
+from pulsar_rebalancer.run.tables import broker_samples
 from pulsar_rebalancer.strategies.kept import KeptState, PlacementState
-from pulsar_rebalancer.strategies.rows import broker_samples
 from pulsar_rebalancer.strategies.sample import COUNTED
 
 BUSY = "busy:8080"

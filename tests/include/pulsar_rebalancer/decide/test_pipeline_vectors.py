@@ -15,9 +15,9 @@ from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import IsolationPolicy
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
+from pulsar_rebalancer.run.tables import broker_samples
 from pulsar_rebalancer.state.state_documents import HitCount
-from pulsar_rebalancer.strategies import rows
-from pulsar_rebalancer.strategies.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.strategies.kept import WHOLE_CLUSTER, KeptState
 from pulsar_rebalancer.strategies.sample import COUNTED
 
@@ -86,7 +86,7 @@ def _decided(name, history, number, kept):
     # Only ThresholdShedder's class remembers a broker that is silent.
     listed = history.listed(step, silent=name.startswith("ThresholdShedder"))
     bundles = Bundles(pa.Table.from_pylist(list(step.bundles), schema=COLUMNS))
-    decided = pipeline.decide(context, rows.broker_samples(listed, context.left_out), bundles)
+    decided = pipeline.decide(context, broker_samples(listed, context.left_out), bundles)
     return decided.moves, decided.kept
 
 

@@ -14,11 +14,12 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.balancer import Balancer
 from pulsar_rebalancer.replay.closed_loop import replay
 from pulsar_rebalancer.replay.variants import Variant
+from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state.state_documents import HitCount
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.kept import WHOLE_CLUSTER
-from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Measure, SheddingResult
+from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, SheddingResult
 
 if TYPE_CHECKING:
     from pathlib import Path

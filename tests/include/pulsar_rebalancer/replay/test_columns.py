@@ -11,8 +11,8 @@ import pytest
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.columns import FIGURES, NOBODY, UNKNOWN_RATE, ColumnBundles, MeanColumns, Roster
+from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.run.tables import TRAFFIC
-from pulsar_rebalancer.strategies.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.strategies.means import update
 
 NAMES = sorted(f"{'pulsar/h:1' if i > 9 else 't/ab'[: 3 + i // 6]}/0x{i:08x}_0x{i + 1:08x}" for i in range(12))

@@ -6,9 +6,11 @@ import pytest
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.plan import MAX_WAVES, OF_A_WAVE
+from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.strategies import caps
-from pulsar_rebalancer.strategies.sample import BundleSample, CandidateMove, Measure
+from pulsar_rebalancer.strategies.sample import CandidateMove
 
 HOT, COLD = "hot:1", "cold:1"
 

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.run.tables import RESOURCES
-from pulsar_rebalancer.strategies.sample import BrokerSample, ResourceUsage
+from pulsar_rebalancer.run.tables import RESOURCES, BrokerSample, ResourceUsage
 from pulsar_rebalancer.strategies.scoring import SCORED, percent, percents, weighted_usage, weighted_usages
 
 FIGURES = st.one_of(st.floats(allow_nan=False, allow_infinity=True), st.floats(0, 1e5), st.sampled_from([0.0, -1.0]))

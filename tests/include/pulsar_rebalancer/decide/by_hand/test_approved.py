@@ -14,13 +14,14 @@ from pulsar_rebalancer.decide.by_hand.drains import serve
 from pulsar_rebalancer.decide.by_hand.recheck import carry_out_shown
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest
-from pulsar_rebalancer.run.tables import MOVES, table
+from pulsar_rebalancer.run.tables import MOVES, Measure, table
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
 from pulsar_rebalancer.state.state_documents import MovesState, Unload
 from pulsar_rebalancer.strategies import rows
-from pulsar_rebalancer.strategies.sample import BundleSample, CandidateMove, Measure
+from pulsar_rebalancer.strategies.sample import CandidateMove
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,11 +14,12 @@ from pulsar_rebalancer.decide.by_hand.plan_text import has_effect
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
 from pulsar_rebalancer.run.splits import SplitOutcome
-from pulsar_rebalancer.run.tables import BROKERS, table
+from pulsar_rebalancer.run.tables import BROKERS, Measure, table
 from pulsar_rebalancer.state.manual_plans import Drain
-from pulsar_rebalancer.strategies.sample import BundleSample, CandidateMove, Decision, Measure
+from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,10 +10,11 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import IsolationPolicy
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.strategies.kept import PlacementState
 from pulsar_rebalancer.strategies.placement.assignment import place
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
-from pulsar_rebalancer.strategies.sample import CandidateMove, Measure
+from pulsar_rebalancer.strategies.sample import CandidateMove
 
 LEAST_RATE = {"strategy": Strategy.THRESHOLD}
 ROUND_ROBIN = {"strategy": Strategy.THRESHOLD, "placement": Placement.ROUND_ROBIN}

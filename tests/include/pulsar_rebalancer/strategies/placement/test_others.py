@@ -9,10 +9,10 @@ from tests.vectors.rows import sample
 
 from pulsar_rebalancer.config.enums import Placement, Strategy
 from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.strategies.kept import PlacementState
 from pulsar_rebalancer.strategies.placement.others import Others
 from pulsar_rebalancer.strategies.placement.placements import selector
-from pulsar_rebalancer.strategies.sample import BundleSample
 
 
 def others(random, names):

@@ -11,6 +11,7 @@ from tests.vectors.rows import sample
 
 from pulsar_rebalancer.config.enums import Placement, Strategy
 from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.strategies.kept import PlacementState
 from pulsar_rebalancer.strategies.placement.avg import AvgPlacement
 from pulsar_rebalancer.strategies.placement.least_long_term_message_rate import LeastLongTermMessageRate
@@ -22,7 +23,6 @@ from pulsar_rebalancer.strategies.placement.least_resource_usage_with_weight imp
 from pulsar_rebalancer.strategies.placement.placements import selector
 from pulsar_rebalancer.strategies.placement.round_robin import MAX_COUNT, RoundRobin
 from pulsar_rebalancer.strategies.placement.selector import choose
-from pulsar_rebalancer.strategies.sample import BundleSample
 
 
 def broker(name, *, cpu=0.0, rate=1.0, **columns):

@@ -6,6 +6,7 @@ import pytest
 from tests.vectors import histories, placements
 from tests.vectors.rows import sample
 
+from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.strategies.kept import PlacementState, ShedderState
 from pulsar_rebalancer.strategies.placement.avg import AvgPlacement, Plan
 from pulsar_rebalancer.strategies.placement.least_long_term_message_rate import LeastLongTermMessageRate
@@ -14,7 +15,6 @@ from pulsar_rebalancer.strategies.placement.least_resource_usage_with_weight imp
     LeastResourceUsageWithWeight,
 )
 from pulsar_rebalancer.strategies.placement.selector import overloaded
-from pulsar_rebalancer.strategies.sample import BundleSample
 from pulsar_rebalancer.strategies.shedders import avg_shedder
 
 

@@ -11,10 +11,10 @@ from tests.vectors.rows import brokers_of, bundles_of
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import IsolationPolicy
+from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.strategies.placement import policy_filter as rules
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.placement.versions import latest
-from pulsar_rebalancer.strategies.sample import BundleSample
 
 VIP = IsolationPolicy(name="vip", namespaces=("vip/.*",), primary=("gold-.*",), secondary=("silver-.*",), min_limit=2)
 LATE = IsolationPolicy(name="late", namespaces=(".*/x",), primary=("iron-.*",))

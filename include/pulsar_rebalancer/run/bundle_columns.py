@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_rebalancer.names import HEARTBEAT_NAMESPACE
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.tables import BUNDLES, TRAFFIC
-from pulsar_rebalancer.strategies.sample import BundleSample
-from pulsar_rebalancer.strategies.sums import one_by_one
+from pulsar_rebalancer.run.sums import one_by_one
+from pulsar_rebalancer.run.tables import BUNDLES, TRAFFIC, Measure
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -26,6 +25,56 @@ COLUMNS = pa.schema(
 """Columns that strategies look at: the bundles table, the bundle's means, and why it must stay (`BundleSample`)."""
 
 _FIGURES = (*TRAFFIC, "topics", "producers", "consumers", "cache_size", "msg_rate", "msg_throughput")
+
+
+class BundleSample(NamedTuple):
+    """One bundle on the broker that reports it; there may be a million, and a tuple is made in a fifth of the time.
+
+    Attributes:
+        broker: brokerId.
+        bundle: `tenant/namespace/0x…_0x…`.
+        msg_rate_in: what the broker reports now, msg/s; likewise `msg_rate_out`.
+        msg_throughput_in: what the broker reports now, bytes/s; likewise `msg_throughput_out`.
+        topics: how many; likewise `producers` and `consumers`.
+        cache_size: bytes.
+        top_rank: its place in the broker's own list of top bundles; extensible manager alone.
+        policy: the kind of policy that its namespace is under, or None.
+        msg_rate: short-term mean of in plus out, msg/s.
+        msg_throughput: short-term mean of in plus out, bytes/s.
+        long_term_msg_rate: long-term mean of in plus out, msg/s; None where none is kept yet.
+        reason: why it must stay whatever its traffic, or None.
+    """
+
+    broker: str
+    bundle: str
+    msg_rate_in: float = 0.0
+    msg_rate_out: float = 0.0
+    msg_throughput_in: float = 0.0
+    msg_throughput_out: float = 0.0
+    topics: int = 0
+    producers: int = 0
+    consumers: int = 0
+    cache_size: int = 0
+    top_rank: int | None = None
+    policy: str | None = None
+    msg_rate: float = 0.0
+    msg_throughput: float = 0.0
+    long_term_msg_rate: float | None = None
+    reason: Reason | None = None
+
+    def mean(self, measure: Measure) -> float:
+        """Return its short-term mean."""
+        return self.msg_rate if measure is Measure.RATE else self.msg_throughput
+
+    @property
+    def present_msg_rate(self) -> float:
+        """Return what its broker reports now, msg/s in plus out."""
+        return self.msg_rate_in + self.msg_rate_out
+
+    @property
+    def present_msg_throughput(self) -> float:
+        """Return what its broker reports now, bytes/s in plus out."""
+        return self.msg_throughput_in + self.msg_throughput_out
 
 
 class Bundles:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_rebalancer.strategies.sums import one_by_one
+from pulsar_rebalancer.run.sums import one_by_one
 
 
 @pytest.mark.parametrize(
