@@ -28,13 +28,15 @@ test-pulsar: setup ## the same DAG on real Pulsar brokers (Linux, cgroups, Maven
 	@$(PYTHON_BIN) -m pytest $(BY_TWO) tests/pulsar --ignore $(BALANCED)
 	@$(PYTHON_BIN) -m pytest $(BALANCED)
 
-lint: setup ## format, lint, types, dependency rule
+lint: setup ## format, lint, types, dependency rule; the same for the JavaScript of the page
 	@ruff format --check .
 	@ruff check .
 	@mypy
 	@lint-imports
 	@deno fmt --check --quiet
 	@deno lint --quiet
+	@deno check --quiet plugins
+	@! grep -nrE --include '*.js' '.{121}' plugins tests # comments and texts, which no formatter breaks
 
 audit: setup ## known vulnerabilities of the locked packages; IGNORE=ID leaves one out; tells when the service cannot be reached
 	@$(PYTHON_BIN) scripts/audit.py $(if $(IGNORE),--ignore $(IGNORE))

@@ -1,18 +1,24 @@
-"""Write the tables of docs/ that are made from the code, or from the data of a test."""
+"""Write what is made from the code: tables of docs/, and the types of the documents that the page reads."""
 
 from __future__ import annotations
 
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import Any
+
+from pydantic.json_schema import models_json_schema
 
 from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.overview.buckets import Timeline
+from pulsar_rebalancer.overview.model import Answer, Overview, Status
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_simulator.__main__ import _parser
 from pulsar_simulator.faults import KINDS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (*sorted((ROOT / "docs" / "reference").glob("*.md")), ROOT / "docs" / "simulation.md")
+PAGE_TYPES = ROOT / "plugins" / "pulsar_rebalancer_airflow" / "overview" / "static" / "documents.d.ts"
 
 
 def settings_table() -> str:
@@ -63,6 +69,33 @@ def faults_table() -> str:
     return "\n".join(rows)
 
 
+def page_types() -> str:
+    """Return the TypeScript types of the documents that the page reads."""
+    documents = [(model, "serialization") for model in (Overview, Status, Timeline, Answer)]
+    _, schema = models_json_schema(documents)  # type: ignore[arg-type]
+    lines = ["// The documents that the page reads; written by scripts/reference.py."]
+    for name, definition in sorted(schema["$defs"].items()):
+        if "enum" in definition:
+            lines += ["", f"export type {name} =", *(f'  | "{value}"' for value in definition["enum"])]
+            lines[-1] += ";"
+        else:
+            fields = (f"  {field}: {_type(of)};" for field, of in definition["properties"].items())
+            lines += ["", f"export interface {name} {{", *fields, "}"]
+    return "\n".join([*lines, ""])
+
+
+def _type(schema: dict[str, Any]) -> str:
+    if "$ref" in schema:
+        return str(schema["$ref"]).rpartition("/")[2]
+    if "anyOf" in schema:
+        return " | ".join(_type(each) for each in schema["anyOf"])
+    if schema["type"] == "array":
+        return f"{_type(schema['items'])}[]"
+    if schema["type"] == "object":
+        return f"Record<string, {_type(schema['additionalProperties'])}>"
+    return str(schema["type"]).replace("integer", "number")
+
+
 TABLES = {
     "settings": settings_table,
     "reasons": reasons_table,
@@ -85,10 +118,13 @@ def render(text: str) -> str:
     return text
 
 
+def written() -> dict[Path, str]:
+    """Return every file that is made from the code, with its text."""
+    return {page: render(page.read_text(encoding="utf-8")) for page in PAGES} | {PAGE_TYPES: page_types()}
+
+
 if __name__ == "__main__":
-    for page in PAGES:
-        old = page.read_text(encoding="utf-8")
-        new = render(old)
-        if "--check" in sys.argv[1:] and new != old:
-            sys.exit(f"{page.name}: its tables are not those of the code; run python scripts/reference.py")
-        page.write_text(new, encoding="utf-8")
+    for file, text in written().items():
+        if "--check" in sys.argv[1:] and file.read_text(encoding="utf-8") != text:
+            sys.exit(f"{file.name} is not that of the code; run python scripts/reference.py")
+        file.write_text(text, encoding="utf-8")

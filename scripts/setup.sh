@@ -42,7 +42,7 @@ make_environment() {
     "$python" -m venv .venv 2>/dev/null || { debian_root && install_debian python3-venv && "$python" -m venv .venv; } ||
       fail "$python cannot make a virtual environment: install its venv module (Debian: python3-venv)"
   fi
-  say "locked dependencies (about 1.1 GB; a minute or two the first time)"
+  say "locked dependencies (about 1.2 GB; a minute or two the first time)"
   uv_lines=.venv/uv.lock
   awk '/^uv==/ {keep = 1} keep {print} keep && !/\\$/ {exit}' requirements.lock >"$uv_lines"
   .venv/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r "$uv_lines"

@@ -89,12 +89,12 @@ def draw(chromium: Browser, name: str) -> None:
         ("three", "waiting", "broker-0 and broker-2 are"),
         ("single", "balanced", "One broker takes part: there is nobody to share its load with."),
         ("even", "balanced", "4 brokers are within"),
-        ("stuck", "unbalanced", "stay, and why"),
+        ("stuck", "unbalanced", "Why "),
         ("quiet", "would move", "mode observe moves nothing"),
         ("held", "held back", "was not carried out"),
         ("going", "moving", "2 of 4 done, 1 not where planned"),
         ("threshold", "balanced", "points or more above the mean load"),
-        ("transfer", "waiting", "The whole cluster out of balance"),
+        ("transfer", "waiting", "Whole cluster out of balance"),
         ("idle", "off", "mode is off. Nothing is asked of the brokers."),
         ("old", "stale", "No run has looked at the cluster for 3 hours."),
         ("new", "no data", "No run has looked at the cluster yet."),
@@ -133,7 +133,7 @@ def test_names_are_texts_and_the_place_is_kept(chromium: Browser, url: str) -> N
     chromium.size(900, 900)
     chromium.until("document.querySelector('section.brokers svg') !== window.before")
     assert chromium.run("document.querySelector('section.brokers details').open")
-    assert chromium.run("document.activeElement.dataset.key") == "brokers table"
+    assert chromium.run("document.activeElement.dataset.key") == "brokers summary"
     chromium.size(1200, 900)
 
 
@@ -171,7 +171,7 @@ def test_it_renews_itself_and_the_place_is_kept(chromium: Browser, url: str, pag
     assert chromium.run("document.querySelector('section.brokers svg') !== window.before[0]")
     assert chromium.run("window.scrollY === window.before[1]")
     assert chromium.run("document.querySelector('section.brokers details').open")
-    assert chromium.run("document.activeElement.dataset.key") == "brokers table"
+    assert chromium.run("document.activeElement.dataset.key") == "brokers summary"
     assert "east: balanced." in chromium.run("document.getElementById('live').textContent")
 
 
@@ -256,7 +256,7 @@ def test_the_tab_of_a_dag_leads_to_run_log_and_validation(chromium: Browser, url
 
     chromium.open(f"{dag}/runs/{blocked.run.run_id}/plugin/pulsar-balance-run")
     assert chromium.until(f"{FRAME}.querySelector('h1 .word').textContent") == "blocked"
-    assert "This is how one run saw the cluster." in chromium.text("iframe")
+    assert "The cluster as this run saw it." in chromium.text("iframe")
     assert [problem for problem in chromium.problems if "pulsar_rebalancer" in problem] == []
 
 

@@ -1,205 +1,223 @@
-// What a person may do: each act is a DAG run, or the answer to a question of one, asked for over Airflow's own API as
-// the user who presses the button.
+// What the user may do. Each act starts a DAG run, or answers the question of one, over Airflow's own API and in the
+// user's name.
 
-import { make, points, several } from "./dom.js";
+import { airflowRoot } from "./address.js";
+import { make } from "./dom.js";
+import { ask, Refusal } from "./server.js";
+import { moment, points, several } from "./texts.js";
 
-const PAUSES = [[15, "15 minutes"], [60, "an hour"], [240, "four hours"], [1440, "a day"], [10080, "a week"]];
+/** @import { Overview, Question } from "./documents.d.ts" */
+/**
+ * @typedef {{ dag: string, run: string, method: string, path: string, body: (form: FormData) => unknown }} Request
+ * @typedef {{ name: string, title: string, hint?: string, fields?: () => HTMLElement }} Words
+ * @typedef {Words & { optional?: boolean, request: () => Request }} Act - `optional`: its reason is
+ * @typedef {{ name: string, dag: string, run: string }} Started
+ */
 
+const PAUSES = { 15: "15 minutes", 60: "an hour", 240: "four hours", 1440: "a day", 10080: "a week" };
+
+/**
+ * @param {Overview} view
+ * @param {string} base
+ * @param {() => number} now - by the server's clock, milliseconds
+ * @param {(started: Started) => void} follow
+ */
 export function acts(view, base, now, follow) {
-  const { control, rebalance, question, paused, skips, breaker } = view.acts;
-  const button = (text, act) =>
-    make("button", {
-      type: "button",
-      "data-key": `act ${text}`,
-      onclick: () => ask({ ...act(), name: text }, base, follow),
-    }, text);
-  const order = (text, action, shown, more = () => ({})) =>
-    button(
-      text,
-      () => ({ ...shown(), ...run(control, (form) => ({ action, reason: form.get("reason"), ...more(form) })) }),
-    );
-  const answer = (text, option, title) => button(text, () => ({ title, hint: asked(view), ...said(question, option) }));
-  const end = (form) => ({
-    until: new Date(form.get("until") || now() + Number(form.get("minutes")) * 60000).toISOString(),
+  return offered(view, now).map((act) => {
+    const label = `${act.name}…`;
+    const open = () => openDialog(act, base, follow);
+    return make("button", { type: "button", "data-key": `act ${label}`, onclick: open }, label);
   });
-  return [
-    question && answer("Approve…", "Approve", "Carry this plan out"),
-    question && answer("Reject…", "Reject", "Do not carry this plan out"),
-    control &&
-    order(
-      "Stop…",
-      "stop",
-      () => ({
-        title: "Begin no further bundle",
-        hint: "A run that is under way begins no further bundle; those it has begun finish.",
-      }),
-    ),
-    control &&
-    order(
-      "Pause…",
+}
+
+/**
+ * Return the acts that the user may do, in the order of their buttons.
+ * @param {Overview} view
+ * @param {() => number} now
+ * @returns {Act[]}
+ */
+export function offered(view, now) {
+  const { control, rebalance, question, paused, skips, breaker } = view.acts;
+  /** @type {(action: string, words: Words, conf?: (form: FormData) => object) => Act} */
+  const order = (action, words, conf = () => ({})) => ({
+    ...words,
+    request: () => started(control, (form) => ({ action, reason: form.get("reason"), ...conf(form) })),
+  });
+  const forPause = paused ? "Extend the pause" : "Pause all moves";
+  const acts = [
+    question && answer("Approve", "Carry out this plan", view, question),
+    question && answer("Reject", "Reject this plan", view, question),
+    control && order("stop", {
+      name: "Stop",
+      title: "Start no more bundles",
+      hint: "The current run starts no more bundles; those under way finish.",
+    }),
+    control && order(
       "pause",
-      () => ({
-        title: paused ? "Pause for longer" : "Pause: nothing is moved",
-        hint: "Runs go on deciding and explaining.",
-        fields: until(),
-      }),
-      end,
+      { name: "Pause", title: forPause, hint: "Runs still decide and explain.", fields: pauseFields },
+      (form) => ({ until: pausedUntil(form, now()) }),
     ),
-    control && (paused || skips) &&
-    order("Resume…", "resume", () => ({ title: "Resume: end the pause, and skip no run" })),
-    control && !skips && order("Skip next run…", "skip", () => ({ title: "Let the next run move nothing" })),
-    control && breaker &&
-    order("Close breaker…", "close_breaker", () => ({ title: "Close the circuit breaker before its time" })),
-    rebalance &&
-    button(
-      "Balance now…",
-      () => ({
-        title: "Balance now, without waiting for hits",
-        fields: gap(view.status.strategy),
-        hint: "Mode, caps, pauses and validation hold all the same.",
-        ...run(
-          rebalance,
-          (form) => ({
-            force: form.get("reason"),
-            ...(form.get("gap") ? { force_threshold: Number(form.get("gap")) } : {}),
-          }),
-        ),
-      }),
-    ),
+    control && (paused || skips) && order("resume", { name: "Resume", title: "End the pause and skip no run" }),
+    control && !skips && order("skip", { name: "Skip next run", title: "The next run moves nothing" }),
+    control && breaker && order("close_breaker", { name: "Close breaker", title: "Close the circuit breaker early" }),
+    rebalance && balance(rebalance, view.status.strategy),
   ];
+  return acts.filter((act) => !!act);
 }
 
-function asked({ awaiting, plan, acts: { question } }) {
-  const waits = awaiting ?? plan;
-  const what = waits?.hash === question.hash
-    ? `: ${several(waits.bundles, "bundle")}, predicted range ${points(waits.predicted_range)} after ${
-      points(waits.range_before)
-    }`
-    : "";
-  return `Plan ${question.hash.slice(0, 12)}${what}. It is asked until ${
-    new Date(question.until).toLocaleString("en-GB")
-  }.`;
-}
-
-// One run for one dialog, however often it is sent: Airflow refuses a second of the same id.
-function run(dag, conf) {
-  const id = `page__${crypto.getRandomValues(new Uint32Array(2)).join("-")}`;
+/**
+ * @param {string} dag
+ * @param {string} strategy
+ * @returns {Act}
+ */
+function balance(dag, strategy) {
   return {
-    dag,
-    run: id,
-    why: "always",
-    path: `${encodeURIComponent(dag)}/dagRuns`,
-    method: "POST",
-    body: (form) => ({ dag_run_id: id, logical_date: null, conf: conf(form) }),
+    name: "Balance now",
+    title: "Balance now, without waiting for hits",
+    hint: "Mode, caps, pauses and validation still apply.",
+    fields: strategy === "AvgShedder" ? gapField : undefined,
+    request: () =>
+      started(dag, (form) => ({
+        force: form.get("reason"),
+        ...(form.get("gap") ? { force_threshold: Number(form.get("gap")) } : {}),
+      })),
   };
 }
 
-function said({ dag, run: id, task }, option) {
-  const path = `${encodeURIComponent(dag)}/dagRuns/${encodeURIComponent(id)}/taskInstances/${
-    encodeURIComponent(task)
-  }/-1/hitlDetails`;
+/**
+ * @param {string} option
+ * @param {string} title
+ * @param {Overview} view
+ * @param {Question} question
+ * @returns {Act}
+ */
+function answer(option, title, { awaiting, plan }, { dag, run, task, hash, until }) {
+  const asked = [awaiting, plan].find((each) => each?.hash === hash);
+  const range = asked && `predicted range ${points(asked.predicted_range)} after ${points(asked.range_before)}`;
+  const what = asked ? `: ${several(asked.bundles, "bundle")}, ${range}` : "";
+  const path = `dagRuns/${encodeURIComponent(run)}/taskInstances/${encodeURIComponent(task)}/-1/hitlDetails`;
   return {
-    dag,
-    run: id,
-    path,
-    method: "PATCH",
-    why: "if you like",
-    body: (form) => ({ chosen_options: [option], params_input: { reason: form.get("reason") } }),
+    name: option,
+    title,
+    hint: `Plan ${hash.slice(0, 12)}${what}. Answer by ${moment(until)}.`,
+    optional: true,
+    request: () => ({
+      dag,
+      run,
+      path,
+      method: "PATCH",
+      body: (form) => ({ chosen_options: [option], params_input: { reason: form.get("reason") } }),
+    }),
   };
 }
 
-function until() {
+/**
+ * Return the request of a run. Its id is that of the dialog: Airflow refuses to start it twice.
+ * @param {string} dag
+ * @param {(form: FormData) => object} conf
+ * @returns {Request}
+ */
+function started(dag, conf) {
+  // randomUUID() exists over HTTPS only.
+  const run = `page__${crypto.getRandomValues(new Uint32Array(2)).join("-")}`;
+  const body = (/** @type {FormData} */ form) => ({ dag_run_id: run, logical_date: null, conf: conf(form) });
+  return { dag, run, path: "dagRuns", method: "POST", body };
+}
+
+/**
+ * @param {FormData} form
+ * @param {number} now - milliseconds
+ */
+function pausedUntil(form, now) {
+  const until = form.get("until");
+  return new Date(until ? String(until) : now + Number(form.get("minutes")) * 60000).toISOString();
+}
+
+function pauseFields() {
+  const options = Object.entries(PAUSES).map(([minutes, text]) =>
+    make("option", { value: minutes, selected: text === "an hour" }, text)
+  );
+  const until = make("input", { name: "until", type: "datetime-local", "aria-label": "until" });
+  return make("label", {}, "For ", make("select", { name: "minutes" }, options), " or until ", until);
+}
+
+function gapField() {
+  const range = { type: "number", min: 0, max: 1000, step: "any" };
   return make(
     "label",
     {},
-    "For ",
-    make(
-      "select",
-      { name: "minutes" },
-      PAUSES.map(([minutes, text]) => make("option", { value: minutes, selected: minutes === 60 }, text)),
-    ),
-    " or until ",
-    make("input", { name: "until", type: "datetime-local", "aria-label": "until" }),
+    "For gaps from ",
+    make("input", { name: "gap", ...range, placeholder: "the low threshold" }),
+    " points",
   );
 }
 
-function gap(strategy) {
-  return strategy === "AvgShedder" &&
-    make(
-      "label",
-      {},
-      "From a gap of ",
-      make("input", { name: "gap", type: "number", min: 0, max: 1000, step: "any", placeholder: "the low threshold" }),
-      " points",
-    );
-}
-
-function ask(act, base, follow) {
-  const told = make("p", { class: "said", role: "status" });
-  const go = make("button", { type: "submit", class: "go" }, "Do it");
+/**
+ * @param {Act} act
+ * @param {string} base
+ * @param {(started: Started) => void} follow
+ */
+function openDialog(act, base, follow) {
+  const request = act.request();
+  const said = make("p", { class: "said", role: "status" });
+  const go = make("button", { type: "submit", class: "go" }, "Confirm");
+  const reason = make("input", {
+    name: "reason",
+    required: !act.optional,
+    placeholder: act.optional ? "optional" : "",
+    maxlength: 500,
+    autocomplete: "off",
+  });
+  /** @param {Event} event */
+  const submit = async (event) => {
+    event.preventDefault();
+    go.disabled = true;
+    said.replaceChildren("Asking Airflow…");
+    try {
+      await send(request, new FormData(form), base);
+      dialog.close();
+      follow({ name: act.name, dag: request.dag, run: request.run });
+    } catch (problem) {
+      said.replaceChildren(problem instanceof Refusal ? problem.message : String(problem));
+      go.disabled = false;
+    }
+  };
   const form = make(
     "form",
-    {
-      onsubmit: (event) => {
-        event.preventDefault();
-        go.disabled = true;
-        send(act, new FormData(form), base, told).then((taken) => {
-          if (!taken) {
-            go.disabled = false;
-            return;
-          }
-          dialog.close();
-          follow({ name: act.name.replace("…", ""), dag: act.dag, run: act.run });
-        });
-      },
-    },
+    { onsubmit: submit },
     make("h2", {}, act.title),
     act.hint && make("p", { class: "more" }, act.hint),
-    act.fields,
-    make(
-      "label",
-      {},
-      "Why",
-      make("input", {
-        name: "reason",
-        required: act.why === "always",
-        placeholder: act.why === "always" ? "" : act.why,
-        maxlength: 500,
-        autocomplete: "off",
-      }),
-    ),
-    told,
-    make("div", { class: "buttons" }, make("button", { type: "button", onclick: () => dialog.close() }, "Close"), go),
+    act.fields?.(),
+    make("label", {}, "Reason", reason),
+    said,
+    make("div", { class: "buttons" }, make("button", { type: "button", onclick: () => dialog.close() }, "Cancel"), go),
   );
-  const dialog = make("dialog", {
-    "aria-label": act.title,
-    onclose: () => {
-      dialog.remove();
-      // The buttons may have been made anew meanwhile.
-      document.querySelector(`[data-key="act ${act.name}"]`)?.focus({ preventScroll: true });
-    },
-  }, form);
+  const closed = () => {
+    dialog.remove();
+    // The button may have been drawn again meanwhile.
+    const button = document.querySelector(`[data-key="act ${act.name}…"]`);
+    if (button instanceof HTMLElement) button.focus({ preventScroll: true });
+  };
+  const dialog = make("dialog", { "aria-label": act.title, onclose: closed }, form);
   document.body.append(dialog);
   dialog.showModal();
-  form.elements.reason.focus();
+  reason.focus();
 }
 
-async function send(act, form, base, told) {
-  told.replaceChildren("Asking Airflow…");
-  const asked = {
-    method: act.method,
-    headers: { "Content-Type": "application/json", Accept: "application/json" },
-    body: JSON.stringify(act.body(form)),
-  };
-  const answer = await fetch(`${base.replace(/\/pulsar_rebalancer$/, "")}/api/v2/dags/${act.path}`, asked).catch(() =>
-    null
-  );
-  if (answer?.ok) return true;
-  const said = await answer?.json().catch(() => ({}));
-  const taken = act.method === "POST" ? "Airflow has started it already." : "Somebody has answered already.";
-  const words = { 401: "Your login has expired: load the page anew.", 403: "You may not do that.", 409: taken };
-  told.replaceChildren(
-    words[answer?.status] ?? (typeof said?.detail === "string" ? said.detail : "Airflow did not take it."),
-  );
-  return answer?.status === 409 && act.method === "POST";
+/**
+ * @param {Request} request
+ * @param {FormData} form
+ * @param {string} base
+ * @throws {Refusal} Airflow did not take it
+ */
+async function send({ dag, path, method, body }, form, base) {
+  try {
+    const address = `${airflowRoot(base)}/api/v2/dags/${encodeURIComponent(dag)}/${path}`;
+    await ask(address, { method, body: JSON.stringify(body(form)) });
+  } catch (problem) {
+    const conflict = problem instanceof Refusal && problem.status === 409;
+    if (!conflict) throw problem;
+    if (method === "PATCH") throw new Refusal(409, "Someone has already answered.");
+    // The run was started by an earlier attempt whose answer got lost.
+  }
 }

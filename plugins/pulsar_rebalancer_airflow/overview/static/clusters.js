@@ -1,40 +1,37 @@
-// All clusters that the user may read, a card each.
+// A card for each cluster that the user may read.
 
-import { make, points } from "./dom.js";
+import { make } from "./dom.js";
+import { points } from "./texts.js";
 
+/** @import { Status } from "./documents.d.ts" */
+
+/**
+ * @param {Status[]} all
+ * @param {string} base
+ */
 export function clusters(all, base) {
   if (!all.length) {
-    return make(
-      "p",
-      { class: "empty" },
-      "There is no cluster that you may read: the clusters file has none yet, or their DAGs are not yours.",
-    );
+    const hint = "No clusters to show: the clusters file lists none, or you may not read their DAGs.";
+    return make("p", { class: "empty" }, hint);
   }
-  return [
-    make("h1", { class: "title" }, "Pulsar clusters"),
-    make("ul", { class: "clusters" }, all.map((status) => card(status, base))),
-  ];
+  const cards = all.map((status) => make("li", {}, card(status, base)));
+  return [make("h1", { class: "title" }, "Pulsar clusters"), make("ul", { class: "clusters" }, cards)];
 }
 
-function card(status, base) {
+/**
+ * @param {Status} status
+ * @param {string} base
+ */
+function card({ dag_id: dag, cluster, state, tone, sentence, in_force: force, ...status }, base) {
+  const age = make("span", { "data-since": status.collected_at ?? "" });
   return make(
-    "li",
-    {},
-    make(
-      "a",
-      { href: `${base}/page/${encodeURIComponent(status.dag_id)}`, "data-key": status.dag_id, class: status.tone },
-      make("span", { class: `dot ${status.tone}`, "aria-hidden": "true" }),
-      make("b", {}, status.cluster),
-      make("span", { class: `word ${status.tone}` }, status.state),
-      make("span", { class: "sentence" }, status.sentence),
-      status.in_force && make("span", { class: "sentence warn" }, status.in_force),
-      make(
-        "span",
-        { class: "more" },
-        `mode ${status.mode}, range ${points(status.score_range)}, data `,
-        make("span", { "data-since": status.collected_at }),
-        " old",
-      ),
-    ),
+    "a",
+    { href: `${base}/page/${encodeURIComponent(dag)}`, "data-key": dag, class: tone },
+    make("span", { class: `dot ${tone}`, "aria-hidden": "true" }),
+    make("b", {}, cluster),
+    make("span", { class: `word ${tone}` }, state),
+    make("span", { class: "sentence" }, sentence),
+    force && make("span", { class: "sentence warn" }, force),
+    make("span", { class: "more" }, `mode ${status.mode}, range ${points(status.score_range)}, data `, age, " old"),
   );
 }

@@ -1,98 +1,132 @@
-// Elements and texts. Whatever comes from brokers becomes a text node, never markup.
+// Elements. Text from brokers becomes a text node, never markup.
+
+/** @import { Attributes, Child, Column } from "./elements.d.ts" */
 
 const SVG = "http://www.w3.org/2000/svg";
 
+/**
+ * @param {Child[]} children
+ * @returns {(Node | string)[]} all but the empty ones
+ */
+function nodes(children) {
+  return children.flatMap((child) => {
+    if (Array.isArray(child)) return nodes(child);
+    if (typeof child === "number") return String(child);
+    return child || [];
+  });
+}
+
+/**
+ * @template {Element} E
+ * @param {E} node
+ * @param {Attributes} attributes - functions are listeners
+ * @param {Child[]} children
+ */
 function filled(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
-    if (value === undefined || value === null || value === false) continue;
-    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-    else node.setAttribute(name, value === true ? "" : String(value));
+    if (typeof value === "function") node.addEventListener(name.slice("on".length), value);
+    else if (value === true) node.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) node.setAttribute(name, String(value));
   }
-  node.append(
-    ...children.flat(Infinity).filter((child) =>
-      child !== null && child !== undefined && child !== false && child !== ""
-    ),
-  );
+  node.append(...nodes(children));
   return node;
 }
 
+/**
+ * @template {keyof HTMLElementTagNameMap} K
+ * @param {K} name
+ * @param {Attributes} [attributes]
+ * @param {...Child} children
+ */
 export function make(name, attributes = {}, ...children) {
   return filled(document.createElement(name), attributes, children);
 }
 
-export function draw(name, attributes = {}, ...children) {
+/**
+ * @param {string} name
+ * @param {Attributes} attributes
+ * @param {...Child} children
+ */
+export function draw(name, attributes, ...children) {
   return filled(document.createElementNS(SVG, name), attributes, children);
 }
 
-// A section is made anew only when what it shows has changed; what was unfolded, focused and scrolled stays so.
+/**
+ * Return a table that scrolls within the page.
+ * @template R
+ * @param {string} key - its place is kept under
+ * @param {string} label
+ * @param {Column<R>[]} columns
+ * @param {readonly R[]} rows
+ * @param {(row: R) => string} [kind] - CSS class of a row
+ */
+export function table(key, label, columns, rows, kind = () => "") {
+  const drawn = columns.filter(({ shown }) => shown !== false);
+  const head = drawn.map(({ title, kind }) => make("th", { scope: "col", class: kind }, title));
+  /** @param {R} row */
+  const cells = (row) =>
+    drawn.map(({ cell, kind }, n) => make(n ? "td" : "th", { scope: n ? null : "row", class: kind }, cell(row)));
+  const body = rows.map((row) => make("tr", { class: kind(row) }, cells(row)));
+  return make(
+    "div",
+    { class: "scroll", "data-key": key, tabindex: 0, role: "region", "aria-label": label },
+    make("table", {}, make("thead", {}, make("tr", {}, head)), make("tbody", {}, body)),
+  );
+}
+
+/**
+ * Return a part that can be unfolded.
+ * @param {string} key - its place is kept under
+ * @param {string} summary
+ * @param {...Child} children
+ */
+export function folded(key, summary, ...children) {
+  return make("details", { "data-key": key }, make("summary", { "data-key": `${key} summary` }, summary), children);
+}
+
+/** @type {WeakMap<Element, string>} */
 const shown = new WeakMap();
 
+/**
+ * Draw a section again if what it shows has changed; what was unfolded, focused and scrolled stays so.
+ * @param {Element} section
+ * @param {unknown} part - that is shown
+ * @param {() => Child} render
+ */
 export function renew(section, part, render) {
   const text = JSON.stringify(part);
   if (shown.get(section) === text) return;
   shown.set(section, text);
-  const place = kept(section);
-  section.replaceChildren(...[render()].flat(Infinity).filter(Boolean));
-  restore(section, place);
+  const restore = kept(section);
+  section.replaceChildren(...nodes([render()]));
+  restore();
 }
 
+/** @param {Element} section */
 function kept(section) {
-  const of = (selector) => [...section.querySelectorAll(selector)].map((node) => node.dataset.key);
-  const scrolled = [...section.querySelectorAll(".scroll[data-key]")].map((
-    node,
-  ) => [node.dataset.key, node.scrollTop, node.scrollLeft]);
-  const active = section.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
-  return { open: of("details[open][data-key]"), scrolled, active };
+  const keyed = /** @type {NodeListOf<HTMLElement>} */ (section.querySelectorAll("[data-key]"));
+  const before = [...keyed].map((node) => ({
+    key: node.dataset.key ?? "",
+    open: node.hasAttribute("open"),
+    top: node.scrollTop,
+    left: node.scrollLeft,
+    focused: node === document.activeElement,
+  }));
+  return () => {
+    for (const { key, open, top, left, focused } of before) {
+      const node = /** @type {HTMLElement | null} */ (section.querySelector(`[data-key="${CSS.escape(key)}"]`));
+      if (open) node?.setAttribute("open", "");
+      node?.scrollTo(left, top);
+      if (focused) node?.focus({ preventScroll: true });
+    }
+  };
 }
 
-function restore(section, { open, scrolled, active }) {
-  const find = (key) => section.querySelector(`[data-key="${CSS.escape(key)}"]`);
-  for (const key of open) find(key)?.setAttribute("open", "");
-  for (const [key, top, left] of scrolled) find(key)?.scrollTo(left, top);
-  if (active) find(active)?.focus({ preventScroll: true });
-}
-
-export function points(figure, digits = 1) {
-  return figure === null || figure === undefined ? "–" : figure.toFixed(digits);
-}
-
-export function traffic(figure, measure) {
-  if (measure === "msg_rate") return `${Math.round(figure).toLocaleString("en")} msg/s`;
-  const units = ["B/s", "KiB/s", "MiB/s", "GiB/s", "TiB/s"];
-  let size = figure;
-  let unit = 0;
-  while (size >= 1024 && unit < units.length - 1) {
-    size /= 1024;
-    unit += 1;
-  }
-  return `${size.toFixed(unit && size < 100 ? 1 : 0)} ${units[unit]}`;
-}
-
-export function span(seconds) {
-  const whole = Math.max(0, Math.round(seconds));
-  if (whole < 90) return `${whole} s`;
-  if (whole < 5400) return `${Math.round(whole / 60)} min`;
-  if (whole < 129600) return `${Math.round(whole / 3600)} h`;
-  return `${Math.round(whole / 86400)} d`;
-}
-
-export function clock(text) {
-  return new Date(text).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-}
-
-// A time of today; with its date, one of another day.
-export function moment(text) {
-  const at = new Date(text);
-  const today = at.toDateString() === new Date().toDateString();
-  return today ? clock(text) : at.toLocaleString("en-GB", {
-    day: "numeric",
-    month: "short",
-    year: "numeric",
-    hour: "2-digit",
-    minute: "2-digit",
-  });
-}
-
-export function several(count, noun, rest = "") {
-  return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}${rest}`;
+/**
+ * Call an action in so many seconds, in four times as many while nobody sees the page.
+ * @param {number} seconds
+ * @param {() => void} action
+ */
+export function later(seconds, action) {
+  setTimeout(action, (document.hidden ? 4 : 1) * seconds * 1000);
 }

@@ -1,37 +1,36 @@
-// What validation found, in plain words.
+// What validation found.
 
 import { make } from "./dom.js";
 import { uiLink } from "./links.js";
 
-export function findings(view) {
-  const { validation, run, log } = view.links;
-  // The page of the result opens in this very frame; the browser's way back leads here again.
-  const more = [["The run", run], ["Its log", log]].filter(([, path]) => path).map((
-    [text, path],
-  ) => [" ", uiLink(path, text)]);
-  const whole = validation &&
-    make(
-      "p",
-      { class: "more" },
-      make("a", { href: validation, "data-key": "validation" }, "The whole validation result"),
-      view.findings.length > 0 && more,
-    );
-  if (!view.validated) return [];
-  if (!view.findings.length) {
-    return [make("h2", {}, "Validation"), make("p", { class: "empty" }, "Every expectation was met."), whole];
-  }
-  return [make("h2", {}, "What validation found"), make("ul", { class: "findings" }, view.findings.map(entry)), whole];
+/** @import { FindingView, Overview } from "./documents.d.ts" */
+
+/** @param {Overview} view */
+export function findings({ validated, findings, links }) {
+  if (!validated) return [];
+  const { validation, run, log } = links;
+  // The result opens within this frame; the browser's way back leads here again.
+  const result = validation && make("a", { href: validation, "data-key": "validation" }, "Full validation result");
+  const more = findings.length > 0 && [run && [" ", uiLink(run, "The run")], log && [" ", uiLink(log, "Its log")]];
+  return [
+    make("h2", {}, findings.length ? "What validation found" : "Validation"),
+    findings.length
+      ? make("ul", { class: "findings" }, findings.map(entry))
+      : make("p", { class: "empty" }, "Every expectation was met."),
+    result && make("p", { class: "more" }, result, more),
+  ];
 }
 
-function entry(found) {
+/** @param {FindingView} finding */
+function entry({ effect, meaning, worst, action, reason, count }) {
   return make(
     "li",
-    { class: found.effect },
-    make("b", {}, found.effect),
-    ` ${found.meaning}`,
-    found.worst.length > 0 && make("span", { class: "worst" }, ` ${found.worst.join("; ")}`),
-    found.action && make("span", { class: "action" }, ` ${found.action}`),
+    { class: effect },
+    make("b", {}, effect),
+    ` ${meaning}`,
+    worst.length > 0 && make("span", { class: "worst" }, ` ${worst.join("; ")}`),
+    action && make("span", { class: "action" }, ` ${action}`),
     " ",
-    make("code", {}, found.count > 1 ? `${found.reason} ×${found.count}` : found.reason),
+    make("code", {}, count > 1 ? `${reason} ×${count}` : reason),
   );
 }

@@ -1,38 +1,46 @@
-// Links to other places of the Airflow UI. In its frame neither pop-ups nor top navigation are allowed: the UI's own
-// router is asked instead, as if the person had used the address bar.
+// Links into the Airflow UI. Its frame forbids pop-ups and top navigation, so the UI's own router follows them, as if
+// the user had typed the address.
 
 import { make } from "./dom.js";
 
-function framed() {
+/** Return the document of the Airflow UI around this page; null when the page is open by itself. */
+function uiDocument() {
   try {
-    return window.parent !== window && Boolean(window.parent.document);
+    return window.parent === window ? null : window.parent.document;
   } catch {
-    return false;
+    return null;
   }
 }
 
-export function uiLink(path, ...content) {
-  return make("a", { href: path, "data-key": `link ${path}`, onclick: (event) => follow(event, path) }, ...content);
+/**
+ * @param {string} path
+ * @param {string} text
+ */
+export function uiLink(path, text) {
+  return make("a", { href: path, "data-key": `link ${path}`, onclick: (event) => follow(event, path) }, text);
 }
 
+/**
+ * @param {Event} event
+ * @param {string} path
+ */
 function follow(event, path) {
-  // Another tab or window is not allowed either, so whatever key is held the frame's own UI goes there.
-  if (!framed()) return;
+  // Whatever key is held: the frame allows no other tab or window either.
+  if (!uiDocument()) return;
   event.preventDefault();
   window.parent.history.pushState({}, "", path);
   window.parent.dispatchEvent(new PopStateEvent("popstate", { state: {} }));
 }
 
-// Airflow's UI says its mode in a class of its own document; by itself the page follows the system.
+/** Follow the theme of the Airflow UI, which is a class of its document; without the UI that of the system. */
 export function followTheme() {
+  const ui = uiDocument()?.documentElement;
+  if (!ui) return;
   const apply = () => {
-    const names = framed() ? window.parent.document.documentElement.classList : { contains: () => false };
-    if (names.contains("dark")) document.documentElement.dataset.theme = "dark";
-    else if (names.contains("light")) document.documentElement.dataset.theme = "light";
+    const theme = ["dark", "light"].find((name) => ui.classList.contains(name));
+    if (theme) document.documentElement.dataset.theme = theme;
     else delete document.documentElement.dataset.theme;
   };
   apply();
-  if (framed()) {
-    new MutationObserver(apply).observe(window.parent.document.documentElement, { attributeFilter: ["class"] });
-  }
+  new MutationObserver(apply).observe(ui, { attributeFilter: ["class"] });
 }

@@ -1,143 +1,143 @@
 // Asks for the documents of the page again and again, and shows them.
 
 import { acts } from "./acts.js";
+import { asked, dagPath, runPath } from "./address.js";
 import { brokers } from "./brokers.js";
 import { clusters } from "./clusters.js";
-import { make, renew } from "./dom.js";
+import { later, make, renew } from "./dom.js";
 import { findings } from "./findings.js";
 import { followTheme, uiLink } from "./links.js";
-import { followOrder, orderList, ordersShown } from "./orders.js";
+import { followOrder, orderList, orders } from "./orders.js";
 import { pairs } from "./pairs.js";
 import { plan } from "./plan.js";
-import { figures, strip, tick } from "./strip.js";
+import { ask, Refusal } from "./server.js";
+import { strip, tick } from "./strip.js";
 import { timeline } from "./timeline.js";
 
+/** @import { Links, Overview, Status, Timeline } from "./documents.d.ts" */
+/** @import { Child } from "./elements.d.ts" */
+/** @import { Started } from "./acts.js" */
+
 const VERSION = 1;
-const { base } = document.documentElement.dataset;
-const page = document.getElementById("page");
-const asked = decodeURIComponent(location.pathname.slice(`${base}/page`.length + 1));
-const run = /^pulsar_(rebalance|by_hand)__/.test(asked) ? new URLSearchParams(location.search).get("run_id") ?? "" : "";
-const dag = dagOf(asked);
-const live = document.getElementById("live");
+const { base = "" } = document.documentElement.dataset;
+const page = element("page");
+const live = element("live");
+const note = element("note");
+const { dag, run } = asked(base, location);
+/** @type {Map<string, HTMLElement>} */
 const sections = new Map();
-const note = document.getElementById("note");
-let offset = 0;
-let shownSpan = "hour";
+/** @type {{ view?: Overview, time?: Timeline }} */
+const last = {};
+let serverAhead = 0;
+let chosenSpan = "hour";
 let announced = "";
 let reading = 0;
-const last = {};
 
-// Every DAG of a cluster leads to its page; plans made by hand have runs of their own.
-function dagOf(id) {
-  const found = /^pulsar_([a-z_]+?)__(.+)$/.exec(id);
-  return found && !(run && found[1] === "by_hand") ? `pulsar_rebalance__${found[2]}` : id;
+/** @param {string} id */
+function element(id) {
+  const found = document.getElementById(id);
+  if (!found) throw new Error(`the page has no #${id}`);
+  return found;
 }
 
-function section(name, kind = "section") {
-  if (!sections.has(name)) {
-    const made = make(kind, { class: name });
-    sections.set(name, made);
-    page.append(made);
-  }
-  return sections.get(name);
+function serverNow() {
+  return Date.now() + serverAhead;
 }
 
-async function ask(path) {
-  const answer = await fetch(`${base}${path}`, { headers: { Accept: "application/json" }, cache: "no-store" })
-    .catch(() => ({ status: 0, json: () => ({}) }));
-  if (answer.ok) return answer.json();
-  const said = await answer.json().catch(() => ({}));
-  const problem = new Error(typeof said.detail === "string" ? said.detail : `The server answered ${answer.status}.`);
-  problem.status = answer.status;
-  throw problem;
+/** @param {{ now: string }} status */
+function setClock({ now }) {
+  serverAhead = Date.parse(now) - Date.now();
 }
 
-function tell(problem) {
-  if (problem.status === undefined) console.error(problem);
-  const words = { 401: "Your login has expired: load the page anew and sign in.", 403: "You may not read this DAG." };
-  const text = words[problem.status] ??
-    (problem.status ? problem.message : "The web server does not answer. What is shown is from before.");
-  // What a run found is kept for longer than its other files.
-  const kept = run && problem.status === 404 &&
-    make(
-      "a",
-      { href: `${base}/dags/${encodeURIComponent(dag)}/runs/${encodeURIComponent(run)}/validation` },
-      "Its validation result",
-    );
-  note.replaceChildren(...[text, " ", kept].filter(Boolean));
-  note.hidden = false;
+/**
+ * @param {string} name
+ * @param {"section" | "header" | "nav"} [kind]
+ * @param {Record<string, string>} [attributes]
+ */
+function section(name, kind = "section", attributes = {}) {
+  const section = sections.get(name) ?? make(kind, { class: name, ...attributes });
+  if (!sections.has(name)) page.append(section);
+  sections.set(name, section);
+  return section;
 }
 
 function width() {
   return Math.max(300, Math.min(1160, page.clientWidth - 32));
 }
 
-function show(view) {
-  if (view.version !== VERSION) location.reload();
-  offset = Date.parse(view.status.now) - Date.now();
-  const labels = new Map(view.brokers.map((broker) => [broker.name, broker.label]));
-  const { now: _now, ...status } = view.status;
-  const present = !view.of_one_run;
-  announce(view.status);
-  document.title = `${view.status.cluster}: ${view.status.state}`;
-  renew(section("strip", "header"), status, () => [strip(view.status), figures(view.status, { live: present })]);
-  if (present) {
-    renew(
-      section("acts", "nav"),
-      [view.acts, view.status.strategy],
-      () => acts(view, base, () => Date.now() + offset, follow),
-    );
-    showOrders();
-  }
-  if (view.of_one_run) {
-    renew(section("of-run"), view.links, () =>
-      make(
-        "p",
-        {},
-        "This is how one run saw the cluster. ",
-        uiLink(`${view.links.dag}/plugin/pulsar-balance-dag`, "As it is now"),
-      ));
-  }
-  renew(section("brokers"), [view.brokers, view.lines, view.middle, width()], () => brokers(view, width()));
-  renew(
-    section("pairs"),
-    [view.pairs, view.close_pairs, view.hits, view.firing, view.sampled_at],
-    () => pairs(view, labels),
-  );
-  const address = (plan) => plan && `${view.links.dag}/runs/${encodeURIComponent(plan.run_id)}`;
-  renew(
-    section("awaiting"),
-    [view.awaiting, labels.size],
-    () => plan(view.awaiting, labels, { title: "Plan that waits for approval", address: address(view.awaiting) }),
-  );
-  renew(
-    section("plan"),
-    [view.plan, labels.size],
-    () => plan(view.plan, labels, { title: "Plan", address: address(view.plan) }),
-  );
-  renew(
-    section("last"),
-    [view.last, labels.size],
-    () => plan(view.last, labels, { title: "Last run that moved bundles", address: address(view.last) }),
-  );
-  section("time");
-  renew(section("validation"), [view.findings, view.validated, view.links], () => findings(view));
-  renew(
-    section("links"),
-    view.links,
-    () =>
-      make(
-        "p",
-        { class: "more" },
-        [["DAG", "dag"], ["newest run", "run"], ["its log", "log"]]
-          .filter(([, name]) => view.links[name]).map(([text, name]) => [uiLink(view.links[name], text), " "]),
-      ),
-  );
-  last.view = view;
-  tick(offset);
+/** @param {unknown} problem */
+function tell(problem) {
+  const refusal = problem instanceof Refusal ? problem : null;
+  if (!refusal) console.error(problem);
+  const stale = refusal?.status === 0 ? " The page shows earlier data." : "";
+  // The result of validation is kept for longer than the other files of a run.
+  const result = run && refusal?.status === 404 &&
+    make("a", { href: `${base}${runPath(dag, run)}/validation` }, "Its validation result");
+  note.replaceChildren(refusal?.message ?? String(problem), stale, " ", result || "");
+  note.hidden = false;
 }
 
-// For a screen reader: what it is, once it is another; not each second that goes by.
+/** @param {Overview} view */
+function show(view) {
+  if (view.version !== VERSION) location.reload();
+  last.view = view;
+  setClock(view.status);
+  const { status, links, of_one_run: past } = view;
+  announce(status);
+  document.title = `${status.cluster}: ${status.state}`;
+  renew(section("strip", "header"), { ...status, now: "" }, () => strip(status, !past));
+  if (past) {
+    renew(
+      section("of-run"),
+      links,
+      () =>
+        make(
+          "p",
+          {},
+          "The cluster as this run saw it. ",
+          uiLink(`${links.dag}/plugin/pulsar-balance-dag`, "See it now"),
+        ),
+    );
+  } else {
+    renew(section("acts", "nav"), [view.acts, status.strategy], () => acts(view, base, serverNow, follow));
+    showOrders();
+  }
+  showLoad(view);
+  section("time");
+  renew(section("validation"), [view.findings, view.validated, links], () => findings(view));
+  renew(section("links"), links, () => make("p", { class: "more" }, linked(links)));
+  tick(serverNow());
+}
+
+/** @param {Overview} view */
+function showLoad(view) {
+  const labels = new Map(view.brokers.map(({ name, label }) => [name, label]));
+  /** @param {string} name */
+  const short = (name) => make("span", { title: name }, labels.get(name) ?? name);
+  /** @param {string} run */
+  const address = (run) => `${view.links.dag}/runs/${encodeURIComponent(run)}`;
+  renew(section("brokers"), [view.brokers, view.lines, view.middle, width()], () => brokers(view, width()));
+  const examined = [view.pairs, view.close_pairs, view.hits, view.firing, view.sampled_at];
+  renew(section("pairs"), [examined, [...labels]], () => pairs(view, short));
+  const plans = { awaiting: "Plan awaiting approval", plan: "Plan", last: "Last run that moved bundles" };
+  for (const name of /** @type {(keyof typeof plans)[]} */ (Object.keys(plans))) {
+    renew(section(name), [view[name], [...labels]], () => plan(view[name], short, plans[name], address));
+  }
+}
+
+/** @param {Links} links */
+function linked({ dag, run, log }) {
+  return [
+    dag && [uiLink(dag, "DAG"), " "],
+    run && [uiLink(run, "newest run"), " "],
+    log && uiLink(log, "its log"),
+  ];
+}
+
+/**
+ * Say to a screen reader what has changed, but not each second that goes by.
+ * @param {Status} status
+ */
 function announce({ cluster, state, sentence, in_force: force }) {
   const key = `${state} ${force}`;
   if (key === announced) return;
@@ -146,47 +146,50 @@ function announce({ cluster, state, sentence, in_force: force }) {
 }
 
 function showOrders() {
-  const place = section("orders");
-  if (!place.hasAttribute("role")) {
-    place.setAttribute("role", "log");
-    place.setAttribute("aria-label", "What was asked for here");
-  }
-  renew(place, ordersShown(), () => orderList(base));
+  const log = section("orders", "section", { role: "log", "aria-label": "Requests from this page" });
+  renew(log, orders, () => orderList(base));
 }
 
-function follow(order) {
-  followOrder(order, ask, showOrders, () => refresh().catch(tell));
+/** @param {Started} started */
+function follow(started) {
+  followOrder(started, base, showOrders, () => refresh().catch(tell));
 }
 
+/** @param {Timeline} data */
 function showTime(data) {
   last.time = data;
-  const { begin: _begin, end: _end, ...rest } = data;
-  renew(section("time"), [rest, width()], () =>
+  renew(section("time"), [{ ...data, begin: "", end: "" }, width()], () =>
     timeline(data, width(), (span) => {
-      shownSpan = span;
+      chosenSpan = span;
       refreshTime().catch(tell);
     }));
 }
 
 async function refreshTime() {
-  const data = await ask(`/dags/${encodeURIComponent(dag)}/timeline?span=${shownSpan}`);
-  if (data.span === shownSpan) showTime(data);
+  /** @type {Timeline} */
+  const data = await ask(`${base}${dagPath(dag)}/timeline?span=${chosenSpan}`);
+  if (data.span === chosenSpan) showTime(data);
   clearTimeout(reading);
   if (data.unread) reading = setTimeout(() => refreshTime().catch(tell), 500);
 }
 
+/** Return in how many seconds to ask again. */
 async function refresh() {
-  if (!dag) {
-    const all = await ask("/clusters");
-    if (all.length) offset = Date.parse(all[0].now) - Date.now();
-    renew(section("all"), all.map(({ now: _now, ...rest }) => rest), () => clusters(all, base));
-    return 10;
-  }
-  const view = await ask(`/dags/${encodeURIComponent(dag)}/overview${run ? `?run_id=${encodeURIComponent(run)}` : ""}`);
+  if (!dag) return await refreshClusters();
+  /** @type {Overview} */
+  const view = await ask(`${base}${dagPath(dag)}/overview${run && `?run_id=${encodeURIComponent(run)}`}`);
   show(view);
   if (view.of_one_run) return 15;
   await refreshTime();
   return Math.min(15, Math.max(3, view.status.interval_seconds / 4));
+}
+
+async function refreshClusters() {
+  /** @type {Status[]} */
+  const all = await ask(`${base}/clusters`);
+  if (all[0]) setClock(all[0]);
+  renew(section("all"), all.map((status) => ({ ...status, now: "" })), () => clusters(all, base));
+  return 10;
 }
 
 async function again() {
@@ -196,11 +199,11 @@ async function again() {
     note.hidden = true;
   } catch (problem) {
     tell(problem);
-    if (problem.status === 403) seconds = 60;
+    if (problem instanceof Refusal && problem.status === 403) seconds = 60;
   }
   page.setAttribute("aria-busy", "false");
-  tick(offset);
-  setTimeout(again, (document.hidden ? 4 : 1) * seconds * 1000);
+  tick(serverNow());
+  later(seconds, again);
 }
 
 followTheme();
@@ -208,5 +211,5 @@ new ResizeObserver(() => {
   if (last.view) show(last.view);
   if (last.time) showTime(last.time);
 }).observe(page);
-setInterval(() => tick(offset), 1000);
+setInterval(() => tick(serverNow()), 1000);
 again();

@@ -1,45 +1,55 @@
 // Follows each run that a button of this page started to its end, and shows its outcome below the buttons.
 
-import { make } from "./dom.js";
+import { airflowRoot, runPath } from "./address.js";
+import { later, make } from "./dom.js";
 import { uiLink } from "./links.js";
+import { ask } from "./server.js";
+
+/** @import { Answer } from "./documents.d.ts" */
+/** @typedef {{ name: string, dag: string, run: string, state: string, text: string, ended: boolean }} Order */
 
 const KEPT = 5;
 const SECONDS = 2;
-const orders = [];
 
+/** @type {Order[]} */
+export const orders = [];
+
+/** @param {string} base */
 export function orderList(base) {
-  const airflow = base.replace(/\/pulsar_rebalancer$/, "");
-  return orders.map(({ name, state, text, dag, run }) =>
-    make(
-      "p",
-      { class: state },
-      make("b", {}, name),
-      ` ${text} `,
-      uiLink(`${airflow}/dags/${encodeURIComponent(dag)}/runs/${encodeURIComponent(run)}`, "its run"),
-    )
-  );
+  return orders.map(({ name, state, text, dag, run }) => {
+    const link = uiLink(`${airflowRoot(base)}${runPath(dag, run)}`, "its run");
+    return make("p", { class: state }, make("b", {}, name), ` ${text} `, link);
+  });
 }
 
-export function ordersShown() {
-  return orders.map(({ name, state, text, run }) => [name, state, text, run]);
-}
-
-export function followOrder(given, ask, redraw, ended) {
-  const order = { ...given, state: "queued", text: "was taken by Airflow" };
+/**
+ * @param {{ name: string, dag: string, run: string }} started
+ * @param {string} base
+ * @param {() => void} redraw
+ * @param {() => void} ended
+ */
+export function followOrder(started, base, redraw, ended) {
+  const order = { ...started, state: "queued", text: "was accepted by Airflow", ended: false };
   orders.unshift(order);
   orders.splice(KEPT);
   const look = async () => {
-    const answer = await ask(`/dags/${encodeURIComponent(order.dag)}/runs/${encodeURIComponent(order.run)}/answer`)
-      .catch(() => null);
-    if (answer) {
-      Object.assign(order, { state: answer.state, text: answer.text });
-      redraw();
-      if (answer.next_run) Object.assign(order, { dag: answer.next_dag, run: answer.next_run });
-      else if (answer.state === "success" || answer.state === "failed") return ended();
-    }
-    setTimeout(look, (document.hidden ? 4 : 1) * SECONDS * 1000);
-    return undefined;
+    /** @type {Answer | null} */
+    const answer = await ask(`${base}${runPath(order.dag, order.run)}/answer`).catch(() => null);
+    if (answer) Object.assign(order, answered(answer));
+    redraw();
+    if (order.ended) ended();
+    else later(SECONDS, look);
   };
   redraw();
   look();
+}
+
+/**
+ * Return what an answer changes of an order; a run that started another one is followed into that.
+ * @param {Answer} answer
+ * @returns {Partial<Order>}
+ */
+export function answered({ state, text, next_dag: dag, next_run: run }) {
+  if (run) return { state, text, dag, run };
+  return { state, text, ended: state === "success" || state === "failed" };
 }

@@ -1,91 +1,98 @@
-// Pairs whose gap counts, with their hits as pips; with another strategy the brokers that it looked at.
+// Pairs whose gap counts, with their hits as dots; under other strategies the brokers that were examined.
 
-import { draw, make, points, several } from "./dom.js";
+import { draw, folded, make } from "./dom.js";
+import { points, several } from "./texts.js";
 
-const FIRST = 6;
+/** @import { HitsView, Overview, PairView } from "./documents.d.ts" */
+/** @import { Child } from "./elements.d.ts" */
 
-export function pairs(view, labels) {
-  const counting = view.status.strategy === "AvgShedder";
-  const noun = counting ? "pair" : "broker";
-  const rest = view.close_pairs
-    ? `${several(view.close_pairs, `other ${noun}`)} ${view.close_pairs === 1 ? "needs" : "need"} nothing`
-    : "";
-  const title = make(
-    "h2",
-    {},
-    counting ? "Pairs that differ too much" : "What was looked at",
-    make("small", {}, ` ${rest}`),
-  );
-  const whole = view.hits &&
-    make("p", { class: "hits" }, "The whole cluster out of balance: ", pips("cluster", view.hits));
-  if (!view.pairs.length) {
-    if (!view.close_pairs) return [];
-    return [
-      make("h2", {}, counting ? "Pairs" : "Brokers looked at"),
-      make("p", { class: "empty" }, `${several(view.close_pairs, noun)} looked at: none needs anything.`),
-      whole,
-    ];
-  }
-  const list = (some) => make("ol", { class: "pairs" }, some.map((pair) => row(pair, labels, view)));
-  const more = view.pairs.slice(FIRST);
+const UNFOLDED = 6;
+const MOST_DOTS = 12;
+
+/**
+ * @param {Overview} view
+ * @param {(name: string) => Child} short - name of a broker
+ */
+export function pairs(view, short) {
+  const { pairs, close_pairs: close, hits } = view;
+  if (!pairs.length && !close) return [];
+  /** @param {PairView[]} some */
+  const list = (some) => make("ol", { class: "pairs" }, some.map((pair) => row(pair, view, short)));
+  const noun = view.status.strategy === "AvgShedder" ? "pair" : "broker";
+  const folds = pairs.slice(UNFOLDED);
   return [
-    title,
-    whole,
-    list(view.pairs.slice(0, FIRST)),
-    more.length > 0 &&
-    make(
-      "details",
-      { "data-key": "pairs" },
-      make("summary", { "data-key": "more pairs" }, several(more.length, `more ${noun}`)),
-      list(more),
-    ),
+    heading(noun, pairs.length, close),
+    hits && make("p", { class: "hits" }, "Whole cluster out of balance: ", dots("cluster", hits)),
+    pairs.length > 0 && list(pairs.slice(0, UNFOLDED)),
+    folds.length > 0 && folded("pairs", several(folds.length, `more ${noun}`), list(folds)),
   ];
 }
 
-function row(pair, labels, view) {
-  const short = (name) => labels.get(name) ?? name;
-  const both = pair.destination && pair.destination !== pair.source
-    ? [
-      make("span", { title: pair.source }, short(pair.source)),
-      make("span", { class: "arrow", "aria-label": "to" }, " → "),
-      make("span", { title: pair.destination }, short(pair.destination)),
-    ]
-    : make("span", { title: pair.source }, short(pair.source));
+/**
+ * @param {string} noun
+ * @param {number} count - of those that are listed
+ * @param {number} close - of the others
+ */
+function heading(noun, count, close) {
+  if (!count) {
+    const text = `${several(close, noun)} examined: no move needed.`;
+    return [make("h2", {}, noun === "pair" ? "Pairs" : "Brokers"), make("p", { class: "empty" }, text)];
+  }
+  const others = close > 0 && make("small", {}, ` ${several(close, `other ${noun}`)}: no move needed`);
+  return make("h2", {}, noun === "pair" ? "Pairs too far apart" : "Brokers examined", others);
+}
+
+/**
+ * @param {PairView} pair
+ * @param {Overview} view
+ * @param {(name: string) => Child} short
+ */
+function row(pair, view, short) {
+  const { source, destination, gap } = pair;
+  const arrow = make("span", { class: "arrow", "aria-label": "to" }, " → ");
   return make(
     "li",
     { class: pair.band },
-    make("div", { class: "who" }, both),
-    make("div", { class: "gap" }, pair.gap === null ? "" : `${points(pair.gap)} apart`),
-    make("div", { class: "hits" }, Object.entries(pair.hits).map(([kind, hits]) => pips(kind, hits))),
-    make("div", { class: "soon" }, soon(pair, view)),
+    make("div", { class: "who" }, short(source), destination && destination !== source && [arrow, short(destination)]),
+    make("div", { class: "gap" }, gap === null ? "" : `${points(gap)} apart`),
+    make("div", { class: "hits" }, Object.entries(pair.hits).map(([kind, hits]) => dots(kind, hits))),
+    make("div", { class: "soon" }, pair.fired ? "fired" : soon(fireTime(pair, view), view.firing)),
     make("p", { class: "why" }, pair.explanation || pair.meaning),
   );
 }
 
-function soon(pair, { firing, sampled_at: sampled, of_one_run: past }) {
-  if (pair.fired) return "fired";
-  if (pair.seconds_to_fire === null || !firing || past) return "";
-  const at = new Date(Date.parse(sampled) + pair.seconds_to_fire * 1000).toISOString();
-  return [`${firing} in about `, make("span", { "data-until": at, "data-over": "a moment" })];
+/**
+ * @param {string | null} at
+ * @param {string} firing - what the pair will do
+ */
+function soon(at, firing) {
+  return at && [`${firing} in about `, make("span", { "data-until": at, "data-over": "a moment" })];
 }
 
-// Beyond a dozen a number says more than circles.
-function pips(kind, { have, need }) {
-  const said = `${Math.min(have, need)} of ${need} ${kind} hits`;
-  if (need > 12) return make("span", { class: "pips" }, said);
+/**
+ * Return when a pair fires if its gap stays; null when nobody knows.
+ * @param {Pick<PairView, "seconds_to_fire">} pair
+ * @param {Pick<Overview, "firing" | "sampled_at" | "of_one_run">} view
+ */
+export function fireTime({ seconds_to_fire: seconds }, { firing, sampled_at: sampled, of_one_run: past }) {
+  if (seconds === null || !sampled || !firing || past) return null;
+  return new Date(Date.parse(sampled) + seconds * 1000).toISOString();
+}
+
+/**
+ * Return hits as dots; too many to count are a number.
+ * @param {string} kind
+ * @param {HitsView} hits
+ */
+function dots(kind, { have, need }) {
+  const text = `${Math.min(have, need)} of ${need} ${kind} hits`;
+  if (need > MOST_DOTS) return make("span", { class: "pips" }, text);
+  const [width, height] = [need * 13, 12];
   const circles = Array.from(
     { length: need },
     (_, n) => draw("circle", { cx: 6 + n * 13, cy: 6, r: 4.5, class: n < have ? "full" : "open" }),
   );
-  return make(
-    "span",
-    { class: `pips ${kind}` },
-    draw(
-      "svg",
-      { viewBox: `0 0 ${need * 13} 12`, width: need * 13, height: 12, role: "img", "aria-label": said },
-      draw("title", {}, said),
-      circles,
-    ),
-    make("small", {}, kind),
-  );
+  const size = { viewBox: `0 0 ${width} ${height}`, width, height };
+  const drawn = draw("svg", { ...size, role: "img", "aria-label": text }, draw("title", {}, text), circles);
+  return make("span", { class: `pips ${kind}` }, drawn, make("small", {}, kind));
 }

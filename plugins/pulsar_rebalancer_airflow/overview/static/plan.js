@@ -1,174 +1,144 @@
-// A plan: what moves, whom it disturbs, what stays and why, and what became of it.
+// A plan and its outcome: what moves, which clients notice, what stays and why.
 
-import { make, moment, points, several, traffic } from "./dom.js";
+import { folded, make, table } from "./dom.js";
 import { uiLink } from "./links.js";
+import { moment, points, several, traffic } from "./texts.js";
 
-export function plan(view, labels, { title, address }) {
+/** @import { EndView, MoveView, PlanView } from "./documents.d.ts" */
+/** @import { Child, Column } from "./elements.d.ts" */
+/** @typedef {(name: string) => Child} Short - name of a broker */
+
+/**
+ * @param {PlanView | null} view
+ * @param {Short} short
+ * @param {string} title
+ * @param {(run: string) => string} address - of a run in Airflow
+ */
+export function plan(view, short, title, address) {
   if (!view) return [];
+  const { bundles, brokers, run_id: run } = view;
   return [
-    make(
-      "h2",
-      {},
-      title,
-      make(
-        "small",
-        {},
-        ` made at ${moment(view.collected_at)}, `,
-        make("span", { "data-since": view.collected_at }),
-        " ago, hash ",
-        make("code", { title: view.hash }, view.hash.slice(0, 12)),
-        view.by && ` · ${view.by}`,
-        !view.verdict && ` · may be carried out until ${moment(view.until)}`,
-      ),
-    ),
-    view.bundles > 0 && amounts(view),
+    make("h2", {}, title, make("small", {}, origin(view))),
+    bundles > 0 && make("p", {}, amounts(view)),
     progress(view),
-    prediction(view),
-    view.bundles > 0 && moves(view, labels),
-    view.brokers.length > 0 && ends(view, labels),
+    bundles > 0 && ranges(view),
+    bundles > 0 && moves(view, short),
+    brokers.length > 0 && predictions(view, short),
     stay(view),
-    address && make("p", { class: "more" }, uiLink(address, "The run in Airflow")),
+    run && make("p", { class: "more" }, uiLink(address(run), "The run in Airflow")),
   ];
 }
 
-function amounts(view) {
-  return make(
-    "p",
-    {},
-    `Total: ${several(view.bundles, "bundle")} with ${traffic(view.traffic, view.measure)}; `,
-    `${several(view.topics, "topic")} and ${several(view.clients, "client")} look for the new broker.`,
-  );
+/** @param {PlanView} view */
+function origin({ collected_at: at, hash, by, verdict, until }) {
+  const age = make("span", { "data-since": at });
+  return [
+    [` made at ${moment(at)}, `, age, " ago, hash ", make("code", { title: hash }, hash.slice(0, 12))],
+    by && ` · ${by}`,
+    !verdict && ` · valid until ${moment(until)}`,
+  ];
 }
 
-function progress(view) {
-  if (!view.done && !view.under_way) {
-    return view.verdict && view.bundles > 0 && make("p", { class: "verdict" }, view.verdict_meaning);
-  }
-  const failed = view.failed ? `, ${view.failed} not where planned` : "";
+/** @param {PlanView} view */
+export function amounts({ bundles, traffic: rate, measure, topics, clients }) {
+  const disturbed = `${several(topics, "topic")} and ${several(clients, "client")} reconnect`;
+  return `Total: ${several(bundles, "bundle")} with ${traffic(rate, measure)}; ${disturbed}.`;
+}
+
+/** @param {PlanView} view */
+function progress({ done, failed, under_way: underWay, ended_at: ended, bundles, verdict, verdict_meaning: meaning }) {
+  if (!done && !underWay) return verdict && bundles > 0 && make("p", { class: "verdict" }, meaning);
+  const text = [
+    `${done} of ${bundles} done`,
+    failed && `${failed} not where planned`,
+    ended && `ended at ${moment(ended)}`,
+  ];
   return make(
     "div",
     { class: "progress" },
-    make("progress", { max: view.bundles, value: view.done, "aria-label": "bundles done" }),
-    make(
-      "span",
-      {},
-      `${view.done} of ${view.bundles} done${failed}`,
-      view.ended_at ? `, ended at ${moment(view.ended_at)}` : "",
-    ),
+    make("progress", { max: bundles, value: done, "aria-label": "bundles done" }),
+    make("span", {}, text.filter(Boolean).join(", ")),
   );
 }
 
-function prediction(view) {
-  if (view.predicted_range === null || !view.bundles) return null;
-  const cell = (name, figure, kind) =>
-    make("div", { class: kind }, make("dt", {}, name), make("dd", {}, points(figure)));
+/** @param {PlanView} view */
+function ranges({ range_before: before, predicted_range: predicted, measured }) {
+  if (predicted === null) return null;
+  /**
+   * @param {string} name
+   * @param {number | null} range
+   * @param {string} [kind]
+   */
+  const entry = (name, range, kind) =>
+    make("div", { class: kind }, make("dt", {}, name), make("dd", {}, points(range)));
   return make(
     "dl",
     { class: "ranges" },
-    cell("range before", view.range_before),
-    cell("predicted", view.predicted_range, "predicted"),
-    view.measured.map(({ minutes, score_range }) => cell(`after ${minutes} min`, score_range, "measured")),
+    entry("range before", before),
+    entry("predicted", predicted, "predicted"),
+    measured.map(({ minutes, score_range: range }) => entry(`after ${minutes} min`, range)),
   );
 }
 
-function moves(view, labels) {
-  const short = (name) => make("span", { title: name }, labels.get(name) ?? name);
-  const row = (move) =>
-    make(
-      "tr",
-      { class: move.ok === false ? "failed" : "" },
-      make("th", { scope: "row" }, move.bundle),
-      make("td", {}, short(move.source)),
-      make("td", {}, short(move.destination)),
-      make("td", {}, traffic(move.traffic, view.measure)),
-      make("td", {}, move.topics),
-      make("td", {}, move.clients),
-      make("td", { class: "text" }, move.why),
-      make("td", { class: "text" }, outcome(move)),
-    );
-  const head = ["bundle", "from", "to", "rate", "topics", "clients", "reason", "outcome"];
+/**
+ * @param {PlanView} view
+ * @param {Short} short
+ */
+function moves({ folder, measure, moves, more }, short) {
+  /** @type {Column<MoveView>[]} */
+  const columns = [
+    { title: "bundle", cell: ({ bundle }) => bundle },
+    { title: "from", cell: ({ source }) => short(source) },
+    { title: "to", cell: ({ destination }) => short(destination) },
+    { title: "rate", cell: (move) => traffic(move.traffic, measure) },
+    { title: "topics", cell: ({ topics }) => topics },
+    { title: "clients", cell: ({ clients }) => clients },
+    { title: "reason", cell: ({ why }) => why, kind: "text" },
+    {
+      title: "outcome",
+      cell: (move) => make("span", { title: [move.meaning, move.error].filter(Boolean).join("\n") }, outcome(move)),
+      kind: "text",
+    },
+  ];
   return [
-    make(
-      "div",
-      {
-        class: "scroll",
-        "data-key": `moves ${view.folder}`,
-        tabindex: 0,
-        role: "region",
-        "aria-label": "Bundles of the plan",
-      },
-      make(
-        "table",
-        {},
-        make(
-          "thead",
-          {},
-          make("tr", {}, head.map((text, n) => make("th", { scope: "col", class: n > 5 ? "text" : "" }, text))),
-        ),
-        make("tbody", {}, view.moves.map(row)),
-      ),
-    ),
-    view.more > 0 && make("p", { class: "more" }, `and ${several(view.more, "bundle")} more`),
+    table(`moves ${folder}`, "Bundles of the plan", columns, moves, ({ ok }) => ok === false ? "failed" : ""),
+    more > 0 && make("p", { class: "more" }, `and ${several(more, "bundle")} more`),
   ];
 }
 
-function ends(view, labels) {
-  const row = ({ name, before, after }) =>
-    make(
-      "tr",
-      {},
-      make("th", { scope: "row", title: name }, labels.get(name) ?? name),
-      make("td", {}, points(before)),
-      make("td", {}, points(after)),
-      make("td", {}, `${after < before ? "" : "+"}${points(after - before)}`),
-    );
-  const head = ["broker", "score before", "predicted after", "change"];
-  return make(
-    "details",
-    { "data-key": `ends ${view.folder}` },
-    make("summary", { "data-key": `ends of ${view.folder}` }, "Prediction for each broker"),
-    make(
-      "div",
-      {
-        class: "scroll",
-        "data-key": `ends table ${view.folder}`,
-        tabindex: 0,
-        role: "region",
-        "aria-label": "Scores before and after, by broker",
-      },
-      make(
-        "table",
-        {},
-        make("thead", {}, make("tr", {}, head.map((text) => make("th", { scope: "col" }, text)))),
-        make("tbody", {}, view.brokers.map(row)),
-      ),
-    ),
-  );
+/** @param {MoveView} move */
+export function outcome({ outcome, ok, seconds }) {
+  if (!outcome) return "";
+  const took = seconds ? `, ${points(seconds)} s` : ok ? ", < 0.1 s" : "";
+  return `${ok ? "✓" : "✗"} ${outcome}${took}`;
 }
 
-function outcome(move) {
-  if (!move.outcome) return "";
-  const seconds = move.seconds ? `, ${points(move.seconds)} s` : move.ok ? ", < 0.1 s" : "";
-  return make(
-    "span",
-    { title: [move.meaning, move.error].filter(Boolean).join("\n") },
-    `${move.ok ? "✓" : "✗"} ${move.outcome}${seconds}`,
-  );
+/**
+ * @param {PlanView} view
+ * @param {Short} short
+ */
+function predictions({ folder, brokers }, short) {
+  /** @type {Column<EndView>[]} */
+  const columns = [
+    { title: "broker", cell: ({ name }) => short(name) },
+    { title: "score before", cell: ({ before }) => points(before) },
+    { title: "predicted after", cell: ({ after }) => points(after) },
+    { title: "change", cell: ({ before, after }) => `${after < before ? "" : "+"}${points(after - before)}` },
+  ];
+  const scores = table(`ends table ${folder}`, "Scores before and after, by broker", columns, brokers);
+  return folded(`ends ${folder}`, "Prediction per broker", scores);
 }
 
-function stay(view) {
-  if (!view.stay.length) return null;
-  const all = view.stay.reduce((sum, { count }) => sum + count, 0);
-  return make(
-    "details",
-    { "data-key": `stay ${view.folder}` },
-    make("summary", { "data-key": `stay of ${view.folder}` }, `${several(all, "bundle")} stay, and why`),
-    make(
-      "ul",
-      { class: "stay" },
-      view.stay.map(({ reason, meaning, count }) =>
-        make("li", {}, make("b", {}, count.toLocaleString("en")), ` ${meaning} `, make("code", {}, reason))
-      ),
-    ),
+/** @param {PlanView} view */
+function stay({ folder, stay }) {
+  if (!stay.length) return null;
+  const all = stay.reduce((sum, { count }) => sum + count, 0);
+  const reasons = stay.map(({ reason, meaning, count }) =>
+    make("li", {}, make("b", {}, count.toLocaleString("en")), ` ${meaning} `, make("code", {}, reason))
+  );
+  return folded(
+    `stay ${folder}`,
+    `Why ${several(all, "bundle")} stay${all === 1 ? "s" : ""}`,
+    make("ul", { class: "stay" }, reasons),
   );
 }

@@ -1,51 +1,64 @@
 // The strip at the top: one word, one sentence, and the figures that matter.
 
-import { make, points, span } from "./dom.js";
+import { make } from "./dom.js";
+import { points, span } from "./texts.js";
 
-export function strip(status) {
+/** @import { Status } from "./documents.d.ts" */
+/** @import { Child } from "./elements.d.ts" */
+
+/**
+ * @param {Status} status
+ * @param {boolean} live - not what an earlier run saw
+ */
+export function strip({ tone, state, cluster, sentence, in_force: force, ...status }, live) {
+  const word = make("span", { class: `word ${tone}` }, state);
+  const dot = make("span", { class: `dot ${tone}`, "aria-hidden": "true" });
+  const name = make("span", { class: "cluster" }, cluster);
   return [
+    make("div", { class: "state" }, dot, make("h1", {}, word, name)),
+    make("p", { class: "sentence" }, sentence),
+    force && make("p", { class: "force" }, force),
     make(
-      "div",
-      { class: "state" },
-      make("span", { class: `dot ${status.tone}`, "aria-hidden": "true" }),
-      make(
-        "h1",
-        {},
-        make("span", { class: `word ${status.tone}` }, status.state),
-        make("span", { class: "cluster" }, status.cluster),
-      ),
+      "dl",
+      { class: "figures" },
+      figure("range", points(status.score_range), "points between the hottest and the coldest broker"),
+      figure("deviation", points(status.deviation), "standard deviation of the scores, points"),
+      figure("data", make("span", { "data-since": status.collected_at ?? "" }), "age of the newest data"),
+      live &&
+        figure("next run", make("span", { "data-until": status.next_run_at ?? "" }), "time until the next run starts"),
+      figure("mode", status.mode, "what the rebalancer may do"),
+      figure("strategy", status.strategy, "the shedder that chooses bundles"),
     ),
-    make("p", { class: "sentence" }, status.sentence),
-    status.in_force && make("p", { class: "force" }, status.in_force),
   ];
 }
 
-export function figures(status, { live }) {
-  const judged = status.score_range !== null;
-  return make(
-    "dl",
-    { class: "figures" },
-    figure("range", judged ? points(status.score_range) : "–", "points between the hottest and the coldest broker"),
-    figure("deviation", judged ? points(status.deviation) : "–", "standard deviation of the scores, points"),
-    figure("data", make("span", { "data-since": status.collected_at }), "age of the newest data"),
-    live && figure("next run", make("span", { "data-until": status.next_run_at }), "when the next run starts"),
-    figure("mode", status.mode, "what the rebalancer may do"),
-    figure("strategy", status.strategy, "which shedder chooses bundles"),
-  );
-}
-
+/**
+ * @param {string} name
+ * @param {Child} value
+ * @param {string} title
+ */
 function figure(name, value, title) {
   return make("div", { title }, make("dt", {}, name), make("dd", {}, value));
 }
 
-// Ages go on between two answers of the server, by its clock.
-export function tick(offset) {
-  const now = Date.now() + offset;
-  for (const node of document.querySelectorAll("[data-since], [data-until]")) {
-    const { since, until } = node.dataset;
-    const seconds = since ? (now - Date.parse(since)) / 1000 : (Date.parse(until) - now) / 1000;
-    let text = "–";
-    if (Number.isFinite(seconds)) text = until && seconds < 1 ? node.dataset.over ?? "now" : span(seconds);
+/**
+ * Keep ages going between two answers of the server.
+ * @param {number} now - by the server's clock, milliseconds
+ */
+export function tick(now) {
+  for (const node of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-since], [data-until]"))) {
+    const text = age(node.dataset, now);
     if (node.textContent !== text) node.textContent = text;
   }
+}
+
+/**
+ * Return the time since a moment, or until one and what it says from then on.
+ * @param {DOMStringMap} data
+ * @param {number} now - milliseconds
+ */
+export function age({ since, until, over = "now" }, now) {
+  const seconds = since ? (now - Date.parse(since)) / 1000 : (Date.parse(until ?? "") - now) / 1000;
+  if (Number.isNaN(seconds)) return "–";
+  return until && seconds < 1 ? over : span(seconds);
 }

@@ -1,45 +1,63 @@
 // The range of scores over an hour, a day or a month, with what was moved and what went wrong.
 
-import { draw, make, points, several } from "./dom.js";
+import { axis, caption, ceiling, LEFT, level, RIGHT, scale } from "./chart.js";
+import { draw, make } from "./dom.js";
+import { points, several } from "./texts.js";
 
-const HEIGHT = 150;
-const LEFT = 34;
-const RIGHT = 10;
+/** @import { Bucket, Timeline } from "./documents.d.ts" */
+/** @typedef {{ at: number, x: number, lowest: number, highest: number }} Judged - a bucket whose brokers were judged */
+/** @typedef {keyof typeof FACTS} Fact */
+
+const TOP = 10;
 const FLOOR = 118;
+const HEIGHT = 150;
 const SPANS = ["hour", "day", "month"];
+const FACTS = {
+  runs: ["run", ""],
+  moved: ["bundle", "moved"],
+  failed: ["move", "failed"],
+  blocked: ["failed validation", ""],
+  broken: ["failed run", ""],
+  paused: ["run", "paused or held back"],
+};
 
+/**
+ * @param {Timeline} data
+ * @param {number} width
+ * @param {(span: string) => void} choose
+ */
 export function timeline(data, width, choose) {
-  const tabs = make(
-    "div",
-    { class: "tabs", role: "group", "aria-label": "How far back" },
-    SPANS.map((name) =>
-      make("button", {
-        type: "button",
-        "data-key": `span ${name}`,
-        "aria-pressed": String(name === data.span),
-        onclick: () => choose(name),
-      }, name)
-    ),
-  );
-  const head = make(
-    "div",
-    { class: "row" },
-    make("h2", {}, "Range of scores ", make("small", {}, data.unread ? `reading, ${data.unread} to go` : "")),
-    tabs,
-  );
-  if (!data.buckets.length) return [head, make("p", { class: "empty" }, `No run within the last ${data.span}.`)];
-  return [head, chart(data, width), summary(data)];
+  const tabs = SPANS.map((span) => {
+    const state = { "data-key": `span ${span}`, "aria-pressed": String(span === data.span) };
+    return make("button", { type: "button", ...state, onclick: () => choose(span) }, span);
+  });
+  const reading = data.unread > 0 && make("small", {}, `loading, ${several(data.unread, "run")} left`);
+  const group = make("div", { class: "tabs", role: "group", "aria-label": "Time span" }, tabs);
+  const none = !data.buckets.length && make("p", { class: "empty" }, `No runs in the last ${data.span}.`);
+  return [
+    make("div", { class: "row" }, make("h2", {}, "Range of scores ", reading), group),
+    none || [chart(data, width), make("p", { class: "more" }, summary(data.buckets))],
+  ];
 }
 
+/**
+ * @param {Timeline} data
+ * @param {number} width
+ */
 function chart(data, width) {
-  const [begin, end] = [Date.parse(data.begin), Date.parse(data.end)];
-  const x = (at) => LEFT + ((width - LEFT - RIGHT) * (at - begin)) / (end - begin);
-  const each = Math.max(1.5, x(begin + data.seconds * 1000) - LEFT);
-  const highest = Math.max(20, data.high_threshold ?? 0, ...data.buckets.map((bucket) => bucket.highest ?? 0));
-  const top = Math.ceil(highest / 20) * 20;
-  const y = (score) => FLOOR - ((FLOOR - 10) * score) / top;
-  const middle = (bucket) => x(Date.parse(bucket.at)) + each / 2;
-  const judged = data.buckets.filter((bucket) => bucket.highest !== null);
+  const { x, y, end, each } = frame(data, width);
+  const middle = (/** @type {Bucket} */ { at }) => x(Date.parse(at)) + each / 2;
+  const judged = data.buckets.flatMap((bucket) => {
+    const { at, lowest, highest } = bucket;
+    return lowest === null || highest === null ? [] : [{ at: Date.parse(at), x: middle(bucket), lowest, highest }];
+  });
+  /**
+   * @param {string} name
+   * @param {number | null} score
+   */
+  const threshold = (name, score) =>
+    score !== null &&
+    level(`threshold ${name}`, width, y(score), draw("title", {}, `${name} threshold ${score}`));
   return draw(
     "svg",
     {
@@ -50,113 +68,121 @@ function chart(data, width) {
       role: "img",
       "aria-label": spoken(data),
     },
-    [0, top / 2, top].map((
-      score,
-    ) => [
-      draw("line", { class: score ? "grid" : "base", x1: LEFT, x2: width - RIGHT, y1: y(score), y2: y(score) }),
-      draw("text", { class: "tick", x: LEFT - 6, y: y(score) + 4, "text-anchor": "end" }, String(score)),
-    ]),
-    data.buckets.filter((bucket) => bucket.paused).map((bucket) =>
-      stretch("paused", bucket, `${bucket.paused} runs paused or held back`)
-    ),
-    data.buckets.filter((bucket) => bucket.blocked).map((bucket) =>
-      stretch("blocked", bucket, `${bucket.blocked} failed validations`)
-    ),
-    data.buckets.filter((bucket) => bucket.broken).map((bucket) =>
-      stretch("broken", bucket, `${bucket.broken} failed runs`)
-    ),
-    [["low", data.low_threshold], ["high", data.high_threshold]].filter(([, at]) => at !== null).map(([name, at]) =>
-      draw(
-        "line",
-        { class: `threshold ${name}`, x1: LEFT, x2: width - RIGHT, y1: y(at), y2: y(at) },
-        draw("title", {}, `${name} threshold ${at}`),
+    axis(end, end / 2, width, y),
+    /** @type {Fact[]} */ (["paused", "blocked", "broken"]).map((fact) =>
+      data.buckets.filter((bucket) => bucket[fact]).map((bucket) =>
+        draw(
+          "rect",
+          { class: fact, x: middle(bucket) - each / 2, width: each, y: TOP, height: FLOOR - TOP },
+          draw("title", {}, told(fact, [bucket])),
+        )
       )
     ),
-    judged.length > 1 && draw("path", { class: "area", d: area(judged, middle, y) }),
-    lines(judged, data.seconds).map((part) =>
-      draw("polyline", {
-        class: "range",
-        points: part.map((b) => `${middle(b)},${y((b.lowest + b.highest) / 2)}`).join(" "),
-      })
-    ),
-    judged.length === 1 && draw("circle", { class: "alone", cx: middle(judged[0]), cy: y(judged[0].highest), r: 3 }),
-    data.buckets.filter((bucket) => bucket.moved || bucket.failed).map(moved),
-    times(),
+    threshold("low", data.low_threshold),
+    threshold("high", data.high_threshold),
+    stretches(judged, data.seconds).map((stretch) => ranges(stretch, y)),
+    data.buckets.filter(({ moved, failed }) => moved || failed).map((bucket) => {
+      const title = draw("title", {}, facts(["moved", "failed"], [bucket]).join(", "));
+      const kind = bucket.failed ? "moved failed" : "moved";
+      return draw("path", { class: kind, d: `M${middle(bucket)} ${FLOOR + 3}l5 8h-10z` }, title);
+    }),
+    times(data, x),
   );
-
-  function stretch(kind, bucket, text) {
-    return draw(
-      "rect",
-      { class: kind, x: x(Date.parse(bucket.at)), width: each, y: 10, height: FLOOR - 10 },
-      draw("title", {}, text),
-    );
-  }
-
-  function moved(bucket) {
-    const text = [bucket.moved && `${bucket.moved} bundles moved`, bucket.failed && `${bucket.failed} failed`].filter(
-      Boolean,
-    ).join(", ");
-    return draw("path", {
-      class: bucket.failed ? "moved failed" : "moved",
-      d: `M${middle(bucket)} ${FLOOR + 3}l5 8h-10z`,
-    }, draw("title", {}, text));
-  }
-
-  function times() {
-    const format = data.span === "month" ? { day: "numeric", month: "short" } : { hour: "2-digit", minute: "2-digit" };
-    return [0, 0.25, 0.5, 0.75, 1].map((share) => {
-      const at = begin + (end - begin) * share;
-      const anchor = share === 0 ? "start" : share === 1 ? "end" : "middle";
-      return draw(
-        "text",
-        { class: "tick", x: x(at), y: HEIGHT - 6, "text-anchor": anchor },
-        new Date(at).toLocaleString("en-GB", format),
-      );
-    });
-  }
 }
 
-function area(judged, x, y) {
-  const up = judged.map((bucket) => `${x(bucket)} ${y(bucket.highest)}`);
-  const back = judged.map((bucket) => `${x(bucket)} ${y(bucket.lowest)}`).reverse();
-  return `M${[...up, ...back].join("L")}Z`;
+/**
+ * Return where times and scores are drawn, the end of the axis, and the width of a bucket.
+ * @param {Timeline} data
+ * @param {number} width
+ */
+export function frame({ begin, end, seconds, high_threshold: threshold, buckets }, width) {
+  const [first, last] = [Date.parse(begin), Date.parse(end)];
+  const perMillisecond = (width - LEFT - RIGHT) / (last - first);
+  const most = ceiling([threshold, ...buckets.map(({ highest }) => highest)], 20);
+  return {
+    x: (/** @type {number} */ time) => LEFT + (time - first) * perMillisecond,
+    y: scale(FLOOR, TOP, most),
+    end: most,
+    each: Math.max(1.5, seconds * 1000 * perMillisecond),
+  };
 }
 
-// A line breaks where nothing was judged for a while.
-function lines(judged, seconds) {
-  const parts = [];
-  let before = null;
+/**
+ * Return the stretches without a gap of more than five buckets.
+ * @param {Judged[]} judged
+ * @param {number} seconds - of a bucket
+ */
+export function stretches(judged, seconds) {
+  /** @type {Judged[][]} */
+  const found = [];
   for (const bucket of judged) {
-    if (before === null || Date.parse(bucket.at) - before > seconds * 5000) parts.push([]);
-    parts[parts.length - 1].push(bucket);
-    before = Date.parse(bucket.at);
+    const newest = found.at(-1);
+    const before = newest?.at(-1);
+    if (newest && before && bucket.at - before.at <= seconds * 5000) newest.push(bucket);
+    else found.push([bucket]);
   }
-  return parts.filter((part) => part.length > 1);
+  return found;
 }
 
-function sum(data, name) {
-  return data.buckets.reduce((all, bucket) => all + bucket[name], 0);
-}
-
-function spoken(data) {
-  const ranges = data.buckets.map((bucket) => bucket.highest).filter((range) => range !== null);
-  const shown = ranges.length
-    ? `The range of scores was at most ${points(Math.max(...ranges))} points.`
-    : "No run judged any broker.";
-  return `The last ${data.span}: ${shown}`;
-}
-
-function summary(data) {
-  const facts = [
-    ["runs", "run"],
-    ["moved", "bundle", " moved"],
-    ["failed", "move", " failed"],
-    ["blocked", "failed validation"],
-    ["broken", "failed run"],
-    ["paused", "run", " paused or held back"],
+/**
+ * @param {Judged[]} stretch
+ * @param {(score: number) => number} y
+ */
+function ranges(stretch, y) {
+  const middle = (/** @type {Judged} */ { lowest, highest }) => y((lowest + highest) / 2);
+  if (stretch.length === 1) {
+    return stretch.map((only) => draw("circle", { class: "alone", cx: only.x, cy: middle(only), r: 3 }));
+  }
+  const line = stretch.map((bucket) => `${bucket.x} ${middle(bucket)}`);
+  const there = stretch.map(({ x, highest }) => `${x} ${y(highest)}`);
+  const back = stretch.map(({ x, lowest }) => `${x} ${y(lowest)}`).reverse();
+  return [
+    draw("path", { class: "area", d: `M${[...there, ...back].join("L")}Z` }),
+    draw("path", { class: "range", d: `M${line.join("L")}` }),
   ];
-  const said = facts.filter(([name], n) => !n || sum(data, name)).map(([name, one, rest]) =>
-    several(sum(data, name), one, rest)
-  );
-  return make("p", { class: "more" }, said.join(" · "));
+}
+
+/**
+ * @param {Timeline} data
+ * @param {(time: number) => number} x
+ */
+function times({ begin, end, span }, x) {
+  /** @type {Intl.DateTimeFormatOptions} */
+  const format = span === "month" ? { day: "numeric", month: "short" } : { hour: "2-digit", minute: "2-digit" };
+  return [0, 0.25, 0.5, 0.75, 1].map((share) => {
+    const at = Date.parse(begin) * (1 - share) + Date.parse(end) * share;
+    const anchor = share === 0 ? "start" : share === 1 ? "end" : "middle";
+    return caption("tick", x(at), HEIGHT - 6, new Date(at).toLocaleString("en-GB", format), anchor);
+  });
+}
+
+/** @param {Timeline} data */
+export function spoken({ span, buckets }) {
+  const ranges = buckets.flatMap(({ highest }) => highest ?? []);
+  const most = `The range of scores was at most ${points(Math.max(...ranges))} points.`;
+  return `The last ${span}: ${ranges.length ? most : "No run judged any broker."}`;
+}
+
+/** @param {Bucket[]} buckets */
+export function summary(buckets) {
+  const rest = /** @type {Fact[]} */ (Object.keys(FACTS)).filter((fact) => fact !== "runs");
+  return [told("runs", buckets), ...facts(rest, buckets)].join(" · ");
+}
+
+/**
+ * @param {Fact[]} names
+ * @param {Bucket[]} buckets
+ */
+function facts(names, buckets) {
+  return names.filter((name) => buckets.some((bucket) => bucket[name])).map((name) => told(name, buckets));
+}
+
+/**
+ * @param {Fact} name
+ * @param {Bucket[]} buckets
+ */
+function told(name, buckets) {
+  const [noun = "", rest] = FACTS[name];
+  const count = buckets.reduce((sum, bucket) => sum + bucket[name], 0);
+  return `${several(count, noun)} ${rest}`.trim();
 }

@@ -1,0 +1,250 @@
+// Brokers as bars, with their pairs joined below.
+
+import { axis, caption, ceiling, LEFT, level, RIGHT, scale } from "./chart.js";
+import { draw } from "./dom.js";
+import { points, words } from "./texts.js";
+
+/** @import { BrokerView, Overview } from "./documents.d.ts" */
+/** @typedef {{ broker: BrokerView, x: number }} Bar - with its middle */
+/** @typedef {(score: number) => number} Scale */
+
+const TOP = 38;
+const BOTTOM = 228;
+const NARROWEST = 30;
+const WIDEST = 90;
+
+/**
+ * @param {Overview} view
+ * @param {number} width
+ */
+export function chart(view, width) {
+  const { bars, slot, rest } = places(view.brokers, width);
+  const end = ceiling(view.brokers.flatMap(({ score, highest, after }) => [score, highest, after]), 40);
+  const y = scale(BOTTOM, TOP, end);
+  const longest = Math.max(...bars.map(({ broker }) => broker.label.length)) * 6.3;
+  const turned = longest > slot - 4;
+  const names = turned ? Math.min(longest, 120) * 0.72 + 14 : 20;
+  const { pairs, height: below } = arcs(bars, BOTTOM + names + 4);
+  const height = BOTTOM + names + below + 6;
+  return draw(
+    "svg",
+    {
+      class: "brokers",
+      viewBox: `0 0 ${width} ${height}`,
+      width,
+      height,
+      role: "img",
+      "aria-label": spoken(view.brokers),
+    },
+    axis(end, end > 100 ? 40 : 20, width, y),
+    thresholds(view, width, y),
+    rest && others(rest, y),
+    bars.map((bar) => drawn(bar, slot, y, turned)),
+    pairs.map(({ band, path, label, x, y }) =>
+      draw("g", { class: `pair ${band}` }, draw("path", { d: path }), label && caption("gap", x, y, label))
+    ),
+  );
+}
+
+/**
+ * Return where brokers are drawn: all as bars, or the hottest and the coldest with a strip of the rest between them.
+ * @param {BrokerView[]} brokers
+ * @param {number} width
+ * @returns {{ bars: Bar[], slot: number, rest: { brokers: BrokerView[], from: number, to: number } | null }}
+ */
+export function places(brokers, width) {
+  const room = width - LEFT - RIGHT;
+  /**
+   * @param {BrokerView[]} some
+   * @param {number} begin
+   * @param {number} slot
+   */
+  const row = (some, begin, slot) => some.map((broker, n) => ({ broker, x: begin + slot * (n + 0.5) }));
+  if (brokers.length * NARROWEST <= room) {
+    const slot = Math.min(WIDEST, room / brokers.length);
+    return { bars: row(brokers, LEFT + (room - slot * brokers.length) / 2, slot), slot, rest: null };
+  }
+  const each = Math.max(2, Math.floor((room * 0.36) / NARROWEST));
+  const [from, to] = [LEFT + NARROWEST * each, width - RIGHT - NARROWEST * each];
+  const bars = [...row(brokers.slice(0, each), LEFT, NARROWEST), ...row(brokers.slice(-each), to, NARROWEST)];
+  return { bars, slot: NARROWEST, rest: { brokers: brokers.slice(each, -each), from: from + 10, to: to - 10 } };
+}
+
+/**
+ * Return an arc from the hotter to the colder broker of each pair; they are nested, as pairs form from the outside in.
+ * @param {Bar[]} bars
+ * @param {number} begin - y
+ */
+export function arcs(bars, begin) {
+  const at = new Map(bars.map(({ broker, x }) => [broker.name, x]));
+  const found = bars.flatMap(({ broker: { partner, band, gap }, x }) => {
+    const end = at.get(partner);
+    return end === undefined || gap === null ? [] : [{ band, gap, x, end }];
+  });
+  found.sort((one, other) => (one.end - one.x) - (other.end - other.x));
+  const step = Math.min(17, 90 / Math.max(1, found.length));
+  const pairs = found.map(({ band, gap, x, end }, n) => {
+    const low = begin + 8 + step * (n + 1);
+    const round = Math.min(12, step + 4, Math.abs(end - x) / 2);
+    const [left, right] = [`${x} ${low} ${x + round} ${low}`, `${end} ${low} ${end} ${low - round}`];
+    return {
+      band,
+      path: `M${x} ${begin}V${low - round}Q${left}H${end - round}Q${right}V${begin}`,
+      label: band !== "calm" && step >= 11 ? points(gap) : "",
+      x: (x + end) / 2,
+      y: low + 4,
+    };
+  });
+  return { pairs, height: found.length ? 14 + step * (found.length + 1) : 0 };
+}
+
+/** @param {BrokerView[]} brokers */
+export function spoken(brokers) {
+  const judged = brokers.filter((broker) => broker.score !== null);
+  const [hottest, coldest] = [judged.at(0), judged.at(-1)];
+  if (!hottest || !coldest) return "No broker reports its load.";
+  const ends = `${hottest.label} is the hottest with ${points(hottest.score)} percent, ` +
+    `${coldest.label} the coldest with ${points(coldest.score)}`;
+  return `Scores of ${brokers.length} brokers: ${ends}. The table below lists all.`;
+}
+
+/**
+ * @param {Overview} view
+ * @param {number} width
+ * @param {Scale} y
+ */
+function thresholds({ lines, middle }, width, y) {
+  // The widest first, so that it does not cover the others.
+  const drawn = [...lines].reverse().map(({ name, lower, upper }, n) => {
+    const [top, bottom] = [y(upper), y(lower)];
+    if (lower === upper) {
+      return [level("limit", width, top), caption("tick", width - RIGHT, top - 4, `${name} ${points(upper)}`, "end")];
+    }
+    const title = draw("title", {}, `${name}: ${points(upper - lower)} points around the mean`);
+    const place = { x: LEFT, width: width - LEFT - RIGHT, y: top, height: bottom - top };
+    return draw("rect", { class: `band band${n}`, ...place }, title);
+  });
+  return [drawn, middle !== null && level("mean", width, y(middle))];
+}
+
+/**
+ * @param {Bar} bar
+ * @param {number} slot
+ * @param {Scale} y
+ * @param {boolean} turned - whether its name is
+ */
+function drawn({ broker, x }, slot, y, turned) {
+  return draw(
+    "g",
+    { class: `broker ${broker.band}${broker.left_out ? " left-out" : ""}` },
+    draw("title", {}, described(broker)),
+    broker.score === null ? caption("value", x, y(0) - 6, "?") : load(broker, broker.score, x, slot, y),
+    named(broker.label, x, y(0) + 14, turned),
+  );
+}
+
+/**
+ * @param {BrokerView} broker
+ * @param {number} score
+ * @param {number} x
+ * @param {number} slot
+ * @param {Scale} y
+ */
+function load({ resources, deciding, lowest, highest, after }, score, x, slot, y) {
+  const wide = Math.min(38, slot * 0.62);
+  const [left, right] = [x - wide / 2, x + wide / 2];
+  const thin = wide / (Object.keys(resources).length * 2 + 1);
+  const above = y(Math.max(score, highest ?? 0)) - 6;
+  const [low, high] = [y(lowest ?? score), y(highest ?? score)];
+  return [
+    column("score", left, wide, score, y),
+    Object.entries(resources).map(([name, figure], n) =>
+      name !== deciding && column(`resource ${name}`, left + thin * (n * 2 + 1), thin, figure, y)
+    ),
+    // The resource that counts is the bar itself: its colour is on top.
+    draw("rect", {
+      class: `resource ${deciding}`,
+      x: left,
+      width: wide,
+      y: y(score),
+      height: Math.min(4, y(0) - y(score)),
+    }),
+    after !== null && draw("line", { class: "after", x1: left - 4, x2: right + 4, y1: y(after), y2: y(after) }),
+    (highest ?? score) - (lowest ?? score) > 0.5 &&
+    draw("path", { class: "whisker", d: `M${x} ${low}V${high}M${x - 3} ${low}h6M${x - 3} ${high}h6` }),
+    caption("value", x, above, points(score, slot < 34 ? 0 : 1)),
+    slot >= 70 && caption("counts", x, above - 13, words(deciding)),
+  ];
+}
+
+/**
+ * @param {string} kind
+ * @param {number} x
+ * @param {number} width
+ * @param {number} score
+ * @param {Scale} y
+ * @param {...Node} children
+ */
+function column(kind, x, width, score, y, ...children) {
+  return draw("rect", { class: kind, x, width, y: y(score), height: y(0) - y(score) }, children);
+}
+
+/**
+ * @param {string} label
+ * @param {number} x
+ * @param {number} y
+ * @param {boolean} turned
+ */
+function named(label, x, y, turned) {
+  const text = label.length > 18 ? `…${label.slice(-17)}` : label;
+  if (!turned) return caption("name", x, y + 2, text);
+  const place = { x: x + 4, y, transform: `rotate(-42 ${x + 4} ${y})` };
+  return draw("text", { class: "name", "text-anchor": "end", ...place }, text);
+}
+
+/**
+ * @param {{ brokers: BrokerView[], from: number, to: number }} rest
+ * @param {Scale} y
+ */
+function others({ brokers, from, to }, y) {
+  const step = (to - from) / brokers.length;
+  const width = Math.max(0.6, step * 0.8);
+  return draw(
+    "g",
+    { class: "rest" },
+    brokers.map((broker, n) => {
+      const title = draw("title", {}, described(broker));
+      return column(`score ${broker.band}`, from + step * n, width, broker.score ?? 0, y, title);
+    }),
+    caption("tick", (from + to) / 2, y(0) + 16, `${brokers.length} more`),
+  );
+}
+
+/**
+ * Return all that is known of a broker, a line each.
+ * @param {BrokerView} broker
+ */
+export function described(broker) {
+  const used = Object.entries(broker.resources).map(([name, figure]) =>
+    `${words(name)} ${points(figure)}${name === broker.deciding ? " (counts)" : ""}`
+  );
+  const lines = [
+    broker.name,
+    broker.score === null ? "no report" : `score ${points(broker.score)} %: ${used.join(", ")}`,
+    broker.lowest !== null && `last half hour ${range(broker)}`,
+    broker.after !== null && `predicted after the plan ${points(broker.after)}`,
+    broker.average !== null && `moving average ${points(broker.average)} %`,
+    ...remarks(broker),
+  ];
+  return lines.filter(Boolean).join("\n");
+}
+
+/** @param {BrokerView} broker */
+export function range({ lowest, highest }) {
+  return lowest === null ? "–" : `${points(lowest)} to ${points(highest)}`;
+}
+
+/** @param {BrokerView} broker */
+export function remarks({ left_out: out, drained }) {
+  return [out && `left out: ${out}`, drained && `drained ${drained}`].filter(Boolean);
+}

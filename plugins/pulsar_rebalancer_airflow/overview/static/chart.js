@@ -1,0 +1,63 @@
+// What both charts share: margins, the axis of scores, horizontal lines and captions.
+
+import { draw } from "./dom.js";
+
+/** @import { Child } from "./elements.d.ts" */
+
+export const LEFT = 34;
+export const RIGHT = 10;
+const STEP = 20;
+
+/**
+ * Return the end of an axis that shows these scores.
+ * @param {(number | null)[]} scores
+ * @param {number} least
+ */
+export function ceiling(scores, least) {
+  return Math.ceil(Math.max(least, ...scores.map((score) => score ?? 0)) / STEP) * STEP;
+}
+
+/**
+ * Return where a score is drawn: from `bottom` for 0 to `top` for the ceiling and all above it.
+ * @param {number} bottom
+ * @param {number} top
+ * @param {number} end - ceiling
+ * @returns {(score: number) => number}
+ */
+export function scale(bottom, top, end) {
+  return (score) => bottom - ((bottom - top) * Math.min(score, end)) / end;
+}
+
+/**
+ * @param {string} kind
+ * @param {number} width - of the chart
+ * @param {number} y
+ * @param {...Child} children
+ */
+export function level(kind, width, y, ...children) {
+  return draw("line", { class: kind, x1: LEFT, x2: width - RIGHT, y1: y, y2: y }, children);
+}
+
+/**
+ * @param {string} kind
+ * @param {number} x
+ * @param {number} y
+ * @param {string} text
+ * @param {"start" | "middle" | "end"} [anchor]
+ */
+export function caption(kind, x, y, text, anchor = "middle") {
+  return draw("text", { class: kind, x, y, "text-anchor": anchor }, text);
+}
+
+/**
+ * @param {number} end - ceiling
+ * @param {number} step
+ * @param {number} width - of the chart
+ * @param {(score: number) => number} y
+ */
+export function axis(end, step, width, y) {
+  return Array.from({ length: Math.floor(end / step) + 1 }, (_, n) => n * step).map((score) => [
+    level(score ? "grid" : "base", width, y(score)),
+    caption("tick", LEFT - 6, y(score) + 4, String(score), "end"),
+  ]);
+}

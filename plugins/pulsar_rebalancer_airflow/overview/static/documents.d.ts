@@ -1,0 +1,242 @@
+// The documents that the page reads; written by scripts/reference.py.
+
+export interface Acts {
+  control: string;
+  rebalance: string;
+  question: Question | null;
+  paused: boolean;
+  skips: boolean;
+  breaker: boolean;
+}
+
+export interface Answer {
+  state: string;
+  text: string;
+  next_dag: string;
+  next_run: string;
+}
+
+export interface BrokerView {
+  name: string;
+  label: string;
+  score: number | null;
+  resources: Record<string, number>;
+  deciding: string;
+  lowest: number | null;
+  highest: number | null;
+  after: number | null;
+  left_out: string;
+  band: string;
+  partner: string;
+  gap: number | null;
+  drained: string;
+  average: number | null;
+  average_throughput: number | null;
+  msg_rate: number;
+  msg_throughput: number;
+  topics: number;
+  bundles: number;
+}
+
+export interface Bucket {
+  at: string;
+  lowest: number | null;
+  highest: number | null;
+  moved: number;
+  failed: number;
+  runs: number;
+  blocked: number;
+  broken: number;
+  paused: number;
+  low_threshold: number | null;
+  high_threshold: number | null;
+}
+
+export interface Count {
+  reason: string;
+  meaning: string;
+  count: number;
+}
+
+export interface EndView {
+  name: string;
+  before: number;
+  after: number;
+}
+
+export interface FindingView {
+  reason: string;
+  effect: string;
+  count: number;
+  worst: string[];
+  meaning: string;
+  action: string;
+}
+
+export interface HitsView {
+  have: number;
+  need: number;
+}
+
+export interface Line {
+  name: string;
+  lower: number;
+  upper: number;
+}
+
+export interface Links {
+  dag: string;
+  run: string;
+  log: string;
+  validation: string;
+}
+
+export interface Measured {
+  minutes: number;
+  score_range: number | null;
+}
+
+export interface MoveView {
+  bundle: string;
+  source: string;
+  destination: string;
+  traffic: number;
+  topics: number;
+  clients: number;
+  why: string;
+  outcome: string;
+  meaning: string;
+  ok: boolean | null;
+  seconds: number;
+  owner: string;
+  error: string;
+}
+
+export interface Overview {
+  version: number;
+  run_id: string;
+  folder: string;
+  sampled_at: string | null;
+  of_one_run: boolean;
+  status: Status;
+  middle: number | null;
+  lines: Line[];
+  brokers: BrokerView[];
+  pairs: PairView[];
+  close_pairs: number;
+  firing: string;
+  hits: HitsView | null;
+  plan: PlanView | null;
+  awaiting: PlanView | null;
+  last: PlanView | null;
+  findings: FindingView[];
+  validated: boolean;
+  links: Links;
+  acts: Acts;
+}
+
+export interface PairView {
+  number: number;
+  source: string;
+  destination: string;
+  gap: number | null;
+  band: string;
+  hits: Record<string, HitsView>;
+  fired: boolean;
+  seconds_to_fire: number | null;
+  reason: string;
+  meaning: string;
+  explanation: string;
+}
+
+export interface PlanView {
+  folder: string;
+  run_id: string;
+  hash: string;
+  collected_at: string;
+  until: string;
+  ended_at: string | null;
+  under_way: boolean;
+  by: string;
+  verdict: string;
+  verdict_meaning: string;
+  sentence: string;
+  measure: string;
+  bundles: number;
+  traffic: number;
+  topics: number;
+  clients: number;
+  range_before: number | null;
+  predicted_range: number | null;
+  brokers: EndView[];
+  measured: Measured[];
+  moves: MoveView[];
+  more: number;
+  stay: Count[];
+  done: number;
+  failed: number;
+}
+
+export interface Question {
+  dag: string;
+  run: string;
+  task: string;
+  hash: string;
+  until: string;
+}
+
+export type State =
+  | "balanced"
+  | "waiting"
+  | "moving"
+  | "moved"
+  | "would move"
+  | "unbalanced"
+  | "held back"
+  | "paused"
+  | "off"
+  | "no data"
+  | "looking"
+  | "stale"
+  | "blocked"
+  | "failed"
+  | "broken"
+  | "unreadable";
+
+export interface Status {
+  cluster: string;
+  dag_id: string;
+  mode: string;
+  strategy: string;
+  state: State;
+  tone: Tone;
+  sentence: string;
+  in_force: string;
+  now: string;
+  collected_at: string | null;
+  interval_seconds: number;
+  next_run_at: string | null;
+  score_range: number | null;
+  deviation: number | null;
+  score_min: number | null;
+  score_max: number | null;
+}
+
+export interface Timeline {
+  version: number;
+  span: string;
+  begin: string;
+  end: string;
+  seconds: number;
+  low_threshold: number | null;
+  high_threshold: number | null;
+  buckets: Bucket[];
+  unread: number;
+}
+
+export type Tone =
+  | "good"
+  | "busy"
+  | "warn"
+  | "bad"
+  | "idle";

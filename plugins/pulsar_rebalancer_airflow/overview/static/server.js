@@ -1,0 +1,37 @@
+// Questions to the server.
+
+export class Refusal extends Error {
+  /**
+   * @param {number} status - 0 when nobody answered
+   * @param {unknown} [detail] - what the server said
+   */
+  constructor(status, detail) {
+    super(refusal(status, detail));
+    this.status = status;
+  }
+}
+
+/**
+ * @param {number} status
+ * @param {unknown} detail
+ */
+function refusal(status, detail) {
+  if (status === 0) return "The web server does not respond.";
+  if (status === 401) return "Your session has expired: reload the page and sign in.";
+  if (status === 403) return "You do not have permission for this.";
+  return typeof detail === "string" ? detail : `The web server returned ${status}.`;
+}
+
+/**
+ * Return what the server answers, from JSON.
+ * @param {string} path
+ * @param {{ method: string, body: string }} [request]
+ * @throws {Refusal} the server said no, or nothing
+ */
+export async function ask(path, request) {
+  const headers = { Accept: "application/json", "Content-Type": "application/json" };
+  const answer = await fetch(path, { ...request, headers, cache: "no-store" }).catch(() => null);
+  if (answer?.ok) return answer.json();
+  const said = await answer?.json().catch(() => null);
+  throw new Refusal(answer?.status ?? 0, said?.detail);
+}

@@ -1,0 +1,55 @@
+// Figures and times as people read them.
+
+/**
+ * @param {number | null | undefined} figure
+ * @param {number} [digits]
+ */
+export function points(figure, digits = 1) {
+  return figure?.toFixed(digits) ?? "–";
+}
+
+const UNITS = ["B/s", "KiB/s", "MiB/s", "GiB/s", "TiB/s"];
+
+/**
+ * @param {number} figure
+ * @param {string} [measure] - `msg_rate` or `msg_throughput`
+ */
+export function traffic(figure, measure = "msg_throughput") {
+  if (measure === "msg_rate") return `${Math.round(figure).toLocaleString("en")} msg/s`;
+  const power = Math.floor(Math.log2(Math.max(1, figure)) / 10);
+  const unit = Math.min(power, UNITS.length - 1);
+  const size = figure / 1024 ** unit;
+  return `${size.toFixed(unit && size < 100 ? 1 : 0)} ${UNITS[unit]}`;
+}
+
+/** @param {number} seconds */
+export function span(seconds) {
+  const whole = Math.max(0, Math.round(seconds));
+  if (whole < 90) return `${whole} s`;
+  if (whole < 5400) return `${Math.round(whole / 60)} min`;
+  if (whole < 129600) return `${Math.round(whole / 3600)} h`;
+  return `${Math.round(whole / 86400)} d`;
+}
+
+/**
+ * Return a time of today as a time, any other with its date.
+ * @param {string} text - ISO 8601
+ */
+export function moment(text, now = new Date()) {
+  const at = new Date(text);
+  if (at.toDateString() === now.toDateString()) return at.toLocaleTimeString("en-GB");
+  return at.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });
+}
+
+/**
+ * @param {number} count
+ * @param {string} noun - singular
+ */
+export function several(count, noun) {
+  return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+}
+
+/** @param {string} name - of a resource */
+export function words(name) {
+  return name.replaceAll("_", " ");
+}

@@ -1,0 +1,121 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { offered } from "page/acts.js";
+import { answered } from "page/orders.js";
+
+const NOW = Date.parse("2026-03-05T12:00:00Z");
+const NONE = { control: "", rebalance: "", question: null, paused: false, skips: false, breaker: false };
+const QUESTION = { dag: "pulsar_apply__a b", run: "manual/1", task: "approve", hash: "0123456789abcdef" };
+const PLAN = { hash: QUESTION.hash, bundles: 2, predicted_range: 5, range_before: 30 };
+
+function view(acts, rest = {}) {
+  return { acts: { ...NONE, ...acts }, status: { strategy: "AvgShedder" }, awaiting: null, plan: null, ...rest };
+}
+
+function act(name, acts, rest) {
+  return offered(view(acts, rest), () => NOW).find((each) => each.name === name);
+}
+
+function form(fields) {
+  const data = new FormData();
+  for (const [name, value] of Object.entries({ reason: "a party", ...fields })) data.set(name, value);
+  return data;
+}
+
+for (
+  const [acts, names] of [
+    [{}, []],
+    [{ control: "c" }, ["Stop", "Pause", "Skip next run"]],
+    [{ control: "c", paused: true }, ["Stop", "Pause", "Resume", "Skip next run"]],
+    [{ control: "c", skips: true }, ["Stop", "Pause", "Resume"]],
+    [{ control: "c", breaker: true }, ["Stop", "Pause", "Skip next run", "Close breaker"]],
+    [{ rebalance: "r", paused: true, skips: true, breaker: true }, ["Balance now"]],
+    [{ question: { ...QUESTION, until: "2026-03-05T13:00:00Z" } }, ["Approve", "Reject"]],
+    [{ control: "c", rebalance: "r" }, ["Stop", "Pause", "Skip next run", "Balance now"]],
+  ]
+) {
+  test(`buttons of ${JSON.stringify(acts)}`, () => {
+    assert.deepEqual(offered(view(acts), () => NOW).map(({ name }) => name), names);
+  });
+}
+
+for (
+  const [name, action] of [
+    ["Stop", "stop"],
+    ["Resume", "resume"],
+    ["Close breaker", "close_breaker"],
+  ]
+) {
+  test(`${name} starts a run of the control DAG`, () => {
+    const { dag, run, method, path, body } = act(name, { control: "c", paused: true, breaker: true }).request();
+    assert.deepEqual([dag, method, path], ["c", "POST", "dagRuns"]);
+    assert.match(run, /^page__\d+-\d+$/);
+    assert.deepEqual(body(form()), { dag_run_id: run, logical_date: null, conf: { action, reason: "a party" } });
+  });
+}
+
+test("each dialog has a run of its own, and sends it however often", () => {
+  const skip = act("Skip next run", { control: "c" });
+  const request = skip.request();
+  assert.equal(request.body(form()).dag_run_id, request.body(form()).dag_run_id);
+  assert.notEqual(request.run, skip.request().run);
+});
+
+test("a pause ends after its minutes, or at the time that was given", () => {
+  const { body } = act("Pause", { control: "c" }).request();
+  const until = (fields) => body(form({ minutes: "60", ...fields })).conf.until;
+  assert.equal(until({ until: "" }), "2026-03-05T13:00:00.000Z");
+  assert.equal(until({ until: "2026-03-06T08:00" }), new Date("2026-03-06T08:00").toISOString());
+});
+
+test("a pause is extended while there is one", () => {
+  assert.deepEqual([true, false].map((paused) => act("Pause", { control: "c", paused }).title), [
+    "Extend the pause",
+    "Pause all moves",
+  ]);
+});
+
+test("balancing now has a threshold if one was given, which only AvgShedder takes", () => {
+  const { body } = act("Balance now", { rebalance: "r" }).request();
+  assert.deepEqual(body(form({ gap: "" })).conf, { force: "a party" });
+  assert.deepEqual(body(form({ gap: "7.5" })).conf, { force: "a party", force_threshold: 7.5 });
+  assert.ok(act("Balance now", { rebalance: "r" }).fields);
+  assert.equal(act("Balance now", { rebalance: "r" }, { status: { strategy: "TransferShedder" } }).fields, undefined);
+});
+
+test("an answer names the plan in question, and needs no reason", () => {
+  const question = { ...QUESTION, until: new Date(Date.now() + 86400000 * 2).toISOString() };
+  for (
+    const given of [{ awaiting: PLAN }, { plan: PLAN }, {
+      awaiting: { ...PLAN, hash: "other", bundles: 9 },
+      plan: PLAN,
+    }]
+  ) {
+    const { hint, optional } = act("Approve", { question }, given);
+    assert.ok(hint.startsWith("Plan 0123456789ab: 2 bundles, predicted range 5.0 after 30.0. Answer by "), hint);
+    assert.equal(optional, true);
+  }
+  assert.match(act("Approve", { question }).hint, /^Plan 0123456789ab\. Answer by /);
+});
+
+test("an answer is sent to the task that asks", () => {
+  const question = { ...QUESTION, until: "2026-03-05T13:00:00Z" };
+  const { dag, run, method, path, body } = act("Reject", { question }).request();
+  assert.deepEqual([dag, run, method], [QUESTION.dag, QUESTION.run, "PATCH"]);
+  assert.equal(path, "dagRuns/manual%2F1/taskInstances/approve/-1/hitlDetails");
+  assert.deepEqual(body(form()), { chosen_options: ["Reject"], params_input: { reason: "a party" } });
+});
+
+test("an order ends with its run, unless that started another one", () => {
+  const answer = { text: "said", next_dag: "", next_run: "" };
+  const states = ["queued", "running", "success", "failed"];
+  assert.deepEqual(states.map((state) => answered({ ...answer, state }).ended), [false, false, true, true]);
+  const next = { next_dag: "pulsar_rebalance__a", next_run: "r2" };
+  assert.deepEqual({ ended: false, ...answered({ ...answer, ...next, state: "success" }) }, {
+    state: "success",
+    text: "said",
+    dag: "pulsar_rebalance__a",
+    run: "r2",
+    ended: false,
+  });
+});

@@ -1,0 +1,141 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { arcs, described, places, spoken as spokenBrokers } from "page/broker_chart.js";
+import { ceiling, LEFT, RIGHT, scale } from "page/chart.js";
+import { frame, spoken, stretches, summary } from "page/timeline.js";
+
+const WIDTH = 1000;
+const BROKER = { label: "", band: "calm", partner: "", gap: null, resources: {}, deciding: "", lowest: null };
+const CALM = { ...BROKER, highest: null, after: null, average: null, left_out: "", drained: "" };
+
+function brokers(count) {
+  return Array.from({ length: count }, (_, n) => ({ ...CALM, name: `b${n}`, label: `b${n}`, score: 90 - n }));
+}
+
+function names(bars) {
+  return bars.map(({ broker }) => broker.name);
+}
+
+test("the axis ends at the next twenty, and never below its least", () => {
+  assert.equal(ceiling([null, 3], 40), 40);
+  assert.equal(ceiling([null, 60, 60.1], 40), 80);
+  assert.equal(ceiling([60], 40), 60);
+});
+
+test("scores are drawn from the bottom to the top, and no higher", () => {
+  const y = scale(200, 100, 50);
+  assert.deepEqual([0, 25, 50, 400].map(y), [200, 150, 100, 100]);
+});
+
+test("few brokers are centred bars of one width, in their order", () => {
+  const { bars, slot, rest } = places(brokers(3), WIDTH);
+  assert.deepEqual([names(bars), slot, rest], [["b0", "b1", "b2"], 90, null]);
+  assert.equal((bars[0].x + bars[2].x) / 2, (LEFT + WIDTH - RIGHT) / 2);
+  assert.equal(bars[1].x - bars[0].x, slot);
+});
+
+test("brokers that just fit fill the width", () => {
+  const room = WIDTH - LEFT - RIGHT;
+  const { bars, slot } = places(brokers(Math.floor(room / 30)), WIDTH);
+  assert.ok(slot >= 30);
+  assert.ok(Math.abs(bars.at(-1).x + slot / 2 - (WIDTH - RIGHT)) < 1e-9);
+});
+
+test("of many brokers the hottest and the coldest are bars, and each other one is in the strip between", () => {
+  const all = brokers(200);
+  const { bars, slot, rest } = places(all, WIDTH);
+  const each = bars.length / 2;
+  assert.deepEqual(names(bars), [...all.slice(0, each), ...all.slice(-each)].map(({ name }) => name));
+  assert.deepEqual(rest.brokers, all.slice(each, -each));
+  assert.ok(rest.from > bars[each - 1].x + slot / 2 && rest.to < bars[each].x - slot / 2 && rest.from < rest.to);
+  assert.ok(bars[0].x - slot / 2 >= LEFT && bars.at(-1).x + slot / 2 <= WIDTH - RIGHT);
+});
+
+test("a phone shows two brokers of each end at least", () => {
+  assert.equal(places(brokers(20), 100).bars.length, 4);
+});
+
+test("pairs are nested arcs, the narrowest on top, and gaps that count have their figure", () => {
+  const all = brokers(5);
+  Object.assign(all[0], { partner: "b4", band: "high", gap: 50 });
+  Object.assign(all[1], { partner: "b3", band: "calm", gap: 2 });
+  Object.assign(all[2], { partner: "b9", band: "high", gap: 9 });
+  const { pairs, height } = arcs(places(all, WIDTH).bars, 300);
+  assert.deepEqual(pairs.map(({ band, label }) => [band, label]), [["calm", ""], ["high", "50.0"]]);
+  assert.ok(pairs[0].y < pairs[1].y && pairs[1].y < 300 + height);
+  assert.equal(pairs[0].x, pairs[1].x);
+  assert.equal(arcs([], 300).height, 0);
+});
+
+test("many pairs leave out their figures, and stay within their height", () => {
+  const all = brokers(20);
+  all.slice(0, 10).forEach((broker, n) => Object.assign(broker, { partner: `b${19 - n}`, band: "low", gap: 5 }));
+  const { pairs, height } = arcs(places(all, WIDTH).bars, 300);
+  assert.deepEqual(new Set(pairs.map(({ label }) => label)), new Set([""]));
+  assert.ok(height <= 14 + 17 + 90 && pairs.at(-1).y < 300 + height);
+});
+
+test("a chart is spoken by its ends; a broker without a report is none", () => {
+  const text = "Scores of 3 brokers: b0 is the hottest with 90.0 percent, b1 the coldest with 89.0.";
+  const [hot, cold, silent] = brokers(3);
+  assert.equal(spokenBrokers([hot, cold, { ...silent, score: null }]), `${text} The table below lists all.`);
+  assert.equal(spokenBrokers([{ ...silent, score: null }]), "No broker reports its load.");
+});
+
+test("a broker is described by what is known of it", () => {
+  const [broker] = brokers(1);
+  assert.equal(described({ ...broker, score: null }), "b0\nno report");
+  const given = { resources: { cpu: 90, direct_memory: 5 }, deciding: "cpu", lowest: 80, highest: 95, after: 60 };
+  assert.deepEqual(
+    described({ ...broker, ...given, average: 88, left_out: "excluded", drained: "by ada" }).split("\n"),
+    [
+      "b0",
+      "score 90.0 %: cpu 90.0 (counts), direct memory 5.0",
+      "last half hour 80.0 to 95.0",
+      "predicted after the plan 60.0",
+      "moving average 88.0 %",
+      "left out: excluded",
+      "drained by ada",
+    ],
+  );
+});
+
+const COUNTS = { runs: 1, moved: 0, failed: 0, blocked: 0, broken: 0, paused: 0 };
+
+function hour(...buckets) {
+  const [begin, end] = ["2026-03-05T11:00:00Z", "2026-03-05T12:00:00Z"];
+  return { span: "hour", begin, end, seconds: 60, high_threshold: 40, low_threshold: 15, unread: 0, buckets };
+}
+
+test("time runs from the left to the right edge, and the axis shows every range and the threshold", () => {
+  const { x, y, end, each } = frame(hour({ ...COUNTS, highest: 61 }, { ...COUNTS, highest: null }), WIDTH);
+  const edges = ["2026-03-05T11:00:00Z", "2026-03-05T11:30:00Z", "2026-03-05T12:00:00Z"];
+  assert.deepEqual(edges.map((at) => x(Date.parse(at))), [LEFT, (LEFT + WIDTH - RIGHT) / 2, WIDTH - RIGHT]);
+  assert.equal(each, (WIDTH - LEFT - RIGHT) / 60);
+  assert.deepEqual([end, y(80) < y(0)], [80, true]);
+  assert.equal(frame(hour(), WIDTH).end, 40);
+});
+
+test("a bucket is never too thin to be seen", () => {
+  assert.equal(frame({ ...hour(), seconds: 1 }, WIDTH).each, 1.5);
+});
+
+test("a line breaks where nothing was judged for more than five buckets", () => {
+  const at = (...minutes) => minutes.map((minute) => ({ at: minute * 60000 }));
+  assert.deepEqual(stretches(at(0, 1, 6, 12, 13), 60), [at(0, 1, 6), at(12, 13)]);
+  assert.deepEqual(stretches([], 60), []);
+});
+
+test("a timeline is summed up by what happened", () => {
+  const busy = { ...COUNTS, moved: 3, failed: 1, blocked: 2, broken: 1, paused: 1, highest: 30 };
+  assert.equal(summary([COUNTS, COUNTS]), "2 runs");
+  assert.equal(
+    summary([COUNTS, busy]),
+    "2 runs · 3 bundles moved · 1 move failed · 2 failed validations · 1 failed run · 1 run paused or held back",
+  );
+  assert.equal(
+    spoken(hour(busy, { ...COUNTS, highest: 12 })),
+    "The last hour: The range of scores was at most 30.0 points.",
+  );
+  assert.equal(spoken(hour({ ...COUNTS, highest: null })), "The last hour: No run judged any broker.");
+});

@@ -1,0 +1,88 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { airflowRoot, asked, runPath } from "page/address.js";
+import { counted } from "page/brokers.js";
+import { fireTime } from "page/pairs.js";
+import { amounts, outcome } from "page/plan.js";
+import { ask } from "page/server.js";
+
+test("brokers are counted, with their mean and those left out", () => {
+  const brokers = [{ left_out: "" }, { left_out: "excluded" }];
+  assert.equal(counted({ brokers, middle: 41.26 }), "2 brokers · mean 41.3 % · 1 left out");
+  assert.equal(counted({ brokers: brokers.slice(0, 1), middle: null }), "1 broker");
+});
+
+test("a pair fires so many seconds after the sample, unless nobody knows", () => {
+  const [pair, view] = [{ seconds_to_fire: 90 }, { sampled_at: "2026-03-05T12:00:00Z", firing: "fires" }];
+  assert.equal(fireTime(pair, view), "2026-03-05T12:01:30.000Z");
+  assert.equal(fireTime({ seconds_to_fire: 0 }, view), "2026-03-05T12:00:00.000Z");
+  assert.equal(fireTime({ seconds_to_fire: null }, view), null);
+  assert.equal(fireTime(pair, { ...view, firing: "" }), null);
+  assert.equal(fireTime(pair, { ...view, of_one_run: true }), null);
+});
+
+test("a plan says what moves and who reconnects", () => {
+  const plan = { bundles: 2, traffic: 2048, measure: "msg_throughput", topics: 1, clients: 3 };
+  assert.equal(amounts(plan), "Total: 2 bundles with 2.0 KiB/s; 1 topic and 3 clients reconnect.");
+  assert.match(amounts({ ...plan, measure: "msg_rate" }), /2,048 msg\/s/);
+});
+
+test("a move has its outcome and the time that it took", () => {
+  assert.equal(outcome({ outcome: "", ok: null, seconds: 0 }), "");
+  assert.equal(outcome({ outcome: "moved", ok: true, seconds: 1.25 }), "✓ moved, 1.3 s");
+  assert.equal(outcome({ outcome: "moved", ok: true, seconds: 0 }), "✓ moved, < 0.1 s");
+  assert.equal(outcome({ outcome: "astray", ok: false, seconds: 0 }), "✗ astray");
+});
+
+const BASE = "/air/pulsar_rebalancer";
+
+for (
+  const [address, dag, run] of [
+    ["", "", ""],
+    ["/pulsar_rebalance__east", "pulsar_rebalance__east", ""],
+    ["/pulsar_control__a%20b", "pulsar_rebalance__a b", ""],
+    ["/pulsar_by_hand__east", "pulsar_rebalance__east", ""],
+    ["/pulsar_by_hand__east?run_id=r%2B1", "pulsar_by_hand__east", "r+1"],
+    ["/pulsar_rebalance__x__y?run_id=r", "pulsar_rebalance__x__y", "r"],
+    ["/pulsar_watch__east?run_id=r", "pulsar_rebalance__east", ""],
+    ["/somebody_elses?run_id=r", "somebody_elses", ""],
+  ]
+) {
+  test(`the page at ${address || "no DAG"}`, () => {
+    assert.deepEqual(asked(BASE, new URL(`http://localhost${BASE}/page${address}`)), { dag, run });
+  });
+}
+
+test("paths are escaped, and Airflow is found below the same prefix", () => {
+  assert.equal(runPath("a/b", "manual__2026+00:00"), "/dags/a%2Fb/runs/manual__2026%2B00%3A00");
+  assert.equal(airflowRoot(BASE), "/air");
+});
+
+for (
+  const [status, body, message] of [
+    [401, "{}", "Your session has expired: reload the page and sign in."],
+    [403, "{}", "You do not have permission for this."],
+    [404, '{"detail": "There is no such run."}', "There is no such run."],
+    [422, '{"detail": [{"msg": "no text"}]}', "The web server returned 422."],
+    [502, "<html>", "The web server returned 502."],
+  ]
+) {
+  test(`the server refuses with ${status}`, async () => {
+    const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, () => new Response(body, { status }));
+    await assert.rejects(ask(`http://127.0.0.1:${server.addr.port}/`), { status, message });
+    await server.shutdown();
+  });
+}
+
+test("the server takes a request, or does not respond", async () => {
+  const requests = [];
+  const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, async (request) => {
+    requests.push([request.method, request.headers.get("content-type"), await request.text()]);
+    return Response.json({ state: "queued" });
+  });
+  const address = `http://127.0.0.1:${server.addr.port}/`;
+  assert.deepEqual(await ask(address, { method: "POST", body: "{}" }), { state: "queued" });
+  assert.deepEqual(requests, [["POST", "application/json", "{}"]]);
+  await server.shutdown();
+  await assert.rejects(ask(address), { status: 0, message: "The web server does not respond." });
+});
