@@ -10,9 +10,9 @@ from typing import Any
 from pydantic.json_schema import models_json_schema
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.overview.buckets import Timeline
-from pulsar_rebalancer.overview.model import Answer, Overview, Status
 from pulsar_rebalancer.reasons import Effect, Reason
+from pulsar_rebalancer.show.page.buckets import Timeline
+from pulsar_rebalancer.show.page.page_model import Answer, Overview, Status
 from pulsar_simulator.__main__ import _parser
 from pulsar_simulator.faults import KINDS
 
