@@ -17,9 +17,8 @@ import pandas  # noqa: F401
 from pydantic import SecretStr
 
 from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
-from pulsar_rebalancer.collect.collector import collect, save
+from pulsar_rebalancer.collect.collector import Trigger, collect, save
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
-from pulsar_rebalancer.config.resolution import RunParams
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.storage.layout import ClusterStorage
 
@@ -32,7 +31,7 @@ async def once(port: int, token: str) -> Collected:
     connection = AdminConnection(seeds=(f"http://127.0.0.1:{port}",), token=SecretStr(token))
     entry = ClusterEntry(name="bench", given={}, settings=Settings())
     async with PulsarAdmin(connection) as admin:
-        return await collect(admin, entry, RunParams(), now=datetime.now(UTC), airflow_run_id="benchmark")
+        return await collect(admin, entry, Trigger(datetime.now(UTC), "benchmark"))
 
 
 def main(port: int, folder: str) -> None:

@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import SecretStr
 
 from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
-from pulsar_rebalancer.collect.collector import collect, save
+from pulsar_rebalancer.collect.collector import Trigger, collect, save
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.enums import Strategy
-from pulsar_rebalancer.config.resolution import RunParams
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.reasons import Reason
@@ -137,7 +136,7 @@ async def _sample_run(admin: PulsarAdmin, root: str, strategy: Strategy, firing:
     storage, now = ClusterStorage(root, strategy), datetime.now(UTC)
     run, given = storage.new_run(now), firing | {"strategy": strategy}
     entry = ClusterEntry(name=strategy, given=given, settings=Settings(**given))
-    save(await collect(admin, entry, RunParams(), now=now, airflow_run_id="sample"), run)
+    save(await collect(admin, entry, Trigger(now, "sample")), run)
     # Means of a run before: they are joined with the bundles from the second run on.
     known = means.update((run / "input" / "bundles.parquet").read_table().to_pylist(), [])
     (storage.state / "means-0.parquet").write_table(table(known, MEANS))

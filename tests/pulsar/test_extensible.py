@@ -19,11 +19,10 @@ from tests.pulsar.rebalancing import DAG_ID, Run, rebalancer
 
 from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.carry_out.move_executor import carry_out_moves
-from pulsar_rebalancer.collect.collector import collect
+from pulsar_rebalancer.collect.collector import Earlier, Trigger, collect
 from pulsar_rebalancer.collect.extensible import system_topics
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.enums import Strategy
-from pulsar_rebalancer.config.resolution import RunParams
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.storage.layout import ClusterStorage
@@ -103,7 +102,7 @@ async def sample(client: PulsarAdmin, storage: ClusterStorage, **settings: Any) 
     given = SETTINGS | settings
     entry = ClusterEntry(name="real", given=given, settings=Settings(**given))
     now = datetime.now(UTC)
-    return await collect(client, entry, RunParams(), now=now, airflow_run_id="test", state_folder=storage.state)
+    return await collect(client, entry, Trigger(now, "test"), Earlier(storage.state))
 
 
 def threads() -> set[str]:

@@ -24,10 +24,9 @@ from tests.pulsar.rebalancing import load_broker_zero
 
 from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.carry_out.move_executor import carry_out_moves
-from pulsar_rebalancer.collect.collector import collect, save
+from pulsar_rebalancer.collect.collector import Trigger, collect, save
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.enums import Strategy
-from pulsar_rebalancer.config.resolution import RunParams
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.run.plan import Summary, read_moves
 from pulsar_rebalancer.run.request import Validation
@@ -95,7 +94,7 @@ class World:
         now = datetime.now(UTC)
         run = self.storage.new_run(now)
         async with PulsarAdmin(AdminConnection(seeds=(self.cluster.web_url(0),), token=token)) as admin:
-            save(await collect(admin, entry, RunParams(), now=now, airflow_run_id="test", requested_by=""), run)
+            save(await collect(admin, entry, Trigger(now, "test")), run)
             self._prepare(run)
             summary = decide(lambda: self.spark, RunInput.read(self.storage.root, run.uri))
             moves, outcomes = read_moves(run), []

@@ -12,7 +12,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
 from pulsar_rebalancer.admin import PulsarAdmin
-from pulsar_rebalancer.collect.collector import collect, save
+from pulsar_rebalancer.collect.collector import Earlier, Trigger, collect, save
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.config.resolution import parse_params, resolve
 from pulsar_rebalancer.errors import PlanError
@@ -26,8 +26,6 @@ from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from airflow.sdk import Context
 
     from pulsar_rebalancer.collect.collector import Collected
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.run.request import RunRequest
     from pulsar_rebalancer.state.manual_plans import HandedOver
     from pulsar_rebalancer.state.orders.sentence import Told
-    from pulsar_rebalancer.state.state_documents import BundleSplit
 
 _ANY_THRESHOLDS = {"low_threshold": "0", "high_threshold": "1000"}
 """In the place of the live brokers' thresholds: nothing that the file or a run may say contradicts these."""
@@ -84,7 +81,8 @@ class CollectOperator(BaseOperator):
             handed = _handed_over(store, params.plan, context["dag_run"].run_id) if params.plan else None
             now = datetime.now(UTC)
             gc.freeze()  # Airflow's own objects would be searched for garbage with every few hundred answers
-            collected = asyncio.run(self._collect(context, params, now, storage, decision.means, moves.splits))
+            trigger = _trigger(context, params, now)
+            collected = asyncio.run(self._collect(trigger, Earlier(storage.state, decision.means, moves.splits)))
             run = storage.new_run(now)
             request = _with_what_is_in_force(collected.request, told, decision.plan_id)
             save(replace(collected, request=request), run)
@@ -99,30 +97,17 @@ class CollectOperator(BaseOperator):
     def _params(self, context: Context) -> RunParams:
         return parse_params(context["params"])
 
-    async def _collect(
-        self,
-        context: Context,
-        params: RunParams,
-        now: datetime,
-        storage: ClusterStorage,
-        means: str,
-        splits: Mapping[str, BundleSplit],
-    ) -> Collected:
+    async def _collect(self, trigger: Trigger, earlier: Earlier) -> Collected:
         settings = self.entry.settings
         connection = PulsarAdminHook(settings.connection).get_connection_settings(settings.pulsar_cluster)
-        dag_run = context["dag_run"]
         async with PulsarAdmin(connection) as admin:
-            return await collect(
-                admin,
-                self.entry,
-                params,
-                now=now,
-                airflow_run_id=dag_run.run_id,
-                requested_by=(dag_run.triggering_user_name or "") if dag_run.run_type != "scheduled" else "",
-                state_folder=storage.state,
-                means=means,
-                splits=splits,
-            )
+            return await collect(admin, self.entry, trigger, earlier)
+
+
+def _trigger(context: Context, params: RunParams, now: datetime) -> Trigger:
+    dag_run = context["dag_run"]
+    person = (dag_run.triggering_user_name or "") if dag_run.run_type != "scheduled" else ""
+    return Trigger(now=now, airflow_run_id=dag_run.run_id, params=params, requested_by=person)
 
 
 def _with_what_is_in_force(request: RunRequest, told: Told, previous: str) -> RunRequest:

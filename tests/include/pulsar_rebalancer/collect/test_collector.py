@@ -8,7 +8,7 @@ import pytest
 from pydantic import SecretStr
 
 from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
-from pulsar_rebalancer.collect.collector import collect, save
+from pulsar_rebalancer.collect.collector import Trigger, collect, save
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.resolution import Origin, RunParams
 from pulsar_rebalancer.config.settings import Settings, validate
@@ -49,14 +49,13 @@ def sample(face, given=None, params=None, **connection):
             **{"seeds": (face.urls[0],), "token": SecretStr(face.token), "read_timeout_s": 20.0} | connection
         )
         async with PulsarAdmin(one) as admin:
-            return await collect(
-                admin,
-                entry(**(given or {})),
-                params or RunParams(),
+            trigger = Trigger(
                 now=datetime.fromtimestamp(face.cluster.clock.now(), UTC),
                 airflow_run_id="manual__2026-11-21T12:00:00+00:00",
+                params=params or RunParams(),
                 requested_by="anna",
             )
+            return await collect(admin, entry(**(given or {})), trigger)
 
     return asyncio.run(go())
 
@@ -160,7 +159,7 @@ def test_a_broken_entry_is_refused(served):
 
     async def go():
         async with PulsarAdmin(AdminConnection(seeds=(served.urls[0],))) as admin:
-            await collect(admin, broken, RunParams(), now=datetime.now(UTC), airflow_run_id="x")
+            await collect(admin, broken, Trigger(datetime.now(UTC), "x"))
 
     with pytest.raises(SettingsError, match="low is above high"):
         asyncio.run(go())

@@ -13,9 +13,8 @@ import pytest
 from starlette.responses import Response
 from tests.include.pulsar_rebalancer.admin.scripted_broker import REPORT, Broker, brokers, connect
 
-from pulsar_rebalancer.collect.collector import Collected, collect, save
+from pulsar_rebalancer.collect.collector import Collected, Trigger, collect, save
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
-from pulsar_rebalancer.config.resolution import RunParams
 from pulsar_rebalancer.config.settings import validate
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.policies.cluster_policies import Policies
@@ -62,7 +61,7 @@ def sample(seed: Broker, where: Path, **given: Any) -> Collected:
     async def go() -> Collected:
         entry = ClusterEntry(name="east", given=given, settings=validate(given, where="test"))
         async with connect(seed, read_timeout_s=20.0) as admin:
-            return await collect(admin, entry, RunParams(), now=datetime.now(UTC), airflow_run_id="x")
+            return await collect(admin, entry, Trigger(datetime.now(UTC), "x"))
 
     collected = asyncio.run(go())
     run = StoragePath(str(where))
