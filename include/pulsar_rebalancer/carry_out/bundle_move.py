@@ -15,13 +15,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.errors import AdminError
+from pulsar_rebalancer.errors import AdminError, SnapshotError
 from pulsar_rebalancer.names import is_in_bundle
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import MoveOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pulsar_rebalancer.admin import BundleAdmin
     from pulsar_rebalancer.run.plan import Move
@@ -53,9 +53,21 @@ class BundleMove:
         retries: further unloads, if it does not land on its destination.
         timeout_s: until an unload must have reached a broker, and from then until the bundle must have an owner.
         unloaded: whether an earlier attempt may have unloaded it.
+        leaves: says why the move is left alone after all.
+        begin: notes that the bundle is unloaded from here on.
     """
 
-    def __init__(self, admin: BundleAdmin, move: Move, retries: int, timeout_s: float, *, unloaded: bool) -> None:
+    def __init__(
+        self,
+        admin: BundleAdmin,
+        move: Move,
+        retries: int,
+        timeout_s: float,
+        *,
+        unloaded: bool,
+        leaves: Callable[[Move], Reason | None],
+        begin: Callable[[Move], None],
+    ) -> None:
         self._admin = admin
         self._move = move
         self._bundle = move.bundle
@@ -63,18 +75,26 @@ class BundleMove:
         self._retries = retries
         self._timeout_s = timeout_s
         self._unloaded = unloaded
+        self._leaves = leaves
+        self._begin = begin
         self._attempts = 0
         self._owner: str | None = None  # as read last
         self._kept = False  # whether the leader may still remember the destination
 
     async def outcome(self) -> MoveOutcome:
-        """Move the bundle and say what became of it."""
+        """Move the bundle and return the outcome.
+
+        Raises:
+            SnapshotError: `begin` could not note it; nothing was unloaded.
+        """
         begun = time.monotonic()
         try:
             end = await self._move_bundle()
         except AdminError as error:
             # Raised by reads alone: before the first unload nothing was done, after one the owner is in doubt.
             end = self._broken_off(error.reason, error.message)
+        except SnapshotError:
+            raise
         except Exception as error:
             _log.exception("%s: the move broke off", self._bundle)
             end = self._broken_off(Reason.UNEXPECTED_ERROR, f"{type(error).__name__}, see the task's log")
@@ -103,6 +123,7 @@ class BundleMove:
         topic = await self._topic()
         if topic is None:
             return _Result(Reason.NO_TOPIC, self._owner or "")
+        self._begin(self._move)
         while True:
             end = await self._attempt(topic)
             if not end.again or self._attempts > self._retries:
@@ -123,9 +144,14 @@ class BundleMove:
         self._owner = await self._admin.owner(self._bundle, (self._move.source,))
         if self._owner == self._destination:
             return _Result(Reason.ALREADY_THERE, self._destination)
-        if self._owner not in (None, self._move.source) and not self._unloaded:
+        if self._owner == self._move.source:
+            self._unloaded = False  # an earlier attempt ended before its unload
+        if self._unloaded:
+            return None
+        if self._owner not in (None, self._move.source):
             return _Result(Reason.OWNER_CHANGED, self._owner or "")
-        return None
+        left = self._leaves(self._move)
+        return None if left is None else _Result(left, self._owner or "")
 
     async def _check_destination(self, if_owner: Reason) -> _Result | None:
         """Ask the destination itself: a killed broker stays in the list of active ones until its session ends."""

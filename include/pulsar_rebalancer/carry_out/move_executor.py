@@ -30,6 +30,7 @@ async def carry_out_moves(
     affinity: bool = True,
     held: Callable[[], Reason | None] = lambda: None,
     leaves: Callable[[Move], Reason | None] = lambda _: None,
+    begin: Callable[[Move], None] = lambda _: None,
 ) -> list[MoveOutcome]:
     """Carry out the moves of one wave; what a broker does to one bundle never stops the others.
 
@@ -48,7 +49,8 @@ async def carry_out_moves(
         unloaded: bundles that an earlier attempt may have unloaded: on a third broker they went astray, while others
             that are found there moved on by themselves and are left alone.
         held: asked before each bundle is begun: why no further one is to be; those under way come to their end.
-        leaves: asked likewise: why this very move is left; what was `unloaded` comes to its end.
+        leaves: asked right before the unload: why this very move is left; what was really unloaded comes to its end.
+        begin: called before the first unload of a bundle, which is not unloaded when it raises.
         affinity: whether the leader remembers destinations, as the modular load manager's does.
 
     Returns:
@@ -57,19 +59,18 @@ async def carry_out_moves(
     waiting = deque(enumerate(moves))
     outcomes: dict[int, MoveOutcome] = {}
 
+    async def carry_out(move: Move) -> MoveOutcome:
+        before = move.bundle in unloaded
+        return await BundleMove(
+            admin, move, retries, timeout_seconds, unloaded=before, leaves=leaves, begin=begin
+        ).outcome()
+
     async def work() -> None:
         try:
             while waiting:
                 number, move = waiting.popleft()
                 left = held()
-                if left is None and move.bundle not in unloaded:
-                    left = leaves(move)
-                if left is not None:
-                    outcomes[number] = not_moved(move, left)
-                    on_outcome(outcomes[number])
-                    continue
-                carried = BundleMove(admin, move, retries, timeout_seconds, unloaded=move.bundle in unloaded)
-                outcome = await carried.outcome()
+                outcome = await carry_out(move) if left is None else not_moved(move, left)
                 outcomes[number] = outcome if affinity else outcome.model_copy(update={"destination_kept": False})
                 on_outcome(outcomes[number])
         except BaseException:

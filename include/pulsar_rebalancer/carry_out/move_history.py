@@ -1,7 +1,7 @@
-"""What one wave of a plan has done so far: planned before the first unload, then one outcome after the other.
+"""What one wave of a plan has done so far: planned, then begun and ended, one bundle after the other.
 
-The unload history in the state store protects bundles from being moved again; the file beside the plan keeps the
-details (attempts, seconds, errors) for report.
+The unload history in the state store protects bundles from being moved again: the whole wave is there before the first
+unload. The file beside the plan keeps what was begun, before its unload, and how it ended (attempts, seconds, errors).
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.attempts import is_unended, records_of, remaining, remembered, write_outcomes
-from pulsar_rebalancer.run.outcome import read_wave, wave_file
+from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.run.attempts import records_of, remaining, remembered, write_outcomes
+from pulsar_rebalancer.run.outcome import not_moved, read_wave, wave_file
 from pulsar_rebalancer.state.state_documents import KeptDestination, MovesState, Unload
 
 if TYPE_CHECKING:
@@ -33,6 +33,9 @@ class WaveHistory:
         store: changes the history as it is stored by then: what others wrote meanwhile stays.
         run: the run's folder.
         wave: number of the wave.
+
+    Attributes:
+        outcomes: by bundle; `interrupted` while a bundle is under way.
     """
 
     def __init__(
@@ -45,27 +48,31 @@ class WaveHistory:
         self._store = store
         self._file = wave_file(run, wave)
         self._plan_id = run.name
-        self._before = records_of(stored.unloads, run.name)
-        self._unloads = dict(self._before)
-        self.outcomes = read_wave(self._file) if self._file.exists() else {}
+        earlier = read_wave(self._file) if self._file.exists() else {}
+        self._earlier: Mapping[str, MoveOutcome] = earlier
+        self._unloads = records_of(stored.unloads, run.name)
+        self._planned = frozenset(self._unloads)
+        self.outcomes = dict(earlier)
         self._written_at = 0.0
 
     def remaining(self, moves: Sequence[Move]) -> list[Move]:
         """Return the moves without an outcome, or with one that another attempt can mend."""
         return remaining(moves, self.outcomes)
 
-    def begun(self, moves: Sequence[Move]) -> bool:
-        """Return whether an earlier attempt has begun the wave."""
-        return any(move.bundle in self._before for move in moves)
+    def planned(self, moves: Sequence[Move]) -> bool:
+        """Return whether an earlier attempt has planned the wave."""
+        return any(move.bundle in self._planned for move in moves)
 
-    def unloaded(self, moves: Sequence[Move]) -> frozenset[str]:
+    @property
+    def unloaded(self) -> frozenset[str]:
         """Return the bundles that an earlier attempt may have unloaded: one that was killed, or whose unload failed."""
-        return frozenset(move.bundle for move in moves if self._was_unloaded(move.bundle))
+        return frozenset(bundle for bundle, outcome in self._earlier.items() if outcome.attempts)
 
-    def _was_unloaded(self, bundle: str) -> bool:
-        before, earlier = self._before.get(bundle), self.outcomes.get(bundle)
-        under_way = before is not None and is_unended(before)
-        return under_way or (earlier is not None and earlier.attempts > 0)
+    @property
+    def ended(self) -> list[MoveOutcome]:
+        """Return the outcomes of moves that were tried and have ended."""
+        found = (each for each in self.outcomes.values() if each.reason is not Reason.INTERRUPTED)
+        return [outcome for outcome in found if not outcome.reason.has(Trait.NOT_BEGUN)]
 
     def plan(self, moves: Sequence[Move], now: datetime) -> None:
         """Store the moves as planned: from here on each counts as recently unloaded, whatever happens to the task."""
@@ -75,21 +82,35 @@ class WaveHistory:
             )
         self._store_unloads()
 
+    def begin(self, move: Move) -> None:
+        """Write that a bundle is unloaded from here on: when the task is killed, its retry knows of this one only."""
+        begun = not_moved(move, Reason.INTERRUPTED)
+        earlier = self._earlier.get(move.bundle, begun)
+        known = {"attempts": earlier.attempts + 1, "destination_kept": earlier.destination_kept}
+        self.outcomes[move.bundle] = begun.model_copy(update=known)
+        self._write_details()
+
     def add(self, outcome: MoveOutcome, now: datetime) -> None:
         """Note an outcome; written at most once a second, so call `write` at the end."""
-        merged = self._merged(outcome)
-        self.outcomes[outcome.bundle] = merged
-        planned = self._unloads[outcome.bundle]
-        self._unloads[outcome.bundle] = planned.model_copy(
-            update={"at": now, "outcome": merged.reason, "owner": merged.owner}
-        )
+        self._note(outcome, now)
         if time.monotonic() - self._written_at >= _SECONDS_BETWEEN_WRITES:
             self.write()
 
-    def leave(self, outcomes: Sequence[MoveOutcome]) -> None:
-        """Write outcomes of moves that will not be begun; those that have one keep it."""
-        self.outcomes = {outcome.bundle: outcome for outcome in outcomes} | self.outcomes
+    def leave(self, outcomes: Sequence[MoveOutcome], now: datetime) -> None:
+        """Write outcomes of moves that will not be begun."""
+        for outcome in outcomes:
+            self._note(outcome, now)
         self._write_details()
+        if any(outcome.bundle in self._planned for outcome in outcomes):
+            self._store_unloads()
+
+    def _note(self, outcome: MoveOutcome, now: datetime) -> None:
+        merged = self._merged(outcome)
+        self.outcomes[outcome.bundle] = merged
+        planned = self._unloads.get(outcome.bundle)
+        if planned is not None:
+            ended = {"at": now, "outcome": merged.reason, "owner": merged.owner}
+            self._unloads[outcome.bundle] = planned.model_copy(update=ended)
 
     def write(self) -> None:
         """Write history and details."""
@@ -103,7 +124,7 @@ class WaveHistory:
     def _store_unloads(self) -> None:
         def change(stored: MovesState) -> MovesState:
             # An unload names its own destination in the place of one that was kept.
-            replaced = {bundle for bundle, outcome in self.outcomes.items() if outcome.attempts}
+            replaced = {outcome.bundle for outcome in self.ended if outcome.attempts}
             kept = {bundle: found for bundle, found in stored.kept.items() if bundle not in replaced}
             changed = {"unloads": stored.unloads | self._unloads, "kept": kept | self._kept()}
             return stored.model_copy(update=changed)
@@ -121,14 +142,19 @@ class WaveHistory:
 
     def _merged(self, outcome: MoveOutcome) -> MoveOutcome:
         """Return the outcome over all attempts: what an earlier one unloaded and this one finds in place was moved."""
-        earlier, unloaded = self.outcomes.get(outcome.bundle), self._was_unloaded(outcome.bundle)
-        attempts = outcome.attempts + (earlier.attempts if earlier else 0)
+        earlier = self._earlier.get(outcome.bundle)
+        if earlier is None or earlier.reason.has(Trait.NOT_BEGUN):
+            return outcome
+        if outcome.reason.has(Trait.NOT_BEGUN):
+            return earlier
+        attempts = earlier.attempts
+        if earlier.reason is Reason.INTERRUPTED and outcome.owner == outcome.source:
+            attempts -= 1  # that attempt was killed before its unload
         changes = {
-            # An attempt that was killed may have unloaded it: it must not pass for one that was left alone.
-            "attempts": max(attempts, int(unloaded)),
-            "reason": Reason.MOVED if unloaded and outcome.reason is Reason.ALREADY_THERE else outcome.reason,
+            "attempts": outcome.attempts + attempts,
+            "reason": Reason.MOVED if attempts and outcome.reason is Reason.ALREADY_THERE else outcome.reason,
             "destination_kept": outcome.destination_kept
-            or (earlier is not None and earlier.destination_kept and not outcome.attempts and not outcome.ok),
+            or (earlier.destination_kept and not outcome.attempts and not outcome.ok),
         }
         return outcome.model_copy(update=changes)
 

@@ -561,8 +561,8 @@ class Reason(StrEnum):
         "unloaded (before Pulsar 4.2.2: any bundle of the hash range).",
         "Nothing if the bundle may go there: the rebalancer's next move of it clears this. Otherwise unload it with "
         "the destination that you want, or restart the leader and reset the state.")
-    INTERRUPTED = ("interrupted", VERDICT, Trait.NONE,
-        "The run ended during the bundle's wave; the bundle counts as recently unloaded.")
+    INTERRUPTED = ("interrupted", VERDICT, Trait.RETRIED,
+        "The task ended while the bundle was being moved or split; it counts as recently unloaded.")
     UNLOAD_NOT_TRIED = ("unload_not_tried", VERDICT, Trait.NONE,
         "Unloading failed, and nothing has been unloaded since: whether it works again is unknown.")
     # runs

@@ -153,7 +153,7 @@ def conclude(
     Args:
         run: the run's folder.
         gate: the gate's verdict; None when it was not asked.
-        begun: bundles whose wave or split was begun, as the histories have it.
+        begun: bundles whose split was begun, as the history has it.
         now: the present.
         kept: destination by bundle that the leader may still remember.
 
@@ -171,7 +171,7 @@ def conclude(
         airflow_run_id=request.airflow_run_id,
         ended_at=now,
         verdict=verdict,
-        moves=_latest(read_moves(run), not_moved, begun, moved, read_waves(run)) if opened else (),
+        moves=_latest(read_moves(run), not_moved, (), moved, read_waves(run)) if opened else (),
         destinations_kept=dict(kept or {}),
         splits=_latest(read_splits(run), not_split, begun, split, read_outcomes(run)) if opened else (),
     )

@@ -90,7 +90,7 @@ class ReportOperator(BaseOperator):
         now, store = datetime.now(UTC), StateStore.of(context, self.cluster)
         request, earlier, stored = RunRequest.read(run), Outcome.find(run), store.get(MovesState)
         history = still_kept(stored, owners(run, stored.kept), request.collected_at, now)
-        begun = {bundle for bundle, known in (history.unloads | history.splits).items() if known.plan_id == run.name}
+        begun = {bundle for bundle, known in history.splits.items() if known.plan_id == run.name}
         gate = Reason.get(str(context["ti"].xcom_pull(task_ids=self.gate, key="reason") or ""))
         kept = {bundle: found.destination for bundle, found in history.kept.items()}
         outcome = conclude(run, gate, begun, now, kept)

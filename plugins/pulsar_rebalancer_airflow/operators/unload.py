@@ -60,8 +60,7 @@ class _Progress:
 
     def tell(self, history: WaveHistory) -> None:
         """Write how many moves have ended, and how many of them not on their planned broker."""
-        outcomes = history.outcomes.values()
-        done = [outcome for outcome in outcomes if not outcome.reason.has(Trait.NOT_BEGUN)]
+        done = history.ended
         progress = {"done": len(done), "of": self._total, "failed": sum(not outcome.ok for outcome in done)}
         self._context["ti"].xcom_push(key="progress", value=progress)
         _log.info("%(done)d of %(of)d, %(failed)d not on their planned broker", progress)
@@ -72,8 +71,9 @@ class UnloadWaveOperator(PlanPartOperator):
     """Carry out one wave.
 
     A retry resumes: a bundle on its planned broker is not unloaded again, one that was unloaded and not placed is
-    placed, one with a final outcome is left alone. Bundles that moved on, have no topic or landed elsewhere are
-    outcomes and no failures; the task fails when brokers did not answer (tried again) or refused (not tried again).
+    placed, one with a final outcome is left alone. One that its source still owns goes through every check again.
+    Bundles that moved on, have no topic or landed elsewhere are outcomes and no failures; the task fails when brokers
+    did not answer (tried again) or refused (not tried again).
     How many moves have ended is the XCom `progress`. When a person stops the run or anything else holds (`Holds`), no
     further bundle is begun. After a stop the task fails; what people or their settings want (a pause, a lower mode, the
     end of a window) is no failure: the task is a success that tells what was left, and skipped when nothing was begun.
@@ -121,25 +121,25 @@ class UnloadWaveOperator(PlanPartOperator):
         self, context: Context, run: StoragePath, holds: Holds, history: WaveHistory, planned: list[Move]
     ) -> list[Move]:
         """Return the moves of the wave if it may be carried out."""
-        verdict = self._judge(context, run, begun=history.begun(planned))
+        verdict, now = self._judge(context, run, begun=history.planned(planned)), datetime.now(UTC)
+        # Where the others are is asked first: what an earlier attempt has unloaded comes to its end.
+        unloaded = history.unloaded
+        fresh = [move for move in history.remaining(planned) if move.bundle not in unloaded]
         if verdict.reason is not Reason.OPEN:
             if verdict.reason is Reason.PLAN_TOO_OLD or verdict.reason.has(Trait.NOT_BEGUN):
-                history.leave([not_moved(move, verdict.reason) for move in planned if not history.begun([move])])
+                history.leave([not_moved(move, verdict.reason) for move in fresh], now)
             if verdict.reason.has(Trait.ORDERED) and all(move.bundle in history.outcomes for move in planned):
                 return []
             raise PlanError(verdict.reason, f"wave {self.wave} was not begun: {verdict.detail}")
+        left = {move.bundle: not_moved(move, reason) for move in fresh if (reason := holds.leaves(move)) is not None}
+        history.leave(list(left.values()), now)
         moves = [move for move in verdict.moves if move.wave == int(self.wave)]
-        # What an earlier attempt has begun comes to its end.
-        left = {move.bundle: holds.leaves(move) for move in moves if not history.begun([move])}
-        kept = [not_moved(move, reason) for move in moves if (reason := left.get(move.bundle)) is not None]
-        history.leave(kept)
-        return [move for move in moves if left.get(move.bundle) is None]
+        return [move for move in history.remaining(moves) if move.bundle not in left]
 
     def _carry_out(
         self, settings: Settings, history: WaveHistory, moves: list[Move], holds: Holds, progress: _Progress
     ) -> None:
-        connection, remaining = self._connection(), history.remaining(moves)
-        unloaded = history.unloaded(remaining)
+        connection = self._connection()
 
         def ended(outcome: MoveOutcome) -> None:
             history.add(outcome, datetime.now(UTC))
@@ -149,17 +149,18 @@ class UnloadWaveOperator(PlanPartOperator):
             runtime = await admin.runtime_configuration()
             if shedding_is_on(runtime):
                 raise PlanError(Reason.BUILTIN_SHEDDING_ON, f"wave {self.wave} was not begun")
-            history.plan(remaining, datetime.now(UTC))
+            history.plan(moves, datetime.now(UTC))
             await carry_out_moves(
                 admin.bundles,
-                remaining,
+                moves,
                 concurrency=min(settings.unload_concurrency, self.present.unload_concurrency),
                 retries=settings.unload_retries,
                 timeout_seconds=settings.unload_timeout_seconds,
                 on_outcome=ended,
                 held=holds.reason,
                 leaves=holds.leaves,
-                unloaded=unloaded,
+                begin=history.begin,
+                unloaded=history.unloaded,
                 affinity=not is_extensible(runtime.get("loadManagerClassName", "")),
             )
 

@@ -88,9 +88,13 @@ def read_run(folder: StoragePath) -> Run | None:
         validation=_known(lambda: Validation.read(folder)),
         summary=_known(lambda: Summary.read(folder)),
         outcome=outcome,
-        waves={} if outcome else _known(lambda: read_waves(folder)) or {},
+        waves={} if outcome else _ended(_known(lambda: read_waves(folder)) or {}),
         splits={} if outcome else _known(lambda: read_outcomes(folder)) or {},
     )
+
+
+def _ended(waves: dict[str, MoveOutcome]) -> dict[str, MoveOutcome]:
+    return {bundle: move for bundle, move in waves.items() if move.reason is not Reason.INTERRUPTED}
 
 
 def _known(read: Callable[[], _Document]) -> _Document | None:

@@ -35,10 +35,10 @@ def carried_out(run: StoragePath, state: MemoryState, wave: int, reasons: dict[i
     history = WaveHistory(StateStore(state).get(MovesState), StateStore(state).change_moves, run, wave)
     planned: list[Move] = [m for m in read_moves(run) if m.bundle in {bundle(number) for number in reasons}]
     history.plan(planned, NOW)
-    by_bundle = {bundle(number): reason for number, reason in reasons.items() if reason}
+    by_bundle = {bundle(number): reason for number, reason in reasons.items()}
     for move in planned:
-        if move.bundle in by_bundle:
-            reason = by_bundle[move.bundle]
+        history.begin(move)
+        if reason := by_bundle[move.bundle]:
             history.add(
                 MoveOutcome(
                     bundle=move.bundle,

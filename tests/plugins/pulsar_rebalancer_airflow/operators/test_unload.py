@@ -14,10 +14,8 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from tests.airflow_runs import make_run
 
 from pulsar_rebalancer.carry_out import move_history
-from pulsar_rebalancer.carry_out.move_history import WaveHistory
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude, read_waves
-from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
 from pulsar_rebalancer.state.state_documents import MovesState
@@ -181,16 +179,6 @@ def test_no_bundle_is_brought_to_a_broker_that_is_drained_by_now(scene: UnloadSc
 
     assert (scene.all_on([here], "source"), scene.all_on([away], "destination")) == (True, True)
     assert here["bundle"] not in scene.state.documents[MovesState.KEY]["unloads"]
-
-
-def test_what_was_begun_comes_to_its_end_on_a_broker_that_is_drained_by_now(scene: UnloadScene) -> None:
-    (move,) = moves = scene.moves(1)
-    run, store = scene.run(moves), StateStore(scene.state)
-    WaveHistory(store.get(MovesState), store.change_moves, run, 0).plan(read_moves(run), datetime.now(UTC))
-    drain = Drain(at=datetime.now(UTC), by="ada", reason="new disks")
-    store.put_drains(scene.storage, Drains(brokers={move["destination"]: drain}))
-
-    assert scene.unload(run) == {"moved": 1}
 
 
 def test_the_time_for_waves_is_a_setting_of_the_plan(scene: UnloadScene) -> None:

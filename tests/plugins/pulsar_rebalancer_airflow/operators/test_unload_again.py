@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,12 +19,18 @@ from pulsar_rebalancer.carry_out.move_history import WaveHistory
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude, read_waves, wave_file
 from pulsar_rebalancer.run.plan import read_moves
+from pulsar_rebalancer.state.manual_plans import Drain, Drains
 from pulsar_rebalancer.state.state_documents import MovesState
 from pulsar_rebalancer_airflow.operators.plan_part import UnfinishedError
 from pulsar_rebalancer_airflow.state_store import StateStore
+from pulsar_simulator.faults import Fault, FaultKind
 
 if TYPE_CHECKING:
-    from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
+    from collections.abc import Callable
+
+    from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import Moves, UnloadScene
+
+    from pulsar_rebalancer.storage.path import StoragePath
 
 ALONE = Path(__file__).with_name("unload_alone.py")
 ROOT = Path(__file__).parents[4]
@@ -51,8 +58,7 @@ def test_a_wave_that_was_begun_in_time_is_resumed_later(scene: UnloadScene, minu
     else:
         with pytest.raises(AirflowFailException, match="plan_too_old"):
             scene.unload(run)
-        begun = {move["bundle"] for move in moves}
-        assert conclude(run, Reason.OPEN, begun, datetime.now(UTC)).counts == {"interrupted": 2}
+        assert conclude(run, Reason.OPEN, (), datetime.now(UTC)).counts == {"plan_too_old": 2}
 
 
 def test_brokers_that_fail_are_tried_again_and_the_rest_is_not(scene: UnloadScene) -> None:
@@ -71,48 +77,131 @@ def test_brokers_that_fail_are_tried_again_and_the_rest_is_not(scene: UnloadScen
     assert not reached & set(unloaded)
 
 
-@pytest.mark.parametrize("astray", [False, True])
-def test_killed_in_the_middle_it_resumes(scene: UnloadScene, tmp_path: Path, astray: bool) -> None:
-    """The process is killed while its second unload is under way; the store holds what it had written by then.
+@dataclass
+class Killed:
+    """The process of a wave, killed when a request for a bundle arrives, which nobody answers.
 
-    With nobody to look after it, the bundle may have been placed on a third broker.
+    Attributes:
+        unloaded: bundles that an owner unloaded, also afterwards.
     """
-    moves = scene.moves(4)
-    run = scene.run(moves, unload_concurrency=1)
-    file = tmp_path / "store.json"
-    file.write_text(json.dumps(scene.state.documents))
-    unloaded: list[str] = []
-    real = scene.cluster.unload_at
-    killing = True
 
-    def watch(at: int, namespace: str, hash_range: str, destination: str | None = None) -> Any:
-        hop = real(at, namespace, hash_range, destination)
-        if hop is None:  # the owner itself: the bundle is unloaded now
-            unloaded.append(f"{namespace}/{hash_range}")
-            if killing and len(unloaded) == 2:
+    scene: UnloadScene
+    unloaded: list[str] = field(default_factory=list)
+
+    def carry_out(self, run: StoragePath, file: Path, at: Callable[[str], bool]) -> None:
+        """Carry the wave out until `at` says of the path of a request that the process is killed."""
+        scene, real, take = self.scene, self.scene.cluster.unload_at, self.scene.cluster.faults.take
+
+        def unload_at(broker: int, namespace: str, hash_range: str, destination: str | None = None) -> Any:
+            owned = scene.cluster.owner(bundle := f"{namespace}/{hash_range}")
+            hop = real(broker, namespace, hash_range, destination)
+            self.unloaded += [bundle] if hop is None and owned else []
+            return hop
+
+        def kill(kind: Any, **where: Any) -> Any:
+            if kind is FaultKind.RESET and child.poll() is None and at(where["path"]):
                 # Time stands still from here on: no client looks the lost bundle up by chance.
                 now = scene.cluster.clock.now()
                 scene.monkeypatch.setattr(scene.cluster.clock, "now", lambda: now)
                 os.kill(child.pid, signal.SIGKILL)
                 child.wait()
-        return hop
+                return Fault(FaultKind.RESET)
+            return take(kind, **where)
 
-    scene.monkeypatch.setattr(scene.cluster, "unload_at", watch)
-    paths = os.pathsep.join(str(ROOT / part) for part in ("include", "plugins", "spark_apps", "."))
-    child = subprocess.Popen([sys.executable, str(ALONE), str(file), run.uri], env=os.environ | {"PYTHONPATH": paths})
-    child.wait(120)
-    killing = False
-    assert child.returncode == -signal.SIGKILL
-    scene.state.documents = json.loads(file.read_text())
+        scene.monkeypatch.setattr(scene.cluster, "unload_at", unload_at)
+        scene.monkeypatch.setattr(scene.cluster.faults, "take", kill)
+        file.write_text(json.dumps(scene.state.documents))
+        paths = os.pathsep.join(str(ROOT / part) for part in ("include", "plugins", "spark_apps", "."))
+        child = subprocess.Popen(
+            [sys.executable, str(ALONE), str(file), run.uri], env=os.environ | {"PYTHONPATH": paths}
+        )
+        child.wait(120)
+        assert child.returncode == -signal.SIGKILL
+        scene.state.documents = json.loads(file.read_text())
+
+
+@pytest.mark.parametrize("astray", [False, True])
+def test_killed_in_the_middle_it_resumes(scene: UnloadScene, tmp_path: Path, astray: bool) -> None:
+    """The process is killed behind its second unload; the store holds what it had written by then.
+
+    With nobody to look after it, the bundle may have been placed on a third broker.
+    """
+    moves, killed = scene.moves(4), Killed(scene)
+    run = scene.run(moves, unload_concurrency=1)
+    killed.carry_out(run, tmp_path / "store.json", lambda path: "/lookup/" in path and len(killed.unloaded) == 2)
     assert set(scene.state.documents[MovesState.KEY]["unloads"]) == {move["bundle"] for move in moves}
     # The bundle that was unloaded and not placed: nobody owns it until it is looked up.
-    assert [m["bundle"] for m in moves if scene.cluster.owner(m["bundle"]) is None] == unloaded[1:2]
+    assert [m["bundle"] for m in moves if scene.cluster.owner(m["bundle"]) is None] == killed.unloaded[1:2]
+    assert conclude(run, Reason.OPEN, (), datetime.now(UTC)).counts == {
+        "moved": 1,
+        "interrupted": 1,
+        "not_attempted": 2,
+    }
     if astray:
-        scene.place_on_a_third(next(move for move in moves if move["bundle"] == unloaded[1]))
+        scene.place_on_a_third(next(move for move in moves if move["bundle"] == killed.unloaded[1]))
 
     assert scene.unload(run) == {"moved": 4}
     assert scene.all_on(moves, "destination")
-    assert unloaded.count(unloaded[0]) == 1
+    assert killed.unloaded.count(killed.unloaded[0]) == 1
+
+
+def excluded(scene: UnloadScene, moves: Moves) -> dict[str, Any]:
+    return {"excluded_bundles": [move["bundle"] for move in moves]}
+
+
+def drained(scene: UnloadScene, moves: Moves) -> dict[str, Any]:
+    drain = Drain(at=datetime.now(UTC), by="ada", reason="new disks")
+    StateStore(scene.state).put_drains(scene.storage, Drains(brokers={m["destination"]: drain for m in moves}))
+    return {}
+
+
+def placed_by_a_person(scene: UnloadScene, moves: Moves) -> dict[str, Any]:
+    for move in moves:
+        if scene.cluster.owner(move["bundle"]) == move["source"]:
+            scene.place_on_a_third(move)
+    return {}
+
+
+MEANWHILE = [(excluded, "bundle_excluded"), (drained, "draining"), (placed_by_a_person, "owner_changed")]
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 6])
+@pytest.mark.parametrize(("meanwhile", "reason"), MEANWHILE)
+def test_what_a_killed_wave_did_not_unload_goes_through_every_check_again(
+    scene: UnloadScene,
+    tmp_path: Path,
+    count: int,
+    meanwhile: Callable[[UnloadScene, Moves], dict[str, Any]],
+    reason: str,
+) -> None:
+    moves, killed = scene.moves(6), Killed(scene)
+    run = scene.run(moves, unload_concurrency=1)
+    following = moves[count]["bundle"].rpartition("/")[2] if count < len(moves) else "/lookup/"
+    killed.carry_out(run, tmp_path / "store.json", lambda path: following in path and len(killed.unloaded) == count)
+    present = meanwhile(scene, moves)
+    killed.unloaded.clear()
+
+    told = scene.unload(run, **present)
+
+    assert told == {code: n for code, n in {"moved": count, reason: len(moves) - count}.items() if n}
+    assert scene.all_on(moves[:count], "destination")
+    assert killed.unloaded == []
+
+
+def test_a_bundle_whose_unload_was_written_down_and_never_sent_is_checked_again(
+    scene: UnloadScene, tmp_path: Path
+) -> None:
+    moves, killed = scene.moves(4), Killed(scene)
+    run = scene.run(moves)  # four at once
+    killed.carry_out(run, tmp_path / "store.json", lambda path: "/unload" in path)
+    begun = [bundle for bundle, outcome in read_waves(run).items() if outcome.attempts]
+    assert begun
+    assert scene.all_on(moves, "source")
+
+    assert scene.unload(run, **excluded(scene, moves)) == {"bundle_excluded": 4}
+
+    assert scene.all_on(moves, "source")
+    assert {outcome.attempts for outcome in read_waves(run).values()} == {0}
 
 
 @pytest.mark.parametrize(
