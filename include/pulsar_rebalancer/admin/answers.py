@@ -44,7 +44,7 @@ def failure(
     """
     action = reason.action
     to_do = f". {action}" if action and not action.startswith("Nothing") else ""
-    seen = one_line(mask.message(f"{what} at {broker}: {detail.removesuffix('.')}"), _LONGEST_DETAIL)
+    seen = one_line(mask.text(f"{what} at {broker}: {detail.removesuffix('.')}"), _LONGEST_DETAIL)
     return AdminError(reason, f"{seen}{to_do}", broker=broker, status=status, sent=sent)
 
 
@@ -100,7 +100,7 @@ class BrokerAnswer:
     def _said(self) -> str:
         """Return the `reason` of an error body, or an empty text."""
         try:
-            body = parse_json(self.body, self.mask.value)
+            body = parse_json(self.body, self.mask.text)
         except ValueError:
             return ""
         reason = body.get("reason") if isinstance(body, dict) else None
@@ -114,7 +114,7 @@ class BrokerAnswer:
         """
         try:
             body = self.body.strip()
-            text = str(parse_json(body, self.mask.value)) if body.startswith(b'"') else body.decode()
+            text = str(parse_json(body, self.mask.text)) if body.startswith(b'"') else body.decode()
         except ValueError:
             raise self.bad("the answer is no text") from None
         if len(text) > _LONGEST_TEXT:
@@ -130,7 +130,7 @@ class BrokerAnswer:
         if not self.body.strip():
             return None
         try:
-            return parse_json(self.body, self.mask.value)
+            return parse_json(self.body, self.mask.text)
         except ValueError:
             raise self.bad("the answer is no JSON") from None
 

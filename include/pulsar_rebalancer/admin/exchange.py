@@ -194,7 +194,7 @@ class Exchange:
             detail = f"no complete answer within {request.timeout_s:g} s"
             raise self.failure(request, place.broker, Reason.TIMEOUT, detail) from None
         except (h11.ProtocolError, UnicodeError) as error:
-            detail = f"the answer is no complete HTTP ({first_line(str(error))})"
+            detail = f"the answer is no complete HTTP ({first_line(self.mask.text(str(error)))})"
             raise self.failure(request, place.broker, Reason.BAD_ANSWER, detail) from None
 
     @asynccontextmanager
@@ -237,7 +237,7 @@ class Exchange:
             most = self.most_bytes(request) if 200 <= response.status_code < 300 else MAX_ERROR_BYTES
             found, cut = await self._read(connection, most, deadline)
         location = next((value for name, value in response.headers if name == b"location"), b"")
-        return response.status_code, location.decode(errors="replace"), self.mask.body(found), cut
+        return response.status_code, self.mask.body(location).decode(errors="replace"), self.mask.body(found), cut
 
     async def _read(self, connection: HttpConnection, most: int, deadline: asyncio.Timeout) -> tuple[bytes, bool]:
         """Read a body; the wait for a turn to read on a long one does not count towards the deadline."""

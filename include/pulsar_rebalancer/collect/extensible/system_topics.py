@@ -68,7 +68,7 @@ def receive(
     try:
         return _receive(pulsar.Client(service_url, **_options(connection)), topics, seconds)
     except (pulsar.PulsarException, ValueError) as error:
-        failed = TokenMask(connection.token).message(f"{type(error).__name__}, {error}")
+        failed = TokenMask(connection.token).text(f"{type(error).__name__}, {error}")
         reason = _REASONS.get(type(error).__name__, Reason.UNREACHABLE)
     # Raised here, where the client is gone: the error that was caught holds on to it.
     raise AdminError(reason, f"the system topics of {service_url} cannot be read: {failed}")
