@@ -192,7 +192,6 @@ async def test_an_echoed_token_shows_in_no_form(name: str) -> None:
         broker.on("GET", "/admin/v2/brokers/leaderBroker", Response(f'{{"brokerId": "{form}"}}'))
         broker.on("GET", "/admin/v2/brokers", Response(listed))
         broker.on("GET", "/lookup/v2/topic/persistent/a/b/c", Response(owner))
-        broker.redirect("GET", LOOKUP, f"http://{TOKEN}:80{LOOKUP}")
         texts = []
         async with connect(broker) as admin:
             for call in (
@@ -200,7 +199,6 @@ async def test_an_echoed_token_shows_in_no_form(name: str) -> None:
                 admin.bundles.unload(BUNDLE, broker.id),
                 admin.leader(),
                 admin.brokers(),
-                admin.bundles.lookup(TOPIC),
                 admin.bundles.service_url("persistent://a/b/c"),
             ):
                 with pytest.raises(AdminError) as caught:
@@ -208,6 +206,16 @@ async def test_an_echoed_token_shows_in_no_form(name: str) -> None:
                 texts += traceback.format_exception(caught.value)
     for text in texts:
         assert not shows(text), text
+
+
+async def test_a_redirect_to_a_token_shows_none() -> None:
+    with brokers(1) as (broker,):
+        broker.redirect("GET", LOOKUP, f"http://{TOKEN}:80{LOOKUP}")
+        async with connect(broker) as admin:
+            with pytest.raises(AdminError) as caught:
+                await admin.bundles.lookup(TOPIC)
+    assert caught.value.reason == "foreign_redirect"
+    assert not shows("".join(traceback.format_exception(caught.value)))
 
 
 async def test_a_token_that_came_back_in_an_answer_reaches_no_file() -> None:
