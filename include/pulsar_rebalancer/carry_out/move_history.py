@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.attempts import records_of, remaining, remembered, write_outcomes
-from pulsar_rebalancer.run.outcome import not_moved, read_wave, wave_file
+from pulsar_rebalancer.run.outcome import Outcome, not_moved, read_wave, read_waves, wave_file
 from pulsar_rebalancer.state.state_documents import KeptDestination, MovesState, Unload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping, Sequence
     from datetime import datetime
 
-    from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
+    from pulsar_rebalancer.run.outcome import MoveOutcome
     from pulsar_rebalancer.run.plan import Move
     from pulsar_rebalancer.storage.path import StoragePath
 
@@ -50,6 +50,9 @@ class WaveHistory:
         self._plan_id = run.name
         earlier = read_wave(self._file) if self._file.exists() else {}
         self._earlier: Mapping[str, MoveOutcome] = earlier
+        reported = Outcome.find(run)
+        self._reported = {move.bundle for move in reported.moves if move.failed} if reported else set()
+        self._other_waves = [move for bundle, move in read_waves(run).items() if bundle not in earlier]
         self._unloads = records_of(stored.unloads, run.name)
         self._planned = frozenset(self._unloads)
         self.outcomes = dict(earlier)
@@ -73,6 +76,12 @@ class WaveHistory:
         """Return the outcomes of moves that were tried and have ended."""
         found = (each for each in self.outcomes.values() if each.reason is not Reason.INTERRUPTED)
         return [outcome for outcome in found if not outcome.reason.has(Trait.NOT_BEGUN)]
+
+    @property
+    def failed(self) -> int:
+        """Return how many moves of the run have failed, those left out that a report has told the circuit breaker."""
+        known = (*self._other_waves, *self.ended)
+        return sum(outcome.failed and outcome.bundle not in self._reported for outcome in known)
 
     def plan(self, moves: Sequence[Move], now: datetime) -> None:
         """Store the moves as planned: from here on each counts as recently unloaded, whatever happens to the task."""

@@ -56,6 +56,11 @@ class MoveOutcome(BaseModel):
         return self.reason.has(Trait.ON_PLANNED_BROKER)
 
     @property
+    def failed(self) -> bool:
+        """Whether it counts towards `failed_moves` of the circuit breaker."""
+        return not self.ok and not self.reason.has(Trait.SETTLED | Trait.NOT_BEGUN)
+
+    @property
     def read_back(self) -> str:
         """What the brokers said at the end, in words."""
         return f"owner {self.owner or '-'}"

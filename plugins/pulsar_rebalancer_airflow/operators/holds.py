@@ -18,6 +18,8 @@ from pulsar_rebalancer.state.orders.in_force import closings
 from pulsar_rebalancer_airflow.locations import clusters_file, storage_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from airflow.sdk import Context
 
     from pulsar_rebalancer.config.settings import Settings
@@ -41,6 +43,7 @@ class Holds:
         planned: settings of the plan.
         given: the cluster's settings as the task began with them.
         each_time: whether it is looked at whenever it is asked; otherwise once a second at most.
+        failed: returns how many moves of the run have failed, for the circuit breaker.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class Holds:
         given: Settings,
         *,
         each_time: bool = False,
+        failed: Callable[[], int] = lambda: 0,
     ) -> None:
         self._started = context["dag_run"].start_date
         self._store = store
@@ -62,6 +66,7 @@ class Holds:
         self._present = given
         self._between_looks = 0 if each_time else _SECONDS_BETWEEN_LOOKS
         self._looked_at = -math.inf
+        self._failed = failed
         self._reason: Reason | None = None
         self._unreadable = False
         self._drained: frozenset[str] = frozenset()
@@ -69,7 +74,15 @@ class Holds:
     def reason(self) -> Reason | None:
         """Return why no further bundle is to be begun; None: it may."""
         self._look()
+        if self._reason is None and self._breaks():
+            self._reason = Reason.BREAKER_OPEN
+            _log.warning("No further bundle is begun: %d moves of the run have failed", self._failed())
         return self._reason
+
+    def _breaks(self) -> bool:
+        """Return whether the run has reached the circuit breaker's limit, which report opens at its end."""
+        rules = self._present.breaker
+        return rules is not None and rules.failed_moves is not None and self._failed() >= rules.failed_moves
 
     def leaves(self, part: Move | Split) -> Reason | None:
         """Return why a move or a split of the plan is left alone: a drain, or an exclusion made since.

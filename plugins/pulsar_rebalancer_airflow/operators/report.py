@@ -132,10 +132,9 @@ class ReportOperator(BaseOperator):
 def _round(run: StoragePath, request: RunRequest, outcome: Outcome) -> Round:
     validation = Validation.read(run) if (run / "validation.json").exists() else None
     summary = Summary.read(run) if (run / "plan" / "summary.json").exists() else None
-    expected = Trait.SETTLED | Trait.NOT_BEGUN
     return Round(
         bad_brokers=_bad_brokers(validation) if validation else None,
-        failed=sum(not move.ok and not move.reason.has(expected) for move in outcome.moves),
+        failed=sum(move.failed for move in outcome.moves),
         moved=outcome.landed > 0,
         score_range=summary.score_range if summary else None,
         younger_than=request.collected_at - timedelta(minutes=request.resolved.settings.host_usage_interval_minutes),

@@ -111,7 +111,7 @@ class UnloadWaveOperator(PlanPartOperator):
             planned = [move for move in read_moves(run) if move.wave == int(self.wave)]
             history = WaveHistory(store.get(MovesState), store.change_moves, run, int(self.wave))
             settings = Summary.read(run).resolved.settings
-            holds = Holds(context, self.cluster, store, settings, self.present)
+            holds = Holds(context, self.cluster, store, settings, self.present, failed=lambda: history.failed)
             moves = self._open(context, run, holds, history, planned)
             if moves:
                 self._carry_out(settings, history, moves, holds, _Progress(context, len(planned)))
@@ -131,8 +131,11 @@ class UnloadWaveOperator(PlanPartOperator):
             if verdict.reason.has(Trait.ORDERED) and all(move.bundle in history.outcomes for move in planned):
                 return []
             raise PlanError(verdict.reason, f"wave {self.wave} was not begun: {verdict.detail}")
-        left = {move.bundle: not_moved(move, reason) for move in fresh if (reason := holds.leaves(move)) is not None}
+        held = holds.reason()
+        left = {move.bundle: not_moved(move, reason) for move in fresh if (reason := held or holds.leaves(move))}
         history.leave(list(left.values()), now)
+        if held is not None:
+            return []
         moves = [move for move in verdict.moves if move.wave == int(self.wave)]
         return [move for move in history.remaining(moves) if move.bundle not in left]
 

@@ -12,13 +12,16 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER
 
+from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude
+from pulsar_rebalancer.run.tables import BUNDLES, table
 from pulsar_rebalancer.state.orders.breaker import Breaker
 from pulsar_rebalancer.state.orders.control_document import Control, Order, PauseOrder
 from pulsar_rebalancer_airflow.locations import CLUSTERS_VARIABLE
-from pulsar_rebalancer_airflow.operators import UnloadWaveOperator
+from pulsar_rebalancer_airflow.operators import ReportOperator, UnloadWaveOperator
 from pulsar_rebalancer_airflow.operators import holds as module
+from pulsar_rebalancer_airflow.operators.plan_part import UnfinishedError
 from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
@@ -214,3 +217,43 @@ def test_what_is_excluded_before_a_wave_counts_as_not_moved(scene: UnloadScene) 
     assert scene.unload(run, excluded_bundles=[moves[0]["bundle"]]) == {"bundle_excluded": 1, "moved": 1}
 
     assert moves[0]["bundle"] not in scene.state.documents["moves"]["unloads"]
+
+
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_a_run_whose_moves_fail_is_stopped_by_the_breaker_that_its_report_opens(
+    scene: UnloadScene, concurrency: int
+) -> None:
+    moves = scene.moves(8)
+    rules = {"failed_moves": 2, "minutes": 60}
+    present = {"breaker": rules, "unload_concurrency": concurrency}
+    scene.cluster.faults.add("error_500", path="/unload")
+    run = scene.run(
+        [move | {"wave": int(number > 5)} for number, move in enumerate(moves)],
+        unload_concurrency=concurrency,
+        unload_retries=0,
+        unload_timeout_seconds=1,
+    )
+
+    with pytest.raises(UnfinishedError, match=r"Wave 0: .*'breaker_open'"):
+        scene.unload(run, 0, **present)
+    tried = conclude(run, Reason.OPEN, (), NOW).counts[Reason.SERVER_ERROR]
+    assert 2 <= tried <= 1 + concurrency
+    with pytest.raises(UnfinishedError):  # a retry begins nothing
+        scene.unload(run, 0, **present)
+    with pytest.raises(AirflowSkipException, match="'breaker_open': 2"):
+        scene.unload(run, 1, **present)
+    assert conclude(run, Reason.OPEN, (), NOW).counts == {"server_error": tried, "breaker_open": 8 - tried}
+
+    (run / "input" / "bundles.parquet").write_table(table([], BUNDLES))
+    settings = Settings.model_validate({"mode": "auto", "breaker": rules})
+    xcoms = {("gate", "reason"): "open"}
+    report = ReportOperator(task_id="report", cluster=CLUSTER, run=run.uri, gate="gate", settings=settings)
+    report.execute(context(CLUSTER, scene.state, xcoms=xcoms))
+    assert StateStore(scene.state).get(Breaker).why == f"moves of a run that failed or went astray: {tried}"
+
+    # Once a person has closed it, the waves may be cleared.
+    scene.cluster.faults.clear()
+    closed = Order(at=datetime.now(UTC), by="ada", reason="brokers are well again")
+    StateStore(scene.state).put_control(scene.storage, Control(breaker_closed=closed))
+    assert scene.unload(run, 0, **present) == {"moved": 6}
+    assert scene.unload(run, 1, **present) == {"moved": 2}
