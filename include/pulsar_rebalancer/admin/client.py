@@ -58,6 +58,10 @@ class PulsarAdmin:
         """Return the brokerIds of the active brokers, sorted."""
         return await self._transport.brokers()
 
+    def know(self, brokers: Iterable[str]) -> None:
+        """Take these brokerIds as brokers of the cluster, which are asked when no seed accepts a connection."""
+        self._transport.know(brokers)
+
     async def leader(self) -> str:
         """Return the brokerId of the leader; empty when there is none."""
         try:

@@ -15,13 +15,15 @@ from pulsar_rebalancer.names import is_broker_id
 from pulsar_rebalancer.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pulsar_rebalancer.admin.connection import AdminConnection
 
 _log = logging.getLogger(__name__)
 
 MAX_HOPS = 5
+_ASKED_AFTER_SEEDS = 2
+"""Known brokers that a request goes to when no seed accepts a connection: a host that is down costs the time-out."""
 _REDIRECTS = (301, 302, 307, 308)
 
 
@@ -39,7 +41,7 @@ class Transport:
         self.connection = connection
         self._exchange = Exchange(connection)
         self.mask = self._exchange.mask
-        self._seeds = list(connection.seeds)
+        self._hosts = list(connection.seeds)
         self.addresses = KnownAddresses(connection)
 
     async def __aenter__(self) -> Self:
@@ -79,17 +81,25 @@ class Transport:
         await self.send(Request(method, path, urlencode(query or {}), timeout_s, on_412=on_412, body=body))
 
     async def brokers(self) -> list[str]:
-        """Return the brokerIds of the active brokers, sorted; redirects to them are followed from now on."""
+        """Return the brokerIds of the active brokers, sorted; they are known from now on."""
         found = (await self.get("/admin/v2/brokers")).brokers()
-        self.addresses.know(found)
+        self.know(found)
         return found
+
+    def know(self, brokers: Iterable[str]) -> None:
+        """Follow redirects to these brokers from now on, and ask them when no seed accepts a connection."""
+        known = [broker.lower() for broker in brokers if is_broker_id(broker)]
+        self.addresses.know(known)
+        bases = dict.fromkeys((*self.connection.seeds, *map(self.connection.base_url, known)))
+        # Those that refused lately stay behind the others.
+        self._hosts = list(dict.fromkeys([*(host for host in self._hosts if host in bases), *bases]))
 
     async def send(self, request: Request, broker: str = "") -> BrokerAnswer:
         """Send a request and return the answer of whom it was redirected to.
 
         Args:
             request: what to send.
-            broker: brokerId to ask; the first seed that accepts a connection when empty.
+            broker: brokerId to ask; the first seed that accepts a connection when empty, then known brokers.
 
         Raises:
             AdminError: with any reason code of the admin REST API.
@@ -109,15 +119,15 @@ class Transport:
     async def _ask_seeds(self, request: Request) -> BrokerAnswer:
         refused: list[str] = []
         reasons = set()
-        for seed in tuple(self._seeds):
+        for host in self._hosts[: len(self.connection.seeds) + _ASKED_AFTER_SEEDS]:
             try:
-                return await self._chain(request, Place(seed, request.query, address_of(seed)), seed=True)
+                return await self._chain(request, Place(host, request.query, address_of(host)), seed=True)
             except NotSentError as error:
-                refused.append(f"{address_of(seed)} ({error})")
+                refused.append(f"{address_of(host)} ({error})")
                 reasons.add(error.reason)
-                if seed in self._seeds:  # the next request begins with a seed that may be alive
-                    self._seeds.remove(seed)
-                    self._seeds.append(seed)
+                if host in self._hosts:  # the next request begins with one that may be alive
+                    self._hosts.remove(host)
+                    self._hosts.append(host)
         first = address_of(self.connection.seeds[0])
         # One that is merely down may be back at the next attempt.
         reason = reasons.pop() if len(reasons) == 1 else Reason.UNREACHABLE
@@ -184,7 +194,7 @@ class Transport:
         """
         asked = Request("GET", "/admin/v2/brokers", "", request.timeout_s, follow=False)
         try:
-            self.addresses.know((await self._ask_seeds(asked)).brokers())
+            self.know((await self._ask_seeds(asked)).brokers())
         except AdminError as error:
             if error.status not in _REDIRECTS:
                 raise

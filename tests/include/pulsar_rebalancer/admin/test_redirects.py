@@ -18,6 +18,7 @@ from tests.include.pulsar_rebalancer.admin.scripted_broker import (
     connect,
 )
 
+from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.errors import AdminError
 
 if TYPE_CHECKING:
@@ -102,6 +103,31 @@ async def test_broker_that_joined_after_the_last_listing_is_known() -> None:
             assert await admin.brokers() == [seed.id]
             seed.on("GET", "/admin/v2/brokers", [seed.id, late.id])
             assert (await admin.bundles.lookup(TOPIC)).http_url == late.url
+
+
+async def test_a_known_broker_is_asked_once_no_seed_accepts_a_connection() -> None:
+    dead = closed_port()
+    with brokers(1) as (known,):
+        known.on("GET", LOOKUP, {"httpUrl": known.url})
+        async with PulsarAdmin(AdminConnection(seeds=(f"http://{dead}",))) as admin:
+            with pytest.raises(AdminError, match=f"no connection to {dead} "):
+                await admin.bundles.lookup(TOPIC)
+            admin.know([dead, known.id])
+            for _ in range(2):
+                assert (await admin.bundles.lookup(TOPIC)).http_url == known.url
+
+
+async def test_of_many_known_brokers_that_are_down_a_request_asks_a_few() -> None:
+    dead = [closed_port() for _ in range(6)]
+    with brokers(1) as (last,):
+        last.on("GET", LOOKUP, {"httpUrl": last.url})
+        async with PulsarAdmin(AdminConnection(seeds=(f"http://{dead[0]}",))) as admin:
+            admin.know([*dead, last.id])
+            for _ in range(2):
+                with pytest.raises(AdminError) as caught:
+                    await admin.bundles.lookup(TOPIC)
+                assert str(caught.value).count("Connect") == 3
+            assert (await admin.bundles.lookup(TOPIC)).http_url == last.url
 
 
 async def test_redirect_circle_ends() -> None:

@@ -229,3 +229,17 @@ def test_details_are_on_disk_while_the_wave_goes_on(scene: UnloadScene) -> None:
 
     # Planned, once per outcome with a clock that leaps, and at the end.
     assert scene.state.writes.count(MovesState.KEY) == 1 + len(moves) + 1
+
+
+def test_a_dead_host_of_the_connection_leaves_no_bundle_without_an_owner(scene: UnloadScene) -> None:
+    """It is the only one that the connection names; the plan names other brokers."""
+    (move,) = moves = scene.moves(1)
+    third = scene.third(move)
+    scene.cluster.change_leader(move["destination"])
+    document = json.loads(os.environ["AIRFLOW_CONN_PULSAR_TEST"])
+    scene.monkeypatch.setenv("AIRFLOW_CONN_PULSAR_TEST", json.dumps(document | {"host": third}))
+    scene.before_unloads(lambda _: scene.cluster.kill(third))
+
+    assert scene.unload(scene.run(moves, unload_timeout_seconds=2)) == {"moved": 1}
+
+    assert scene.all_on(moves, "destination")
