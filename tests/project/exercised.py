@@ -39,6 +39,7 @@ from tests.project.documentation import ROOT, commands
 
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.config.resolution import RunParams, parse_params
+from pulsar_rebalancer.replay.command_line import options as replay_options
 from pulsar_rebalancer.run.manual_request import parse_form
 from pulsar_rebalancer.show import check_age
 from pulsar_rebalancer.state.orders.control_form import parse_control_form
@@ -137,11 +138,9 @@ def experiment(words: list[str]) -> None:
 
 def replayed(words: list[str]) -> None:
     """Its application is there, takes the arguments, and a test replays such a trace."""
-    from pulsar_rebalancer_spark import replay
-
     application = next(number for number, word in enumerate(words) if word.endswith(".py"))
     assert (ROOT / words[application]).is_file()
-    assert replay._options(words[application + 1 :]).trace
+    assert replay_options(words[application + 1 :]).trace
     by(REPLAYED)(words)
 
 

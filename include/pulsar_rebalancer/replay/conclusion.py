@@ -1,0 +1,69 @@
+"""What a replay leaves in its folder: answer, table and report."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from pulsar_rebalancer.replay.progress import say
+from pulsar_rebalancer.replay.replay_report import html
+from pulsar_rebalancer.replay.replay_request import REPORT, TABLE, Answer
+from pulsar_rebalancer.replay.variant_outcome import Figures, figures, pareto_front, preferred
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pulsar_rebalancer.replay.preparation import Prepared
+    from pulsar_rebalancer.replay.variant_outcome import Outcome
+    from pulsar_rebalancer.replay.variants import Variant
+
+_COVERED = ("start", "end", "first", "last", "samples", "expected", "minutes", "gaps", "made")
+"""Columns of the table that say what part of the stretch was replayed (`replay.recording.Coverage`)."""
+
+
+def conclude(prepared: Prepared, outcomes: Mapping[str, Outcome], seconds: float) -> None:
+    """Write answer, table and report of a replay.
+
+    Args:
+        prepared: what was replayed.
+        outcomes: by the name of each variant.
+        seconds: that it took.
+    """
+    folder, _, request, recording, variants = prepared
+    coverage = recording.coverage
+    compared = [figures(outcomes[variant.name], coverage.minutes) for variant in variants.variants]
+    answer = Answer(
+        coverage=coverage,
+        picked=preferred(compared, request.worth),
+        front=tuple(sorted(pareto_front(compared))),
+        variants=len(compared),
+        left_out=tuple(variants.left_out[:10]),
+        left_out_count=len(variants.left_out),
+        seconds=seconds,
+    )
+    (folder / TABLE).write_table(_table(compared, answer, variants.variants))
+    page = html(request, answer, variants.variants, compared, outcomes)
+    (folder / REPORT).write_bytes(page.encode(errors="replace"))
+    answer.write(folder)
+    picked = next(each for each in compared if each.variant == answer.picked)
+    say(
+        f"{request.cluster}: {answer.picked} is picked: {picked.unloads_per_day:.1f} unloads a day "
+        f"({picked.moved:,} in all), "
+        f"range {picked.range_mean:.1f}; {len(answer.front)} variants on the front, in {seconds:.1f} s"
+    )
+
+
+def _table(compared: Sequence[Figures], answer: Answer, variants: Sequence[Variant]) -> pa.Table:
+    columns = {name: [getattr(each, name) for each in compared] for name in Figures._fields}
+    columns |= {
+        "strategy": [each.strategy for each in variants],
+        "changed": [json.dumps(dict(each.changed), default=str) for each in variants],
+        "current": [each.current for each in variants],
+        "on_front": [each.variant in answer.front for each in compared],
+        "picked": [each.variant == answer.picked for each in compared],
+    }
+    # What part of the stretch was replayed, beside every figure that was made of it.
+    covered = {name: [getattr(answer.coverage, name)] * len(compared) for name in _COVERED}
+    return pa.table(columns | covered)

@@ -1,0 +1,67 @@
+"""The parts of replays, each by itself: some variants over one stretch."""
+
+from __future__ import annotations
+
+import math
+import traceback
+from typing import TYPE_CHECKING, NamedTuple
+
+from pulsar_rebalancer.errors import RebalancerError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.replay.closed_loop import replay
+from pulsar_rebalancer.replay.progress import share_of
+from pulsar_rebalancer.replay.replay_request import SAMPLES, ReplayRequest, Stretch, stretches
+from pulsar_rebalancer.replay.samples import Recording
+from pulsar_rebalancer.storage.path import StoragePath
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pulsar_rebalancer.replay.preparation import Prepared
+    from pulsar_rebalancer.replay.variant_outcome import Outcome
+    from pulsar_rebalancer.replay.variants import Variant
+
+
+class Part(NamedTuple):
+    """Some variants over one stretch."""
+
+    work: str
+    number: int
+    variants: Sequence[Variant]
+    request: ReplayRequest
+    stretch: Stretch
+
+
+def parts_of(prepared: Prepared, wanted: int) -> list[Part]:
+    """Return the parts of a replay, at least as many as are wanted where it has as many variants and stretches."""
+    request, variants = prepared.request, prepared.variants.variants
+    apart = stretches(prepared.recording, days_apart=request.days_apart)
+    groups = min(len(variants), max(1, math.ceil(wanted / len(apart))))
+    # Neighbours differ by one value: dealt out in turns, each group has of every strategy.
+    work = [(stretch, variants[group::groups]) for stretch in apart for group in range(groups)]
+    return [Part(prepared.work.uri, number, dealt, request, stretch) for number, (stretch, dealt) in enumerate(work)]
+
+
+def replayed(part: Part) -> list[Outcome] | str:
+    """Return what became of the variants of a part, or what went wrong: the replays of others go on."""
+    try:
+        return _outcomes(part)
+    except Exception as error:
+        if isinstance(error, RebalancerError):
+            return str(error)
+        traceback.print_exc()
+        return f"{type(error).__name__}: {error} [{Reason.REPLAY_FAILED}]"
+
+
+def _outcomes(part: Part) -> list[Outcome]:
+    folder, request = StoragePath(part.work), part.request
+    recording = Recording.read(folder / SAMPLES)
+    return replay(
+        recording,
+        part.variants,
+        request.settings,
+        first=part.stretch.first,
+        last=part.stretch.last,
+        seed=request.seed,
+        tell=share_of(folder, part.number),
+    )

@@ -1,0 +1,128 @@
+"""A replay made ready: its request judged, its recording made."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from pulsar_rebalancer.config.settings import validate
+from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.replay import snapshots, traces
+from pulsar_rebalancer.replay.progress import say
+from pulsar_rebalancer.replay.refusals import refuse_long, refuse_many
+from pulsar_rebalancer.replay.replay_request import ANSWER, DEFAULT_GRID, REPORT, SAMPLES, TABLE, ReplayRequest
+from pulsar_rebalancer.replay.samples import Recording
+from pulsar_rebalancer.storage.layout import ClusterStorage
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from pulsar_rebalancer.replay.variants import Variants
+    from pulsar_rebalancer.storage.path import StoragePath
+
+
+class Prepared(NamedTuple):
+    """A replay whose recording is ready."""
+
+    folder: StoragePath
+    work: StoragePath
+    request: ReplayRequest
+    recording: Recording
+    variants: Variants
+
+
+def prepare(root: str, folder: StoragePath) -> Prepared:
+    """Make the recording that a request asks for.
+
+    Raises:
+        SettingsError: `wrong_setting`; the grid.
+        SnapshotError: the request or every sample of its stretch cannot be read.
+    """
+    request = ReplayRequest.read(folder)
+    _forget(folder)
+    variants = request.variants
+    refuse_many(request, len(variants.variants))
+    storage = ClusterStorage(root, request.cluster)
+    with _work(folder) as work:
+        snapshots.record(storage, request.settings, request.start, request.end, work / SAMPLES)
+        return _prepared(folder, work, request, variants)
+
+
+def prepare_trace(folder: StoragePath, given: argparse.Namespace) -> Prepared:
+    """Make the recording of a trace.
+
+    Raises:
+        SettingsError: `wrong_setting`; the grid or the settings.
+        SnapshotError: `bad_trace`.
+    """
+    values = _json(given.settings, "settings")
+    if not isinstance(values, dict):
+        raise SettingsError(Reason.WRONG_SETTING, "settings: a mapping of settings to values is expected")
+    settings = validate(values, where="settings")
+    made = traces.MadeBundles.checked(
+        {
+            "bundles": given.bundles,
+            "spread": given.spread,
+            "seed": given.seed,
+            "messages": given.messages_per_percent,
+        }
+    )
+    asked = {
+        "cluster": "trace",
+        "settings": settings,
+        "grid": DEFAULT_GRID if given.grid is None else _json(given.grid, "grid"),
+        "worth": given.worth,
+        "days_apart": given.days_apart,
+        "seed": given.seed,
+    }
+    # What was typed is judged before anything is made of it; the trace says when it was.
+    ReplayRequest.checked(asked | {"start": datetime.fromtimestamp(0, UTC), "end": datetime.fromtimestamp(1, UTC)})
+    with _work(folder) as work:
+        index = traces.record([Path(name) for name in given.trace], made, settings, work / SAMPLES)
+        request = ReplayRequest.checked(asked | {"start": index.coverage.start, "end": index.coverage.end})
+        _forget(folder)
+        request.write(folder)
+        return _prepared(folder, work, request, request.variants)
+
+
+def _forget(folder: StoragePath) -> None:
+    """Delete what an earlier request of the folder led to: beside this one it would be taken for its answer."""
+    for name in (ANSWER, REPORT, TABLE):
+        (folder / name).delete()
+
+
+@contextmanager
+def _work(folder: StoragePath) -> Iterator[StoragePath]:
+    """Yield a new folder for what is made on the way; it goes if that fails, and nothing but it ever does."""
+    work = folder / f".work-{secrets.token_hex(4)}"
+    try:
+        yield work
+    except BaseException:
+        work.delete()
+        raise
+
+
+def _prepared(folder: StoragePath, work: StoragePath, request: ReplayRequest, variants: Variants) -> Prepared:
+    recording = Recording.read(work / SAMPLES)
+    refuse_long(recording, len(variants.variants))
+    say(f"{request.cluster}: {len(variants.variants)} variants, {recording.coverage.sentence}")
+    if recording.coverage.made:
+        say(f"{request.cluster}: {recording.coverage.made}")
+    if variants.left_out:
+        say(f"{request.cluster}: {len(variants.left_out)} combinations contradict themselves and are left out")
+    names = recording.roster
+    say(f"{request.cluster}: {len(names.brokers)} brokers, {len(names.bundles)} bundles")
+    return Prepared(folder, work, request, recording, variants)
+
+
+def _json(text: str, what: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise SettingsError(Reason.WRONG_SETTING, f"{what}: no JSON: {error}") from None

@@ -1,0 +1,55 @@
+"""What one replay may take: more is refused, with what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.reasons import Reason
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.replay.replay_request import ReplayRequest
+    from pulsar_rebalancer.replay.samples import Recording
+
+MOST_HOURS = 5.0
+"""Of one core that one replay may take, by estimate: the task that waits for it has six."""
+
+MOST_OUTCOMES = 50_000_000
+"""Samples by variants that one replay may have: of each a figure comes back."""
+
+_LESS = "take a shorter stretch or fewer variants"
+
+_SECONDS_PER_BROKER, _SECONDS_PER_BUNDLE = 25e-6, 50e-9
+"""Of one sample of one variant, on 2 x AMD EPYC; docs/performance.md measures it."""
+
+
+def refuse_many(request: ReplayRequest, variants: int) -> None:
+    """Refuse what is too much whatever the cluster, before anything is read.
+
+    Raises:
+        SettingsError: `wrong_setting`.
+    """
+    minutes = (request.end - request.start).total_seconds() / 60
+    samples = minutes / max(1.0, request.settings.interval_seconds / 60)
+    if samples * variants > MOST_OUTCOMES:
+        raise SettingsError(
+            Reason.WRONG_SETTING,
+            f"{variants} variants over {samples:,.0f} samples are more than {MOST_OUTCOMES:,} together: {_LESS}",
+        )
+
+
+def refuse_long(recording: Recording, variants: int) -> None:
+    """Refuse what would take too long, once it is known how large the cluster was.
+
+    Raises:
+        SettingsError: `wrong_setting`.
+    """
+    samples, names = len(recording.index.minutes), recording.roster
+    step = len(names.brokers) * _SECONDS_PER_BROKER + len(names.bundles) * _SECONDS_PER_BUNDLE
+    hours = samples * variants * step / 3600
+    if hours > MOST_HOURS:
+        raise SettingsError(
+            Reason.WRONG_SETTING,
+            f"{variants} variants over {samples:,} samples of {len(names.brokers)} brokers and {len(names.bundles):,} "
+            f"bundles would take one core about {hours:,.0f} hours, more than {MOST_HOURS:g}: {_LESS}",
+        )
