@@ -13,7 +13,7 @@ from pulsar_rebalancer.config.settings import validate
 from pulsar_rebalancer.replay.balancer import Balancer
 from pulsar_rebalancer.replay.columns import NOBODY, Roster
 from pulsar_rebalancer.replay.minute import BrokerFigures, Minute
-from pulsar_simulator.minutes.simulation import Report, Simulation, Unload
+from pulsar_simulator.minutes.simulation import Simulation, Unload
 
 if TYPE_CHECKING:
     from experiments.scenario import Scenario
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.replay.columns import Floats
     from pulsar_simulator.load import Rates
     from pulsar_simulator.minutes.machines import BrokerColumns
+    from pulsar_simulator.minutes.reports import Report
 
 
 MEASURED = ("cpu", "bandwidth_in", "bandwidth_out")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -22,64 +23,56 @@ if TYPE_CHECKING:
     from pulsar_simulator.topology import Topology
 
 
+@dataclass(frozen=True, slots=True)
 class Answers:
     """The answers of every broker, made from what is true and from the faults."""
 
-    def __init__(
-        self,
-        membership: Membership,
-        topology: Topology,
-        ownership: Ownership,
-        samples: Samples,
-        reporter: Reporter,
-        faults: Faults,
-    ) -> None:
-        self._membership = membership
-        self._topology = topology
-        self._ownership = ownership
-        self._samples = samples
-        self._reporter = reporter
-        self._faults = faults
-        self._reports: dict[int, tuple[int, bytes]] = {}
+    membership: Membership
+    topology: Topology
+    ownership: Ownership
+    samples: Samples
+    reporter: Reporter
+    faults: Faults
+    _reports: dict[int, tuple[int, bytes]] = field(default_factory=dict)
 
     def load_report(self, index: int, now: float) -> bytes:
         """Return a broker's load report as it goes over the wire; made once per sample."""
-        broker = self._membership.brokers[index]
-        lies = [fault for kind in _LIES if (fault := self._faults.take(kind, broker=broker.broker_id))]
-        if self._faults.take(FaultKind.WRONG_BROKER, broker=broker.broker_id):
-            broker = self._membership.brokers[(index + 1) % len(self._membership.brokers)]
-        extra = [b for b in self._claimed(broker) if b not in self._samples.bundles_of(broker.index)]
+        broker = self.membership.brokers[index]
+        lies = [fault for kind in _LIES if (fault := self.faults.take(kind, broker=broker.broker_id))]
+        if self.faults.take(FaultKind.WRONG_BROKER, broker=broker.broker_id):
+            broker = self.membership.brokers[(index + 1) % len(self.membership.brokers)]
+        extra = [b for b in self._claimed(broker) if b not in self.samples.bundles_of(broker.index)]
         honest = not lies and not extra
         version, cached = self._reports.get(broker.index, (-1, b""))
-        if honest and version == self._samples.version:
+        if honest and version == self.samples.version:
             return cached
-        report = self._reporter.load_report(broker, extra, now)
+        report = self.reporter.load_report(broker, extra, now)
         for fault in lies:  # in the order of the table: a missing field goes last
             _LIES[fault.kind](report, fault)
         text = json.dumps(report, separators=(",", ":")).encode()
         if honest:
-            self._reports[broker.index] = (self._samples.version, text)
+            self._reports[broker.index] = (self.samples.version, text)
         return text
 
     def owned_bundles(self, broker: Broker) -> list[str]:
         """Return the bundles that a broker owns now, its heartbeat bundle included."""
-        own = [int(i) for i in np.flatnonzero(self._ownership.owner == broker.index)]
+        own = [int(i) for i in np.flatnonzero(self.ownership.owner == broker.index)]
         claimed = [i for i in self._claimed(broker) if i not in own]
-        return [*(self._topology.bundles[i] for i in [*own, *claimed]), self._reporter.heartbeat(broker)]
+        return [*(self.topology.bundles[i] for i in [*own, *claimed]), self.reporter.heartbeat(broker)]
 
     def active_brokers(self) -> list[str]:
         """Return the ids of the active list."""
         ids = [
             broker.broker_id
-            for broker in self._membership.registered()
-            if not self._faults.find(FaultKind.NOT_LISTED, broker=broker.broker_id)
+            for broker in self.membership.registered()
+            if not self.faults.find(FaultKind.NOT_LISTED, broker=broker.broker_id)
         ]
-        return ids + [i for i in ids if self._faults.find(FaultKind.LISTED_TWICE, broker=i)]
+        return ids + [i for i in ids if self.faults.find(FaultKind.LISTED_TWICE, broker=i)]
 
     def _claimed(self, broker: Broker) -> list[int]:
         return [
-            self._topology.index(fault.bundle)
-            for fault in self._faults.all()
+            self.topology.index(fault.bundle)
+            for fault in self.faults.all()
             if fault.kind is FaultKind.TWO_OWNERS and fault.broker == broker.broker_id and fault.bundle
         ]
 

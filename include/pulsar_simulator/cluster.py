@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import threading
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -17,16 +17,17 @@ from pulsar_simulator.faults import FaultKind, Faults
 from pulsar_simulator.load import NOBODY
 from pulsar_simulator.ownership import Found, Ownership, Redirect
 from pulsar_simulator.placement import BundlePlacement
+from pulsar_simulator.reachability import Reachability
 from pulsar_simulator.refusal import Refusal
 from pulsar_simulator.report import Json, Reporter
 from pulsar_simulator.sampling import Samples
 from pulsar_simulator.splitting import Splitter
 from pulsar_simulator.timeline import Timeline
+from pulsar_simulator.truth import rates_of, scores_of, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pulsar_simulator.load import Floats
     from pulsar_simulator.spec import ClusterSpec
 
 P = ParamSpec("P")
@@ -47,7 +48,7 @@ def _up_to_date(method: Callable[Concatenate[Cluster, P], T]) -> Callable[Concat
                 self._depth -= 1
             outermost = self._depth == 0
         if outermost:  # whoever is told may wait for another thread, which may want the lock
-            self._tell_reachability()
+            self.reachability.follow()
         return result
 
     return wrapper
@@ -66,20 +67,18 @@ class Cluster:
         self.clock: Clock = clock or ManualClock()
         self.start = self.clock.now()
         self.faults = Faults()
-        self.faults.changed = self._tell_reachability
-        self.reachability_changed: Callable[[], None] = lambda: None
-        """Called when a broker may have begun or ceased to accept connections."""
         self.topology = spec.topology
         self.traffic = spec.traffic
         self.configuration = Configuration(spec.name, spec.timing.stats_period, spec.configuration)
         self.membership = Membership(spec.brokers, self.start, spec.timing.session_timeout)
+        self.reachability = Reachability(self.membership, self.faults)
         self.placement = BundlePlacement(
             self.membership,
             self.topology,
             self.faults,
             strategy=spec.placement,
             by_range=spec.affinity_by_range,
-            rates=self._broker_rates,
+            rates=functools.partial(rates_of, self),
             seed=spec.seed,
         )
         self.ownership = Ownership(
@@ -112,7 +111,6 @@ class Cluster:
         )
         self._lock = threading.RLock()
         self._depth = 0
-        self._reachable = [True] * len(spec.brokers)
 
     # time
 
@@ -155,11 +153,6 @@ class Cluster:
             raise Refusal(404, f"Broker {broker_id} is dead", broker_id)
         self.membership.leader = broker.index
         self.placement.affinities.clear()
-
-    def accepts(self, index: int) -> bool:
-        """Return whether a broker accepts connections."""
-        broker = self.membership.brokers[index]
-        return broker.alive and self.faults.find(FaultKind.DEAD, broker=broker.broker_id) is None
 
     def rename(self, broker_ids: list[str]) -> None:
         """Give the brokers the addresses they really listen on, before anything has happened."""
@@ -254,8 +247,7 @@ class Cluster:
     @_up_to_date
     def true_scores(self) -> dict[str, float]:
         """Return the score of every broker as it really is now, percent: no sampling, no jitter, may exceed 100."""
-        scores = 100 * self.samples.true_usage(self.clock.now(), self.ownership.owner)
-        return {b.broker_id: float(scores[b.index]) for b in self.membership.brokers}
+        return scores_of(self)
 
     @_up_to_date
     def scale_load(self, factor: float, *, bundle: str | None = None, broker: str | None = None) -> None:
@@ -270,34 +262,9 @@ class Cluster:
         self.traffic.scale(chosen, factor)
 
     @_up_to_date
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Json:
         """Return all that is true, for those who test: loads, scores, owners, what the leader remembers."""
-        scores = self.true_scores()
-        rates = self._broker_rates()
-        brokers = self.membership.brokers
-        return {
-            "cluster": self.spec.name,
-            "now": self.clock.now(),
-            "leader": None if self.membership.leader is None else brokers[self.membership.leader].broker_id,
-            "brokers": [
-                {
-                    "broker": broker.broker_id,
-                    "alive": broker.alive,
-                    "registered": broker.registered,
-                    "started_at": broker.started_at,
-                    "score": scores[broker.broker_id],
-                    "sampled_score": 100 * float(self.samples.usage()[broker.index]),
-                    "msg_rate": float(rates[broker.index]),
-                    "bundles": int((self.ownership.owner == broker.index).sum()),
-                }
-                for broker in brokers
-            ],
-            "owners": {
-                bundle: None if owner == NOBODY else brokers[owner].broker_id
-                for bundle, owner in zip(self.topology.bundles, self.ownership.owner.tolist(), strict=True)
-            },
-            "affinities": {key: brokers[i].broker_id for key, i in self.placement.affinities.items()},
-        }
+        return state_of(self)
 
     def _any_alive(self) -> int:
         for broker in self.membership.brokers:
@@ -309,16 +276,3 @@ class Cluster:
         broker = self.membership.brokers[index]
         if not broker.alive:
             raise Refusal(500, f"Connection refused by {broker.broker_id}", broker.broker_id)
-
-    def _tell_reachability(self) -> None:
-        with self._lock:
-            reachable = [self.accepts(i) for i in range(len(self._reachable))]
-            changed = reachable != self._reachable
-            self._reachable = reachable
-        if changed:
-            self.reachability_changed()
-
-    def _broker_rates(self) -> Floats:
-        rates = self.traffic.at(self.clock.now() - self.start)
-        totals = rates.per_broker(self.ownership.owner, len(self.membership.brokers))
-        return np.asarray(totals.msg_rate_in + totals.msg_rate_out)

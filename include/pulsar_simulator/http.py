@@ -82,7 +82,7 @@ class Brokers:
         self._cluster.refresh()
         scope.setdefault("state", {})["broker"] = broker
         request = Request(scope, receive)
-        if not self._cluster.accepts(index):
+        if not self._cluster.reachability.accepts(index):
             await self._cut(request)
             return
         if not scope["path"].startswith(_CONTROL) and await self._hangs(request, broker):

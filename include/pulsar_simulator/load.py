@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 NOBODY = -1
 """Owner of a bundle that no broker owns."""
@@ -38,24 +39,22 @@ class Rates:
     msg_throughput_in: Floats
     msg_throughput_out: Floats
 
+    @property
+    def columns(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return the four columns in their order."""
+        return self.msg_rate_in, self.msg_rate_out, self.msg_throughput_in, self.msg_throughput_out
+
     def split(self, bundle: int, shares: list[float]) -> Rates:
         """Return the rates with shares of one bundle's for its parts, see `with_parts`."""
-        names = ("msg_rate_in", "msg_rate_out", "msg_throughput_in", "msg_throughput_out")
-        return Rates(*(with_parts(getattr(self, name), bundle, shares) for name in names))
+        return Rates(*(with_parts(column, bundle, shares) for column in self.columns))
 
     def per_broker(self, owner: Ints, brokers: int) -> Rates:
         """Sum over the bundles of each broker; bundles without owner belong to nobody."""
-        return Rates(
-            *(
-                per_broker(values, owner, brokers)
-                for values in (
-                    self.msg_rate_in,
-                    self.msg_rate_out,
-                    self.msg_throughput_in,
-                    self.msg_throughput_out,
-                )
-            )
-        )
+        return Rates(*(per_broker(column, owner, brokers) for column in self.columns))
+
+    def scaled(self, factor: Floats) -> Rates:
+        """Return the traffic multiplied entry by entry."""
+        return Rates(*(column * factor for column in self.columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +126,7 @@ class Traffic:
         self._cached: tuple[int, Rates] | None = None
 
     @property
-    def active(self) -> npt.NDArray[np.bool_]:
+    def active(self) -> Flags:
         """Return which bundles have producers: they look their topics up again when they lose their broker."""
         return self.msg_rate_in > 0
 

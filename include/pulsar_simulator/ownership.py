@@ -90,7 +90,7 @@ class Ownership:
             return None
         if owner != at:
             return Redirect(owner, {"authoritative": "true"})
-        self._release([bundle], now)
+        self.release([bundle], now)
         return None
 
     def lookup_at(self, at: int, topic: str, *, authoritative: bool) -> Redirect | Found:
@@ -119,11 +119,13 @@ class Ownership:
 
     def release_all(self, broker: int, now: float) -> None:
         """Release the bundles of a broker that is gone: they are nobody's until they are looked up."""
-        self._release([int(i) for i in np.flatnonzero(self.owner == broker)], now)
+        self.release([int(i) for i in np.flatnonzero(self.owner == broker)], now)
 
     def release(self, bundles: list[int], now: float) -> None:
         """Unload bundles: nobody owns them until they are looked up."""
-        self._release(bundles, now)
+        self.owner[bundles] = NOBODY
+        active = self._traffic.active
+        self._waiting.update({bundle: now + self._delay for bundle in bundles if active[bundle]})
 
     def split(self, bundle: int, more: int) -> None:
         """Let the owner of a bundle own the parts that it became as well; they come last."""
@@ -148,11 +150,6 @@ class Ownership:
     def _acquire(self, bundle: int, broker: int) -> Found:
         self.owner[bundle] = broker
         return Found(bundle, broker)
-
-    def _release(self, bundles: list[int], now: float) -> None:
-        self.owner[bundles] = NOBODY
-        active = self._traffic.active
-        self._waiting.update({bundle: now + self._delay for bundle in bundles if active[bundle]})
 
     def _leads(self) -> bool:
         leader = self._membership.leader

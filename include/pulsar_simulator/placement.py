@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import zlib
+from dataclasses import InitVar, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ class PlacementStrategy(StrEnum):
     RANDOM = "random"  # AvgShedder.selectBroker without a plan: crc32 of a random number's text, modulo n
 
 
+@dataclass
 class BundlePlacement:
     """The leader's memory of destinations, and its choice of brokers.
 
@@ -42,36 +44,29 @@ class BundlePlacement:
         seed: of the random choice.
     """
 
-    def __init__(
-        self,
-        membership: Membership,
-        topology: Topology,
-        faults: Faults,
-        *,
-        strategy: PlacementStrategy,
-        by_range: bool,
-        rates: Callable[[], Floats],
-        seed: int,
-    ) -> None:
-        self.affinities: dict[str, int] = {}
-        self._membership = membership
-        self._topology = topology
-        self._faults = faults
-        self._strategy = strategy
-        self._by_range = by_range
-        self._rates = rates
+    membership: Membership
+    topology: Topology
+    faults: Faults
+    strategy: PlacementStrategy
+    by_range: bool
+    rates: Callable[[], Floats]
+    seed: InitVar[int]
+    affinities: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self, seed: int) -> None:
+        """Begin the random choices."""
         self._random = random.Random(seed)
 
     def remember(self, namespace: str, range_text: str, destination: int) -> None:
         """Keep a destination for the next placement of that range, whatever the range is."""
-        self.affinities[range_text if self._by_range else f"{namespace}/{range_text}"] = destination
+        self.affinities[range_text if self.by_range else f"{namespace}/{range_text}"] = destination
 
     def choose(self, bundle: int) -> int | None:
         """Return the index of the broker that shall own the bundle; None when no broker is active."""
         planned = self.affinities.pop(self._key(bundle), None)
-        if planned is not None and self._membership.brokers[planned].registered:
+        if planned is not None and self.membership.brokers[planned].registered:
             return planned
-        candidates = self._membership.registered()
+        candidates = self.membership.registered()
         return self._select(candidates).index if candidates else None
 
     def stray(self, bundle: int) -> int | None:
@@ -80,22 +75,22 @@ class BundlePlacement:
         The first lookup used the destination up, and a second one was faster (apache/pulsar#24884).
         """
         planned = self.affinities.get(self._key(bundle))
-        others = [broker for broker in self._membership.registered() if broker.index != planned]
+        others = [broker for broker in self.membership.registered() if broker.index != planned]
         if planned is None or not others:
             return None
-        if not self._faults.take(FaultKind.STRAY, bundle=self._topology.bundles[bundle]):
+        if not self.faults.take(FaultKind.STRAY, bundle=self.topology.bundles[bundle]):
             return None
         del self.affinities[self._key(bundle)]
         return self._select(others).index
 
     def _key(self, bundle: int) -> str:
-        name = self._topology.bundles[bundle]
-        return name.rpartition("/")[2] if self._by_range else name
+        name = self.topology.bundles[bundle]
+        return name.rpartition("/")[2] if self.by_range else name
 
     def _select(self, candidates: list[Broker]) -> Broker:
-        if self._strategy is PlacementStrategy.RANDOM:
+        if self.strategy is PlacementStrategy.RANDOM:
             ordered = sorted(candidates, key=lambda broker: broker.broker_id)
             text = str(self._random.getrandbits(31))
             return ordered[zlib.crc32(text.encode()) % len(ordered)]
-        rates = self._rates()
+        rates = self.rates()
         return min(candidates, key=lambda broker: (rates[broker.index], broker.broker_id))

@@ -107,13 +107,8 @@ class Samples:
         i = broker.index
         self.cpu[i] = IDLE_CPU
         self.bandwidth_in[i] = self.bandwidth_out[i] = 0.0
-        for totals in (
-            self.totals.msg_rate_in,
-            self.totals.msg_rate_out,
-            self.totals.msg_throughput_in,
-            self.totals.msg_throughput_out,
-        ):
-            totals[i] = 0.0
+        for column in self.totals.columns:
+            column[i] = 0.0
         self.owner = np.where(self.owner == i, NOBODY, self.owner)
         self._order = np.argsort(self.owner, kind="stable")
         self._written[:, i] = 0.0

@@ -85,13 +85,13 @@ class BrokerServer(uvicorn.Server):
         """Open all sockets, then follows the brokers' life and death."""
         await super().startup(sockets)
         self._loop = asyncio.get_running_loop()
-        self._cluster.reachability_changed = self._follow
+        self._cluster.reachability.changed = self._follow
         await self._open_and_close()
         self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close everything; calls that hang by a fault are cut."""
-        self._cluster.reachability_changed = lambda: None
+        self._cluster.reachability.changed = lambda: None
         for connection in list(self.server_state.connections):
             connection.transport.abort()
         await super().shutdown(sockets)
@@ -115,7 +115,7 @@ class BrokerServer(uvicorn.Server):
     async def _open_and_close(self) -> None:
         async with self._opening:
             for i, port in enumerate(self._ports):
-                accepts, listens = self._cluster.accepts(i), self.servers[i].is_serving()
+                accepts, listens = self._cluster.reachability.accepts(i), self.servers[i].is_serving()
                 if accepts and not listens:
                     await self._open(i)
                 elif listens and not accepts:

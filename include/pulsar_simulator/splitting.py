@@ -5,6 +5,7 @@ As measured on 4.0.8. What an algorithm does not cut is answered with 204 all th
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -30,24 +31,16 @@ POSITIONS, FLOW = "specified_positions_divide", "flow_or_qps_equally_divide"
 ALGORITHMS = (RANGE, TOPICS, POSITIONS, FLOW)
 
 
+@dataclass(frozen=True, slots=True)
 class Splitter:
     """Cuts bundles of a cluster: every part of it that knows bundles learns of the new ones."""
 
-    def __init__(
-        self,
-        topology: Topology,
-        traffic: Traffic,
-        ownership: Ownership,
-        samples: Samples,
-        reporter: Reporter,
-        configuration: Configuration,
-    ) -> None:
-        self._topology = topology
-        self._traffic = traffic
-        self._ownership = ownership
-        self._samples = samples
-        self._reporter = reporter
-        self._configuration = configuration
+    topology: Topology
+    traffic: Traffic
+    ownership: Ownership
+    samples: Samples
+    reporter: Reporter
+    configuration: Configuration
 
     def split_at(
         self,
@@ -72,20 +65,20 @@ class Splitter:
         algorithm = algorithm or self._setting("defaultNamespaceBundleSplitAlgorithm")
         self._check(algorithm, positions)
         bundle = self._bundle(namespace, range_text)
-        owner = int(self._ownership.owner[bundle])
+        owner = int(self.ownership.owner[bundle])
         if owner not in (NOBODY, at):
             return Redirect(owner, {})
         if algorithm == FLOW and self._setting("defaultNamespaceBundleSplitAlgorithm") != FLOW:
             raise Refusal(500, "BundleSplitOption cannot be cast to FlowOrQpsEquallyDivideBundleSplitOption")
-        self._ownership.owner[bundle] = at
+        self.ownership.owner[bundle] = at
         cuts = self._cuts(bundle, algorithm, positions)
         parts = self._cut(bundle, cuts) if cuts else []
         if parts and unload:
-            self._ownership.release(parts, now)
+            self.ownership.release(parts, now)
         return None
 
     def _setting(self, name: str) -> str:
-        return self._configuration.effective(name)
+        return self.configuration.effective(name)
 
     def _check(self, algorithm: str, positions: Sequence[int]) -> None:
         if algorithm not in ALGORITHMS:
@@ -97,21 +90,21 @@ class Splitter:
 
     def _bundle(self, namespace: str, text: str) -> int:
         if text in ("LARGEST", "HOT"):
-            members = [b for b in self._topology.members(namespace) if self._traffic.active[b]]
+            members = [b for b in self.topology.members(namespace) if self.traffic.active[b]]
             if not members:
                 raise Refusal(404, f"Bundle range {text} not found")
-            rates = self._samples.rates
+            rates = self.samples.rates
             throughput = rates.msg_throughput_in + rates.msg_throughput_out
-            count = self._topology.topic_count
+            count = self.topology.topic_count
             return max(members, key=lambda b: (count(b) if text == "LARGEST" else throughput[b], -b))
         try:
-            return self._topology.resolve(namespace, text)
+            return self.topology.resolve(namespace, text)
         except Refusal as refusal:
             raise Refusal(412 if refusal.status == 500 else refusal.status, refusal.message) from None
 
     def _cuts(self, bundle: int, algorithm: str, positions: Sequence[int]) -> list[int]:
-        lower, upper = self._topology.bounds(bundle)
-        topics = self._topology.topics(bundle) if self._traffic.active[bundle] else []
+        lower, upper = self.topology.bounds(bundle)
+        topics = self.topology.topics(bundle) if self.traffic.active[bundle] else []
         if algorithm == RANGE:
             return [lower + (upper - lower) // 2] if upper - lower > 1 else []
         if len(topics) < 2:
@@ -125,7 +118,7 @@ class Splitter:
         return self._flow_cuts(bundle, topics)
 
     def _flow_cuts(self, bundle: int, topics: list[str]) -> list[int]:
-        rates, whole = self._samples.rates, self._topology.shares(bundle)
+        rates, whole = self.samples.rates, self.topology.shares(bundle)
         rate = rates.msg_rate_in[bundle] + rates.msg_rate_out[bundle]
         throughput = rates.msg_throughput_in[bundle] + rates.msg_throughput_out[bundle]
         limits = np.array(
@@ -149,13 +142,13 @@ class Splitter:
         return cuts
 
     def _cut(self, bundle: int, cuts: list[int]) -> list[int]:
-        lower, upper = self._topology.bounds(bundle)
-        shares = self._topology.shares(bundle)
+        lower, upper = self.topology.bounds(bundle)
+        shares = self.topology.shares(bundle)
         ends = list(pairwise((lower, *cuts, upper + 1 if upper == FULL_RANGE else upper)))
         of_parts = [sum(share for t, share in shares.items() if low <= topic_hash(t) < high) for low, high in ends]
-        parts = self._topology.split(bundle, cuts)
-        self._ownership.split(bundle, len(cuts))
-        self._traffic.split(bundle, of_parts)
-        self._samples.split(bundle, of_parts)
-        self._reporter.split(bundle, of_parts)
+        parts = self.topology.split(bundle, cuts)
+        self.ownership.split(bundle, len(cuts))
+        self.traffic.split(bundle, of_parts)
+        self.samples.split(bundle, of_parts)
+        self.reporter.split(bundle, of_parts)
         return parts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -76,22 +76,11 @@ def demand(brokers: BrokerColumns, cost: Cost, rates: Rates, owner: Ints, factor
     inward, outward = offered.msg_throughput_in * KBIT, offered.msg_throughput_out * KBIT
     served = np.minimum.reduce([_share(room, wanted), _share(brokers.nic, inward), _share(brokers.nic, outward)])
     return Demand(
-        traffic=scaled(offered, served),
+        traffic=offered.scaled(served),
         cpu=np.minimum(wanted * served + extra_cpu, brokers.cpu_limit),
         bandwidth_in=inward * served,
         bandwidth_out=outward * served,
         served=served,
-    )
-
-
-def scaled(rates: Rates, factor: Floats) -> Rates:
-    """Return traffic multiplied entry by entry."""
-    return replace(
-        rates,
-        msg_rate_in=rates.msg_rate_in * factor,
-        msg_rate_out=rates.msg_rate_out * factor,
-        msg_throughput_in=rates.msg_throughput_in * factor,
-        msg_throughput_out=rates.msg_throughput_out * factor,
     )
 
 

@@ -10,11 +10,14 @@ import pytest
 
 from pulsar_simulator.load import NOBODY, Cost
 from pulsar_simulator.minutes.machines import BrokerColumns
-from pulsar_simulator.minutes.simulation import CpuSpike, Event, Happening, Report, Rules, Simulation, Spec, Unload
+from pulsar_simulator.minutes.simulation import Simulation, Unload
+from pulsar_simulator.minutes.spec import CpuSpike, Event, Happening, Rules, Spec
 from pulsar_simulator.minutes.workload import BundleColumns, OnOff, Spike, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from pulsar_simulator.minutes.reports import Report
 
 STILL = Rules(cpu_noise=0.0, reconnect_cpu_seconds=0.0, cost=Cost(per_message=1e-4, per_byte=0.0))
 RATE = 1000.0  # of each bundle, msg/s in and the same out: 20 percent of a core

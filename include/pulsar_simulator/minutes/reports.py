@@ -1,0 +1,113 @@
+"""What brokers report of a minute: sampled, sometimes a minute old, sometimes not at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pulsar_simulator.load import NOBODY, Rates
+from pulsar_simulator.minutes.machines import Demand
+from pulsar_simulator.minutes.workload import BLOCK
+
+if TYPE_CHECKING:
+    from pulsar_simulator.load import Flags, Floats, Ints
+    from pulsar_simulator.minutes.spec import Spec
+
+MINUTE = 60.0
+_REPORTS, _CPU = 21, 23  # one random stream each
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the load manager knows at the end of a minute.
+
+    Attributes:
+        minute: counted from 0.
+        registered: brokers that the cluster lists.
+        reported: brokers whose report came.
+        age: seconds of each report, 0 or 60.
+        brokers: what brokers say of themselves, CPU as it was sampled; entries of other brokers mean nothing.
+        owner: of each bundle.
+        rates: msg/s and bytes/s per bundle, from the report of its broker.
+    """
+
+    minute: int
+    registered: Flags
+    reported: Flags
+    age: Floats
+    brokers: Demand
+    owner: Ints
+    rates: Rates
+
+
+class Reports:
+    """Makes the reports of one minute after the other; the same seed gives the same."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
+        self._drawn: tuple[int, Floats, Floats] | None = None
+        self._before: tuple[Demand, Rates] | None = None
+
+    def of(self, minute: int, truth: Demand, rates: Rates, owner: Ints, registered: Flags, alive: Flags) -> Report:
+        """Return what is reported of a minute.
+
+        Args:
+            minute: counted from 0, each once and in order.
+            truth: what brokers carry.
+            rates: what bundles do.
+            owner: of each bundle.
+            registered: brokers that the cluster lists.
+            alive: brokers that can answer.
+        """
+        noise, draw = self._draw(minute)
+        rules = self._spec.rules
+        cpu = np.minimum(truth.cpu * noise, self._spec.brokers.cpu_limit)
+        said = Demand(truth.traffic, cpu, truth.bandwidth_in, truth.bandwidth_out, truth.served)
+        fresh = (said, rates)
+        missing = draw < rules.missing
+        late = ~missing & (draw < rules.missing + rules.late) & (self._before is not None)
+        if self._before is not None and late.any():
+            said, rates = _of_before(self._before, fresh, late, owner)
+        self._before = fresh
+        return Report(
+            minute=minute,
+            registered=registered.copy(),
+            reported=registered & alive & ~missing,
+            age=np.where(late, MINUTE, 0.0),
+            brokers=said,
+            owner=owner.copy(),
+            rates=rates,
+        )
+
+    def _draw(self, minute: int) -> tuple[Floats, Floats]:
+        """Return the factor on each broker's CPU sample, and a number of 0 to 1 that decides over its report."""
+        number, row = divmod(minute, BLOCK)
+        if self._drawn is None or self._drawn[0] != number:
+            size = (BLOCK, len(self._spec.started))
+            deviation = np.random.default_rng((self._spec.seed, _CPU, number)).standard_normal(size).clip(-3, 3)
+            reports = np.random.default_rng((self._spec.seed, _REPORTS, number)).random(size)
+            self._drawn = (number, (1 + self._spec.rules.cpu_noise * deviation).clip(0), reports)
+        return self._drawn[1][row], self._drawn[2][row]
+
+
+def _of_before(
+    before: tuple[Demand, Rates], now: tuple[Demand, Rates], late: Flags, owner: Ints
+) -> tuple[Demand, Rates]:
+    """Return the figures of now, those of late brokers and of their bundles being a minute old."""
+    old_brokers, old_rates = before
+    brokers, rates = now
+    of_late = (owner != NOBODY) & late[owner]
+    mixed = replace(
+        brokers,
+        traffic=_mixed(old_brokers.traffic, brokers.traffic, late),
+        cpu=np.where(late, old_brokers.cpu, brokers.cpu),
+        bandwidth_in=np.where(late, old_brokers.bandwidth_in, brokers.bandwidth_in),
+        bandwidth_out=np.where(late, old_brokers.bandwidth_out, brokers.bandwidth_out),
+    )
+    return mixed, _mixed(old_rates, rates, of_late)
+
+
+def _mixed(old: Rates, new: Rates, late: Flags) -> Rates:
+    return Rates(*(np.where(late, *columns) for columns in zip(old.columns, new.columns, strict=True)))

@@ -1,0 +1,80 @@
+"""What a cluster that lives minute by minute is made of, and what happens to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from pulsar_simulator.load import Cost
+
+if TYPE_CHECKING:
+    from pulsar_simulator.load import Flags, Ints
+    from pulsar_simulator.minutes.machines import BrokerColumns
+    from pulsar_simulator.minutes.workload import Workload
+
+
+class Happening(StrEnum):
+    """What can become of a broker."""
+
+    STOP = "stop"  # its process ends without a farewell
+    START = "start"  # it starts, anew or for the first time: empty
+
+
+class Event(NamedTuple):
+    """Something that happens to a broker at the start of a minute."""
+
+    minute: int
+    broker: int
+    happening: Happening
+
+
+class CpuSpike(NamedTuple):
+    """CPU that something else takes on a broker, percent of one core."""
+
+    minute: int
+    minutes: int
+    broker: int
+    cpu: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How the cluster behaves; docs/simulation.md has the source of each figure.
+
+    Attributes:
+        direct: destinations are named when a bundle is unloaded or loses its broker (extensible load manager). Else
+            the bundle is placed when a client looks it up (modular load manager).
+        unload_seconds: how long an unloaded bundle serves nobody until its clients may look it up.
+        reconnect_seconds: mean of the time that the first client takes to do so; none when `direct`.
+        session_seconds: until a stopped broker is noticed.
+        reconnect_cpu_seconds: CPU on the new broker for each client that connects anew.
+        cpu_noise: relative standard deviation of a CPU sample.
+        late: share of reports that are a minute old.
+        missing: share of reports that do not come.
+        cost: CPU of a message and of a byte.
+    """
+
+    direct: bool = False
+    unload_seconds: float = 0.2
+    reconnect_seconds: float = 2.0
+    session_seconds: float = 30.0
+    reconnect_cpu_seconds: float = 0.05
+    cpu_noise: float = 0.02
+    late: float = 0.0
+    missing: float = 0.0
+    cost: Cost = field(default_factory=Cost)
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """All that a run is made of; `owner` is that of each bundle at the start, `NOBODY` for none yet."""
+
+    brokers: BrokerColumns
+    workload: Workload
+    owner: Ints
+    started: Flags
+    rules: Rules = field(default_factory=Rules)
+    events: tuple[Event, ...] = ()
+    cpu_spikes: tuple[CpuSpike, ...] = ()
+    seed: int = 1
