@@ -84,7 +84,7 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     "make setup": done("--dry-run"),
     "make lock": make(),
     ".venv/bin/pytest tests/include/pulsar_rebalancer/state": done("--collect-only", "--quiet"),
-    ".venv/bin/pytest tests/include/pulsar_rebalancer/unload -k owner": done("--collect-only", "--quiet"),
+    ".venv/bin/pytest tests/include/pulsar_rebalancer/carry_out -k owner": done("--collect-only", "--quiet"),
     ".venv/bin/python scripts/reference.py": done("--check"),
     ".venv/bin/python scripts/pictures.py": done("--check"),
     "make audit": make(by("tests/project/test_audit.py")),
