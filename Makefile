@@ -18,10 +18,10 @@ run: setup ## balance a simulated cluster; ONCE=1 ends once it is; STRATEGY=Over
 # Files are taken in the order given: that of testpaths has the longest first; below one folder they go by name.
 BY_TWO := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-test: setup ## unit, Spark, DAG and integration tests; TESTS=tests/include takes these alone, in seconds where they are unit tests
+test: setup ## unit, Spark, DAG and integration tests; TESTS=tests/include runs only those (unit tests take seconds)
 	@$(PYTHON_BIN) -m pytest $(if $(TESTS),$(TESTS),$(BY_TWO))
 
-# Throttled brokers that are balanced run by run want the machine for themselves: they come last, and alone.
+# Throttled brokers that are balanced run by run need the whole machine: they run last and by themselves.
 BALANCED := tests/pulsar/test_rebalance.py
 
 test-pulsar: setup ## the same DAG on real Pulsar brokers (Linux, cgroups, Maven)
@@ -38,7 +38,7 @@ lint: setup ## format, lint, types, dependency rule; the same for the JavaScript
 	@deno check --quiet plugins
 	@! grep -nrE --include '*.js' '.{121}' plugins tests # comments and texts, which no formatter breaks
 
-audit: setup ## known vulnerabilities of the locked packages; IGNORE=ID leaves one out; tells when the service cannot be reached
+audit: setup ## known vulnerabilities of the locked packages; IGNORE=ID leaves one out; says so when the service cannot be reached
 	@$(PYTHON_BIN) scripts/audit.py $(if $(IGNORE),--ignore $(IGNORE))
 
 lock: setup ## renew requirements.lock from pyproject.toml
@@ -48,10 +48,10 @@ lock: setup ## renew requirements.lock from pyproject.toml
 wheel: setup ## build the wheel into dist/
 	@$(PYTHON_BIN) -m build --wheel --no-isolation
 
-benchmark: setup ## what a run costs beside its yardsticks; PART=decide measures that part alone
+benchmark: setup ## what a run costs next to its yardsticks; PART=decide measures only that part
 	@$(PYTHON_BIN) -m benchmarks $(PART)
 
-experiments: setup ## the published comparison of shedders in the simulated cluster; NAME="jitter cold_start" takes these alone, SEEDS=2 fewer seeds
+experiments: setup ## the published comparison of shedders in the simulated cluster; NAME="jitter cold_start" runs only these, SEEDS=2 uses fewer seeds
 	@$(PYTHON_BIN) -m experiments $(NAME) $(if $(SEEDS),--seeds $(SEEDS))
 
 clean: ## remove what was made, the environment included
