@@ -121,9 +121,7 @@ def _view(sample: BrokerSample, settings: Settings, before: Collection[float], *
         lowest=round(min(seen), 2) if seen else None,
         highest=round(max(seen), 2) if seen else None,
         left_out=f"{sample.left_out}: {sample.left_out.meaning}" if sample.left_out else "",
-        msg_rate=_finite(sample.msg_rate_in + sample.msg_rate_out),
         msg_throughput=_finite(sample.msg_throughput_in + sample.msg_throughput_out),
-        topics=sample.topics,
         bundles=sample.bundles,
     )
 

@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.show.page.view import VERSION, View
+from pulsar_rebalancer.show.page.view import View
 from pulsar_rebalancer.storage.path import json_document
 
 if TYPE_CHECKING:
@@ -54,7 +54,6 @@ class Timeline(View):
         unread: runs that were not read yet: asking again reads on.
     """
 
-    version: int = VERSION
     span: str
     begin: AwareDatetime
     end: AwareDatetime

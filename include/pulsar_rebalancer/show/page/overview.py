@@ -129,8 +129,6 @@ def _status(entry: ClusterEntry, facts: AirflowFacts, shown: Run | None, said: S
         next_run_at=facts.next_run_at if facts.scheduled and not facts.paused else None,
         score_range=_rounded(spread(scores)),
         deviation=_rounded(deviation(scores)),
-        score_min=_rounded(min(scores.values(), default=None)),
-        score_max=_rounded(max(scores.values(), default=None)),
     )
 
 

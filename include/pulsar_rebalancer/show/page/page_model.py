@@ -36,8 +36,6 @@ class Status(View):
     next_run_at: AwareDatetime | None = None
     score_range: float | None = None
     deviation: float | None = None
-    score_min: float | None = None
-    score_max: float | None = None
 
 
 class BrokerView(View):
@@ -72,9 +70,7 @@ class BrokerView(View):
     drained: str = ""
     average: float | None = None
     average_throughput: float | None = None
-    msg_rate: float = 0.0
     msg_throughput: float = 0.0
-    topics: int = 0
     bundles: int = 0
 
 

@@ -88,7 +88,6 @@ def plan_view(storage: ClusterStorage, run: Run, summary: Summary, now: datetime
         by=_by(summary),
         verdict=verdict or "",
         verdict_meaning=verdict.meaning if verdict else "",
-        sentence=summary.sentence,
         measure=moves[0].measure if moves else "msg_throughput",
         bundles=len(moves),
         traffic=math.fsum(move.traffic for move in moves),
@@ -157,9 +156,7 @@ def _move(move: Move, outcome: MoveOutcome | None, disturbed: Mapping[str, int],
     if outcome is None:
         return view
     told = {"outcome": outcome.reason, "meaning": outcome.reason.meaning, "ok": outcome.ok}
-    return view.model_copy(
-        update={**told, "seconds": round(outcome.seconds, 1), "owner": outcome.owner, "error": outcome.error}
-    )
+    return view.model_copy(update={**told, "seconds": round(outcome.seconds, 1), "error": outcome.error})
 
 
 def _clients(disturbed: Mapping[str, int]) -> int:

@@ -29,7 +29,6 @@ class MoveView(View):
     meaning: str = ""
     ok: bool | None = None
     seconds: float = 0.0
-    owner: str = ""
     error: str = ""
 
 
@@ -85,7 +84,6 @@ class PlanView(View):
     by: str = ""
     verdict: str = ""
     verdict_meaning: str = ""
-    sentence: str = ""
     measure: str = "msg_throughput"
     bundles: int = 0
     traffic: float = 0.0

@@ -32,9 +32,7 @@ export interface BrokerView {
   drained: string;
   average: number | null;
   average_throughput: number | null;
-  msg_rate: number;
   msg_throughput: number;
-  topics: number;
   bundles: number;
 }
 
@@ -108,7 +106,6 @@ export interface MoveView {
   meaning: string;
   ok: boolean | null;
   seconds: number;
-  owner: string;
   error: string;
 }
 
@@ -160,7 +157,6 @@ export interface PlanView {
   by: string;
   verdict: string;
   verdict_meaning: string;
-  sentence: string;
   measure: string;
   bundles: number;
   traffic: number;
@@ -218,12 +214,9 @@ export interface Status {
   next_run_at: string | null;
   score_range: number | null;
   deviation: number | null;
-  score_min: number | null;
-  score_max: number | null;
 }
 
 export interface Timeline {
-  version: number;
   span: string;
   begin: string;
   end: string;

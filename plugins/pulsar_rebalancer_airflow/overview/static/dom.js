@@ -54,7 +54,7 @@ export function draw(name, attributes, ...children) {
 /**
  * Return a table that scrolls within the page.
  * @template R
- * @param {string} key - its place is kept under
+ * @param {string} key - under which `renew` keeps its place
  * @param {string} label
  * @param {Column<R>[]} columns
  * @param {readonly R[]} rows
@@ -76,7 +76,7 @@ export function table(key, label, columns, rows, kind = () => "") {
 
 /**
  * Return a part that can be unfolded.
- * @param {string} key - its place is kept under
+ * @param {string} key - under which `renew` keeps its place
  * @param {string} summary
  * @param {...Child} children
  */

@@ -66,7 +66,7 @@ function width() {
 }
 
 /** @param {unknown} problem */
-function tell(problem) {
+function report(problem) {
   const refusal = problem instanceof Refusal ? problem : null;
   if (!refusal) console.error(problem);
   const stale = refusal?.status === 0 ? " The page shows earlier data." : "";
@@ -152,7 +152,7 @@ function showOrders() {
 
 /** @param {Started} started */
 function follow(started) {
-  followOrder(started, base, showOrders, () => refresh().catch(tell));
+  followOrder(started, base, showOrders, () => refresh().catch(report));
 }
 
 /** @param {Timeline} data */
@@ -161,7 +161,7 @@ function showTime(data) {
   renew(section("time"), [{ ...data, begin: "", end: "" }, width()], () =>
     timeline(data, width(), (span) => {
       chosenSpan = span;
-      refreshTime().catch(tell);
+      refreshTime().catch(report);
     }));
 }
 
@@ -170,7 +170,7 @@ async function refreshTime() {
   const data = await ask(`${base}${dagPath(dag)}/timeline?span=${chosenSpan}`);
   if (data.span === chosenSpan) showTime(data);
   clearTimeout(reading);
-  if (data.unread) reading = setTimeout(() => refreshTime().catch(tell), 500);
+  if (data.unread) reading = setTimeout(() => refreshTime().catch(report), 500);
 }
 
 /** Return in how many seconds to ask again. */
@@ -198,7 +198,7 @@ async function again() {
     seconds = await refresh();
     note.hidden = true;
   } catch (problem) {
-    tell(problem);
+    report(problem);
     if (problem instanceof Refusal && problem.status === 403) seconds = 60;
   }
   page.setAttribute("aria-busy", "false");

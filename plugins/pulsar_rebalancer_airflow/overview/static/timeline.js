@@ -74,7 +74,7 @@ function chart(data, width) {
         draw(
           "rect",
           { class: fact, x: middle(bucket) - each / 2, width: each, y: TOP, height: FLOOR - TOP },
-          draw("title", {}, told(fact, [bucket])),
+          draw("title", {}, counted(fact, [bucket])),
         )
       )
     ),
@@ -131,7 +131,7 @@ export function stretches(judged, seconds) {
 function ranges(stretch, y) {
   const middle = (/** @type {Judged} */ { lowest, highest }) => y((lowest + highest) / 2);
   if (stretch.length === 1) {
-    return stretch.map((only) => draw("circle", { class: "alone", cx: only.x, cy: middle(only), r: 3 }));
+    return stretch.map((only) => draw("circle", { class: "single", cx: only.x, cy: middle(only), r: 3 }));
   }
   const line = stretch.map((bucket) => `${bucket.x} ${middle(bucket)}`);
   const there = stretch.map(({ x, highest }) => `${x} ${y(highest)}`);
@@ -166,7 +166,7 @@ export function spoken({ span, buckets }) {
 /** @param {Bucket[]} buckets */
 export function summary(buckets) {
   const rest = /** @type {Fact[]} */ (Object.keys(FACTS)).filter((fact) => fact !== "runs");
-  return [told("runs", buckets), ...facts(rest, buckets)].join(" · ");
+  return [counted("runs", buckets), ...facts(rest, buckets)].join(" · ");
 }
 
 /**
@@ -174,14 +174,14 @@ export function summary(buckets) {
  * @param {Bucket[]} buckets
  */
 function facts(names, buckets) {
-  return names.filter((name) => buckets.some((bucket) => bucket[name])).map((name) => told(name, buckets));
+  return names.filter((name) => buckets.some((bucket) => bucket[name])).map((name) => counted(name, buckets));
 }
 
 /**
  * @param {Fact} name
  * @param {Bucket[]} buckets
  */
-function told(name, buckets) {
+function counted(name, buckets) {
   const [noun = "", rest] = FACTS[name];
   const count = buckets.reduce((sum, bucket) => sum + bucket[name], 0);
   return `${several(count, noun)} ${rest}`.trim();
