@@ -70,8 +70,8 @@ Kinds of faults:
         type=PlacementStrategy,
         help="where a bundle goes that was unloaded without a destination (least_loaded)",
     )
-    add("--affinity-by-range", action="store_true", help="destinations are kept by hash range alone, as in 4.0.8")
-    add("--quiet", action="store_true", help="no noise and no drift: the load stands still")
+    add("--affinity-by-range", action="store_true", help="destinations are kept only by hash range, as in 4.0.8")
+    add("--quiet", action="store_true", help="no noise and no drift: the load is constant")
     add("--ssl-certfile", type=Path, metavar="FILE", help="PEM file of the certificate: the brokers speak https")
     add("--ssl-keyfile", type=Path, metavar="FILE", help="PEM file of its key")
     return parser
