@@ -66,10 +66,8 @@ def test_variables_that_are_read_are_listed() -> None:
 def test_extras_of_a_connection_are_listed() -> None:
     assert sorted(first_column("### The connection's extras")) == sorted(EXTRAS)
     default = {field.name: field.default for field in fields(AdminConnection)}
-    text = (
-        "| `timeout_seconds` | {read_timeout_s:g} | seconds until an answer must be complete; a connection must stand "
-    )
-    text += "within {connect_timeout_s:g}, an unload be answered within {unload_timeout_s:g} |"
+    text = "| `timeout_seconds` | {read_timeout_s:g} | seconds until an answer must be complete; a connection must be "
+    text += "established within {connect_timeout_s:g}, an unload answered within {unload_timeout_s:g} |"
     assert text.format(**default) in OPERATIONS
 
 
