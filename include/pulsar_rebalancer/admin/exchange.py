@@ -247,13 +247,15 @@ class Exchange:
 
     async def _stream(self, request: Request, place: Place, deadline: asyncio.Timeout) -> tuple[int, str, bytes, bool]:
         reads, url = request.method == "GET", _url(place.url(request))
-        headers = {"Host": urlsplit(place.base).netloc} | self._headers
+        headers = [("Host", urlsplit(place.base).netloc), *self._headers.items()]
+        if not reads:
+            headers.append(("Content-Type", "application/json"))
         async with (
             self._connected(place.base) as connection,
             connection.stream(
                 request.method,
                 url,
-                headers=headers if reads else headers | {"Content-Type": "application/json"},
+                headers=headers,
                 content=None if reads else request.body,
                 extensions={"timeout": {"connect": self._connection.connect_timeout_s}},
             ) as response,
