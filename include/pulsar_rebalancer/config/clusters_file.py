@@ -92,7 +92,7 @@ class ClusterEntry(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     name: str
-    given: dict[str, Any]
+    given: dict[str, object]
     settings: Settings
     error: str = ""
 
@@ -145,9 +145,9 @@ def _entry(name: str, defaults: _Entries, given: object, file: str, *, twice: bo
         return ClusterEntry(name=safe, given={}, settings=Settings(), error=str(error))
 
 
-def _by_field(entries: _Entries, where: str) -> dict[str, Any]:
+def _by_field(entries: _Entries, where: str) -> dict[str, object]:
     _refuse_repeated(entries, where)
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for key, value in entries.items():
         field = FIELD_OF_PULSAR_NAME.get(str(key), str(key))
         if field in found:

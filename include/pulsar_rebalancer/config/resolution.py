@@ -90,7 +90,7 @@ class Resolved(BaseModel):
     origins: dict[str, Origin]
 
 
-def parse_params(values: Mapping[str, Any]) -> RunParams:
+def parse_params(values: Mapping[str, object]) -> RunParams:
     """Return the parameters of a manual run, refused with the field's name before anything is collected.
 
     Raises:
@@ -142,7 +142,7 @@ def disagreements(runtimes: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
     return tuple(sorted(name for name in FIELD_OF_PULSAR_NAME if len({r.get(name) for r in runtimes}) > 1))
 
 
-def resolve(file: Mapping[str, Any], brokers: Mapping[str, str], params: RunParams | None = None) -> Resolved:
+def resolve(file: Mapping[str, object], brokers: Mapping[str, str], params: RunParams | None = None) -> Resolved:
     """Return effective settings: defaults < live brokers < clusters file < parameters of a manual run.
 
     Args:
@@ -155,7 +155,7 @@ def resolve(file: Mapping[str, Any], brokers: Mapping[str, str], params: RunPara
     """
     given = {FIELD_OF_PULSAR_NAME.get(name, name): value for name, value in file.items()}
     live = {field: value for field, value in brokers.items() if field not in given}
-    merged: dict[str, Any] = live | given
+    merged: dict[str, object] = live | given
     origins = dict.fromkeys(Settings.model_fields, Origin.DEFAULT) | dict.fromkeys(live, Origin.BROKERS)
     origins |= dict.fromkeys(given, Origin.FILE)
     over = "settings of the clusters file over those of the live brokers"

@@ -6,7 +6,7 @@ Load-balancer settings have Pulsar's meaning and are accepted under Pulsar's nam
 from __future__ import annotations
 
 from reprlib import Repr
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -219,7 +219,7 @@ _SHORT = Repr()
 _SHORT.maxlevel, _SHORT.maxstring = 3, 100
 
 
-def validate(values: Mapping[str, Any], *, where: str, origins: Mapping[str, str] | None = None) -> Settings:
+def validate(values: Mapping[str, object], *, where: str, origins: Mapping[str, str] | None = None) -> Settings:
     """Return settings from names and values.
 
     Args:

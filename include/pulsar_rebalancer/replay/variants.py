@@ -65,7 +65,7 @@ class Variant:
     name: str
     settings: Settings
     path: str = ""
-    changed: Mapping[str, Any] = field(default_factory=dict)
+    changed: Mapping[str, object] = field(default_factory=dict)
     current: bool = False
 
     @property
@@ -118,7 +118,7 @@ def outside(grid: object) -> set[str]:
     return {each for each in flat if isinstance(each, str) and ":" in each}
 
 
-def expand(grid: Sequence[Mapping[str, Any]], current: Settings) -> Variants:
+def expand(grid: Sequence[Mapping[str, object]], current: Settings) -> Variants:
     """Return the current settings and every combination of a grid.
 
     Args:
@@ -149,7 +149,7 @@ def expand(grid: Sequence[Mapping[str, Any]], current: Settings) -> Variants:
     return Variants(list(found.values()), left_out)
 
 
-def _by_field(part: Mapping[str, Any], where: str) -> dict[str, list[Any]]:
+def _by_field(part: Mapping[str, object], where: str) -> dict[str, list[Any]]:
     if not isinstance(part, dict):
         raise SettingsError(Reason.WRONG_SETTING, f"{where} is no mapping of settings to values")
     found: dict[str, list[Any]] = {}
@@ -174,7 +174,7 @@ def _refuse_many(parts: Sequence[Mapping[str, list[Any]]]) -> None:
         )
 
 
-def _variant(changed: dict[str, Any], current: Settings, where: str) -> Variant:
+def _variant(changed: dict[str, object], current: Settings, where: str) -> Variant:
     values = current.model_dump(mode="json", exclude_unset=True)
     strategy = changed.get("strategy", current.strategy)
     path = strategy if isinstance(strategy, str) and ":" in strategy else ""
