@@ -12,6 +12,8 @@ from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.outcome import wave_file
+from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.run.request import Finding, RunRequest
 from pulsar_rebalancer.show.page import overview
 from pulsar_rebalancer.show.page.facts import FailedRun
@@ -283,7 +285,10 @@ def test_a_run_is_shown_from_its_open_gate_on(tmp_path: Path) -> None:
 def test_a_run_that_moves_bundles_says_how_many_are_done(tmp_path: Path) -> None:
     made = scene(tmp_path)
     made.run(JUST_NOW - timedelta(minutes=1))
-    made.run(JUST_NOW, seconds=0)
+    folder = made.run(JUST_NOW, seconds=0)
+    ended = wave_file(folder, 0).read_json()
+    begun = {"bundle": read_moves(folder)[-1].bundle, "reason": "interrupted", "attempts": 1}
+    wave_file(folder, 0).write_json([*ended, ended[0] | begun])  # until its end is written
 
     found = seen(made)
 
