@@ -15,7 +15,9 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 from pulsar_rebalancer.errors import StateError
 from pulsar_rebalancer.reasons import Reason
 
-VERSION = 1
+VERSION = 4
+READABLE = frozenset({1, 2, 3, VERSION})
+"""Version 1 knew AvgShedder alone: it has no `kept`. Version 2 has no `samples`, version 3 no splits."""
 
 
 class HitCount(NamedTuple):
@@ -60,11 +62,11 @@ class StateDocument(BaseModel):
         if document is None:
             return cls()
         version = document.get("version") if isinstance(document, Mapping) else None
-        if version != VERSION:
-            detail = f"the stored state has version {version!r}, this release reads {VERSION}"
-            raise StateError(Reason.STATE_VERSION, detail)
+        if version not in READABLE:
+            readable = f"this release reads 1 to {VERSION}"
+            raise StateError(Reason.STATE_VERSION, f"the stored state has version {version!r}, {readable}")
         try:
-            return cls.model_validate(document)
+            return cls.model_validate({**document, "version": VERSION})
         except ValidationError as error:
             why = error.errors()[0]["msg"]
             raise StateError(Reason.STATE_VERSION, f"the stored state cannot be read: {why}") from None
