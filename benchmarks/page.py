@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from scripts.pictures import FOLDER, PALETTES, Drawing, Palette
+from scripts.drawing import FOLDER, PALETTES, Drawing, Palette
 
 from benchmarks.measure import ROOT, Comparison, Taken, median
 from benchmarks.tables import figure, memory, verdict

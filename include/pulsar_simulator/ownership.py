@@ -6,7 +6,7 @@ Rules of the modular load manager as measured on 4.0.8 and 4.2.4.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,27 +44,23 @@ class Found:
     broker: int
 
 
+@dataclass
 class Ownership:
     """Owner of every bundle now, and the lookups still to come."""
 
-    def __init__(
-        self,
-        membership: Membership,
-        topology: Topology,
-        traffic: Traffic,
-        placement: BundlePlacement,
-        owner: Ints,
-        reconnect_delay: float,
-        now: float,
-    ) -> None:
-        self.owner: Ints = owner.astype(np.int64)
-        self._membership = membership
-        self._topology = topology
-        self._traffic = traffic
-        self._placement = placement
-        self._delay = reconnect_delay
-        orphans = np.flatnonzero((self.owner == NOBODY) & traffic.active)
-        self._waiting: dict[int, float] = {int(bundle): now + reconnect_delay for bundle in orphans}
+    membership: Membership
+    topology: Topology
+    traffic: Traffic
+    placement: BundlePlacement
+    owner: Ints
+    reconnect_delay: float
+    start: InitVar[float]
+
+    def __post_init__(self, start: float) -> None:
+        """Let clients look up what nobody owns."""
+        self.owner = self.owner.astype(np.int64)
+        orphans = np.flatnonzero((self.owner == NOBODY) & self.traffic.active)
+        self._waiting: dict[int, float] = {int(bundle): start + self.reconnect_delay for bundle in orphans}
 
     def unload_at(
         self, at: int, namespace: str, range_text: str, destination: str | None, now: float
@@ -78,13 +74,13 @@ class Ownership:
             Refusal: 409 destination not active, 404 namespace, 412 range, 500 text that is no range.
         """
         if destination:
-            planned = self._membership.registered_index(destination.removeprefix("http://").removeprefix("https://"))
+            planned = self.membership.registered_index(destination.removeprefix("http://").removeprefix("https://"))
             if planned is None:
                 raise Refusal(409, "Not allowed unload namespace bundle to inactive destination broker", destination)
             if self._leader() != at:
                 return Redirect(self._leader(), {"destinationBroker": destination, "authoritative": "false"})
-            self._placement.remember(namespace, range_text, planned)
-        bundle = self._topology.resolve(namespace, range_text)
+            self.placement.remember(namespace, range_text, planned)
+        bundle = self.topology.resolve(namespace, range_text)
         owner = int(self.owner[bundle])
         if owner == NOBODY:
             return None
@@ -99,7 +95,7 @@ class Ownership:
         Raises:
             Refusal: 404 namespace, 412 topic name, 500 no leader or no broker.
         """
-        bundle = self._topology.of_topic(topic)
+        bundle = self.topology.of_topic(topic)
         owner = int(self.owner[bundle])
         if owner != NOBODY:
             return Found(bundle, owner)
@@ -107,10 +103,10 @@ class Ownership:
             return self._acquire(bundle, at)
         if self._leader() != at:
             return Redirect(self._leader(), {"authoritative": "false"})
-        stray = self._placement.stray(bundle)
+        stray = self.placement.stray(bundle)
         if stray is not None:
             return self._acquire(bundle, stray)
-        chosen = self._placement.choose(bundle)
+        chosen = self.placement.choose(bundle)
         if chosen is None:
             raise Refusal(500, "No available broker found")
         if chosen == at:
@@ -124,8 +120,8 @@ class Ownership:
     def release(self, bundles: list[int], now: float) -> None:
         """Unload bundles: nobody owns them until they are looked up."""
         self.owner[bundles] = NOBODY
-        active = self._traffic.active
-        self._waiting.update({bundle: now + self._delay for bundle in bundles if active[bundle]})
+        active = self.traffic.active
+        self._waiting.update({bundle: now + self.reconnect_delay for bundle in bundles if active[bundle]})
 
     def split(self, bundle: int, more: int) -> None:
         """Let the owner of a bundle own the parts that it became as well; they come last."""
@@ -141,8 +137,8 @@ class Ownership:
             del self._waiting[bundle]
             if self.owner[bundle] != NOBODY:
                 continue
-            chosen = self._placement.choose(bundle) if self._leads() else None
-            if chosen is not None and self._membership.brokers[chosen].alive:
+            chosen = self.placement.choose(bundle) if self._leads() else None
+            if chosen is not None and self.membership.brokers[chosen].alive:
                 self._acquire(bundle, chosen)
             else:
                 self._waiting[bundle] = now + _RETRY
@@ -152,10 +148,10 @@ class Ownership:
         return Found(bundle, broker)
 
     def _leads(self) -> bool:
-        leader = self._membership.leader
-        return leader is not None and self._membership.brokers[leader].alive
+        leader = self.membership.leader
+        return leader is not None and self.membership.brokers[leader].alive
 
     def _leader(self) -> int:
-        if self._membership.leader is None:
+        if self.membership.leader is None:
             raise Refusal(500, "The leader election has not yet been completed")
-        return self._membership.leader
+        return self.membership.leader

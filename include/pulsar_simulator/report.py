@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,7 @@ MODULAR = "org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl"
 TRAFFIC = ("msgRateIn", "msgThroughputIn", "msgRateOut", "msgThroughputOut")
 
 
+@dataclass
 class Reporter:
     """Writes reports from the last samples.
 
@@ -37,25 +39,19 @@ class Reporter:
         ValueError: the version does not start with two numbers.
     """
 
-    def __init__(
-        self,
-        cluster: str,
-        version: str,
-        topology: Topology,
-        samples: Samples,
-        producers: Ints,
-        consumers: Ints,
-        *,
-        tls: bool,
-    ) -> None:
-        self.version = version
-        self.scheme = "https" if tls else "http"
-        self._topology = topology
-        self._samples = samples
-        self._producers = producers
-        self._consumers = consumers
-        major, minor = (int(part) for part in version.split(".")[:2])
-        self._heartbeat_prefix = f"pulsar/{cluster}/" if (major, minor) < (4, 1) else "pulsar/"
+    cluster: str
+    version: str
+    topology: Topology
+    samples: Samples
+    producers: Ints
+    consumers: Ints
+    tls: bool
+
+    def __post_init__(self) -> None:
+        """Read the version."""
+        self.scheme = "https" if self.tls else "http"
+        major, minor = (int(part) for part in self.version.split(".")[:2])
+        self._heartbeat_prefix = f"pulsar/{self.cluster}/" if (major, minor) < (4, 1) else "pulsar/"
 
     def heartbeat(self, broker: Broker) -> str:
         """Return the bundle of the broker's health check."""
@@ -63,15 +59,15 @@ class Reporter:
 
     def bundle_stats(self, bundle: int) -> Json:
         """Return the NamespaceBundleStats of one bundle."""
-        rates = self._samples.rates
+        rates = self.samples.rates
         return {
             "msgRateIn": float(rates.msg_rate_in[bundle]),
             "msgThroughputIn": float(rates.msg_throughput_in[bundle]),
             "msgRateOut": float(rates.msg_rate_out[bundle]),
             "msgThroughputOut": float(rates.msg_throughput_out[bundle]),
-            "consumerCount": int(self._consumers[bundle]),
-            "producerCount": int(self._producers[bundle]),
-            "topics": self._topology.topic_count(bundle),
+            "consumerCount": int(self.consumers[bundle]),
+            "producerCount": int(self.producers[bundle]),
+            "topics": self.topology.topic_count(bundle),
             "cacheSize": 0,
         }
 
@@ -83,8 +79,8 @@ class Reporter:
             extra: bundles that it lists besides its own.
             now: seconds since 1970.
         """
-        samples, spec, i = self._samples, broker.spec, broker.index
-        names = self._topology.bundles
+        samples, spec, i = self.samples, broker.spec, broker.index
+        names = self.topology.bundles
         held = samples.bundles_of(i)
         stats = {names[b]: self.bundle_stats(b) for b in [*held, *extra]}
         heartbeat = dict.fromkeys(("consumerCount", "producerCount", "topics", "cacheSize"), 0)
@@ -134,7 +130,7 @@ class Reporter:
 
     def split(self, bundle: int, shares: list[float]) -> None:
         """Give the parts of a bundle their shares of its producers and consumers, at least one where it had one."""
-        for name in ("_producers", "_consumers"):
+        for name in ("producers", "consumers"):
             before = getattr(self, name)
             parts = np.ceil(with_parts(before.astype(np.float64), bundle, shares)).astype(np.int64)
             setattr(self, name, parts)
@@ -147,10 +143,10 @@ class Reporter:
     def topic_stats(self, broker: Broker) -> Json:
         """Return `broker-stats/topics`: namespace -> bundle -> domain -> topic -> statistics."""
         answer: Json = {}
-        for bundle in self._samples.bundles_of(broker.index):
-            namespace = self._topology.namespace_of(bundle)
+        for bundle in self.samples.bundles_of(broker.index):
+            namespace = self.topology.namespace_of(bundle)
             domains: Json = {"persistent": {}, "non-persistent": {}}
-            shares = self._topology.shares(bundle)
+            shares = self.topology.shares(bundle)
             whole = self.bundle_stats(bundle)
             for topic, share in shares.items():
                 domains[namespace.domain][topic] = {
@@ -161,5 +157,5 @@ class Reporter:
                     "averageMsgSize": whole["msgThroughputIn"] / whole["msgRateIn"] if whole["msgRateIn"] else 0.0,
                     **{name: whole[name] * share for name in TRAFFIC},
                 }
-            answer.setdefault(namespace.name, {})[self._topology.range_of(bundle)] = domains
+            answer.setdefault(namespace.name, {})[self.topology.range_of(bundle)] = domains
         return answer

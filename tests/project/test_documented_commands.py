@@ -86,7 +86,7 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     ".venv/bin/pytest tests/include/pulsar_rebalancer/state": done("--collect-only", "--quiet"),
     ".venv/bin/pytest tests/include/pulsar_rebalancer/carry_out -k owner": done("--collect-only", "--quiet"),
     ".venv/bin/python scripts/reference.py": done("--check"),
-    ".venv/bin/python scripts/pictures.py": done("--check"),
+    ".venv/bin/python -m scripts.pictures": done("--check"),
     "make audit": make(by("tests/project/test_audit.py")),
     "airflow connections add pulsar_admin_east --conn-json '{ "
     '"conn_type": "pulsar_admin", "schema": "https", "host": "broker-1,broker-2", "port": 8443, "password": "<token>", '

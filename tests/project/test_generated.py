@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+from scripts.pictures import drawn
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -19,7 +20,7 @@ def load(path):
 
 reference = load(ROOT / "scripts" / "reference.py")
 written = reference.written()
-pictures = load(ROOT / "scripts" / "pictures.py").drawn()
+pictures = drawn()
 
 
 @pytest.mark.parametrize("file", written, ids=lambda file: file.name)
@@ -43,7 +44,7 @@ def test_every_reason_has_a_meaning_and_blocks_say_what_to_do():
 @pytest.mark.parametrize("file", pictures, ids=lambda file: file.name)
 def test_pictures_are_those_of_the_code(file):
     ET.fromstring(pictures[file])
-    assert file.read_text(encoding="utf-8") == pictures[file], "run .venv/bin/python scripts/pictures.py"
+    assert file.read_text(encoding="utf-8") == pictures[file], "run .venv/bin/python -m scripts.pictures"
 
 
 def test_every_picture_is_shown_in_light_and_dark():
