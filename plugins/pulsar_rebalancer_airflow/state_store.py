@@ -20,7 +20,7 @@ from pulsar_rebalancer.state.backup import committed_sequences
 from pulsar_rebalancer.state.manual_plans import ApprovedPlans, Drains, HandedOver, HandedOverPlans
 from pulsar_rebalancer.state.orders.breaker import Breaker, advance, readable_breaker
 from pulsar_rebalancer.state.orders.control_document import Awaiting, Control, Rejections
-from pulsar_rebalancer.state.orders.sentence import Told
+from pulsar_rebalancer.state.orders.sentence import OrdersInForce
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, StateDocument
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class StoredState:
         breaker = readable_breaker(self.raw(Breaker.KEY), datetime.now(UTC))
         return control.model_copy(update={"breaker": breaker, "unreadable": unreadable})
 
-    def told(self, storage: ClusterStorage, drains: Drains, started: datetime | None = None) -> Told:
+    def told(self, storage: ClusterStorage, drains: Drains, started: datetime | None = None) -> OrdersInForce:
         """Return what the sentence on what is in force tells; what cannot be read of approvals is left out.
 
         Args:
@@ -169,7 +169,7 @@ class StoredState:
             drains: as `drains` returned it.
             started: when the run began that a stop may have hit; None: none is under way.
         """
-        return Told(
+        return OrdersInForce(
             control=self.control(storage),
             drains=drains.brokers,
             awaiting=self.answers_or_none(Awaiting),

@@ -14,7 +14,7 @@ from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.plan import Summary, verify
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.state.orders.control_document import Control, Rejections
-from pulsar_rebalancer.state.orders.in_force import Sample, closings
+from pulsar_rebalancer.state.orders.in_force import JudgedRun, closings
 from pulsar_rebalancer.state.state_documents import DecisionState
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _closed(run: StoragePath, summary: Summary, settings: Settings, control: Con
     previous = ""
     if control.skip is not None:
         previous = DecisionState.parse((run / "input" / "state.json").read_json().get("decision")).plan_id
-    found = closings(settings, control, now, Sample(summary.collected_at, previous))
+    found = closings(settings, control, now, JudgedRun(summary.collected_at, previous))
     return Verdict(*found[0]) if found else None
 
 

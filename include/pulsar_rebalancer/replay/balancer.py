@@ -43,7 +43,7 @@ _UNLOADED_AFTER = 1.0
 """Seconds from a sample until its bundles have moved: a run notes an unload when it is done, after its sample."""
 
 
-class Move(NamedTuple):
+class IndexedMove(NamedTuple):
     """A bundle and the broker that it is to go to, by position."""
 
     bundle: int
@@ -88,7 +88,7 @@ class Balancer:
         self._kind: Callable[[str], str | None] = NO_POLICIES.kind
         self._placing = Placing(self._empty(), self._kept, "")
 
-    def decide(self, minute: Minute) -> list[Move]:
+    def decide(self, minute: Minute) -> list[IndexedMove]:
         """Return what the strategy moves after a minute."""
         self._keep_placement()
         if minute.policies is not self._policies:
@@ -102,7 +102,7 @@ class Balancer:
         sample = ClusterSample(brokers, self._columns(minute, seen), self._settings, counting=self._counting(minute))
         moves = self._shed(minute, sample)
         self._placing = Placing(sample, self._kept, self._seed_of(minute), minute.policies)
-        found = [Move(self._roster.bundle_at[move.bundle], self._destination(move)) for move in moves]
+        found = [IndexedMove(self._roster.bundle_at[move.bundle], self._destination(move)) for move in moves]
         self._moved.update({move.bundle: minute.number for move in found})
         self._unloaded_brokers.update({move.source: minute.number for move in moves})
         return found

@@ -22,7 +22,7 @@ from pulsar_rebalancer.replay.balancer import MINUTE, Balancer
 from pulsar_rebalancer.replay.columns import NOBODY, MeanColumns
 from pulsar_rebalancer.replay.minute import BrokerFigures, Minute
 from pulsar_rebalancer.replay.samples import CARRIED
-from pulsar_rebalancer.replay.variant_outcome import Outcome
+from pulsar_rebalancer.replay.variant_outcome import VariantOutcome
 from pulsar_rebalancer.run.tables import RESOURCES
 from pulsar_rebalancer.state.counting import Counting
 from pulsar_rebalancer.strategies.sample import COUNTED
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.replay.columns import Floats, Ints, Roster
-    from pulsar_rebalancer.replay.samples import Recording, Sample
+    from pulsar_rebalancer.replay.samples import RecordedSample, Recording
     from pulsar_rebalancer.replay.variants import Variant
 
 _TOLD = 20
@@ -54,7 +54,7 @@ def replay(
     last: int | None = None,
     seed: int = 1,
     tell: Callable[[float], None] = lambda share: None,
-) -> list[Outcome]:
+) -> list[VariantOutcome]:
     """Return what became of the cluster with each variant.
 
     Args:
@@ -86,7 +86,7 @@ class _Replica:
         self, recording: Recording, variant: Variant, judged_by: Settings, means: MeanColumns, seed: int
     ) -> None:
         settings, roster = variant.settings, recording.roster
-        self.outcome = Outcome(variant.name)
+        self.outcome = VariantOutcome(variant.name)
         self._balancer = Balancer(roster, settings, seed, means, _stay(roster, settings))
         self._owner = np.full(len(roster.bundles), NOBODY)
         self._averages = _Averages(settings)
@@ -96,7 +96,7 @@ class _Replica:
         self._longest = settings.state_max_gap * max(MINUTE, settings.interval_seconds)
         self._last: int | None = None
 
-    def step(self, sample: Sample) -> None:
+    def step(self, sample: RecordedSample) -> None:
         """Let the variant judge one sample; what it moves is elsewhere from the next one on."""
         self._own(sample)
         minute = self._minute(sample)
@@ -112,7 +112,7 @@ class _Replica:
             self._owner[moved] = [move.destination for move in moves]
         self._last = sample.minute
 
-    def _own(self, sample: Sample) -> None:
+    def _own(self, sample: RecordedSample) -> None:
         """Give the bundles that are new, and those whose broker is gone or was for a while, an owner."""
         registered, restarted = sample.brokers.registered, sample.restarted
         there = registered & ~restarted
@@ -133,7 +133,7 @@ class _Replica:
             self._owner[bundle] = sample.owner[bundle] if chosen is None else chosen
         self.outcome.lost += len(lost)
 
-    def _minute(self, sample: Sample) -> Minute:
+    def _minute(self, sample: RecordedSample) -> Minute:
         owner = np.where(sample.present, self._owner, NOBODY)
         elsewhere = np.flatnonzero(owner != sample.owner)
         brokers = sample.brokers
@@ -171,7 +171,7 @@ class _Averages:
         self._settings = settings
         self._beside: Floats | float = 0.0
 
-    def follow(self, sample: Sample, changed: BrokerFigures) -> BrokerFigures:
+    def follow(self, sample: RecordedSample, changed: BrokerFigures) -> BrokerFigures:
         """Return the changed figures with the averages that belong to them."""
         recorded = sample.brokers
         load, throughput = recorded.load_average, recorded.throughput_average
@@ -201,7 +201,7 @@ def _stay(roster: Roster, settings: Settings) -> dict[int, Reason]:
     return found
 
 
-def _change(sample: Sample, bundles: Ints, to: Ints) -> Floats:
+def _change(sample: RecordedSample, bundles: Ints, to: Ints) -> Floats:
     """Return what brokers gain and lose by bundles that are elsewhere than recorded: a row per flow, one per broker."""
     count, came_from = len(sample.brokers.registered), sample.owner[bundles]
     return np.array(

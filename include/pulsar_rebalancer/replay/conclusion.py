@@ -9,21 +9,21 @@ import pyarrow as pa
 
 from pulsar_rebalancer.replay.progress import say
 from pulsar_rebalancer.replay.replay_report import html
-from pulsar_rebalancer.replay.replay_request import REPORT, TABLE, Answer
+from pulsar_rebalancer.replay.replay_request import REPORT, TABLE, ReplayResult
 from pulsar_rebalancer.replay.variant_outcome import Figures, figures, pareto_front, preferred
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pulsar_rebalancer.replay.preparation import Prepared
-    from pulsar_rebalancer.replay.variant_outcome import Outcome
+    from pulsar_rebalancer.replay.variant_outcome import VariantOutcome
     from pulsar_rebalancer.replay.variants import Variant
 
 _COVERED = ("start", "end", "first", "last", "samples", "expected", "minutes", "gaps", "made")
 """Columns of the table that say what part of the stretch was replayed (`replay.recording.Coverage`)."""
 
 
-def conclude(prepared: Prepared, outcomes: Mapping[str, Outcome], seconds: float) -> None:
+def conclude(prepared: Prepared, outcomes: Mapping[str, VariantOutcome], seconds: float) -> None:
     """Write answer, table and report of a replay.
 
     Args:
@@ -34,7 +34,7 @@ def conclude(prepared: Prepared, outcomes: Mapping[str, Outcome], seconds: float
     folder, _, request, recording, variants = prepared
     coverage = recording.coverage
     compared = [figures(outcomes[variant.name], coverage.minutes) for variant in variants.variants]
-    answer = Answer(
+    answer = ReplayResult(
         coverage=coverage,
         picked=preferred(compared, request.worth),
         front=tuple(sorted(pareto_front(compared))),
@@ -55,7 +55,7 @@ def conclude(prepared: Prepared, outcomes: Mapping[str, Outcome], seconds: float
     )
 
 
-def _table(compared: Sequence[Figures], answer: Answer, variants: Sequence[Variant]) -> pa.Table:
+def _table(compared: Sequence[Figures], answer: ReplayResult, variants: Sequence[Variant]) -> pa.Table:
     columns = {name: [getattr(each, name) for each in compared] for name in Figures._fields}
     columns |= {
         "strategy": [each.settings.strategy for each in variants],

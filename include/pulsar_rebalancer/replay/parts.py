@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pulsar_rebalancer.replay.preparation import Prepared
-    from pulsar_rebalancer.replay.variant_outcome import Outcome
+    from pulsar_rebalancer.replay.variant_outcome import VariantOutcome
     from pulsar_rebalancer.replay.variants import Variant
 
 
@@ -42,7 +42,7 @@ def parts_of(prepared: Prepared, wanted: int) -> list[Part]:
     return [Part(prepared.work.uri, number, dealt, request, stretch) for number, (stretch, dealt) in enumerate(work)]
 
 
-def replayed(part: Part) -> list[Outcome] | str:
+def replayed(part: Part) -> list[VariantOutcome] | str:
     """Return what became of the variants of a part, or what went wrong: the replays of others go on."""
     try:
         return _outcomes(part)
@@ -53,7 +53,7 @@ def replayed(part: Part) -> list[Outcome] | str:
         return f"{type(error).__name__}: {error} [{Reason.REPLAY_FAILED}]"
 
 
-def _outcomes(part: Part) -> list[Outcome]:
+def _outcomes(part: Part) -> list[VariantOutcome]:
     folder, request = StoragePath(part.work), part.request
     recording = Recording.read(folder / SAMPLES)
     return replay(

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from pulsar_rebalancer.replay.replay_request import Answer, ReplayRequest
-    from pulsar_rebalancer.replay.variant_outcome import Figures, Outcome
+    from pulsar_rebalancer.replay.replay_request import ReplayRequest, ReplayResult
+    from pulsar_rebalancer.replay.variant_outcome import Figures, VariantOutcome
     from pulsar_rebalancer.replay.variants import Variant
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -41,10 +41,10 @@ _MIB = 1 << 20
 
 def html(
     request: ReplayRequest,
-    answer: Answer,
+    answer: ReplayResult,
     variants: Sequence[Variant],
     compared: Sequence[Figures],
-    outcomes: Mapping[str, Outcome],
+    outcomes: Mapping[str, VariantOutcome],
 ) -> str:
     """Return the page.
 
@@ -88,7 +88,7 @@ def html(
     return f"{head}<body>{''.join(parts)}</body></html>\n"
 
 
-def _table(ordered: Sequence[Figures], answer: Answer, variants: Mapping[str, Variant]) -> str:
+def _table(ordered: Sequence[Figures], answer: ReplayResult, variants: Mapping[str, Variant]) -> str:
     head: tuple[str, ...] = (
         "",
         "variant",
@@ -126,13 +126,13 @@ def _table(ordered: Sequence[Figures], answer: Answer, variants: Mapping[str, Va
     return f"<div class=wide><table><tr>{heads}</tr>{''.join(rows)}</table></div>"
 
 
-def _marks(each: Figures, answer: Answer) -> Iterable[tuple[str, bool]]:
+def _marks(each: Figures, answer: ReplayResult) -> Iterable[tuple[str, bool]]:
     yield "current", each.variant == CURRENT
     yield "picked", each.variant == answer.picked
     yield "on the front", each.variant in answer.front
 
 
-def _scatter(ordered: Sequence[Figures], answer: Answer) -> str:
+def _scatter(ordered: Sequence[Figures], answer: ReplayResult) -> str:
     figure, field = _field()
     front = [each for each in ordered if each.variant in answer.front]
     field.plot([each.unloads_per_day for each in front], [each.range_mean for each in front], color=_FRONT, linewidth=1)
@@ -150,7 +150,7 @@ def _scatter(ordered: Sequence[Figures], answer: Answer) -> str:
     return svg(figure, "scatter")
 
 
-def _over_time(outcomes: Sequence[Outcome]) -> str:
+def _over_time(outcomes: Sequence[VariantOutcome]) -> str:
     figure, field = _field()
     for outcome, colour in zip(outcomes, (_CURRENT, _PICKED), strict=False):
         ranges = np.array(outcome.ranges or [0.0])

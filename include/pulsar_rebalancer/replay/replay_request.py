@@ -89,7 +89,7 @@ class ReplayRequest(VersionedDocument):
         return found
 
 
-class Answer(VersionedDocument):
+class ReplayResult(VersionedDocument):
     """`answer.json`: what came of a replay; the figures of each variant are in `results.parquet`.
 
     Attributes:

@@ -29,7 +29,7 @@ _SHARED_BY = ((0, 1), (2,), (3,))
 
 
 @dataclass(frozen=True)
-class Sample:
+class RecordedSample:
     """One sample of a recording; brokers and bundles by their position in order of names.
 
     Attributes:
@@ -129,7 +129,7 @@ class Recording:
         minutes = self.index.minutes
         return [m for m in minutes if (first is None or m >= first) and (last is None or m <= last)]
 
-    def samples(self, minutes: Iterable[int]) -> Iterator[Sample]:
+    def samples(self, minutes: Iterable[int]) -> Iterator[RecordedSample]:
         """Yield the samples of some minutes, ascending."""
         assembler = _Assembler(self)
         place_of = dict(zip(self.index.minutes, self.index.places, strict=True))
@@ -159,7 +159,7 @@ class _Assembler:
         self._seen = np.zeros(bundles, dtype=bool)
         self._ranges: dict[int, tuple[Ints, Ints, Ints]] = {}
 
-    def add(self, minute: int, snapshot: Snapshot) -> Sample:
+    def add(self, minute: int, snapshot: Snapshot) -> RecordedSample:
         restarted, brokers = self._restarted(snapshot), self._brokers(snapshot)
         owner, carried, repeated = self._bundles_of(snapshot, brokers.registered & ~brokers.reported)
         born = np.flatnonzero((owner != NOBODY) & ~self._seen)
@@ -169,7 +169,9 @@ class _Assembler:
         left_out = self._bundle_at[snapshot.bundles[snapshot.left_out]]
         number = int(snapshot.policies[0])
         policies, reserved = self._recording.index.policies[number], self._recording.reserved[number]
-        return Sample(minute, brokers, restarted, owner, carried, born, parents, repeated, left_out, policies, reserved)
+        return RecordedSample(
+            minute, brokers, restarted, owner, carried, born, parents, repeated, left_out, policies, reserved
+        )
 
     def _restarted(self, snapshot: Snapshot) -> Flags:
         found = np.zeros(len(self._broker_at), dtype=bool)

@@ -20,7 +20,7 @@ HOT = 80.0
 
 
 @dataclass
-class Outcome:
+class VariantOutcome:
     """One variant over a stretch, taken down sample by sample.
 
     Attributes:
@@ -99,7 +99,7 @@ class Figures(NamedTuple):
     lost: int
 
 
-def figures(outcome: Outcome, minutes: float) -> Figures:
+def figures(outcome: VariantOutcome, minutes: float) -> Figures:
     """Return what a variant is compared by.
 
     Args:
@@ -123,11 +123,11 @@ def figures(outcome: Outcome, minutes: float) -> Figures:
     )
 
 
-def merged(outcomes: Iterable[Outcome]) -> dict[str, Outcome]:
+def merged(outcomes: Iterable[VariantOutcome]) -> dict[str, VariantOutcome]:
     """Return one outcome for each variant, its stretches in the order given."""
-    found: dict[str, Outcome] = {}
+    found: dict[str, VariantOutcome] = {}
     for each in outcomes:
-        found.setdefault(each.variant, Outcome(each.variant)).add(each)
+        found.setdefault(each.variant, VariantOutcome(each.variant)).add(each)
     return found
 
 

@@ -25,7 +25,7 @@ _CHARS = 160
 
 
 @dataclass(frozen=True)
-class Told:
+class ExplainedReason:
     """One reason code of a run.
 
     Attributes:
@@ -63,7 +63,7 @@ class Explanation:
         more: how many reasons are not among them.
     """
 
-    reasons: tuple[Told, ...]
+    reasons: tuple[ExplainedReason, ...]
     more: int = 0
 
     def text(self) -> str:
@@ -91,11 +91,11 @@ def explain(validation: Validation) -> Explanation:
     return Explanation(tuple(told), len(ordered) - len(told))
 
 
-def _told(reason: Reason, found: Sequence[Finding]) -> Told:
+def _told(reason: Reason, found: Sequence[Finding]) -> ExplainedReason:
     worst = (_shown(finding) for finding in found[:WORST])
     causes = sorted({cause for f in found if (cause := Reason.get(f.cause))})
     actions = [reason.action, *(f"{cause}: {cause.action}" for cause in causes if cause.action)]
-    return Told(reason, len(found), tuple(filter(None, worst)), " ".join(actions).strip())
+    return ExplainedReason(reason, len(found), tuple(filter(None, worst)), " ".join(actions).strip())
 
 
 def _shown(finding: Finding) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _TAKEN = Reason.TAKEN  # looked up once for a million
 
 
-class Room(Protocol):
+class CapacityCheck(Protocol):
     """What else than a cap keeps a unit where it is, depending on what is taken before it."""
 
     def fitted(self, unit: list[CandidateMove]) -> list[CandidateMove]:
@@ -37,7 +37,7 @@ def apply(
     groups: Mapping[str, str],
     *,
     by_range: bool = True,
-    room: Room | None = None,
+    room: CapacityCheck | None = None,
 ) -> list[CandidateMove]:
     """Return the moves after the caps by pair and rank, each taken one with its wave.
 

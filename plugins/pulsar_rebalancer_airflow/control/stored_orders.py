@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.errors import RebalancerError
-from pulsar_rebalancer.state.orders.in_force import Sample, closings
+from pulsar_rebalancer.state.orders.in_force import JudgedRun, closings
 from pulsar_rebalancer.state.orders.sentence import sentence
 
 if TYPE_CHECKING:
@@ -40,4 +40,4 @@ def in_force(
         told = replace(store.told(storage, store.drains(storage), started), origins=origins or {})
     except RebalancerError as error:
         return f"Nothing is moved: {error.message}"
-    return sentence(settings, closings(settings, told.control, now, Sample(now, store.last_plan())), told, now)
+    return sentence(settings, closings(settings, told.control, now, JudgedRun(now, store.last_plan())), told, now)

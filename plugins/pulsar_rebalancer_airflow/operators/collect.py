@@ -17,7 +17,7 @@ from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.config.resolution import parse_params
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.state.orders.in_force import Sample, closings
+from pulsar_rebalancer.state.orders.in_force import JudgedRun, closings
 from pulsar_rebalancer.state.orders.sentence import sentence
 from pulsar_rebalancer.state.state_documents import MovesState
 from pulsar_rebalancer.storage.layout import ClusterStorage
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.config.resolution import RunParams
     from pulsar_rebalancer.run.request import RunRequest
     from pulsar_rebalancer.state.manual_plans import HandedOver
-    from pulsar_rebalancer.state.orders.sentence import Told
+    from pulsar_rebalancer.state.orders.sentence import OrdersInForce
 
 _ANY_THRESHOLDS = {"low_threshold": "0", "high_threshold": "1000"}
 """In the place of the live brokers' thresholds: nothing that the file or a run may say contradicts these."""
@@ -111,9 +111,9 @@ def _trigger(context: Context, params: RunParams, now: datetime) -> Trigger:
     return Trigger(now=now, airflow_run_id=dag_run.run_id, params=params, requested_by=person)
 
 
-def _with_what_is_in_force(request: RunRequest, told: Told, previous: str) -> RunRequest:
+def _with_what_is_in_force(request: RunRequest, told: OrdersInForce, previous: str) -> RunRequest:
     settings, now = request.resolved.settings, request.collected_at
-    found = closings(settings, told.control, now, Sample(now, previous))
+    found = closings(settings, told.control, now, JudgedRun(now, previous))
     said = sentence(settings, found, replace(told, origins=request.resolved.origins), now)
     return request.model_copy(update={"closed": found[0].reason if found else None, "in_force": said})
 

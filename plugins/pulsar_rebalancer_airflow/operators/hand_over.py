@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 
 from pulsar_rebalancer.errors import PlanError
-from pulsar_rebalancer.state.orders.in_force import Sample, closings
+from pulsar_rebalancer.state.orders.in_force import JudgedRun, closings
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.locations import REBALANCE_DAG
 from pulsar_rebalancer_airflow.state_store import state_asset
@@ -51,6 +51,6 @@ class HandOverOperator(TriggerDagRunOperator):
             PlanError: what lets nothing be moved now.
         """
         control = store.control(self.storage)
-        closed = closings(self.entry.settings, control, now, Sample(now, store.last_plan()))
+        closed = closings(self.entry.settings, control, now, JudgedRun(now, store.last_plan()))
         if closed:
             raise PlanError(closed[0].reason, f"nothing is carried out: {closed[0].detail}")

@@ -19,7 +19,7 @@ from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.show.page import overview
 from pulsar_rebalancer.show.page.buckets import Timeline
-from pulsar_rebalancer.show.page.page_model import Answer, Overview, Status
+from pulsar_rebalancer.show.page.page_model import Overview, RunAnswer, Status
 from pulsar_rebalancer.show.page.timeline import Span, timeline
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.strategies.fitting import load_clusters
@@ -116,7 +116,7 @@ def cluster(dag_id: str, session: SessionDep, user: GetUserDep, run_id: Annotate
 
 
 @router.get("/dags/{dag_id}/runs/{run_id}/answer", dependencies=[Depends(requires_access_dag("GET", _RUN))])
-def answer(dag_id: str, run_id: str, session: SessionDep) -> Answer:
+def answer(dag_id: str, run_id: str, session: SessionDep) -> RunAnswer:
     """Return what became of a run that was started with a button.
 
     Raises:

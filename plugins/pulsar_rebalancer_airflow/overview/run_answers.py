@@ -9,7 +9,7 @@ from airflow.utils.state import DagRunState
 from sqlalchemy import select
 
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.show.page.page_model import Answer
+from pulsar_rebalancer.show.page.page_model import RunAnswer
 from pulsar_rebalancer.show.page.pairs import pair_views
 from pulsar_rebalancer.show.page.recent_runs import read_run
 from pulsar_rebalancer.show.page.status import of_run
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _UNDER_WAY = {DagRunState.QUEUED: "waits for its turn", DagRunState.RUNNING: "is under way"}
 
 
-def answer_of(session: Session, dag_id: str, run_id: str) -> Answer | None:
+def answer_of(session: Session, dag_id: str, run_id: str) -> RunAnswer | None:
     """Return what became of a run; None when there is none, or its DAG has no buttons.
 
     Args:
@@ -38,21 +38,21 @@ def answer_of(session: Session, dag_id: str, run_id: str) -> Answer | None:
         return None
     state = DagRunState(run.state)
     if state in _UNDER_WAY:
-        return Answer(state=state, text=_UNDER_WAY[state])
+        return RunAnswer(state=state, text=_UNDER_WAY[state])
     cluster = dag_id.removeprefix(prefix)
     came_to = _came_to(session, cluster, dag_id, run_id) if prefix == REBALANCE_DAG else ""
     if state is DagRunState.FAILED:
-        return Answer(state=state, text=_refused(session, dag_id, run_id, came_to))
+        return RunAnswer(state=state, text=_refused(session, dag_id, run_id, came_to))
     if prefix == CONTROL_DAG:
         told = left_by(session, dag_id, run_id, key="return_value", task="control")
-        return Answer(state=state, text=_ordered(told if isinstance(told, dict) else {}))
+        return RunAnswer(state=state, text=_ordered(told if isinstance(told, dict) else {}))
     if prefix == APPLY_DAG:
         started = left_by(session, dag_id, run_id, key="trigger_run_id", task="carry_out")
         if started is None:
-            return Answer(state=state, text="Nothing is carried out: the plan was rejected.")
+            return RunAnswer(state=state, text="Nothing is carried out: the plan was rejected.")
         text = f"The plan was approved; run {started} carries it out."
-        return Answer(state=state, text=text, next_dag=f"{REBALANCE_DAG}{cluster}", next_run=str(started))
-    return Answer(state=state, text=came_to or "ended, and left no files.")
+        return RunAnswer(state=state, text=text, next_dag=f"{REBALANCE_DAG}{cluster}", next_run=str(started))
+    return RunAnswer(state=state, text=came_to or "ended, and left no files.")
 
 
 def _refused(session: Session, dag_id: str, run_id: str, came_to: str) -> str:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from pulsar_rebalancer.replay.balancer import Move
+    from pulsar_rebalancer.replay.balancer import IndexedMove
     from pulsar_rebalancer.replay.minute import Minute
 
 MINUTES, EACH = 6, 24
@@ -142,10 +142,10 @@ def test_every_minute_is_decided_as_a_run_decides_it(
         runs.make(tmp_path / "recorded", made, policies=POLICIES, at=at, **settings)
     storage, target = ClusterStorage(str(tmp_path / "recorded"), "east"), StoragePath(str(tmp_path / "recording"))
     record(storage, Settings(**settings), runs.NOW, runs.NOW + timedelta(minutes=MINUTES), target)
-    steps: list[tuple[Minute, list[Move]]] = []
+    steps: list[tuple[Minute, list[IndexedMove]]] = []
     judge = Balancer.decide
 
-    def noted(balancer: Balancer, minute: Minute) -> list[Move]:
+    def noted(balancer: Balancer, minute: Minute) -> list[IndexedMove]:
         steps.append((minute, judge(balancer, minute)))
         return steps[-1][1]
 

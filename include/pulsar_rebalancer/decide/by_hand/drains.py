@@ -9,7 +9,7 @@ from pulsar_rebalancer.config.enums import Overrule
 from pulsar_rebalancer.decide.by_hand import makers
 from pulsar_rebalancer.decide.by_hand.preview import candidates_of, placed
 from pulsar_rebalancer.decide.by_hand.scene import Scene
-from pulsar_rebalancer.decide.by_hand.spare_capacity import Room
+from pulsar_rebalancer.decide.by_hand.spare_capacity import SpareCapacity
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.manual_request import DrainProgress
@@ -81,7 +81,7 @@ def serve(
         scenes |= dict.fromkeys(brokers, scene)
     # One bundle of each anti-affinity group goes at a time, whatever is overruled.
     groups_of, by_range = Policies.read(run).groups, waves.needed(scene.sample.brokers)
-    room = Room(scene, scenes, {broker: drain.overrule for broker, drain in drains.items()})
+    room = SpareCapacity(scene, scenes, {broker: drain.overrule for broker, drain in drains.items()})
     capped = caps.apply([*leaving, *moves], scene.settings, groups_of, by_range=by_range, room=room)
     of_drain = [move for move in capped if move.pair < 0]
     pairs = {move.source: move.pair for move in of_drain}

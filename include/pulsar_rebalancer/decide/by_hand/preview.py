@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.run.manual_request import HandRequest
     from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
-    from pulsar_rebalancer.strategies.caps import Room
+    from pulsar_rebalancer.strategies.caps import CapacityCheck
 
 _MEASURE = Measure.THROUGHPUT
 
@@ -76,7 +76,7 @@ def write(
     wanted: Iterable[CandidateMove],
     record: ByHand,
     splits: list[dict[str, Any]] | None = None,
-    room: Room | None = None,
+    room: CapacityCheck | None = None,
     *,
     whole: bool = False,
 ) -> Summary:

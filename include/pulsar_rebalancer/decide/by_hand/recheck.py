@@ -8,7 +8,7 @@ from pulsar_rebalancer.config.enums import Overrule
 from pulsar_rebalancer.decide.by_hand import makers
 from pulsar_rebalancer.decide.by_hand.preview import candidates_of, placed, write
 from pulsar_rebalancer.decide.by_hand.scene import Scene
-from pulsar_rebalancer.decide.by_hand.spare_capacity import Room
+from pulsar_rebalancer.decide.by_hand.spare_capacity import SpareCapacity
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.manual_request import ByHand, HandRequest
@@ -92,7 +92,7 @@ def _shown(storage: ClusterStorage, request: RunRequest, handed: HandedOver) -> 
 
 def _leaving(
     storage: ClusterStorage, run: StoragePath, marked: Drains, shown: Summary, moves: Sequence[Move]
-) -> tuple[list[CandidateMove], Room | None]:
+) -> tuple[list[CandidateMove], SpareCapacity | None]:
     """Return what leaves drained brokers, without what is overruled for each now as it was when the plan was shown.
 
     What leaves a broker that was released since stays.
@@ -114,6 +114,6 @@ def _leaving(
             makers.Wish(move.bundle, move.destination, released, source) for move in moves if move.source == source
         ]
         found += placed(of_source[source], candidates_of(of_source[source], wishes, pair))
-    return found, Room(
+    return found, SpareCapacity(
         scenes[frozenset()], of_source, {source: overruled.get(source, ()) for source in sources}, fixed=True
     )

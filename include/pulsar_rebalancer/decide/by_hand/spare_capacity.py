@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.strategies.sample import CandidateMove
 
 
-class Room:
+class SpareCapacity:
     """No broker is brought above `overloaded_threshold` by a drain, or by what the strategy brings there beside one.
 
     A bundle of a drain for which placement's broker has no room goes to the coldest that policies and the topic ceiling

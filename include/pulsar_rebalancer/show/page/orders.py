@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.state.orders.in_force import Sample, closings
-from pulsar_rebalancer.state.orders.sentence import Told, beside_the_mode, sentence
+from pulsar_rebalancer.state.orders.in_force import JudgedRun, closings
+from pulsar_rebalancer.state.orders.sentence import OrdersInForce, beside_the_mode, sentence
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def held_by(entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> list[Closed]:
     """Return what lets the next run move nothing, beside the mode."""
-    found = closings(entry.settings, facts.control, now, Sample(now, facts.last_plan))
+    found = closings(entry.settings, facts.control, now, JudgedRun(now, facts.last_plan))
     return [each for each in found if each.reason is not Reason.OBSERVE]
 
 
@@ -37,8 +37,8 @@ def in_force(entry: ClusterEntry, facts: AirflowFacts, run: Run | None, now: dat
     if facts.unreadable:
         return f"Which brokers are drained cannot be read: {facts.unreadable}."
     said = [*_stopped(facts, run), *_waiting(entry, facts, now)]
-    found = closings(entry.settings, facts.control, now, Sample(now, facts.last_plan))
-    told = Told(control=facts.control, drains=facts.drains, rejections=facts.rejections)
+    found = closings(entry.settings, facts.control, now, JudgedRun(now, facts.last_plan))
+    told = OrdersInForce(control=facts.control, drains=facts.drains, rejections=facts.rejections)
     if beside_the_mode(entry.settings, found, told, now):
         said.insert(0, sentence(entry.settings, found, told, now))
     return " ".join(f"{each}." for each in said)

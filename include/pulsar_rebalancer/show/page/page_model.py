@@ -205,7 +205,7 @@ class Overview(View):
     acts: Acts = Acts()
 
 
-class Answer(View):
+class RunAnswer(View):
     """What became of a run that was started with a button.
 
     Attributes:

@@ -30,7 +30,7 @@ class Closed(NamedTuple):
     detail: str
 
 
-class Sample(NamedTuple):
+class JudgedRun(NamedTuple):
     """Which run is judged.
 
     Attributes:
@@ -42,7 +42,7 @@ class Sample(NamedTuple):
     previous: str = ""
 
 
-def closings(settings: Settings, control: Control, now: datetime, sample: Sample | None = None) -> list[Closed]:
+def closings(settings: Settings, control: Control, now: datetime, sample: JudgedRun | None = None) -> list[Closed]:
     """Return all that lets nothing be moved now; empty: something may be.
 
     Args:
@@ -88,7 +88,7 @@ def _opened(breaker: Breaker, rules: BreakerRules) -> str:
     return f"until {closes:%Y-%m-%d %H:%M %Z}: {breaker.why}"
 
 
-def _skips(ordered_at: datetime, sample: Sample) -> bool:
+def _skips(ordered_at: datetime, sample: JudgedRun) -> bool:
     """Return whether a run is the one to be skipped: the first that was collected since.
 
     Whether one was recorded before it tells the plan before it. Nothing has to be written when a run was skipped, and

@@ -53,7 +53,7 @@ _BY = {Origin.FILE: "the clusters file", Origin.PARAMS: "this run's parameters",
 
 
 @dataclass(frozen=True)
-class Told:
+class OrdersInForce:
     """What the sentence tells beside settings and what lets nothing be moved.
 
     Attributes:
@@ -73,7 +73,7 @@ class Told:
     origins: Mapping[str, Origin] = field(default_factory=dict)
 
 
-def sentence(settings: Settings, found: Sequence[Closed], told: Told, now: datetime) -> str:
+def sentence(settings: Settings, found: Sequence[Closed], told: OrdersInForce, now: datetime) -> str:
     """Return what is in force, and by whom.
 
     Args:
@@ -87,7 +87,7 @@ def sentence(settings: Settings, found: Sequence[Closed], told: Told, now: datet
     return one_line(f"{'Nothing is moved' if found else moved}: {said}")
 
 
-def beside_the_mode(settings: Settings, found: Sequence[Closed], told: Told, now: datetime) -> list[str]:
+def beside_the_mode(settings: Settings, found: Sequence[Closed], told: OrdersInForce, now: datetime) -> list[str]:
     """Return the parts of the sentence but the mode; empty when nothing else is in force."""
     return [
         *(f"{_WORDS[each.reason]} {each.detail}" for each in found if each.reason is not Reason.OBSERVE),
@@ -99,7 +99,7 @@ def beside_the_mode(settings: Settings, found: Sequence[Closed], told: Told, now
     ]
 
 
-def _ordered(settings: Settings, told: Told, now: datetime) -> Iterator[str]:
+def _ordered(settings: Settings, told: OrdersInForce, now: datetime) -> Iterator[str]:
     control, rules = told.control, settings.breaker
     if control.stop is not None and told.started is not None and control.stopped_since(told.started):
         yield f"stopped {control.stop.because}"
@@ -108,7 +108,7 @@ def _ordered(settings: Settings, told: Told, now: datetime) -> Iterator[str]:
         yield f"circuit breaker closed {closed.because}"
 
 
-def _waiting(settings: Settings, told: Told, now: datetime) -> Iterator[str]:
+def _waiting(settings: Settings, told: OrdersInForce, now: datetime) -> Iterator[str]:
     """Yield what a person is asked, and what is not asked for again."""
     if settings.mode is not Mode.APPROVE:
         return

@@ -9,13 +9,6 @@ export interface Acts {
   breaker: boolean;
 }
 
-export interface Answer {
-  state: string;
-  text: string;
-  next_dag: string;
-  next_run: string;
-}
-
 export interface BrokerView {
   name: string;
   label: string;
@@ -179,6 +172,13 @@ export interface Question {
   task: string;
   hash: string;
   until: string;
+}
+
+export interface RunAnswer {
+  state: string;
+  text: string;
+  next_dag: string;
+  next_run: string;
 }
 
 export type State =

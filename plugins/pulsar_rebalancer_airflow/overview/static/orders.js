@@ -5,7 +5,7 @@ import { later, make } from "./dom.js";
 import { uiLink } from "./links.js";
 import { ask } from "./server.js";
 
-/** @import { Answer } from "./documents.d.ts" */
+/** @import { RunAnswer } from "./documents.d.ts" */
 /** @typedef {{ name: string, dag: string, run: string, state: string, text: string, ended: boolean }} Order */
 
 const KEPT = 5;
@@ -33,7 +33,7 @@ export function followOrder(started, base, redraw, ended) {
   orders.unshift(order);
   orders.splice(KEPT);
   const look = async () => {
-    /** @type {Answer | null} */
+    /** @type {RunAnswer | null} */
     const answer = await ask(`${base}${runPath(order.dag, order.run)}/answer`).catch(() => null);
     if (answer) Object.assign(order, answered(answer));
     redraw();
@@ -46,7 +46,7 @@ export function followOrder(started, base, redraw, ended) {
 
 /**
  * Return what an answer changes of an order; a run that started another one is followed into that.
- * @param {Answer} answer
+ * @param {RunAnswer} answer
  * @returns {Partial<Order>}
  */
 export function answered({ state, text, next_dag: dag, next_run: run }) {

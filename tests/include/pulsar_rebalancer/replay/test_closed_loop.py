@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.replay.minute import Minute
     from pulsar_rebalancer.replay.samples import Recording
-    from pulsar_rebalancer.replay.variant_outcome import Outcome
+    from pulsar_rebalancer.replay.variant_outcome import VariantOutcome
     from pulsar_rebalancer.strategies.kept import ShedderState
 
 A, B, C = "a:8080", "b:8080", "c:8080"
@@ -69,7 +69,7 @@ def there_and_back(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
     return SheddingResult([], moves, type(kept)(hits={WHOLE_CLUSTER: HitCount(low=asked + 1)}), "")
 
 
-def outcome(recording: Recording, path: str = "", **values: Any) -> Outcome:
+def outcome(recording: Recording, path: str = "", **values: Any) -> VariantOutcome:
     chosen = settings(**({"strategy": f"{__name__}:{path}"} if path else {}), **values)
     return replay(recording, [Variant("it", chosen)], chosen)[0]
 

@@ -22,13 +22,13 @@ from pulsar_rebalancer.storage.path import StoragePath
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pulsar_rebalancer.replay.samples import Recording, Sample
+    from pulsar_rebalancer.replay.samples import RecordedSample, Recording
 
 A, B, C = "a:8080", "b:8080", "c:8080"
 RUN = Run({A: 80, B: 20}, {A: {FOUR[0]: 10, FOUR[1]: 20}, B: {FOUR[2]: 30}})
 
 
-def samples(recording: Recording) -> list[Sample]:
+def samples(recording: Recording) -> list[RecordedSample]:
     return list(recording.samples(recording.minutes()))
 
 

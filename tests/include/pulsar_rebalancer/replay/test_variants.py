@@ -9,7 +9,7 @@ import pytest
 
 from pulsar_rebalancer.config.settings import Settings, validate
 from pulsar_rebalancer.errors import SettingsError
-from pulsar_rebalancer.replay.variant_outcome import Figures, Outcome, figures, merged, pareto_front, preferred
+from pulsar_rebalancer.replay.variant_outcome import Figures, VariantOutcome, figures, merged, pareto_front, preferred
 from pulsar_rebalancer.replay.variants import CURRENT, expand
 from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
 
@@ -109,9 +109,9 @@ def test_the_front_and_what_a_preference_picks() -> None:
 
 def test_stretches_of_a_variant_become_one() -> None:
     parts = [
-        Outcome("a", array("f", [1, 3]), 1.0, 1, 1, 4, 100.0, 0),
-        Outcome("a", array("f", [5]), 2.0, 0, 2, 2, 50.0, 1),
+        VariantOutcome("a", array("f", [1, 3]), 1.0, 1, 1, 4, 100.0, 0),
+        VariantOutcome("a", array("f", [5]), 2.0, 0, 2, 2, 50.0, 1),
     ]
-    found = figures(merged([*parts, Outcome("b")])["a"], 720)
+    found = figures(merged([*parts, VariantOutcome("b")])["a"], 720)
     assert found[:10] == ("a", 6, 3, 12.0, 6.0, 300.0, 3.0, pytest.approx(4.8), 5.0, 1.0)
     assert found[10:] == (pytest.approx(1 / 3), 1)

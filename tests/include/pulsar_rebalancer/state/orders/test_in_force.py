@@ -9,7 +9,7 @@ import pytest
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.state.orders.control_document import Control, Order, PauseOrder
-from pulsar_rebalancer.state.orders.in_force import Sample, closings
+from pulsar_rebalancer.state.orders.in_force import JudgedRun, closings
 from pulsar_rebalancer.storage.layout import ClusterStorage
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -65,7 +65,7 @@ def run(at: datetime) -> str:
 def test_the_first_run_after_the_order_is_skipped(
     collected: datetime, previous: datetime | None, skipped: bool
 ) -> None:
-    sample = Sample(collected, run(previous) if previous else "")
+    sample = JudgedRun(collected, run(previous) if previous else "")
 
     found = closings(settings(), Control(skip=ADA), NOW, sample)
 

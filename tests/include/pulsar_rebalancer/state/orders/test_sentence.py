@@ -12,8 +12,8 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.state.manual_plans import Drain
 from pulsar_rebalancer.state.orders.breaker import Breaker
 from pulsar_rebalancer.state.orders.control_document import Awaiting, Control, Order, PauseOrder, Rejection, Rejections
-from pulsar_rebalancer.state.orders.in_force import Sample, closings
-from pulsar_rebalancer.state.orders.sentence import Told, sentence
+from pulsar_rebalancer.state.orders.in_force import JudgedRun, closings
+from pulsar_rebalancer.state.orders.sentence import OrdersInForce, sentence
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -31,7 +31,8 @@ WINDOW = {"cron": "0 13 * * *", "minutes": 60}
 def said(given: dict[str, Any], control: Control | None = None, **told: Any) -> str:
     settings = Settings.model_validate({"mode": "auto"} | given)
     control = control or Control()
-    return sentence(settings, closings(settings, control, NOW, Sample(NOW)), Told(control=control, **told), NOW)
+    closed = closings(settings, control, NOW, JudgedRun(NOW))
+    return sentence(settings, closed, OrdersInForce(control=control, **told), NOW)
 
 
 CLOSED, CARRIED, WAIT = "Nothing is moved: mode auto", "Moves are carried out: mode auto", "Moves wait for approval"
