@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.run.run_folder import find_run
 from pulsar_rebalancer.storage.layout import ClusterStorage
@@ -86,14 +86,31 @@ def rebalance_dags(entries: Iterable[ClusterEntry]) -> dict[str, ClusterEntry]:
     return found
 
 
+FOLDER = "folder"
+"""XCom key of the run's folder that a task worked on."""
+
+
 def run_folder(context: Context, cluster: str, address: object) -> StoragePath:
     """Return the folder of the run of a context: an XCom names it, which others than the tasks may write.
+
+    Whatever the task leaves as an XCom is about this folder, and says so (`left_about_run`).
 
     Raises:
         PlanError: `foreign_run`; it is none of this cluster and DAG run.
         SnapshotError: the run's request cannot be read.
     """
+    context["ti"].xcom_push(key=FOLDER, value=str(address))
     return find_run(storage_of(cluster), str(address), context["dag_run"].run_id)
+
+
+def left_about_run(context: Context, task: str, key: str) -> Any:
+    """Return what a task left about the present folder of the run; None when it is about an earlier one.
+
+    A run that is cleared from collect on gets another folder. Tasks that it does not reach keep what they left before.
+    """
+    ti = context["ti"]
+    about, present = ti.xcom_pull(task_ids=task, key=FOLDER), ti.xcom_pull(task_ids="collect", key="return_value")
+    return ti.xcom_pull(task_ids=task, key=key) if about in (None, present) else None
 
 
 def _airflow_home() -> Path:

@@ -10,36 +10,13 @@ import gc
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from pulsar_rebalancer_spark.session import CONNECTED, end_with_process, release_all, session
+from pulsar_rebalancer_spark.session import end_with_process, release_all, session
 
 _TURN = 0.0005
 """Seconds that a thread of Python keeps its turn while another waits."""
 
 _COLLECTED_AFTER = 1_000_000
 """Objects that are made before Python looks for garbage."""
-
-
-class _NoPandas:
-    """Finds no pandas."""
-
-    @staticmethod
-    def find_spec(name: str, path: object = None, target: object = None) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError(name, name=name)
-
-
-def spare_pandas() -> None:
-    """Have Arrow do without pandas, which it would import to ask of every list whether it is one of pandas' own.
-
-    It asks once for all; whoever else wants pandas gets it.
-    """
-    import pyarrow as pa
-
-    sys.meta_path.insert(0, _NoPandas)
-    try:
-        pa.array([])
-    finally:
-        sys.meta_path.remove(_NoPandas)
 
 
 def main() -> int:
@@ -51,8 +28,6 @@ def main() -> int:
     end_with_process()
     with ThreadPoolExecutor(max_workers=1) as beside:
         begun = beside.submit(session)
-        if not CONNECTED:
-            spare_pandas()
         try:
             # Imported while Java makes the session: half a second.
             from pulsar_rebalancer_spark import rebalance

@@ -186,9 +186,16 @@ def test_the_page_tells_mode_and_thresholds(dags: dict[str, DAG]) -> None:
     page = dags["pulsar_rebalance__west"].doc_md
 
     assert page is not None
-    assert "Mode **observe**" in page
-    assert "20 points, 8 hits" in page
-    assert "**Backfills are refused**, because a live cluster has no past that could be balanced" in page
+    assert "| `mode` | observe |" in page
+    assert "| `low_threshold` | 20" in page
+    assert "**Backfills are refused**: a live cluster has no past." in page
+
+
+def test_every_page_names_a_document(dags: dict[str, DAG]) -> None:
+    pages = [dag.doc_md or "" for dag_id, dag in dags.items() if dag_id.endswith("__east")]
+
+    assert len(pages) >= 5
+    assert all((SOURCE / page.partition("More: `")[2].partition("`")[0]).is_file() for page in pages)
 
 
 @pytest.mark.parametrize(

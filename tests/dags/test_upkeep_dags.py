@@ -62,11 +62,8 @@ def test_upkeep_reads_the_state_as_an_inlet(dags: dict[str, DAG]) -> None:
     assert not task.outlets
 
 
-def test_pages_tell_days_and_commands(dags: dict[str, DAG]) -> None:
-    upkeep, control = dags["pulsar_maintenance__east"].doc_md, dags["pulsar_control__west"].doc_md
+def test_the_page_shows_days(dags: dict[str, DAG]) -> None:
+    page = dags["pulsar_maintenance__east"].doc_md
 
-    assert upkeep is not None
-    assert "| `retention_days` | 14 d |" in upkeep
-    assert "| `history_days` | for ever |" in upkeep
-    assert control is not None
-    assert 'airflow dags trigger pulsar_control__west --conf \'{"action": "hand_back", "reason": "..."}\'' in control
+    assert page is not None
+    assert "| `retention_days` | 14 |" in page

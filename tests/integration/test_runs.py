@@ -16,7 +16,7 @@ from tests.integration.airflow_world import Outcome, World, world
 from pulsar_rebalancer.run.outcome import Outcome as Written
 from pulsar_rebalancer.run.plan import Summary, read_moves
 from pulsar_rebalancer.run.request import RunRequest
-from pulsar_rebalancer_airflow.operators import CollectOperator
+from pulsar_rebalancer_airflow.operators import CollectOperator, DecideOperator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -260,6 +260,19 @@ def test_a_lost_state_blocks_until_it_is_restored(east: World, forced: Outcome) 
     )
     resumed = east.run("control", action="resume", reason="disks are in")
     assert resumed.xcom("control")["in_force"] == "Moves are carried out: mode auto"
+
+
+def test_a_run_that_is_cleared_and_ends_before_its_gate_has_no_verdict_of_its_earlier_pass(east: World) -> None:
+    disturb(east)
+    done = east.run(**FORCE)
+    earlier = done.folder
+
+    with mock.patch.object(DecideOperator, "_submit", side_effect=RuntimeError("killed")):
+        again = east.run_again(done, "collect")
+
+    assert (again.states["decide"], again.states["gate"]) == ("failed", "upstream_failed")
+    assert again.states["report"] == "success"
+    assert (Written.read(earlier).verdict, Written.read(again.folder).verdict) == ("open", "unfinished")
 
 
 def test_off_skips_and_is_no_failure(east: World) -> None:

@@ -13,6 +13,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -34,14 +35,16 @@ from experiments.scenario import load_all
 from sqlalchemy import select
 from tests.airflow_home import HOME
 from tests.deployment import compose
-from tests.include.pulsar_rebalancer import previous_release as previous
+from tests.include.pulsar_rebalancer.show.test_check_age import committed, ended_run
 from tests.project.documentation import ROOT, commands
 
+from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.config.resolution import RunParams, parse_params
 from pulsar_rebalancer.replay.command_line import options as replay_options
 from pulsar_rebalancer.run.manual_request import parse_form
 from pulsar_rebalancer.show import check_age
 from pulsar_rebalancer.state.orders.control_form import parse_control_form
+from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow import spark_archive
 from pulsar_rebalancer_airflow.embedded.__main__ import _own_cluster, _parser
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook, _settings
@@ -108,7 +111,7 @@ def observes(words: list[str]) -> None:
 
 
 def strategy(words: list[str]) -> None:
-    assert embedded(words).strategy == "ThresholdShedder"
+    assert embedded(words).strategy is Strategy("ThresholdShedder")
 
 
 def benchmark(words: list[str]) -> None:
@@ -252,13 +255,19 @@ def deleted(words: list[str]) -> None:
 
 
 def asked_from_outside(words: list[str]) -> None:
-    """The check of data age says that what the previous release left is too old."""
+    """The check of data age says that a run of yesterday is too old."""
     assert words[:3] == ["python", "-m", "pulsar_rebalancer.show.check_age"]
-    given = dict(zip(words[3::2], words[4::2], strict=True)) | {"--root": str(previous.DATA), "--cluster": "east"}
-    if len(words) > 3:
-        assert set(given) == {"--root", "--cluster", "--max-age-seconds"}
-        assert check_age.main([part for pair in given.items() for part in pair]) == check_age.CRITICAL
-        assert check_age.main([*("--root", str(previous.DATA)), "--cluster", "east", "--max-age-seconds", "1e12"]) == 0
+    given = dict(zip(words[3::2], words[4::2], strict=True))
+    if not given:
+        return
+    assert set(given) == {"--root", "--cluster", "--max-age-seconds"}
+    with tempfile.TemporaryDirectory() as root:
+        storage = ClusterStorage(root, given["--cluster"])
+        ended_run(storage, 86_400)
+        committed(storage, 1, 86_400)
+        for limit, code in ((given["--max-age-seconds"], check_age.CRITICAL), ("1e12", check_age.OK)):
+            changed = given | {"--root": root, "--max-age-seconds": limit}
+            assert check_age.main([part for pair in changed.items() for part in pair]) == code
 
 
 def exported(words: list[str]) -> None:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import resource
 import ssl
 from collections import defaultdict
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
 
-import h11
+import httpcore
 
 from pulsar_rebalancer.admin.answers import failure, first_line
 from pulsar_rebalancer.admin.connection import address_in
-from pulsar_rebalancer.admin.http_connection import ConnectionBrokenError, HttpConnection
 from pulsar_rebalancer.admin.token_mask import TokenMask
 from pulsar_rebalancer.reasons import Reason
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.admin.connection import AdminConnection
     from pulsar_rebalancer.errors import AdminError
+
+logging.getLogger("httpcore").setLevel(logging.INFO)  # below, it writes headers, which may hold a token
 
 MAX_ERROR_BYTES = 64 * 1024
 """Of an error's body no more is read: it is only quoted."""
@@ -92,15 +95,29 @@ class Place:
 class NotSentError(Exception):
     """No connection: the broker has seen nothing of the request; `reason` is a reason code."""
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error: BaseException) -> None:
+        while error.__cause__ is not None:  # httpcore and anyio wrap what the system said
+            error = error.__cause__
         super().__init__(first_line(str(error)) or type(error).__name__)
-        self.reason = Reason.CERTIFICATE_REFUSED if _is_about_a_certificate(error) else Reason.UNREACHABLE
+        refused = isinstance(error, ssl.SSLCertVerificationError)
+        self.reason = Reason.CERTIFICATE_REFUSED if refused else Reason.UNREACHABLE
 
 
-def _is_about_a_certificate(error: BaseException | None) -> bool:
-    while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
-        error = error.__cause__ or error.__context__
-    return error is not None
+class _BrokenError(Exception):
+    """The connection broke before a whole answer came: the broker may have seen the request."""
+
+
+def _url(text: str) -> httpcore.URL:
+    """Return a URL; a redirect may hold what no request line may."""
+    return httpcore.URL(quote(text, safe="/?:@!$&'()*+,;=-._~%[]"))
+
+
+def _can_be_used_again(connection: httpcore.AsyncHTTPConnection) -> bool:
+    """Return whether the last answer ended well, and nothing follows it that httpcore would take for the next one."""
+    if not connection.is_idle() or connection.has_expired():
+        return False
+    http11: Any = connection._connection
+    return not http11._h11_state.trailing_data[0]
 
 
 class Exchange:
@@ -126,7 +143,7 @@ class Exchange:
         self._headers = headers
         self.mask = TokenMask(connection.token)
         self._ssl = connection.ssl_context()
-        self._idle: dict[str, list[HttpConnection]] = {}
+        self._idle: dict[str, list[httpcore.AsyncHTTPConnection]] = {}
         self._kept = 0
         self._slots = asyncio.Semaphore(connection.concurrency)
         self._slots_of: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(OF_ONE_BROKER))
@@ -135,8 +152,7 @@ class Exchange:
     async def close(self) -> None:
         """Close the connections that were kept."""
         for connection in chain.from_iterable(self._idle.values()):
-            connection.close()
-        await asyncio.sleep(0)  # they are closed in the loop's next turn
+            await connection.aclose()
 
     def failure(
         self,
@@ -167,12 +183,12 @@ class Exchange:
         """
         try:
             return await self._once(request, place)
-        except ConnectionBrokenError as error:
+        except _BrokenError as error:
             if request.method != "GET":
                 raise self._broken(request, place, error) from None
         try:
             return await self._once(request, place)
-        except ConnectionBrokenError as error:
+        except _BrokenError as error:
             raise self._broken(request, place, error) from None
 
     def _broken(self, request: Request, place: Place, error: Exception) -> AdminError:
@@ -193,12 +209,18 @@ class Exchange:
         except TimeoutError:
             detail = f"no complete answer within {request.timeout_s:g} s"
             raise self.failure(request, place.broker, Reason.TIMEOUT, detail) from None
-        except (h11.ProtocolError, UnicodeError) as error:
+        except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+            raise NotSentError(error) from error
+        except httpcore.NetworkError as error:
+            raise _BrokenError(str(error)) from None
+        except (httpcore.ProtocolError, UnicodeError) as error:
+            if isinstance(error, httpcore.RemoteProtocolError) and error.__cause__ is None:  # h11 has no complaint
+                raise _BrokenError("closed without an answer") from None
             detail = f"the answer is no complete HTTP ({first_line(self.mask.text(str(error)))})"
             raise self.failure(request, place.broker, Reason.BAD_ANSWER, detail) from None
 
     @asynccontextmanager
-    async def _connected(self, base: str) -> AsyncIterator[HttpConnection]:
+    async def _connected(self, base: str) -> AsyncIterator[httpcore.AsyncHTTPConnection]:
         """Yield a connection to one broker for one request at a time.
 
         A pool that requests share would look through all of its connections for each of them.
@@ -207,44 +229,48 @@ class Exchange:
         while idle:
             self._kept -= 1
             connection = idle.pop()
-            if connection.can_be_used_again(_KEPT_SECONDS):
+            if _can_be_used_again(connection):
                 break
-            connection.close()
+            await connection.aclose()
         else:
-            connection = await self._new_connection(base)
+            origin = _url(base).origin
+            connection = httpcore.AsyncHTTPConnection(origin, self._ssl, keepalive_expiry=_KEPT_SECONDS)
         try:
             yield connection
         finally:
             room = self._kept < MOST_KEPT or base == self._connection.seeds[0]
-            if room and connection.can_be_used_again(_KEPT_SECONDS):
+            if room and _can_be_used_again(connection):
                 self._kept += 1
                 idle.append(connection)
             else:
-                connection.close()
-
-    async def _new_connection(self, base: str) -> HttpConnection:
-        try:
-            return await HttpConnection.open(base, self._ssl, self._connection.connect_timeout_s)
-        except OSError as error:
-            raise NotSentError(error) from error
+                await connection.aclose()
 
     async def _stream(self, request: Request, place: Place, deadline: asyncio.Timeout) -> tuple[int, str, bytes, bool]:
-        reads = request.method == "GET"
-        headers = [*self._headers.items()] + ([] if reads else [("Content-Type", "application/json")])
-        async with self._connected(place.base) as connection:
-            body = None if reads else request.body
-            response = await connection.send(request.method, place.url(request), headers, body)
-            most = self.most_bytes(request) if 200 <= response.status_code < 300 else MAX_ERROR_BYTES
-            found, cut = await self._read(connection, most, deadline)
-        location = next((value for name, value in response.headers if name == b"location"), b"")
-        return response.status_code, self.mask.body(location).decode(errors="replace"), self.mask.body(found), cut
+        reads, url = request.method == "GET", _url(place.url(request))
+        headers = [("Host", urlsplit(place.base).netloc), *self._headers.items()]
+        if not reads:
+            headers.append(("Content-Type", "application/json"))
+        async with (
+            self._connected(place.base) as connection,
+            connection.stream(
+                request.method,
+                url,
+                headers=headers,
+                content=None if reads else request.body,
+                extensions={"timeout": {"connect": self._connection.connect_timeout_s}},
+            ) as response,
+        ):
+            most = self.most_bytes(request) if 200 <= response.status < 300 else MAX_ERROR_BYTES
+            found, cut = await self._read(response, most, deadline)
+        location = next((value for name, value in response.headers if name.lower() == b"location"), b"")
+        return response.status, self.mask.body(location).decode(errors="replace"), self.mask.body(found), cut
 
-    async def _read(self, connection: HttpConnection, most: int, deadline: asyncio.Timeout) -> tuple[bytes, bool]:
+    async def _read(self, response: httpcore.Response, most: int, deadline: asyncio.Timeout) -> tuple[bytes, bool]:
         """Read a body; the wait for a turn to read on a long one does not count towards the deadline."""
         chunks: list[bytes] = []
         size = 0
         async with AsyncExitStack() as turn:
-            async for chunk in connection.body():
+            async for chunk in response.aiter_stream():
                 if size <= _SHORT_BYTES < size + len(chunk):
                     left = (deadline.when() or 0.0) - asyncio.get_running_loop().time()
                     deadline.reschedule(None)

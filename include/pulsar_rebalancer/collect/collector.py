@@ -8,15 +8,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from pulsar_rebalancer.collect.extensible import load_reports
 from pulsar_rebalancer.collect.runtimes import read_runtimes
 from pulsar_rebalancer.collect.sample_tables import broker_table, bundle_table, cluster_table, owners_of
 from pulsar_rebalancer.collect.split_candidates import read_candidates
 from pulsar_rebalancer.collect.usable_reports import UsableReports
 from pulsar_rebalancer.config.enums import Mode
-from pulsar_rebalancer.config.resolution import RunParams
+from pulsar_rebalancer.config.resolution import RunParams, resolve
 from pulsar_rebalancer.errors import SettingsError, SnapshotError
 from pulsar_rebalancer.policies.cluster_policies import Policies, read_isolation, read_policies
 from pulsar_rebalancer.reasons import Reason
@@ -24,11 +22,12 @@ from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.splits import recently_split
 from pulsar_rebalancer.run.topic_loads import Candidates
-from pulsar_rebalancer.strategies.fitting import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
+
+    import pyarrow as pa
 
     from pulsar_rebalancer.admin import PulsarAdmin
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
@@ -76,14 +75,10 @@ class Earlier:
         if settings.split_mode is Mode.OFF or self.folder is None or not self.means:
             return None
         try:
-            found = (self.folder / self.means).read_table()
+            return (self.folder / self.means).read_table(["bundle", *tables.LONG_TERM])
         except SnapshotError as error:  # gone: bundles start anew with this sample
             _log.warning("%s", error)
             return None
-        for name in tables.LONG_TERM:  # files of earlier releases lack them
-            if name not in found.column_names:
-                found = found.append_column(name, pa.nulls(found.num_rows, pa.float64()))
-        return found.select(["bundle", *tables.LONG_TERM])
 
 
 @dataclass(frozen=True)

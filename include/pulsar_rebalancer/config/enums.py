@@ -34,9 +34,6 @@ class Strategy(StrEnum):
     TRANSFER = "TransferShedder"
 
 
-DEFAULT_STRATEGY = Strategy.AVG
-
-
 class Placement(StrEnum):
     """Pulsar's placement strategies, by the names of their classes."""
 

@@ -23,7 +23,7 @@ from pulsar_rebalancer.run.compacted_tables import (
     Draft,
     batches,
     footer_of,
-    refuse_newer,
+    refuse_other,
     rows_by_run,
     table_file,
     with_run,
@@ -69,7 +69,7 @@ def compact(storage: ClusterStorage, day: date, runs: Sequence[RunFolder], *, dr
 
     Raises:
         SnapshotError: `file_damaged`, the day's tables cannot be read or do not hold what was written to them,
-            `file_version`, a newer release wrote them, or `storage_failed`; they are as they were.
+            `file_version`, another release wrote them, or `storage_failed`; they are as they were.
     """
     unreadable = {}
     readable = []
@@ -93,7 +93,7 @@ def check(run: RunFolder) -> None:
     """Look at a run's files without reading their data.
 
     Raises:
-        UnreadableRunError: a table's footer cannot be read, its columns are not today's kinds of values, a newer
+        UnreadableRunError: a table's footer cannot be read, its columns are not today's kinds of values, another
             release wrote it, or the run holds what has no place in the history.
     """
     if run.foreign:
@@ -131,11 +131,11 @@ def _write(storage: ClusterStorage, day: date, runs: Sequence[RunFolder]) -> Non
 
 
 def _stored_columns(target: StoragePath, today: pa.Schema) -> pa.Schema:
-    """Columns of a day's table: today's, and those that another version wrote to it."""
+    """Columns of a day's table, in types that hold what is there and what comes."""
     columns = with_run(today)
     if target.exists():
         found = footer_of(target)[0]
-        refuse_newer(found, today, target.uri)
+        refuse_other(found, today, target.uri)
         try:
             columns = pa.unify_schemas([columns, found], promote_options="permissive")
         except pa.ArrowException as error:
@@ -144,12 +144,12 @@ def _stored_columns(target: StoragePath, today: pa.Schema) -> pa.Schema:
 
 
 def _columns(columns: pa.Schema, kind: str, runs: Sequence[RunFolder]) -> pa.Schema:
-    """Columns that hold the rows of all runs, also of those that another version wrote."""
+    """Columns in types that hold the rows of all runs."""
     for run in runs:
         for part in _parts(run, TABLES[kind][0]):
             try:
                 found = footer_of(part)[0]
-                refuse_newer(found, TABLES[kind][1], part.uri)
+                refuse_other(found, TABLES[kind][1], part.uri)
                 columns = pa.unify_schemas([columns, found], promote_options="permissive")
             except (SnapshotError, pa.ArrowException) as error:
                 raise _unreadable(run, error) from None

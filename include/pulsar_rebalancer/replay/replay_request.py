@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 from pydantic import AwareDatetime, ConfigDict, Field, ValidationError, model_validator
 
@@ -12,7 +12,6 @@ from pulsar_rebalancer.replay.recording import Coverage
 from pulsar_rebalancer.replay.traces import LONGEST_DAYS
 from pulsar_rebalancer.replay.variants import expand
 from pulsar_rebalancer.storage.documents import VersionedDocument
-from pulsar_rebalancer.strategies.shedders.registry import PROFILES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +21,17 @@ if TYPE_CHECKING:
 
 REQUEST, ANSWER, REPORT, TABLE, SAMPLES = "request.json", "answer.json", "report.html", "results.parquet", "samples"
 
-DEFAULT_GRID: list[dict[str, Any]] = [{"strategy": name} | profile.grid for name, profile in PROFILES.items()]
+DEFAULT_GRID: list[dict[str, object]] = [
+    {
+        "strategy": "AvgShedder",
+        "low_threshold": [10, 15, 20, 30],
+        "hit_count_low": [4, 8],
+        "min_bundle_share": [0, 0.05],
+    },
+    {"strategy": "ThresholdShedder", "average_threshold": [5, 10, 20], "placement": "LeastResourceUsageWithWeight"},
+    {"strategy": "UniformLoadShedder", "rate_difference": [20, 50]},
+    {"strategy": ["OverloadShedder", "TransferShedder"]},
+]
 
 
 class ReplayRequest(VersionedDocument):
@@ -48,7 +57,7 @@ class ReplayRequest(VersionedDocument):
     settings_from: str = "as given"
     start: AwareDatetime = Field(description="of the stretch; empty: a day before its end")
     end: AwareDatetime = Field(description="of the stretch; empty: now")
-    grid: list[dict[str, Any]] = Field(
+    grid: list[dict[str, object]] = Field(
         default_factory=lambda: DEFAULT_GRID,
         description="parts of settings with lists of values; all combinations of each part are compared",
     )
@@ -75,7 +84,7 @@ class ReplayRequest(VersionedDocument):
         return expand(self.grid, self.settings)
 
     @classmethod
-    def checked(cls, values: Mapping[str, Any]) -> Self:
+    def checked(cls, values: Mapping[str, object]) -> Self:
         """Return a request that people typed.
 
         Raises:

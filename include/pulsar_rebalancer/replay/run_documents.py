@@ -58,7 +58,7 @@ def policies_of(text: str | None) -> Policies:
     return Policies.parse(json_document(text, Policies.FILE), Policies.FILE)
 
 
-def _document(text: str | None) -> dict[str, Any]:
+def _document(text: str | None) -> dict[str, object]:
     try:
         found: Any = json.loads(text or "{}")
     except ValueError:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.columns import FIGURES
-from pulsar_rebalancer.run.compacted_tables import batches, footer_of, nulls_in, refuse_newer
+from pulsar_rebalancer.run.compacted_tables import batches, footer_of, nulls_in, refuse_other
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, LARGEST, RESOURCES
 from pulsar_rebalancer.storage.path import damage_of, failures_of
 
@@ -123,13 +123,13 @@ def pieces_of(file: StoragePath, writer: Writer) -> Iterator[tuple[str, Held]]:
 
 
 def check(file: StoragePath, columns: Iterable[str], today: pa.Schema) -> None:
-    """Refuse a table of a newer release, and one whose columns are missing, hold something else or lack a name.
+    """Refuse a table of another version, and one whose columns are missing, hold something else or lack a name.
 
     Raises:
         SnapshotError: `file_missing`, `file_version` or `file_damaged`, with file, column and row.
     """
     found = footer_of(file)[0]
-    refuse_newer(found, today, file.uri)
+    refuse_other(found, today, file.uri)
     for name in columns:
         if name not in found.names:
             raise SnapshotError(Reason.FILE_DAMAGED, f"{file.uri} has no column {name}")

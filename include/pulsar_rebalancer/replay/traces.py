@@ -10,7 +10,7 @@ import csv
 import math
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -64,7 +64,7 @@ class MadeBundles(BaseModel):
     message_bytes: float = Field(1024, gt=0)
 
     @classmethod
-    def checked(cls, values: Mapping[str, Any]) -> Self:
+    def checked(cls, values: Mapping[str, object]) -> Self:
         """Return what a person typed.
 
         Raises:

@@ -215,18 +215,15 @@ def nulls_in(file: StoragePath, column: str) -> bool:
     return any(each is None or each.null_count != 0 for each in found)
 
 
-def refuse_newer(found: pa.Schema, today: pa.Schema, where: str) -> None:
-    """Older tables are read, their missing columns null; a newer release may mean something else by the same name.
+def refuse_other(found: pa.Schema, today: pa.Schema, where: str) -> None:
+    """Refuse a table of another version: it may mean something else by the same name. Tables of Spark have none.
 
     Raises:
-        SnapshotError: `file_version` when the table is of a newer version than today's.
+        SnapshotError: `file_version`.
     """
-    versions = [tables.version_of(schema) for schema in (found, today)]
-    newest = int(versions[1])
-    if versions[0] and not (versions[0].isdecimal() and int(versions[0]) <= newest):
-        raise SnapshotError(
-            Reason.FILE_VERSION, f"{where} is of version {versions[0]}, this release reads up to {newest}"
-        )
+    version, reads = tables.version_of(found), tables.version_of(today)
+    if version not in ("", reads):
+        raise SnapshotError(Reason.FILE_VERSION, f"{where} is of version {version}, this release reads version {reads}")
 
 
 def rows_by_run(file: StoragePath) -> Counter[str]:
@@ -247,17 +244,16 @@ def complete_runs(storage: ClusterStorage, day: date) -> set[str]:
     """Return names of the runs that the history holds with every row that they had.
 
     Raises:
-        SnapshotError: `file_damaged`, or `file_version` when a newer release wrote it.
+        SnapshotError: `file_damaged`, or `file_version` when another release wrote it.
     """
     listed = table_file(storage, RUNS, day)
     if not listed.exists():
         return set()
-    refuse_newer(footer_of(listed)[0], RUNS_SCHEMA, listed.uri)
+    refuse_other(footer_of(listed)[0], RUNS_SCHEMA, listed.uri)
     columns = ["run", *(f"{kind}_rows" for kind in TABLES)]
     expected = {row["run"]: row for table in batches(listed, columns) for row in table.to_pylist()}
     held = {kind: rows_by_run(table_file(storage, kind, day)) for kind in TABLES}
-    # Earlier releases knew fewer tables, and their lists of runs have no column for the others.
-    return {run for run, row in expected.items() if all(held[k][run] == (row.get(f"{k}_rows") or 0) for k in TABLES)}
+    return {run for run, row in expected.items() if all(held[k][run] == (row[f"{k}_rows"] or 0) for k in TABLES)}
 
 
 def compacted_documents(listed: StoragePath, run: str, columns: Sequence[str]) -> dict[str, str | None]:

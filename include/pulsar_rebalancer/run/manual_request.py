@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Self
 
 from pydantic import (
     AfterValidator,
@@ -199,7 +199,7 @@ class DrainProgress(BaseModel):
         )
 
 
-def parse_form(values: Mapping[str, Any]) -> HandRequest:
+def parse_form(values: Mapping[str, object]) -> HandRequest:
     """Return what was typed into the form.
 
     Raises:

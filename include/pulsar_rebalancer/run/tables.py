@@ -72,8 +72,8 @@ LARGEST: dict[str, float] = {
 }
 """Figures above these are of no machine and no broker: validation refuses them. Units as above."""
 
-VERSION = "2"
-"""Of all tables; it stands in the schema's metadata. Version 1 knew AvgShedder and the modular load manager alone."""
+VERSION = "1"
+"""Of all tables; it stands in the schema's metadata."""
 
 
 def _schema(*columns: tuple[str, pa.DataType]) -> pa.Schema:

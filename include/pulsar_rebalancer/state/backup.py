@@ -35,7 +35,7 @@ def keep_copy(storage: ClusterStorage, state: DecisionState) -> None:
     """Write the copy of a state that the store already holds, and delete what no kept copy needs.
 
     Repeating it changes nothing. The means that a kept copy points to are kept as well, and all of them beside a copy
-    that cannot be read: a reset is the way out of a state that a newer release wrote. Copies with a higher sequence
+    that cannot be read: a reset is the way out of a state that another release wrote. Copies with a higher sequence
     number belong to a store that was rolled back since: they go.
     """
     copy_of(storage, state.seq).write_json(state.model_dump(mode="json"))

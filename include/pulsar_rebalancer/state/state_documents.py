@@ -15,9 +15,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 from pulsar_rebalancer.errors import StateError
 from pulsar_rebalancer.reasons import Reason
 
-VERSION = 4
-READABLE = frozenset({1, 2, 3, VERSION})
-"""Version 1 knew AvgShedder alone: it has no `kept`. Version 2 has no `samples`, version 3 no splits."""
+VERSION = 1
 
 
 class HitCount(NamedTuple):
@@ -62,11 +60,11 @@ class StateDocument(BaseModel):
         if document is None:
             return cls()
         version = document.get("version") if isinstance(document, Mapping) else None
-        if version not in READABLE:
-            readable = f"this release reads 1 to {VERSION}"
-            raise StateError(Reason.STATE_VERSION, f"the stored state has version {version!r}, {readable}")
+        if version != VERSION:
+            detail = f"the stored state has version {version!r}, this release reads {VERSION}"
+            raise StateError(Reason.STATE_VERSION, detail)
         try:
-            return cls.model_validate({**document, "version": VERSION})
+            return cls.model_validate(document)
         except ValidationError as error:
             why = error.errors()[0]["msg"]
             raise StateError(Reason.STATE_VERSION, f"the stored state cannot be read: {why}") from None

@@ -66,11 +66,11 @@ class KeptState:
 
         Args:
             hits: `DecisionState.hits`, by broker.
-            document: `DecisionState.kept`. Documents of before call ThresholdShedder's loads `averages`.
+            document: `DecisionState.kept`.
         """
         shedder, placement = document.get("shedder", {}), document.get("placement", {})
         of_cluster = {WHOLE_CLUSTER: HitCount(low=shedder["hits"])} if shedder.get("hits") else {}
-        loads = shedder.get("loads", shedder.get("averages", {}))
+        loads = shedder.get("loads", {})
         return cls(
             ShedderState({**hits, **of_cluster}, loads, shedder.get("throughputs", {})),
             PlacementState(

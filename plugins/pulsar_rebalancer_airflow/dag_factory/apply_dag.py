@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer_airflow.dag_factory.defaults import begun_by_hand
-from pulsar_rebalancer_airflow.dag_factory.docs import apply_page
+from pulsar_rebalancer_airflow.dag_factory.docs import page
 from pulsar_rebalancer_airflow.locations import APPLY_DAG
 from pulsar_rebalancer_airflow.operators import ApplyOperator, ApproveOperator, EndOlderOperator, ShowAwaitingOperator
 
@@ -29,7 +29,7 @@ def apply_dags(entry: ClusterEntry, root: str) -> list[DAG]:
         entry,
         "approval",
         description=f"Shows the plan of cluster {entry.name} that waits for a person, and has it carried out",
-        doc_md=apply_page(entry),
+        doc_md=page("apply", entry),
         # Each run asks about one plan; one that a person begins, which Airflow insists on, shows nothing. No question
         # waits behind another: a newer one ends it.
         allowed_run_types=("manual", "operator_triggered"),

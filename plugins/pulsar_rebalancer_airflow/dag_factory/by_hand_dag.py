@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.run.plan import LONGEST_RUN
 from pulsar_rebalancer_airflow.dag_factory.defaults import begun_by_hand
-from pulsar_rebalancer_airflow.dag_factory.docs import by_hand_page
+from pulsar_rebalancer_airflow.dag_factory.docs import page
 from pulsar_rebalancer_airflow.dag_factory.params import by_hand_params
 from pulsar_rebalancer_airflow.locations import BY_HAND_DAG
 from pulsar_rebalancer_airflow.operators import (
@@ -31,7 +31,7 @@ def by_hand_dag(entry: ClusterEntry, root: str) -> DAG:
         entry,
         "by hand",
         description=f"Moves bundles of cluster {entry.name} as a person asks for; shows the plan first",
-        doc_md=by_hand_page(entry),
+        doc_md=page("by_hand", entry),
         # A release does not wait for a plan that is being made.
         max_active_runs=16,
         dagrun_timeout=LONGEST_RUN,

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer_airflow.dag_factory.defaults import begun_by_hand
-from pulsar_rebalancer_airflow.dag_factory.docs import control_page
+from pulsar_rebalancer_airflow.dag_factory.docs import page
 from pulsar_rebalancer_airflow.dag_factory.params import control_params
 from pulsar_rebalancer_airflow.locations import CONTROL_DAG
 from pulsar_rebalancer_airflow.operators import ControlOperator
@@ -24,7 +24,7 @@ def control_dag(entry: ClusterEntry, root: str) -> DAG:
         entry,
         "control",
         description=f"Pauses, skips and stops runs of cluster {entry.name}, looks after its state, hands it over",
-        doc_md=control_page(entry, root),
+        doc_md=page("control", entry),
         params=control_params(),
     ) as dag:
         ControlOperator(task_id="control", entry=entry, root=root, execution_timeout=timedelta(minutes=10))

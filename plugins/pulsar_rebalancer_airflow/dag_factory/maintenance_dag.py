@@ -9,7 +9,7 @@ from zlib import crc32
 from airflow.sdk import DAG, CronTriggerTimetable
 
 from pulsar_rebalancer_airflow.dag_factory.defaults import COMMON
-from pulsar_rebalancer_airflow.dag_factory.docs import maintenance_page
+from pulsar_rebalancer_airflow.dag_factory.docs import page
 from pulsar_rebalancer_airflow.dag_factory.params import maintenance_params
 from pulsar_rebalancer_airflow.operators import MaintainOperator
 
@@ -33,7 +33,7 @@ def maintenance_dag(entry: ClusterEntry, root: str) -> DAG:
     with DAG(
         f"pulsar_maintenance__{entry.name}",
         description=f"Compacts and removes old files of cluster {entry.name}",
-        doc_md=maintenance_page(entry, root),
+        doc_md=page("maintenance", entry),
         schedule=CronTriggerTimetable(daily_schedule(entry.name), timezone="UTC"),
         **COMMON,
         dagrun_timeout=_LONGEST,

@@ -10,7 +10,7 @@ from airflow.sdk import DAG, CronTriggerTimetable, DeltaTriggerTimetable, Trigge
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.run.plan import LONGEST_RUN
 from pulsar_rebalancer_airflow.dag_factory.defaults import COMMON
-from pulsar_rebalancer_airflow.dag_factory.docs import rebalance_page
+from pulsar_rebalancer_airflow.dag_factory.docs import page
 from pulsar_rebalancer_airflow.dag_factory.params import run_params
 from pulsar_rebalancer_airflow.locations import REBALANCE_DAG
 from pulsar_rebalancer_airflow.operators import (
@@ -38,7 +38,7 @@ def rebalance_dag(entry: ClusterEntry, root: str) -> DAG:
     with DAG(
         f"{REBALANCE_DAG}{entry.name}",
         description=f"Balances the load of Pulsar cluster {entry.name} (mode {settings.mode})",
-        doc_md=rebalance_page(entry, root),
+        doc_md=page("rebalance", entry),
         schedule=_timetable(settings.interval_seconds),
         # Plans made by hand, and those that were approved, are carried out by runs that their DAGs start.
         **COMMON | {"allowed_run_types": (*COMMON["allowed_run_types"], "operator_triggered")},

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer_airflow.dag_factory.defaults import begun_by_hand
-from pulsar_rebalancer_airflow.dag_factory.docs import replay_page
+from pulsar_rebalancer_airflow.dag_factory.docs import page
 from pulsar_rebalancer_airflow.dag_factory.params import replay_params
 from pulsar_rebalancer_airflow.locations import REPLAY_DAG
 from pulsar_rebalancer_airflow.operators import ReplayOperator
@@ -24,7 +24,7 @@ def replay_dag(entry: ClusterEntry, root: str) -> DAG:
         entry,
         "replay",
         description=f"Replays recorded load of cluster {entry.name} through other strategies and settings",
-        doc_md=replay_page(entry, root),
+        doc_md=page("replay", entry),
         params=replay_params(),
     ) as dag:
         ReplayOperator(task_id="replay", entry=entry, root=root, execution_timeout=timedelta(hours=6))

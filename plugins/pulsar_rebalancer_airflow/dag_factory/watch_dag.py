@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from airflow.sdk import DAG, DeltaTriggerTimetable
 
 from pulsar_rebalancer_airflow.dag_factory.defaults import COMMON
-from pulsar_rebalancer_airflow.dag_factory.docs import watch_page
+from pulsar_rebalancer_airflow.dag_factory.docs import page
 from pulsar_rebalancer_airflow.operators import WatchOperator
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def watch_dags(entry: ClusterEntry) -> list[DAG]:
     with DAG(
         f"pulsar_watch__{entry.name}",
         description=f"Tells when no run of cluster {entry.name} has come to its end for several intervals",
-        doc_md=watch_page(entry),
+        doc_md=page("watch", entry),
         schedule=DeltaTriggerTimetable(max(step, _SHORTEST)),
         **COMMON,
         dagrun_timeout=timedelta(minutes=5),

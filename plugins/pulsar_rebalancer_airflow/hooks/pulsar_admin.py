@@ -169,7 +169,7 @@ def _has_port(host: str) -> bool:
     return ":" in host.rpartition("]")[2]
 
 
-def _path(extra: Mapping[str, Any], key: str) -> Path | None:
+def _path(extra: Mapping[str, object], key: str) -> Path | None:
     return Path(str(extra[key])) if key in extra else None
 
 

@@ -17,7 +17,7 @@ from pulsar_rebalancer.show.alerts.messages import compose, figures_of
 from pulsar_rebalancer.state.orders.in_force import closings
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.failures import FAILURE
-from pulsar_rebalancer_airflow.locations import storage_of
+from pulsar_rebalancer_airflow.locations import left_about_run, storage_of
 from pulsar_rebalancer_airflow.notifications.notifier import send
 from pulsar_rebalancer_airflow.state_store import ALERTS, WATCH, StateStore
 
@@ -79,9 +79,7 @@ def _forget(store: StateStore) -> None:
 def _ended(context: Context, now: datetime) -> EndedRun:
     ti, dag_run = context["ti"], context["dag_run"]
     states = ti.get_task_states(dag_id=dag_run.dag_id, run_ids=[dag_run.run_id]).get(dag_run.run_id, {})
-    failures = {
-        task: ti.xcom_pull(task_ids=task, key=FAILURE) for task in BEFORE_UNLOAD if states.get(task) == "failed"
-    }
+    failures = {task: left_about_run(context, task, FAILURE) for task in BEFORE_UNLOAD if states.get(task) == "failed"}
     started = dag_run.start_date
     return EndedRun(
         states={task: str(state) for task, state in states.items()},

@@ -19,7 +19,7 @@ from pulsar_rebalancer.state.orders.control_document import Approvals, Awaiting
 from pulsar_rebalancer.state.state_documents import MovesState
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.failures import final_unless_passing
-from pulsar_rebalancer_airflow.locations import APPLY_DAG
+from pulsar_rebalancer_airflow.locations import APPLY_DAG, left_about_run
 from pulsar_rebalancer_airflow.operators.approve import responder
 from pulsar_rebalancer_airflow.operators.hand_over import HandOverOperator
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
@@ -73,7 +73,7 @@ class AskOperator(_QuestionOperator):
         Raises:
             AirflowSkipException: no plan of this run waits, and no question is to end.
         """
-        said = context["ti"].xcom_pull(task_ids=self.gate, key="reason")
+        said = left_about_run(context, self.gate, "reason")
         awaiting = StateStore.of(context, self.cluster).answers_or_none(Awaiting)
         if said == Reason.AWAITING_APPROVAL and awaiting.plan_id:
             # In any state: whoever has answered is not asked again, however late the answer came.

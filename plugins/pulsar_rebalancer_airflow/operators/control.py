@@ -54,7 +54,7 @@ class ControlOperator(BaseOperator):
         self.root = root
         self.timeout_seconds = timeout_seconds
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def execute(self, context: Context) -> dict[str, object]:
         """Carry out the action.
 
         Returns:
@@ -81,7 +81,9 @@ class ControlOperator(BaseOperator):
             self.log.warning("%s of cluster %s %s", request.action, self.entry.name, order.because)
         return answer
 
-    def _act(self, store: StateStore, storage: ClusterStorage, request: ControlRequest, order: Order) -> dict[str, Any]:
+    def _act(
+        self, store: StateStore, storage: ClusterStorage, request: ControlRequest, order: Order
+    ) -> dict[str, object]:
         action = request.action
         if action in (ControlAction.TAKE_OVER, ControlAction.HAND_BACK):
             if action is ControlAction.HAND_BACK:  # two that move bundles would work against each other
@@ -97,12 +99,12 @@ class ControlOperator(BaseOperator):
             return {"file": kept_state.export(store, storage, order.at)}
         elif action is not ControlAction.SHOW:
             return self._order(store, storage, request, order)
-        told: dict[str, Any] = {"state": kept_state.summary(store.get(DecisionState), store.get(MovesState))}
+        told: dict[str, object] = {"state": kept_state.summary(store.get(DecisionState), store.get(MovesState))}
         return told | ({"shedding": self._shedding()} if action is ControlAction.SHOW else {})
 
     def _order(
         self, store: StateStore, storage: ClusterStorage, request: ControlRequest, order: Order
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Write the `control` document anew; a pause or a resume gives up what of it could not be read."""
         action, present = request.action, store.control(storage)
         if present.unreadable and action is ControlAction.STOP:

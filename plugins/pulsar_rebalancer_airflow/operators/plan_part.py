@@ -48,7 +48,7 @@ class PlanPartOperator(BaseOperator):
 
     template_fields: Sequence[str] = ("run",)
 
-    def __init__(self, *, cluster: str, settings: dict[str, Any], run: str, **kwargs: Any) -> None:
+    def __init__(self, *, cluster: str, settings: dict[str, object], run: str, **kwargs: Any) -> None:
         # A mapped task is not built before it runs: the DAG names the inlet then, for the scheduler to see.
         super().__init__(**{"inlets": [state_asset(cluster)]} | kwargs)
         self.cluster = cluster

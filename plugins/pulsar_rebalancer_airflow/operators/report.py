@@ -17,7 +17,7 @@ from pulsar_rebalancer.run.tables import owners
 from pulsar_rebalancer.state.orders.breaker import Round
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
 from pulsar_rebalancer_airflow.control.stored_orders import in_force
-from pulsar_rebalancer_airflow.locations import run_folder, storage_of
+from pulsar_rebalancer_airflow.locations import left_about_run, run_folder, storage_of
 from pulsar_rebalancer_airflow.notifications.alerting import tell_of_run
 from pulsar_rebalancer_airflow.notifications.metrics import emit
 from pulsar_rebalancer_airflow.state_store import StateStore, moves_alias, moves_asset, state_asset
@@ -91,7 +91,7 @@ class ReportOperator(BaseOperator):
         request, earlier, stored = RunRequest.read(run), Outcome.find(run), store.get(MovesState)
         history = still_kept(stored, owners(run, stored.kept), request.collected_at, now)
         begun = {bundle for bundle, known in history.splits.items() if known.plan_id == run.name}
-        gate = Reason.get(str(context["ti"].xcom_pull(task_ids=self.gate, key="reason") or ""))
+        gate = Reason.get(str(left_about_run(context, self.gate, "reason") or ""))
         kept = {bundle: found.destination for bundle, found in history.kept.items()}
         outcome = conclude(run, gate, begun, now, kept)
         outcome = outcome.model_copy(update={"in_force": self._in_force(context, store, request.resolved)})

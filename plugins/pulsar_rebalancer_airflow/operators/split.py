@@ -17,7 +17,7 @@ from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.splits import not_split
 from pulsar_rebalancer.state.state_documents import MovesState
 from pulsar_rebalancer_airflow.failures import final_unless_passing
-from pulsar_rebalancer_airflow.locations import run_folder
+from pulsar_rebalancer_airflow.locations import left_about_run, run_folder
 from pulsar_rebalancer_airflow.operators.holds import Holds
 from pulsar_rebalancer_airflow.operators.plan_part import PlanPartOperator
 from pulsar_rebalancer_airflow.state_store import StateStore
@@ -67,7 +67,7 @@ class SplitOperator(PlanPartOperator):
             run = run_folder(context, self.cluster, self.run)
             store = StateStore.of(context, self.cluster)
             history = SplitHistory(store.get(MovesState), store.change_moves, run)
-            opened = context["ti"].xcom_pull(task_ids=self.gate, key="reason")
+            opened = left_about_run(context, self.gate, "reason")
             splits = self._open(context, run, history, str(opened))
             remaining, resolved = history.remaining(splits), Summary.read(run).resolved
             holds = Holds(context, self.cluster, store, resolved.settings, self.present, each_time=True)

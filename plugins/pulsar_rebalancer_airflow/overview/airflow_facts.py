@@ -27,7 +27,7 @@ from pulsar_rebalancer.show.page.orders import held_by, waits_until
 from pulsar_rebalancer.show.page.page_model import Acts, Links, Question
 from pulsar_rebalancer.state.orders.control_document import Approvals, Awaiting, Rejections
 from pulsar_rebalancer_airflow.failures import FAILURE
-from pulsar_rebalancer_airflow.locations import APPLY_DAG, CONTROL_DAG, REBALANCE_DAG
+from pulsar_rebalancer_airflow.locations import APPLY_DAG, CONTROL_DAG, FOLDER, REBALANCE_DAG
 from pulsar_rebalancer_airflow.state_store import StoredState, state_asset
 from pulsar_rebalancer_airflow.validation.page import page_of
 from pulsar_rebalancer_airflow.validation.validation_link import base_path, page_path
@@ -103,7 +103,8 @@ def _opened(session: Session, dag_id: str) -> str:
     """Return the run that is under way if its gate has opened: one DAG has one at a time."""
     running = select(DagRun.run_id).where(DagRun.dag_id == dag_id, DagRun.state == DagRunState.RUNNING)
     run_id = session.scalar(running.order_by(DagRun.id.desc()).limit(1))
-    return run_id if run_id and left_by(session, dag_id, run_id, key="reason", task="gate") == Reason.OPEN else ""
+    said = _left_about_run(session, dag_id, run_id, key="reason", task="gate") if run_id else None
+    return run_id if run_id and said == Reason.OPEN else ""
 
 
 def _failed(session: Session, dag_id: str) -> FailedRun | None:
@@ -120,7 +121,14 @@ def failure_of(session: Session, dag_id: str, run_id: str) -> tuple[str, str]:
     of_run = (TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id)
     tasks = select(TaskInstance.task_id).where(*of_run, TaskInstance.state == TaskInstanceState.FAILED)
     task = session.scalar(tasks.order_by(TaskInstance.end_date).limit(1)) or ""
-    return task, str(left_by(session, dag_id, run_id, key=FAILURE, task=task) or "") if task else ""
+    return task, str(_left_about_run(session, dag_id, run_id, key=FAILURE, task=task) or "") if task else ""
+
+
+def _left_about_run(session: Session, dag_id: str, run_id: str, *, key: str, task: str) -> Any:
+    """Return what a task left about the present folder of its run, as `locations.left_about_run` does for tasks."""
+    about = left_by(session, dag_id, run_id, key=FOLDER, task=task)
+    present = left_by(session, dag_id, run_id, key="return_value", task="collect")
+    return left_by(session, dag_id, run_id, key=key, task=task) if about in (None, present) else None
 
 
 def run_folder(session: Session, storage: ClusterStorage, dag_id: str, run_id: str) -> StoragePath | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow.models.dagrun import DagRun
 from airflow.utils.state import DagRunState
@@ -63,7 +63,7 @@ def _refused(session: Session, dag_id: str, run_id: str, came_to: str) -> str:
     return f"failed in {task}: {came_to or 'its log says why.'}" if task else "took too long and was ended."
 
 
-def _ordered(told: dict[str, Any]) -> str:
+def _ordered(told: dict[str, object]) -> str:
     said, stopped = str(told.get("in_force") or ""), told.get("stopped")
     words = [f"Done. {said}{'' if said.endswith('.') else '.'}" if said else "Done."]
     if isinstance(stopped, dict):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pulsar_rebalancer_airflow.locations import PAGE_ROUTE
 from pulsar_rebalancer_airflow.validation.validation_link import PREFIX, base_path
 
 
-def external_views() -> list[dict[str, Any]]:
+def external_views() -> list[dict[str, object]]:
     """Return the entries of the plugin; Airflow fills in ids and frames what has a route.
 
     Airflow knows no tab of some DAGs alone: on the DAGs of others the page says that it is not about them.
@@ -17,7 +15,7 @@ def external_views() -> list[dict[str, Any]]:
     icons = {"icon": f"{base}/static/icon-light.svg", "icon_dark_mode": f"{base}/static/icon-dark.svg"}
     tab, run = f"{base}/{{DAG_ID}}", f"{base}/{{DAG_ID}}?run_id={{RUN_ID}}"
     result = f"{base_path()}{PREFIX}/dags/{{DAG_ID}}/runs/{{RUN_ID}}/validation"
-    views: list[dict[str, Any]] = [
+    views: list[dict[str, object]] = [
         {"name": "Pulsar balance", "href": base, "destination": "nav", "url_route": PAGE_ROUTE, "nav_top_level": True},
         {"name": "Balance", "href": tab, "destination": "dag", "url_route": f"{PAGE_ROUTE}-dag"},
         {"name": "Balance", "href": run, "destination": "dag_run", "url_route": f"{PAGE_ROUTE}-run"},

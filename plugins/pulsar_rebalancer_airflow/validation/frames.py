@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.tables import RESOURCES, TRAFFIC
-from pulsar_rebalancer.strategies.shedders.registry import profile_of
+from pulsar_rebalancer.strategies.scoring import SCORED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Mapping
@@ -50,7 +51,7 @@ def judged_frames(run: StoragePath, settings: Settings) -> dict[str, pd.DataFram
         brokers.loc[(brokers[pair] == -1).all(axis=1), pair] = 0.0
         usage, limit = brokers[pair[0]], brokers[pair[1]]
         brokers[f"{resource}_percent"] = (usage / limit * 100).where(limit > 0)
-    looked_at = profile_of(settings).resources
+    looked_at = RESOURCES if settings.strategy is Strategy.TRANSFER else SCORED
     weights = {name: weight for name in looked_at if (weight := getattr(settings, f"{name}_weight")) > 0}
     deciding = [_deciding(broker, weights) for broker in brokers.to_dict("records")]
     brokers["deciding_resource"] = [name for name, _ in deciding]

@@ -103,11 +103,11 @@ def _next(reader: Any) -> TopicMessage | None:
     return TopicMessage(found.partition_key(), found.publish_timestamp(), found.data())
 
 
-def _options(connection: AdminConnection) -> dict[str, Any]:
+def _options(connection: AdminConnection) -> dict[str, object]:
     """Return what `pulsar.Client` takes: the same credentials and authority as for the admin REST API."""
     import pulsar
 
-    options: dict[str, Any] = {
+    options: dict[str, object] = {
         "operation_timeout_seconds": max(1, round(connection.connect_timeout_s)),
         "connection_timeout_ms": round(connection.connect_timeout_s * 1000),
         "stats_interval_in_seconds": 0,

@@ -5,9 +5,9 @@ Neither a reset nor a restore of the state touches it. It has a copy below the s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from pulsar_rebalancer.state.orders.breaker import Breaker
 from pulsar_rebalancer.state.state_documents import StateDocument
@@ -65,12 +65,6 @@ class Awaiting(StateDocument):
     asked: str = ""
     older: tuple[str, ...] = ()
     identity: str = ""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_earlier_releases(cls, document: Any) -> Any:
-        """Leave out what earlier releases kept: the one question before it, in the place of `older`."""
-        return {key: value for key, value in document.items() if key != "before"}
 
     def stands(self, identity: str, now: datetime, least: timedelta, most: timedelta) -> bool:
         """Return whether it is kept in spite of a newer plan: people have time to answer.

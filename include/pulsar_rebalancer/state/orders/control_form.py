@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -62,7 +62,7 @@ class ControlRequest(BaseModel):
         return self
 
 
-def parse_control_form(values: Mapping[str, Any]) -> ControlRequest:
+def parse_control_form(values: Mapping[str, object]) -> ControlRequest:
     """Return what was typed into the form.
 
     Raises:

@@ -204,7 +204,6 @@ export interface Status {
   dag_id: string;
   mode: string;
   strategy: string;
-  pairing: boolean;
   state: State;
   tone: Tone;
   sentence: string;

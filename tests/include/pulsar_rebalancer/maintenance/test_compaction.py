@@ -171,16 +171,6 @@ def test_rows_lost_from_a_table_make_its_runs_count_as_not_compacted(storage: Cl
     assert len(table(storage, "bundles")) == 6
 
 
-def test_a_list_of_runs_that_an_earlier_release_wrote_lacks_columns(storage: ClusterStorage) -> None:
-    made(storage, 2)
-    compact(storage, YESTERDAY, on_disk(storage))
-    file = table_file(storage, "runs", YESTERDAY)
-    file.write_table(file.read_table().drop_columns(["splits_rows"]))
-    table_file(storage, "splits", YESTERDAY).delete()
-
-    assert len(complete_runs(storage, YESTERDAY)) == 2
-
-
 def cut_short(run: StoragePath) -> str:
     file = Path((run / "input" / "bundles.parquet").uri)
     file.write_bytes(file.read_bytes()[:-20])

@@ -19,8 +19,10 @@ from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.operators import (
     DecideOperator,
     GateOperator,
+    PlanByHandOperator,
     RecordOperator,
     ReportOperator,
+    SplitOperator,
     UnloadWaveOperator,
     ValidateOperator,
 )
@@ -39,6 +41,8 @@ OPERATORS: dict[str, Callable[[str, Any], Any]] = {
     "decide": lambda root, run: DecideOperator(task_id="decide", cluster=CLUSTER, root=root, run=run, conn_id="spark"),
     "record": lambda root, run: RecordOperator(task_id="record", cluster=CLUSTER, root=root, run=run),
     "gate": lambda root, run: GateOperator(task_id="gate", cluster=CLUSTER, settings=Settings(**PRESENT), run=run),
+    "split": lambda root, run: SplitOperator(task_id="split", cluster=CLUSTER, settings=PRESENT, run=run, gate="gate"),
+    "plan by hand": lambda root, run: PlanByHandOperator(task_id="plan", cluster=CLUSTER, root=root, run=run),
     "unload": lambda root, run: UnloadWaveOperator(
         task_id="unload", cluster=CLUSTER, settings=PRESENT, run=run, wave=0
     ),

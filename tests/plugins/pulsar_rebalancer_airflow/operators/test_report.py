@@ -163,6 +163,23 @@ def test_runs_that_stopped_early(storage: ClusterStorage, state: MemoryState, bl
     assert Outcome.read(run).verdict == verdict
 
 
+@pytest.mark.parametrize("earlier", ["open", "nothing_to_do"])
+@pytest.mark.parametrize(("blocked", "verdict"), [(True, "blocked"), (False, "unfinished")])
+def test_what_the_gate_said_of_an_earlier_folder_is_no_verdict(
+    storage: ClusterStorage, state: MemoryState, earlier: str, blocked: bool, verdict: str
+) -> None:
+    """The run was cleared from collect on, and ended before its gate was asked again."""
+    finding = Finding(reason="too_few_brokers")
+    before, run = make_run(storage), make_run(storage, validation=Validation(findings=(finding,) if blocked else ()))
+    (run / "plan").delete()
+    said = {("gate", "reason"): earlier, ("gate", "folder"): before.uri, ("collect", "return_value"): run.uri}
+    operator = ReportOperator(task_id="report", cluster=CLUSTER, run=run.uri, gate="gate")
+
+    operator.execute(context(CLUSTER, state, xcoms=said))
+
+    assert Outcome.read(run).verdict == verdict
+
+
 def test_nothing_was_collected(state: MemoryState) -> None:
     assert report(None, state, gate=None) == ({}, [])
 

@@ -159,6 +159,19 @@ def test_nothing_is_split_once_a_broker_splits_by_itself(
     assert is_split(scene, planned) is splits
 
 
+def test_a_gate_that_was_open_for_an_earlier_folder_is_closed(scene: UnloadScene) -> None:
+    planned = row(scene)
+    run = scene.run([], splits=[planned], **ACTS)
+    settings = {"mode": "auto", "connection": "pulsar_test"} | ACTS
+    said = {("gate", "reason"): "open", ("gate", "folder"): f"{run.uri}0", ("collect", "return_value"): run.uri}
+    operator = SplitOperator(task_id="split", cluster=CLUSTER, settings=settings, run=run.uri, gate="gate")
+
+    with pytest.raises(AirflowSkipException, match="The gate is closed: None"):
+        operator.execute(context(CLUSTER, scene.state, xcoms=said, started=NOW))
+
+    assert not is_split(scene, planned)
+
+
 def test_a_split_made_by_hand_asks_for_no_split_mode(scene: UnloadScene) -> None:
     planned = row(scene, condition=None)
     assert split(scene, scene.run([], splits=[planned], **ACTS), split_mode="off") == {"split": 1}

@@ -12,6 +12,7 @@ import httpx
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from tests.airflow_runs import make_run
+from tests.include.pulsar_rebalancer.admin.scripted_broker import closed_port
 
 from pulsar_rebalancer.carry_out import move_history
 from pulsar_rebalancer.reasons import Reason
@@ -231,15 +232,11 @@ def test_details_are_on_disk_while_the_wave_goes_on(scene: UnloadScene) -> None:
     assert scene.state.writes.count(MovesState.KEY) == 1 + len(moves) + 1
 
 
-def test_a_dead_host_of_the_connection_leaves_no_bundle_without_an_owner(scene: UnloadScene) -> None:
-    """It is the only one that the connection names; the plan names other brokers."""
-    (move,) = moves = scene.moves(1)
-    third = scene.third(move)
-    scene.cluster.change_leader(move["destination"])
+def test_brokers_of_the_plan_are_asked_when_the_only_host_of_the_connection_is_down(scene: UnloadScene) -> None:
+    moves = scene.moves(3)
     document = json.loads(os.environ["AIRFLOW_CONN_PULSAR_TEST"])
-    scene.monkeypatch.setenv("AIRFLOW_CONN_PULSAR_TEST", json.dumps(document | {"host": third}))
-    scene.before_unloads(lambda _: scene.cluster.kill(third))
+    scene.monkeypatch.setenv("AIRFLOW_CONN_PULSAR_TEST", json.dumps(document | {"host": closed_port()}))
 
-    assert scene.unload(scene.run(moves, unload_timeout_seconds=2)) == {"moved": 1}
+    assert scene.unload(scene.run(moves)) == {"moved": 3}
 
     assert scene.all_on(moves, "destination")

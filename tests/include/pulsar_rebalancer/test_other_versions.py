@@ -1,0 +1,100 @@
+"""What a release of another version wrote is refused, with a reason code."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.airflow_runs import make_run
+from tests.include.pulsar_rebalancer.run_folders import NOW, YESTERDAY, stored_run
+
+from pulsar_rebalancer.errors import SnapshotError, StateError
+from pulsar_rebalancer.maintenance.compaction import compact
+from pulsar_rebalancer.maintenance.inventory import days_before
+from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.run import tables
+from pulsar_rebalancer.run.compacted_tables import table_file
+from pulsar_rebalancer.run.plan import Summary, read_state
+from pulsar_rebalancer.run.request import RunRequest, Validation
+from pulsar_rebalancer.storage.layout import ClusterStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pulsar_rebalancer.storage.path import StoragePath
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> ClusterStorage:
+    return ClusterStorage(str(tmp_path), "east")
+
+
+def of_version(file: StoragePath, version: str) -> None:
+    file.write_table(file.read_table().replace_schema_metadata({"version": version}))
+
+
+@pytest.mark.parametrize(
+    ("path", "read"),
+    [
+        ("input/settings.json", RunRequest.read),
+        ("input/policies.json", Policies.read),
+        ("validation.json", Validation.read),
+        ("plan/summary.json", Summary.read),
+    ],
+)
+@pytest.mark.parametrize("changes", [{"version": 2}, {"version": None}, {"of_another_release": 1}])
+def test_documents(
+    storage: ClusterStorage, path: str, read: Callable[[StoragePath], Any], changes: dict[str, Any]
+) -> None:
+    run = make_run(storage)
+    Policies().write(run)
+    read(run)
+    (run / path).write_json((run / path).read_json() | changes)
+
+    with pytest.raises(SnapshotError, match=rf"{path}.*\[file_version\]"):
+        read(run)
+
+
+def test_the_state_of_a_plan(storage: ClusterStorage) -> None:
+    run = make_run(storage)
+    file = run / "plan" / "state.json"
+    file.write_json(file.read_json() | {"version": 2})
+
+    with pytest.raises(StateError, match=r"version 2, this release reads 1 \[state_version\]"):
+        read_state(run)
+
+
+@pytest.mark.parametrize("version", ["0", "2"])
+def test_tables_of_a_run(storage: ClusterStorage, version: str) -> None:
+    run = stored_run(storage, NOW)
+    assert tables.read(run, "brokers").num_rows == 2
+    of_version(run / "input" / "brokers.parquet", version)
+
+    with pytest.raises(SnapshotError, match=rf"version {version}, this release reads version 1 \[file_version\]"):
+        tables.read(run, "brokers")
+
+
+@pytest.mark.parametrize("version", ["0", "2"])
+def test_a_run_is_not_compacted(storage: ClusterStorage, version: str) -> None:
+    run = stored_run(storage, NOW - timedelta(days=1))
+    of_version(run / "plan" / "decisions.parquet", version)
+    (day,) = days_before(storage, NOW.date())
+
+    left = compact(storage, YESTERDAY, day.runs)
+
+    assert "[file_version]" in left[run.name]
+
+
+@pytest.mark.parametrize("kind", ["runs", "decisions"])
+def test_the_history_of_a_day_is_left_alone(storage: ClusterStorage, kind: str) -> None:
+    stored_run(storage, NOW - timedelta(days=1))
+    (day,) = days_before(storage, NOW.date())
+    assert compact(storage, YESTERDAY, day.runs) == {}
+    of_version(table_file(storage, kind, YESTERDAY), "2")
+    before = table_file(storage, kind, YESTERDAY).read_bytes()
+
+    with pytest.raises(SnapshotError, match=r"version 2, this release reads version 1 \[file_version\]"):
+        compact(storage, YESTERDAY, day.runs)
+    assert table_file(storage, kind, YESTERDAY).read_bytes() == before
