@@ -9,10 +9,10 @@ import numpy as np
 from experiments.building import build
 from experiments.measures import Curve, Measures, Recorder, comes_back
 from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME
-from pulsar_rebalancer.config.settings import validate
 from pulsar_rebalancer.replay.balancer import Balancer
 from pulsar_rebalancer.replay.columns import NOBODY, Roster
 from pulsar_rebalancer.replay.minute import BrokerFigures, Minute
+from pulsar_rebalancer.strategies.fitting import validate
 from pulsar_simulator.minutes.simulation import Simulation, Unload
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def run(scenario: Scenario, variant: Variant, seed: int) -> Run:
     own = variant.settings.model_dump(mode="json", exclude_unset=True)
     given = {FIELD_OF_PULSAR_NAME.get(name, name): value for name, value in scenario.settings.items()}
     settings = validate(own | given, where=scenario.name)
-    balancer = Balancer(Roster(spec.brokers.names, names), settings, variant.shedder(), seed)
+    balancer = Balancer(Roster(spec.brokers.names, names), settings, seed)
     recorder = Recorder(scenario.disturbed_at)
     scores = np.zeros(len(spec.brokers.names))
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from pulsar_rebalancer.config.settings import validate
 from pulsar_rebalancer.errors import RebalancerError
+from pulsar_rebalancer.strategies.fitting import validate
 
 FOLDER = Path(__file__).parent / "scenarios"
 

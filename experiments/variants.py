@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.config.enums import Placement, Strategy
-from pulsar_rebalancer.config.settings import Settings, validate
-from pulsar_rebalancer.replay.variants import imported
-from pulsar_rebalancer.strategies.sample import SheddingResult
+from pulsar_rebalancer.strategies.fitting import validate
+from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
 
 if TYPE_CHECKING:
-    from pulsar_rebalancer.strategies.kept import ShedderState
-    from pulsar_rebalancer.strategies.sample import ClusterSample
-    from pulsar_rebalancer.strategies.shedders.registry import Shedder
+    from pulsar_rebalancer.config.settings import Settings
 
 AUTHORS_MINIMA = {"min_unload_message": 10_000, "min_unload_throughput": 10 << 20}
 """Of the published experiments of AvgShedder; Pulsar's defaults are a tenth of them."""
@@ -27,42 +25,24 @@ class Variant:
         name: shown in the report, unique.
         settings: of the cluster.
         direct: whether its cluster places as the extensible load manager does.
-        path: import path of a shedder from outside, `package.module:function`; it takes the place of the settings'
-            strategy.
     """
 
     name: str
     settings: Settings
     direct: bool = False
-    path: str = ""
-
-    def shedder(self) -> Shedder | None:
-        """Return the shedder from outside; None when the settings name it.
-
-        Raises:
-            ValueError: the path leads to nothing that can be called.
-        """
-        return imported(self.path) if self.path else None
 
 
 def from_outside(path: str) -> Variant:
-    """Return the variant of a shedder by its import path; placement is LeastResourceUsageWithWeight where it is asked.
+    """Return the variant of a shedder by its import path: whoever names it here may load it.
 
     Raises:
-        ValueError: as `Variant.shedder`.
+        SettingsError: `wrong_setting`; it cannot be loaded.
     """
-    settings = _settings(Strategy.THRESHOLD, placement=Placement.LEAST_USAGE, **AUTHORS_MINIMA)
-    variant = Variant(path, settings, path=path)
-    variant.shedder()
-    return variant
+    os.environ[STRATEGIES_VARIABLE] = f"{os.environ.get(STRATEGIES_VARIABLE, '')},{path}"
+    return Variant(path, _settings(path, **AUTHORS_MINIMA))
 
 
-def nothing(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
-    """Shed nothing: what the others are compared with."""
-    return SheddingResult([], [], kept, "nothing is shed")
-
-
-def _settings(strategy: Strategy, **values: object) -> Settings:
+def _settings(strategy: str, **values: object) -> Settings:
     return validate({"strategy": strategy, **values}, where="experiments")
 
 
@@ -80,7 +60,7 @@ VARIANTS = (
     Variant("TransferShedder", _settings(Strategy.TRANSFER), direct=True),
     Variant(
         "no shedding",
-        _settings(Strategy.THRESHOLD, placement=Placement.LEAST_RATE),
-        path="experiments.variants:nothing",
+        # No broker is so far above the mean.
+        _settings(Strategy.THRESHOLD, placement=Placement.LEAST_RATE, average_threshold=1000),
     ),
 )

@@ -39,7 +39,7 @@ from pulsar_rebalancer.strategies import caps, rows
 from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
 from pulsar_rebalancer.strategies.sample import ClusterSample
 from pulsar_rebalancer.strategies.scoring import score
-from pulsar_rebalancer.strategies.shedders.registry import SHEDDERS
+from pulsar_rebalancer.strategies.shedders.registry import profile_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -173,7 +173,7 @@ class Scene:
         left_out = dict.fromkeys(Validation.read(folder).quarantined, Reason.BROKER_QUARANTINED)
         samples = broker_samples(brokers.to_pylist(), left_out)
         sample = ClusterSample(samples, Bundles(_with_means(bundles)), self.settings)
-        result = SHEDDERS[self.settings.strategy](sample, self.hits)
+        result = profile_of(self.settings).shed(sample, self.hits)
         self.hits = result.kept
         moves = caps.apply(result.moves, self.settings, {})
         taken = [move for move in moves if move.taken]

@@ -27,6 +27,9 @@ def session() -> SparkSession:
     if not CONNECTED:
         # Spark would look up the Python call site of every column expression: seconds in all.
         builder = builder.config("spark.python.sql.dataFrameDebugging.enabled", "false")
+        # Replays load shedders from outside on executors.
+        listed = os.environ.get("PULSAR_REBALANCER_STRATEGIES", "")
+        builder = builder.config("spark.executorEnv.PULSAR_REBALANCER_STRATEGIES", listed)
         # What executors write is for its owner alone, as everything below the storage root.
         builder = builder.config("spark.hadoop.fs.permissions.umask-mode", "077")
     return builder.getOrCreate()

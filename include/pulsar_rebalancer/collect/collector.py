@@ -14,7 +14,7 @@ from pulsar_rebalancer.collect.sample_tables import broker_table, bundle_table, 
 from pulsar_rebalancer.collect.split_candidates import read_candidates
 from pulsar_rebalancer.collect.usable_reports import UsableReports
 from pulsar_rebalancer.config.enums import Mode
-from pulsar_rebalancer.config.resolution import RunParams, resolve
+from pulsar_rebalancer.config.resolution import RunParams
 from pulsar_rebalancer.errors import SettingsError, SnapshotError
 from pulsar_rebalancer.policies.cluster_policies import Policies, read_isolation, read_policies
 from pulsar_rebalancer.reasons import Reason
@@ -22,6 +22,7 @@ from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.splits import recently_split
 from pulsar_rebalancer.run.topic_loads import Candidates
+from pulsar_rebalancer.strategies.fitting import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from pulsar_rebalancer.config.settings import Check
+
 
 class _Entries(dict[Any, Any]):
     """A mapping that knows which keys were written more than once; YAML keeps the last without a word."""
@@ -97,10 +99,14 @@ class ClusterEntry(BaseModel):
     error: str = ""
 
 
-def load_clusters(path: Path) -> list[ClusterEntry]:
+def load_clusters(path: Path, check: Check | None = None) -> list[ClusterEntry]:
     """Return the clusters of a file, in its order.
 
     The file has a mapping `clusters` of names to settings and, optionally, `defaults` for all of them.
+
+    Args:
+        path: of the file.
+        check: as for `validate`.
 
     Raises:
         SettingsError: `wrong_setting` when the file as a whole cannot be read; a single broken entry does not raise.
@@ -118,7 +124,10 @@ def load_clusters(path: Path) -> list[ClusterEntry]:
     if not isinstance(defaults, _Entries) or not isinstance(clusters, _Entries):
         raise SettingsError(Reason.WRONG_SETTING, f"{path.name}: `defaults` and `clusters` must be mappings")
     twice = clusters.repeated
-    return [_entry(str(name), defaults, given, path.name, twice=str(name) in twice) for name, given in clusters.items()]
+    return [
+        _entry(str(name), defaults, given, path.name, check, twice=str(name) in twice)
+        for name, given in clusters.items()
+    ]
 
 
 def _refuse_repeated(entries: _Entries, where: str) -> None:
@@ -126,7 +135,9 @@ def _refuse_repeated(entries: _Entries, where: str) -> None:
         raise SettingsError(Reason.CONTRADICTION, f"{where}: written more than once: {', '.join(entries.repeated)}")
 
 
-def _entry(name: str, defaults: _Entries, given: object, file: str, *, twice: bool) -> ClusterEntry:
+def _entry(
+    name: str, defaults: _Entries, given: object, file: str, check: Check | None, *, twice: bool
+) -> ClusterEntry:
     safe = name if CLUSTER_NAME.fullmatch(name) else "".join(c if c.isalnum() else "_" for c in name)[:60] or "unnamed"
     try:
         if safe != name:
@@ -140,7 +151,7 @@ def _entry(name: str, defaults: _Entries, given: object, file: str, *, twice: bo
         if given is not None and not isinstance(given, _Entries):
             raise SettingsError(Reason.WRONG_SETTING, f"{file}: {name}: expected a mapping of settings")
         merged = _by_field(defaults, f"{file}: defaults") | _by_field(given or _Entries(), f"{file}: {name}")
-        return ClusterEntry(name=name, given=merged, settings=validate(merged, where=f"{file}: {name}"))
+        return ClusterEntry(name=name, given=merged, settings=validate(merged, where=f"{file}: {name}", check=check))
     except SettingsError as error:
         return ClusterEntry(name=safe, given={}, settings=Settings(), error=str(error))
 

@@ -34,6 +34,9 @@ class Strategy(StrEnum):
     TRANSFER = "TransferShedder"
 
 
+DEFAULT_STRATEGY = Strategy.AVG
+
+
 class Placement(StrEnum):
     """Pulsar's placement strategies, by the names of their classes."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from pulsar_rebalancer.config.enums import Mode, Strategy
+from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME, Percent
 from pulsar_rebalancer.config.settings import CAPS, Settings, settings_error, validate
 from pulsar_rebalancer.errors import SettingsError
@@ -20,6 +20,8 @@ from pulsar_rebalancer.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from pulsar_rebalancer.config.settings import Check
 
 
 class Origin(StrEnum):
@@ -31,13 +33,10 @@ class Origin(StrEnum):
     PARAMS = "params"
 
 
-_OF_PAIRS = ("low_threshold", "high_threshold", "hit_count_low", "hit_count_high")
-_AVG_SHEDDER_ALONE = ("force_threshold", *_OF_PAIRS)
-
 PLAN_HASH = "[0-9a-f]{64}"
 """Form of the hash of a plan."""
 
-THRESHOLD_FIELDS = (*_OF_PAIRS, "max_unload_percentage")
+THRESHOLD_FIELDS = ("low_threshold", "high_threshold", "hit_count_low", "hit_count_high", "max_unload_percentage")
 """A manual run that changes one of these counts no hits."""
 
 
@@ -142,13 +141,16 @@ def disagreements(runtimes: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
     return tuple(sorted(name for name in FIELD_OF_PULSAR_NAME if len({r.get(name) for r in runtimes}) > 1))
 
 
-def resolve(file: Mapping[str, object], brokers: Mapping[str, str], params: RunParams | None = None) -> Resolved:
+def resolve(
+    file: Mapping[str, object], brokers: Mapping[str, str], params: RunParams | None = None, check: Check | None = None
+) -> Resolved:
     """Return effective settings: defaults < live brokers < clusters file < parameters of a manual run.
 
     Args:
         file: the cluster's entry, by our names or Pulsar's.
         brokers: what `from_brokers` gave.
         params: those of a manual run; lists are added to the file's, the mode is lowered only.
+        check: as for `validate`.
 
     Raises:
         SettingsError: `wrong_setting` or `contradiction`, with the key's name.
@@ -159,18 +161,13 @@ def resolve(file: Mapping[str, object], brokers: Mapping[str, str], params: RunP
     origins = dict.fromkeys(Settings.model_fields, Origin.DEFAULT) | dict.fromkeys(live, Origin.BROKERS)
     origins |= dict.fromkeys(given, Origin.FILE)
     over = "settings of the clusters file over those of the live brokers"
-    settings = validate(merged, where=over, origins=origins)
+    settings = validate(merged, where=over, origins=origins, check=check)
     if params is None:
         return Resolved(settings=settings, origins=origins)
-    foreign = sorted(name for name in _AVG_SHEDDER_ALONE if getattr(params, name) is not None)
-    if foreign and settings.strategy is not Strategy.AVG:
-        raise SettingsError(
-            Reason.CONTRADICTION, f"{', '.join(foreign)}: strategy {settings.strategy} does not know them"
-        )
     changed = _from_params(settings, params)
     merged.update(changed)
     origins.update(dict.fromkeys(changed, Origin.PARAMS))
-    settings = validate(merged, where="settings with the run's parameters", origins=origins)
+    settings = validate(merged, where="settings with the run's parameters", origins=origins, check=check)
     return Resolved(settings=settings, origins=origins)
 
 

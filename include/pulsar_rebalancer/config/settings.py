@@ -5,12 +5,23 @@ Load-balancer settings have Pulsar's meaning and are accepted under Pulsar's nam
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from reprlib import Repr
 from typing import TYPE_CHECKING, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
-from pulsar_rebalancer.config.enums import Mode, Placement, Strategy
+from pulsar_rebalancer.config.enums import DEFAULT_STRATEGY, Mode, Placement, Strategy
 from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME, PulsarSettings
 from pulsar_rebalancer.config.windows import Window
 from pulsar_rebalancer.errors import SettingsError
@@ -80,7 +91,11 @@ class Settings(PulsarSettings):
     Those of Pulsar may come from the live brokers; the others come from the clusters file or from a manual run alone.
     """
 
-    strategy: Strategy = Field(Strategy.AVG, description="which shedder chooses bundles, by Pulsar's class name")
+    strategy: str = Field(
+        DEFAULT_STRATEGY,
+        description="which shedder chooses bundles, by Pulsar's class name, or the import path of one from outside",
+    )
+    strategy_settings: dict[str, JsonValue] = Field({}, description="what a shedder from outside has of its own")
     placement: Placement | None = Field(
         None,
         description="who names a destination where the shedder does not, by Pulsar's class name; "
@@ -187,6 +202,13 @@ class Settings(PulsarSettings):
         # YAML takes a bare `off` for the truth value.
         return Mode.OFF if value is False else value
 
+    @field_validator("strategy")
+    @classmethod
+    def _named(cls, value: str) -> str:
+        if value not in list(Strategy) and not _IMPORT_PATH.fullmatch(value):
+            raise ValueError(f"Input should be {', '.join(Strategy)} or an import path, package.module:function")
+        return Strategy(value) if value in list(Strategy) else value
+
     @field_validator("split_mode")
     @classmethod
     def _splits_by_itself(cls, value: Mode) -> Mode:
@@ -194,46 +216,43 @@ class Settings(PulsarSettings):
             raise ValueError("off, observe or auto; in mode approve splits wait with the moves of their plan")
         return value
 
-    @property
-    def names_destinations(self) -> Placement:
-        """Return the placement that names a destination where the shedder does not."""
-        if self.placement is not None:
-            return self.placement
-        return _PLACEMENT_BESIDE.get(self.strategy, Placement.LEAST_RATE)
-
     @model_validator(mode="after")
     def _pairs_of_fields(self) -> Self:
-        if self.strategy is Strategy.AVG and self.placement not in (None, Placement.AVG):
-            raise ValueError(f"placement {self.placement} has nothing to place: strategy AvgShedder plans destinations")
-        if self.strategy is Strategy.AVG and self.low_threshold > self.high_threshold:
-            raise ValueError(f"low_threshold {self.low_threshold:g} is above high_threshold {self.high_threshold:g}")
         for name in ("retention_days", "history_days"):
             if 0 < getattr(self, name) < self.compact_after_days:
                 raise ValueError(f"compact_after_days {self.compact_after_days} is above {name} {getattr(self, name)}")
         return self
 
 
-_PLACEMENT_BESIDE = {Strategy.AVG: Placement.AVG, Strategy.TRANSFER: Placement.LEAST_USAGE}
+_IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]{0,200}:[A-Za-z_]\w{0,100}", re.ASCII)
 
 _SHORT = Repr()
 _SHORT.maxlevel, _SHORT.maxstring = 3, 100
 
 
-def validate(values: Mapping[str, object], *, where: str, origins: Mapping[str, str] | None = None) -> Settings:
+Check = Callable[[Settings, str], Settings]
+"""Returns settings that fit their strategy; the second argument is what its error names as the place."""
+
+
+def validate(
+    values: Mapping[str, object], *, where: str, origins: Mapping[str, str] | None = None, check: Check | None = None
+) -> Settings:
     """Return settings from names and values.
 
     Args:
         values: setting names (ours or Pulsar's) and their values.
         where: what the error names as the place, such as `clusters.yaml: east`.
         origins: where the values of our fields came from, if from several places.
+        check: what else has to fit.
 
     Raises:
         SettingsError: `wrong_setting` or `contradiction`, with the key's name.
     """
     try:
-        return Settings.model_validate(dict(values))
+        found = Settings.model_validate(dict(values))
     except ValidationError as error:
         raise settings_error(error, where, origins) from None
+    return check(found, where) if check else found
 
 
 def settings_error(error: ValidationError, where: str, origins: Mapping[str, str] | None = None) -> SettingsError:

@@ -14,8 +14,7 @@ from pulsar_rebalancer.strategies.kept import KeptState
 from pulsar_rebalancer.strategies.placement import assignment
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.sample import ClusterSample
-from pulsar_rebalancer.strategies.shedders.registry import SHEDDERS
-from pulsar_rebalancer.strategies.shedders.transfer_shedder import reported_load
+from pulsar_rebalancer.strategies.shedders.registry import profile_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.run.tables import BrokerSample
     from pulsar_rebalancer.state.counting import Counting
     from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, SheddingResult
-    from pulsar_rebalancer.strategies.shedders.registry import Shedder
 
 
 class RunDecision(NamedTuple):
@@ -59,7 +57,6 @@ class RunContext:
         forced: the run acts without waiting for hits.
         unloaded_brokers: seconds from a broker's last unload to the sample, by broker.
         seed: decides between equal destinations; the same seed gives the same plan.
-        shedder: one from outside, which takes the place of the settings' strategy; experiments try it out.
     """
 
     settings: Settings
@@ -70,7 +67,6 @@ class RunContext:
     forced: bool = False
     unloaded_brokers: Mapping[str, float] = field(default_factory=dict)
     seed: str = ""
-    shedder: Shedder | None = None
 
 
 def decide(context: RunContext, brokers: Sequence[BrokerSample], bundles: Bundles) -> RunDecision:
@@ -97,7 +93,7 @@ def decide(context: RunContext, brokers: Sequence[BrokerSample], bundles: Bundle
         unloaded_brokers=_unloaded_before_the_report(context, brokers),
         forbids=policies.forbids,
     )
-    shed = (context.shedder or SHEDDERS[settings.strategy])(sample, before.shedder)
+    shed = profile_of(settings).shed(sample, before.shedder)
     samples = _samples(sample, shed)
     repeated = not context.forced and counting.is_repeated({broker: samples[broker] for broker in shed.outermost})
     if repeated or counting.reason is Reason.TOO_SOON:
@@ -124,7 +120,8 @@ def _samples(sample: ClusterSample, shed: SheddingResult) -> dict[str, float]:
     """Return the figures that give hits, by broker; AvgShedder, which counts them by pair, is not decided here."""
     if not shed.outermost:
         return {}
-    return {broker.broker: reported_load(broker, sample.settings) for broker in sample.taking_part}
+    figure = profile_of(sample.settings).figure
+    return {broker.broker: figure(broker, sample.settings) for broker in sample.taking_part}
 
 
 def _too_soon(decision: Decision) -> Decision:

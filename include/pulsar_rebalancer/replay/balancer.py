@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.decide.pipeline import RunContext, decide
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.columns import FIGURES, NOBODY, ColumnBundles, MeanColumns, Roster
@@ -27,7 +26,7 @@ from pulsar_rebalancer.strategies.hits import hits_after, used_samples
 from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.sample import ClusterSample
-from pulsar_rebalancer.strategies.shedders.registry import SHEDDERS
+from pulsar_rebalancer.strategies.shedders.registry import profile_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.replay.minute import Minute
     from pulsar_rebalancer.state.counting import Counting
     from pulsar_rebalancer.strategies.sample import CandidateMove
-    from pulsar_rebalancer.strategies.shedders.registry import Shedder
 
 MINUTE = 60.0
 
@@ -58,7 +56,6 @@ class Balancer:
     Args:
         roster: names of its brokers and bundles.
         settings: strategy, placement, thresholds.
-        shedder: takes the place of the settings' strategy.
         seed: decides where placement draws.
         means: of the bundles, kept up to date by whoever gives them; else they are kept here.
         stays: why a bundle never moves, by its position.
@@ -68,14 +65,14 @@ class Balancer:
         self,
         roster: Roster,
         settings: Settings,
-        shedder: Shedder | None = None,
         seed: int = 1,
         means: MeanColumns | None = None,
         stays: Mapping[int, Reason] | None = None,
     ) -> None:
         self._roster = roster
         self._settings = settings
-        self._shedder = shedder
+        self._profile = profile_of(settings)
+        self._pairs = bool(self._profile.thresholds(settings))
         self._seed = seed
         self._kept = KeptState()
         self._means = means or MeanColumns(len(roster.bundles))
@@ -123,7 +120,7 @@ class Balancer:
         return None if chosen is None else self._roster.broker_at[chosen]
 
     def _shed(self, minute: Minute, sample: ClusterSample) -> list[CandidateMove]:
-        if self._shedder is None and self._settings.strategy is Strategy.AVG:
+        if self._pairs:
             moves = self._shed_pairs(minute, sample)
         else:
             context = RunContext(
@@ -133,7 +130,6 @@ class Balancer:
                 policies=minute.policies,
                 unloaded_brokers={name: self._since(minute, at) for name, at in self._unloaded_brokers.items()},
                 seed=self._seed_of(minute),
-                shedder=self._shedder,
             )
             decision = decide(context, sample.brokers, sample.bundles)
             self._kept, moves = decision.kept, decision.moves
@@ -149,7 +145,7 @@ class Balancer:
             return PolicyFilter(minute.policies, sample.brokers, sample.bundles, self._settings)
 
         asking = replace(sample, forbids=lambda *move: policies().forbids(*move))
-        shed = SHEDDERS[Strategy.AVG](asking, self._kept.shedder)
+        shed = self._profile.shed(asking, self._kept.shedder)
         self._kept = replace(self._kept, shedder=ShedderState(hits=hits_after(shed.decisions)))
         if self._repeats:
             self._note(minute, sample.counting, used_samples(shed.decisions, sample.counting))
@@ -159,7 +155,7 @@ class Balancer:
     def _left_out(self, minute: Minute) -> dict[int, Reason]:
         silent = np.flatnonzero(minute.brokers.registered & ~minute.brokers.reported).tolist()
         found = dict.fromkeys(silent, Reason.BROKER_QUARANTINED)
-        if self._shedder is None and self._settings.strategy is Strategy.AVG:
+        if self._pairs:
             # They would take a place in its pairs for nothing (`RunInput.left_out` of the application that decides).
             closed = (self._roster.broker_at.get(name, NOBODY) for name in minute.policies.without_persistent)
             found |= {i: Reason.NO_PERSISTENT_TOPICS for i in closed if i not in minute.reserved}

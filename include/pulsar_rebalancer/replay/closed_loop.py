@@ -87,7 +87,7 @@ class _Replica:
     ) -> None:
         settings, roster = variant.settings, recording.roster
         self.outcome = VariantOutcome(variant.name)
-        self._balancer = Balancer(roster, settings, variant.shedder(), seed, means, _stay(roster, settings))
+        self._balancer = Balancer(roster, settings, seed, means, _stay(roster, settings))
         self._owner = np.full(len(roster.bundles), NOBODY)
         self._averages = _Averages(settings)
         self._judged_by = judged_by

@@ -58,7 +58,7 @@ def conclude(prepared: Prepared, outcomes: Mapping[str, VariantOutcome], seconds
 def _table(compared: Sequence[Figures], answer: ReplayResult, variants: Sequence[Variant]) -> pa.Table:
     columns = {name: [getattr(each, name) for each in compared] for name in Figures._fields}
     columns |= {
-        "strategy": [each.strategy for each in variants],
+        "strategy": [each.settings.strategy for each in variants],
         "changed": [json.dumps(dict(each.changed), default=str) for each in variants],
         "current": [each.current for each in variants],
         "on_front": [each.variant in answer.front for each in compared],

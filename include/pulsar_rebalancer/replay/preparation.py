@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pulsar_rebalancer.config.settings import validate
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay import snapshots, traces
@@ -18,6 +17,7 @@ from pulsar_rebalancer.replay.refusals import refuse_long, refuse_many
 from pulsar_rebalancer.replay.replay_request import ANSWER, DEFAULT_GRID, REPORT, SAMPLES, TABLE, ReplayRequest
 from pulsar_rebalancer.replay.samples import Recording
 from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.strategies.fitting import validate
 
 if TYPE_CHECKING:
     import argparse

@@ -115,7 +115,7 @@ def _table(ordered: Sequence[Figures], answer: ReplayResult, variants: Mapping[s
             f"{each.hot_share:.1%}",
             str(each.lost),
         ]
-        names = (each.variant, variants[each.variant].strategy)
+        names = (each.variant, variants[each.variant].settings.strategy)
         rows.append(
             f"<tr class={kind or 'other'}><td>{number}</td>"
             + "".join(f"<td class=name>{escape(name)}</td>" for name in names)

@@ -12,6 +12,7 @@ from pulsar_rebalancer.replay.recording import Coverage
 from pulsar_rebalancer.replay.traces import LONGEST_DAYS
 from pulsar_rebalancer.replay.variants import expand
 from pulsar_rebalancer.storage.documents import VersionedDocument
+from pulsar_rebalancer.strategies.shedders.registry import PROFILES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,17 +22,7 @@ if TYPE_CHECKING:
 
 REQUEST, ANSWER, REPORT, TABLE, SAMPLES = "request.json", "answer.json", "report.html", "results.parquet", "samples"
 
-DEFAULT_GRID: list[dict[str, object]] = [
-    {
-        "strategy": "AvgShedder",
-        "low_threshold": [10, 15, 20, 30],
-        "hit_count_low": [4, 8],
-        "min_bundle_share": [0, 0.05],
-    },
-    {"strategy": "ThresholdShedder", "average_threshold": [5, 10, 20], "placement": "LeastResourceUsageWithWeight"},
-    {"strategy": "UniformLoadShedder", "rate_difference": [20, 50]},
-    {"strategy": ["OverloadShedder", "TransferShedder"]},
-]
+DEFAULT_GRID: list[dict[str, object]] = [{"strategy": name} | profile.grid for name, profile in PROFILES.items()]
 
 
 class ReplayRequest(VersionedDocument):

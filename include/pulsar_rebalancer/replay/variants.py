@@ -1,24 +1,22 @@
-"""What is compared: settings of a cluster with some of them changed, and a shedder that may come from outside."""
+"""What is compared: settings of a cluster with some of them changed."""
 
 from __future__ import annotations
 
-import importlib
 import math
 from dataclasses import dataclass, field
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pulsar_rebalancer.config.enums import Placement, Strategy
 from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME, PulsarSettings
-from pulsar_rebalancer.config.settings import CAPS, validate
+from pulsar_rebalancer.config.settings import CAPS
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.strategies.fitting import validate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.strategies.shedders.registry import Shedder
 
 MOST_VARIANTS = 1000
 
@@ -37,9 +35,12 @@ _NOT_REPLAYED = {
     "flow_difference",
 }
 
+OF_STRATEGY = ("placement", "strategy_settings")
+"""Settings of one strategy that say nothing of another one."""
+
 REPLAYED = (
     "strategy",
-    "placement",
+    *OF_STRATEGY,
     "min_bundle_share",
     *CAPS,
     "excluded_brokers",
@@ -56,30 +57,14 @@ class Variant:
     Attributes:
         name: unique among those compared.
         settings: effective ones.
-        path: import path of a shedder from outside, `package.module:function`; it takes the place of the settings'
-            strategy.
         changed: what differs from the current settings.
         current: whether these are the current settings.
     """
 
     name: str
     settings: Settings
-    path: str = ""
     changed: Mapping[str, object] = field(default_factory=dict)
     current: bool = False
-
-    @property
-    def strategy(self) -> str:
-        """Return its name, or the import path."""
-        return self.path or self.settings.strategy
-
-    def shedder(self) -> Shedder | None:
-        """Return the shedder from outside; None when the settings name it.
-
-        Raises:
-            ValueError: the path leads to nothing that can be called.
-        """
-        return imported(self.path) if self.path else None
 
 
 class Variants(NamedTuple):
@@ -94,37 +79,12 @@ class Variants(NamedTuple):
     left_out: list[str]
 
 
-def imported(path: str) -> Shedder:
-    """Return a shedder by its import path.
-
-    Raises:
-        ValueError: it leads to nothing that can be called.
-    """
-    module, _, function = path.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), function)
-    except (Exception, SystemExit) as error:  # whatever the module of someone else does when it is imported
-        raise ValueError(f"strategy {path}: {type(error).__name__}: {error}") from None
-    if not callable(found):
-        raise ValueError(f"strategy {path}: cannot be called")
-    return cast("Shedder", found)
-
-
-def outside(grid: object) -> set[str]:
-    """Return the import paths that a grid names as strategies, whatever else is in it."""
-    parts = grid if isinstance(grid, list) else []
-    named = [part.get("strategy") for part in parts if isinstance(part, dict)]
-    flat = [each for names in named for each in (names if isinstance(names, list) else [names])]
-    return {each for each in flat if isinstance(each, str) and ":" in each}
-
-
 def expand(grid: Sequence[Mapping[str, object]], current: Settings) -> Variants:
     """Return the current settings and every combination of a grid.
 
     Args:
         grid: each part names settings, ours or Pulsar's, with a value or a list of values; all combinations of a part
-            are compared. What a part does not name is as in the current settings. A strategy with a colon is the
-            import path of one from outside.
+            are compared. What a part does not name is as in the current settings.
         current: effective settings of the cluster.
 
     Raises:
@@ -133,7 +93,7 @@ def expand(grid: Sequence[Mapping[str, object]], current: Settings) -> Variants:
     """
     parts = [_by_field(part, f"grid, part {number}") for number, part in enumerate(grid, start=1)]
     _refuse_many(parts)
-    found = {_key(current, ""): Variant(CURRENT, current, current=True)}
+    found = {_key(current): Variant(CURRENT, current, current=True)}
     left_out: list[str] = []
     for number, part in enumerate(parts, start=1):
         for values in product(*part.values()):
@@ -145,7 +105,7 @@ def expand(grid: Sequence[Mapping[str, object]], current: Settings) -> Variants:
                     raise
                 left_out.append(error.message)
                 continue
-            found.setdefault(_key(variant.settings, variant.path), variant)
+            found.setdefault(_key(variant.settings), variant)
     return Variants(list(found.values()), left_out)
 
 
@@ -176,29 +136,14 @@ def _refuse_many(parts: Sequence[Mapping[str, list[Any]]]) -> None:
 
 def _variant(changed: dict[str, object], current: Settings, where: str) -> Variant:
     values = current.model_dump(mode="json", exclude_unset=True)
-    strategy = changed.get("strategy", current.strategy)
-    path = strategy if isinstance(strategy, str) and ":" in strategy else ""
-    if strategy != current.strategy and "placement" not in changed:
-        values.pop("placement", None)
-    given = dict(changed)
-    if path:
-        # Its own settings are those of the shedder that it takes the place of; destinations that it leaves open are
-        # for a placement that works with any.
-        given |= {"strategy": Strategy.THRESHOLD, "placement": changed.get("placement", Placement.LEAST_USAGE)}
-        _refuse_unknown(path, where)
-    settings = validate(values | given, where=where)
+    if changed.get("strategy", current.strategy) != current.strategy:
+        values = {name: value for name, value in values.items() if name not in OF_STRATEGY}
+    settings = validate(values | changed, where=where)
     shown = {name: value for name, value in changed.items() if name != "strategy"}
-    name = ", ".join([path or settings.strategy, *(f"{key} {value}" for key, value in shown.items())])
-    return Variant(name, settings, path, changed)
+    name = ", ".join([settings.strategy, *(f"{key} {value}" for key, value in shown.items())])
+    return Variant(name, settings, changed)
 
 
-def _refuse_unknown(path: str, where: str) -> None:
-    try:
-        imported(path)
-    except ValueError as error:
-        raise SettingsError(Reason.WRONG_SETTING, f"{where}: {error}") from None
-
-
-def _key(settings: Settings, path: str) -> str:
+def _key(settings: Settings) -> str:
     decisive = settings.model_dump(mode="json", include=set(REPLAYED))
-    return f"{path} {sorted(decisive.items())}"
+    return str(sorted(decisive.items()))

@@ -12,7 +12,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.apart import apart_in
@@ -20,6 +19,7 @@ from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.tables import broker_samples
 from pulsar_rebalancer.strategies.scoring import score
+from pulsar_rebalancer.strategies.shedders.registry import profile_shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -82,9 +82,8 @@ def _sample(cluster: str, run: StoragePath) -> Iterable[Measurement]:
     settings = request.resolved.settings
     yield Measurement.of("collected_timestamp_seconds", request.collected_at.timestamp(), cluster=cluster)
     yield Measurement.of("interval_seconds", settings.interval_seconds, cluster=cluster)
-    if settings.strategy is Strategy.AVG:
-        yield Measurement.of("threshold", settings.low_threshold, cluster=cluster, kind="low")
-        yield Measurement.of("threshold", settings.high_threshold, cluster=cluster, kind="high")
+    for kind, threshold in profile_shown(settings).thresholds(settings).items():
+        yield Measurement.of("threshold", threshold.gap, cluster=cluster, kind=kind)
     if not (run / "validation.json").exists():
         return
     validation = Validation.read(run)

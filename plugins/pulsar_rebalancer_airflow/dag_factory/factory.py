@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from airflow.sdk import DAG
 
-from pulsar_rebalancer.config.clusters_file import load_clusters
+from pulsar_rebalancer.strategies.fitting import load_clusters
 from pulsar_rebalancer_airflow.dag_factory.apply_dag import apply_dags
 from pulsar_rebalancer_airflow.dag_factory.by_hand_dag import by_hand_dag
 from pulsar_rebalancer_airflow.dag_factory.control_dag import control_dag

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from pulsar_rebalancer.admin import AdminConnection
-from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.config.enums import DEFAULT_STRATEGY, Strategy
+from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import RebalancerError, SettingsError
+from pulsar_rebalancer.strategies.shedders.registry import profile_of
 from pulsar_rebalancer_airflow.embedded import EmbeddedError, simulated_cluster
 from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome, locked
 from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
@@ -30,8 +32,6 @@ if TYPE_CHECKING:
 _CONNECTION = "pulsar_admin_embedded"
 _SPARK: dict[str, JsonValue] = {"conn_type": "spark", "host": "local[2]"}
 _BUNDLES_EACH = 25
-# OverloadShedder looks at a broker above 85 % alone, which the others would find unbalanced long before.
-_HOT_SCORES = {Strategy.OVERLOAD: 95.0}
 _HOT_SCORE = 85.0
 _ONCE_RUNS = 50
 _ONCE_FAILURES = 3
@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make run", description=__doc__)
     parser.add_argument("--once", action="store_true", help="end once bundles were moved and the cluster is balanced")
     parser.add_argument("--pulsar", metavar="URL", help="observe this cluster instead of a simulated one")
-    parser.add_argument("--strategy", type=Strategy, choices=list(Strategy), default=Strategy.AVG, help="the shedder")
+    parser.add_argument("--strategy", choices=list(Strategy), default=DEFAULT_STRATEGY, help="the shedder")
     parser.add_argument("--brokers", type=int, metavar="N", default=8, help="of the simulated cluster (8)")
     parser.add_argument("--interval", type=float, metavar="S", help="seconds between runs (15; 60 with --pulsar)")
     parser.add_argument("--folder", type=Path, default=SOURCE / ".run", help="where all files go (.run)")
@@ -98,7 +98,10 @@ def _simulated_cluster(
 ) -> tuple[str, dict[str, JsonValue], dict[str, JsonValue]]:
     bundles = _BUNDLES_EACH * given.brokers
     _say(f"starting the simulated cluster: {given.brokers} brokers, {bundles} bundles, one broker hot, one empty")
-    hot_score = _HOT_SCORES.get(given.strategy, _HOT_SCORE)
+    settings = Settings(strategy=given.strategy)
+    # Where a broker has to be above a fixed line, well above it: others find a cluster unbalanced long before.
+    lines = profile_of(settings).lines(settings, None)
+    hot_score = max([_HOT_SCORE, *(line.upper + 10 for line in lines)])
     cluster = simulated_cluster.start(
         processes, given.folder / "simulation", brokers=given.brokers, bundles=bundles, hot_score=hot_score
     )
@@ -106,7 +109,7 @@ def _simulated_cluster(
     # A busy machine may need minutes for a run; hits shall not be lost by that.
     entry: dict[str, JsonValue] = {
         "mode": "auto",
-        "strategy": str(given.strategy),
+        "strategy": given.strategy,
         "interval_seconds": interval,
         # The simulated brokers look at their machine every second.
         "host_usage_interval_minutes": 1 / 60,
@@ -140,7 +143,7 @@ def _own_cluster(given: argparse.Namespace) -> tuple[str, dict[str, JsonValue], 
     name = re.sub(r"[^A-Za-z0-9.-]", "-", f"own-{url.hostname}-{port}")[:60]
     entry: dict[str, JsonValue] = {
         "mode": "observe",
-        "strategy": str(given.strategy),
+        "strategy": given.strategy,
         "interval_seconds": given.interval or 60,
     }
     return name, entry, connection

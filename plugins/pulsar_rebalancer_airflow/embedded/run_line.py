@@ -6,15 +6,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Effect, Reason, Trait
 from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.strategies.shedders.registry import profile_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pulsar_rebalancer.strategies.shedders.profile import Threshold
     from pulsar_rebalancer_airflow.embedded.local_airflow import DagRun, LocalAirflow
 
 
@@ -24,8 +27,8 @@ class RunLine:
 
     Attributes:
         text: the line.
-        balanced: nothing moves, and nothing is waited for; with AvgShedder the range of scores is below the low
-            threshold as well.
+        balanced: nothing moves, and nothing is waited for; where brokers are paired, the range of scores is below
+            the low threshold as well.
         moved: at least one bundle was moved and verified.
         failed: why the run failed; empty when it did not.
         in_force: what was in force at its end, and by whom; empty when that is not known.
@@ -64,11 +67,16 @@ def describe(airflow: LocalAirflow, dag_id: str, run: DagRun, number: int) -> Ru
 
 
 def _is_balanced(summary: Summary) -> bool:
-    settings = summary.resolved.settings
     later = Reason.RECENTLY_UNLOADED in summary.bundles_passed_over
     if summary.bundles_taken or later or Reason.having(Trait.WAITING) & summary.reasons.keys():
         return False
-    return settings.strategy is not Strategy.AVG or summary.score_range < settings.low_threshold
+    thresholds = _thresholds(summary)
+    return not thresholds or summary.score_range < thresholds["low"].gap
+
+
+def _thresholds(summary: Summary) -> Mapping[str, Threshold]:
+    settings = summary.resolved.settings
+    return profile_of(settings).thresholds(settings)
 
 
 def _scores(summary: Summary) -> str:
@@ -78,14 +86,12 @@ def _scores(summary: Summary) -> str:
 
 
 def _progress(summary: Summary) -> str:
-    settings = summary.resolved.settings
-    if settings.strategy is not Strategy.AVG:
-        return f"{settings.strategy}: {summary.sentence}"
-    low, high = summary.hits
-    hits = f"pairs over {summary.pairs_over} of {summary.pairs}"
-    if summary.pairs_over:
-        hits += f", hits {low}/{settings.hit_count_low} low {high}/{settings.hit_count_high} high"
-    return hits
+    thresholds = _thresholds(summary)
+    if not thresholds:
+        return f"{summary.resolved.settings.strategy}: {summary.sentence}"
+    over = f"pairs over {summary.pairs_over} of {summary.pairs}"
+    hits = (f"{have}/{each.hits} {kind}" for have, (kind, each) in zip(summary.hits, thresholds.items(), strict=False))
+    return f"{over}, hits {' '.join(hits)}" if summary.pairs_over else over
 
 
 def _verdict(summary: Summary, outcome: Outcome) -> str:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from airflow.sdk.configuration import conf
 from airflow.sdk.observability import stats
 
-from pulsar_rebalancer.config.clusters_file import load_clusters
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.show.measurements import PREFIX, Measurement, measure
 from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.strategies.fitting import load_clusters
 from pulsar_rebalancer_airflow.locations import clusters_file, storage_root
 
 if TYPE_CHECKING:

@@ -14,13 +14,14 @@ from airflow.sdk.exceptions import AirflowSkipException
 from pulsar_rebalancer.admin import PulsarAdmin
 from pulsar_rebalancer.collect.collector import Earlier, Trigger, collect, save
 from pulsar_rebalancer.config.enums import Mode
-from pulsar_rebalancer.config.resolution import parse_params, resolve
+from pulsar_rebalancer.config.resolution import parse_params
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.orders.in_force import JudgedRun, closings
 from pulsar_rebalancer.state.orders.sentence import sentence
 from pulsar_rebalancer.state.state_documents import MovesState
 from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.strategies.fitting import resolve
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset

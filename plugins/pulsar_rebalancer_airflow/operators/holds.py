@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.config import exclusions
-from pulsar_rebalancer.config.clusters_file import load_clusters
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.splits import Split
 from pulsar_rebalancer.state.orders.in_force import closings
+from pulsar_rebalancer.strategies.fitting import load_clusters
 from pulsar_rebalancer_airflow.locations import clusters_file, storage_of
 
 if TYPE_CHECKING:

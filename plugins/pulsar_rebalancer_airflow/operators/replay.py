@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,6 @@ from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.current import current_settings
 from pulsar_rebalancer.replay.replay_request import ANSWER, ReplayRequest
-from pulsar_rebalancer.replay.variants import outside
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.operators.spark_application import SparkApplicationOperator, checked_connection
@@ -23,9 +21,6 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
     from pulsar_rebalancer.storage.path import StoragePath
-
-STRATEGIES_VARIABLE = "PULSAR_REBALANCER_STRATEGIES"
-"""Environment variable with the import paths, separated by commas, of strategies from outside that a form may name."""
 
 
 class ReplayOperator(SparkApplicationOperator):
@@ -84,7 +79,6 @@ class ReplayOperator(SparkApplicationOperator):
 
     def _request(self, context: Context, storage: ClusterStorage) -> ReplayRequest:
         params: dict[str, Any] = {name: value for name, value in context["params"].items() if value is not None}
-        _refuse_unlisted(params.get("grid"))
         end = params.get("end") or datetime.now(UTC).isoformat()
         try:
             start = params.get("start") or (datetime.fromisoformat(end) - timedelta(days=1)).isoformat()
@@ -103,16 +97,6 @@ class ReplayOperator(SparkApplicationOperator):
                 "settings": settings,
                 "settings_from": source,
             }
-        )
-
-
-def _refuse_unlisted(grid: object) -> None:
-    """Refuse import paths that the workers' environment does not list: whoever may trigger may not load any module."""
-    listed = {path.strip() for path in os.environ.get(STRATEGIES_VARIABLE, "").split(",")}
-    unlisted = sorted(outside(grid) - listed)
-    if unlisted:
-        raise SettingsError(
-            Reason.WRONG_SETTING, f"grid: strategy {unlisted[0][:200]} is not listed in {STRATEGIES_VARIABLE}"
         )
 
 

@@ -15,13 +15,14 @@ from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_da
 from fastapi import APIRouter, Depends, HTTPException, Query
 from fastapi.responses import RedirectResponse, Response
 
-from pulsar_rebalancer.config.clusters_file import ClusterEntry, load_clusters
+from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.show.page import overview
 from pulsar_rebalancer.show.page.buckets import Timeline
 from pulsar_rebalancer.show.page.page_model import Overview, RunAnswer, Status
 from pulsar_rebalancer.show.page.timeline import Span, timeline
 from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.strategies.fitting import load_clusters
 from pulsar_rebalancer_airflow.locations import BY_HAND_DAG, REBALANCE_DAG, clusters_file, rebalance_dags, storage_root
 from pulsar_rebalancer_airflow.overview import airflow_facts
 from pulsar_rebalancer_airflow.overview.run_answers import answer_of

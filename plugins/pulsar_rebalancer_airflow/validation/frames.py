@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.tables import RESOURCES, TRAFFIC
-from pulsar_rebalancer.strategies.scoring import SCORED
+from pulsar_rebalancer.strategies.shedders.registry import profile_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Mapping
@@ -51,7 +50,7 @@ def judged_frames(run: StoragePath, settings: Settings) -> dict[str, pd.DataFram
         brokers.loc[(brokers[pair] == -1).all(axis=1), pair] = 0.0
         usage, limit = brokers[pair[0]], brokers[pair[1]]
         brokers[f"{resource}_percent"] = (usage / limit * 100).where(limit > 0)
-    looked_at = RESOURCES if settings.strategy is Strategy.TRANSFER else SCORED
+    looked_at = profile_of(settings).resources
     weights = {name: weight for name in looked_at if (weight := getattr(settings, f"{name}_weight")) > 0}
     deciding = [_deciding(broker, weights) for broker in brokers.to_dict("records")]
     brokers["deciding_resource"] = [name for name, _ in deciding]

@@ -25,6 +25,7 @@ from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.sample import ClusterSample
 from pulsar_rebalancer.strategies.scoring import score
+from pulsar_rebalancer.strategies.shedders.registry import placement_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -136,7 +137,7 @@ class Scene:
 
 def _settings(settings: Settings, overruled: Collection[Overrule]) -> Settings:
     changes: dict[str, Any] = {}
-    if settings.names_destinations is Placement.AVG:
+    if placement_of(settings) is Placement.AVG:
         # AvgShedder plans destinations for its own moves; any other bundle it would place by chance.
         changes["placement"] = Placement.LEAST_RATE
     if Overrule.CAPS in overruled:

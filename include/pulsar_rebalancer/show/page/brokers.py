@@ -7,11 +7,10 @@ import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.tables import broker_samples
-from pulsar_rebalancer.show.page.page_model import BrokerView, Line
+from pulsar_rebalancer.show.page.page_model import BrokerView
 from pulsar_rebalancer.show.page.recent_runs import folders, known_scores, scores_are_known
 from pulsar_rebalancer.storage.layout import time_of
 from pulsar_rebalancer.strategies.scoring import SCORED, percent, score
@@ -163,24 +162,3 @@ def short_names(brokers: Collection[str]) -> dict[str, str]:
     first = {broker: name.partition(".")[0] for broker, name in shorter.items()}
     one_domain = len({name.partition(".")[2] for name in shorter.values()}) == 1
     return first if one_domain and not any(name.isdecimal() for name in first.values()) else shorter
-
-
-def lines(settings: Settings, mean: float | None) -> tuple[Line, ...]:
-    """Return the thresholds to draw across the brokers.
-
-    AvgShedder's are of a gap between two: the stretch of that width around the mean is where nobody has to be moved.
-    """
-    if settings.strategy is Strategy.OVERLOAD:
-        limit = settings.overloaded_threshold
-        return (Line(name="overloaded", lower=limit, upper=limit),)
-    if mean is None:
-        return ()
-    if settings.strategy is Strategy.THRESHOLD:
-        limit = mean + settings.average_threshold
-        return (Line(name="above the mean by the threshold", lower=limit, upper=limit),)
-    if settings.strategy is not Strategy.AVG:
-        return ()
-    return tuple(
-        Line(name=name, lower=round(max(0.0, mean - gap / 2), 2), upper=round(mean + gap / 2, 2))
-        for name, gap in (("low threshold", settings.low_threshold), ("high threshold", settings.high_threshold))
-    )

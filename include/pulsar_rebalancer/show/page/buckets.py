@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
-from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.show.page.view import View
 from pulsar_rebalancer.storage.path import json_document
+from pulsar_rebalancer.strategies.shedders.registry import profile_shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,9 +134,7 @@ def of_run(
     moves = [Reason.get(move.reason) for move in ended.moves] if ended else []
     splits = [Reason.get(split.reason) for split in ended.splits] if ended else []
     given = figures.resolved.get("settings")
-    # Those of a gap between two brokers: other strategies have none.
-    pairs = isinstance(given, dict) and given.get("strategy", Strategy.AVG) == Strategy.AVG
-    thresholds = given if isinstance(given, dict) and pairs else {}
+    thresholds = _thresholds(given) if isinstance(given, dict) else {}
     spread = None
     if figures.score_min is not None and figures.score_max is not None:
         spread = round(figures.score_max - figures.score_min, 2)
@@ -150,9 +149,14 @@ def of_run(
         blocked=verdict == Reason.BLOCKED,
         broken=verdict == Reason.UNFINISHED,
         paused=verdict == Reason.PAUSED or closed not in (None, "", Reason.OBSERVE),
-        low_threshold=thresholds.get("low_threshold"),
-        high_threshold=thresholds.get("high_threshold"),
+        low_threshold=thresholds.get("low"),
+        high_threshold=thresholds.get("high"),
     )
+
+
+def _thresholds(given: dict[str, Any]) -> dict[str, float]:
+    settings = Settings.model_construct(**given)  # of any release: what is unknown here says nothing
+    return {kind: each.gap for kind, each in profile_shown(settings).thresholds(settings).items()}
 
 
 def _parsed(model: type[_Document], text: str | bytes | None) -> _Document | None:

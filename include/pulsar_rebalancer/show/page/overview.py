@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.run.explanation import explain
 from pulsar_rebalancer.run.outcome import Outcome
-from pulsar_rebalancer.show.page.brokers import broker_views, lines
+from pulsar_rebalancer.show.page.brokers import broker_views
 from pulsar_rebalancer.show.page.condition import State
 from pulsar_rebalancer.show.page.facts import AirflowFacts
 from pulsar_rebalancer.show.page.kept_hits import cluster_hits, kept_by
@@ -20,11 +20,13 @@ from pulsar_rebalancer.show.page.pairs import pair_views, told
 from pulsar_rebalancer.show.page.recent_runs import compared_scores, deviation, folders, newest, read_run, spread
 from pulsar_rebalancer.show.page.status import Said, now_of, of_run
 from pulsar_rebalancer.storage.cache import Cache
+from pulsar_rebalancer.strategies.shedders.registry import profile_shown
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
+    from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.errors import RebalancerError
     from pulsar_rebalancer.show.page.plan_view import PlanView
     from pulsar_rebalancer.show.page.recent_runs import Run
@@ -107,6 +109,7 @@ def of_one_run(storage: ClusterStorage, entry: ClusterEntry, folder: StoragePath
         update={
             "mode": settings.mode,
             "strategy": settings.strategy,
+            "pairing": _pairs_up(settings),
             "in_force": run.request.in_force if run.request.closed else "",
         }
     )
@@ -119,6 +122,7 @@ def _status(entry: ClusterEntry, facts: AirflowFacts, shown: Run | None, said: S
         cluster=entry.name,
         mode=entry.settings.mode,
         strategy=entry.settings.strategy,
+        pairing=_pairs_up(entry.settings),
         state=said.state,
         tone=said.state.tone,
         sentence=said.sentence,
@@ -132,12 +136,16 @@ def _status(entry: ClusterEntry, facts: AirflowFacts, shown: Run | None, said: S
     )
 
 
+def _pairs_up(settings: Settings) -> bool:
+    return bool(profile_shown(settings).thresholds(settings))
+
+
 def _rounded(figure: float | None) -> float | None:
     return None if figure is None or not math.isfinite(figure) else round(figure, 2)
 
 
 def _of(storage: ClusterStorage, run: Run, strip: Status, facts: AirflowFacts, now: datetime) -> Overview:
-    scores = compared_scores(run.folder)
+    scores, settings = compared_scores(run.folder), run.request.resolved.settings
     mean = math.fsum(scores.values()) / len(scores) if scores else None
     pairs = pair_views(run)
     shown, kept = told(pairs), kept_by(run)
@@ -147,7 +155,7 @@ def _of(storage: ClusterStorage, run: Run, strip: Status, facts: AirflowFacts, n
         sampled_at=run.request.collected_at,
         status=strip,
         middle=_rounded(mean),
-        lines=lines(run.request.resolved.settings, mean),
+        lines=profile_shown(settings).lines(settings, mean),
         brokers=tuple(broker_views(storage, run, predicted(run), pairs, facts.drains, kept)),
         pairs=tuple(shown),
         close_pairs=len(pairs) - len(shown),

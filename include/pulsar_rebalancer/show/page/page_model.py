@@ -10,12 +10,14 @@ from pydantic import AwareDatetime
 from pulsar_rebalancer.show.page.condition import State, Tone
 from pulsar_rebalancer.show.page.plan_view import PlanView
 from pulsar_rebalancer.show.page.view import VERSION, View
+from pulsar_rebalancer.strategies.shedders.profile import Line
 
 
 class Status(View):
     """The strip at the top.
 
     Attributes:
+        pairing: whether the strategy pairs brokers.
         sentence: why the rebalancer acts or does not.
         in_force: what people have asked for that holds now, a sentence; empty when nothing.
         collected_at: when the newest data was taken; None: never.
@@ -26,6 +28,7 @@ class Status(View):
     dag_id: str = ""
     mode: str
     strategy: str
+    pairing: bool = False
     state: State
     tone: Tone
     sentence: str
@@ -72,14 +75,6 @@ class BrokerView(View):
     average_throughput: float | None = None
     msg_throughput: float = 0.0
     bundles: int = 0
-
-
-class Line(View):
-    """A level that is drawn across the brokers, from one score to another (the same for a line)."""
-
-    name: str
-    lower: float
-    upper: float
 
 
 class HitsView(View):

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.show.page.page_model import HitsView, PairView
+from pulsar_rebalancer.strategies.shedders.registry import profile_shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.show.page.recent_runs import Run
+    from pulsar_rebalancer.strategies.shedders.profile import Threshold
 
 SHOWN = 40
 """Pairs, or brokers under another strategy, that are told one by one."""
@@ -44,35 +45,33 @@ def _waits(view: PairView) -> bool:
 def view_of(row: Mapping[str, Any], settings: Settings) -> PairView:
     """Return one row of the decisions table of a run with these settings."""
     reason, gap = Reason.get(row["reason"]), row["gap"]
-    counts = settings.strategy is Strategy.AVG and row["low_hits"] is not None and reason is not Reason.MIDDLE
-    hits: dict[str, HitsView] = {}
-    if counts:
-        hits["low"] = HitsView(have=row["low_hits"], need=settings.hit_count_low)
-        hits["high"] = HitsView(have=row["high_hits"] or 0, need=settings.hit_count_high)
+    counts = row["low_hits"] is not None and reason is not Reason.MIDDLE
+    thresholds = profile_shown(settings).thresholds(settings) if counts else {}
+    hits = {kind: HitsView(have=row[f"{kind}_hits"] or 0, need=each.hits) for kind, each in thresholds.items()}
+    band = _band(gap, thresholds)
     return PairView(
         number=row["pair"] if row["pair"] is not None else -1,
         source=row["source"],
         destination=row["destination"] or "",
         gap=None if gap is None else round(gap, 2),
-        band=_band(gap, settings) if counts else "calm",
+        band=band,
         hits=hits,
         fired=bool(row["fired"]),
-        seconds_to_fire=_seconds_to_fire(hits, gap, settings) if counts and not row["fired"] else None,
+        seconds_to_fire=None if row["fired"] else _seconds_to_fire(hits, band, settings),
         reason=row["reason"],
         meaning=reason.meaning if reason else "",
         explanation=row["explanation"] or "",
     )
 
 
-def _band(gap: float | None, settings: Settings) -> str:
-    if gap is None or gap < settings.low_threshold:
-        return "calm"
-    return "high" if gap >= settings.high_threshold else "low"
+def _band(gap: float | None, thresholds: Mapping[str, Threshold]) -> str:
+    """Return the highest threshold that a gap reaches."""
+    reached = [kind for kind, each in thresholds.items() if gap is not None and gap >= each.gap]
+    return reached[-1] if reached else "calm"
 
 
-def _seconds_to_fire(hits: Mapping[str, HitsView], gap: float | None, settings: Settings) -> float | None:
+def _seconds_to_fire(hits: Mapping[str, HitsView], band: str, settings: Settings) -> float | None:
     """Return the time from the sample until the pair has its hits, if the gap stays; each takes a new sample."""
-    band = _band(gap, settings)
     if band == "calm":
         return None
     sample = max(settings.interval_seconds, settings.host_usage_interval_minutes * 60)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from pulsar_rebalancer.config.enums import Mode, Strategy
+from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.reasons import Effect, Reason, Trait
 from pulsar_rebalancer.run.explanation import explain
 from pulsar_rebalancer.run.plan import LONGEST_RUN
 from pulsar_rebalancer.show.page.brokers import short_names
 from pulsar_rebalancer.show.page.condition import State
 from pulsar_rebalancer.show.page.orders import held_by, waits_until
+from pulsar_rebalancer.strategies.shedders.registry import profile_shown
 from pulsar_rebalancer.strategies.wording import number_of
 
 if TYPE_CHECKING:
@@ -249,10 +250,8 @@ def _nothing_moves(summary: Summary, pairs: Sequence[PairView], firing: str, age
         return Said(State.STUCK, stuck[0].meaning)
     if summary.brokers < 2:
         return Said(State.BALANCED, "One broker takes part: there is nobody to share its load with.")
-    if summary.resolved.settings.strategy is not Strategy.AVG and summary.sentence:
-        return Said(State.BALANCED, f"{_capital(summary.sentence)}: nothing to do.")
-    spread = f"{summary.brokers} brokers are within {summary.score_range:.1f} points"
-    return Said(State.BALANCED, f"{spread}: nothing to do.")
+    sentence = profile_shown(summary.resolved.settings).sentence(summary)
+    return Said(State.BALANCED, f"{_capital(sentence)}: nothing to do.")
 
 
 def _until_it_fires(pair: PairView) -> tuple[float, int]:

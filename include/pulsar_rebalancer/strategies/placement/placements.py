@@ -13,6 +13,7 @@ from pulsar_rebalancer.strategies.placement.least_resource_usage_with_weight imp
 )
 from pulsar_rebalancer.strategies.placement.round_robin import RoundRobin
 from pulsar_rebalancer.strategies.placement.selector import overloaded
+from pulsar_rebalancer.strategies.shedders.registry import placement_of
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.strategies.kept import PlacementState
@@ -27,7 +28,7 @@ def selector(sample: ClusterSample, kept: PlacementState) -> Selector:
         sample: the cluster, with its settings.
         kept: what the same placement kept from the last counted run.
     """
-    name = sample.settings.names_destinations
+    name = placement_of(sample.settings)
     if name is Placement.ROUND_ROBIN:
         return RoundRobin(kept)
     if name is Placement.AVG:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
+from pulsar_rebalancer.config.enums import Placement
 from pulsar_rebalancer.names import is_heartbeat
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import Measure
@@ -23,6 +24,7 @@ from pulsar_rebalancer.strategies.hits import hits_after
 from pulsar_rebalancer.strategies.kept import ShedderState
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, SheddingResult, left_out_decisions
 from pulsar_rebalancer.strategies.scoring import score
+from pulsar_rebalancer.strategies.shedders.profile import Profile, Threshold, around, within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -281,3 +283,30 @@ def _frozen(decision: Decision, hits: HitCount) -> Decision:
     """Return the decision on a broker left out, with its counts."""
     high, low = hits
     return replace(decision, source_high_before=high, source_low_before=low, source_high=high, source_low=low)
+
+
+def _check(settings: Settings) -> None:
+    if settings.placement not in (None, Placement.AVG):
+        raise ValueError(f"placement {settings.placement} has nothing to place: strategy AvgShedder plans destinations")
+    low, high = settings.low_threshold, settings.high_threshold
+    if low > high:
+        raise ValueError(f"low_threshold {low:g} is above high_threshold {high:g}")
+
+
+def _thresholds(settings: Settings) -> dict[str, Threshold]:
+    return {
+        "low": Threshold(settings.low_threshold, settings.hit_count_low),
+        "high": Threshold(settings.high_threshold, settings.hit_count_high),
+    }
+
+
+PROFILE = Profile(
+    shed,
+    thresholds=_thresholds,
+    placement=Placement.AVG,
+    check=_check,
+    run_params=("force_threshold", "low_threshold", "high_threshold", "hit_count_low", "hit_count_high"),
+    lines=lambda settings, mean: around(mean, _thresholds(settings)),
+    sentence=within,
+    grid={"low_threshold": [10, 15, 20, 30], "hit_count_low": [4, 8], "min_bundle_share": [0, 0.05]},
+)

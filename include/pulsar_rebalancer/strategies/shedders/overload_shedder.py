@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pulsar_rebalancer.config.enums import Placement
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.strategies.kept import ShedderState
 from pulsar_rebalancer.strategies.sample import SheddingResult, left_out_decisions
 from pulsar_rebalancer.strategies.scoring import weighted_usage
 from pulsar_rebalancer.strategies.shedders.offload import MEASURE, Comparison, broker_decision, offload
+from pulsar_rebalancer.strategies.shedders.profile import Line, Profile
 
 if TYPE_CHECKING:
+    from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Decision
 
 MARGIN = 0.05
@@ -48,3 +51,11 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
     over = sum(load >= bound for load in usage.values())
     sentence = f"{over} of {len(usage)} brokers are loaded to {bound:.0%} or more"
     return SheddingResult([*decisions, *left_out_decisions(sample)], moves, ShedderState(), sentence)
+
+
+def _lines(settings: Settings, mean: float | None) -> tuple[Line, ...]:
+    limit = settings.overloaded_threshold
+    return (Line(name="overloaded", lower=limit, upper=limit),)
+
+
+PROFILE = Profile(shed, placement=Placement.LEAST_RATE, lines=_lines)

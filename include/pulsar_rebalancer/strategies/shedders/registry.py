@@ -1,10 +1,14 @@
-"""Shedders by name. A further one takes a module with `shed(sample, kept)`, a line here and its vectors."""
+"""Shedders by name. A further one takes a module with `shed(sample, kept)` and its profile, a line here and vectors."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import importlib
+import os
+from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.config.enums import Placement, Strategy
+from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.strategies.shedders import (
     avg_shedder,
     overload_shedder,
@@ -12,31 +16,65 @@ from pulsar_rebalancer.strategies.shedders import (
     transfer_shedder,
     uniform_load_shedder,
 )
+from pulsar_rebalancer.strategies.shedders.profile import Profile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pulsar_rebalancer.strategies.kept import ShedderState
-    from pulsar_rebalancer.strategies.sample import ClusterSample, SheddingResult
+    from pulsar_rebalancer.config.settings import Settings
 
+STRATEGIES_VARIABLE = "PULSAR_REBALANCER_STRATEGIES"
+"""Environment variable with the import paths, separated by commas, of the shedders from outside that may be loaded."""
 
-class Shedder(Protocol):
-    """One run of a strategy over one cluster."""
-
-    def __call__(self, sample: ClusterSample, kept: ShedderState) -> SheddingResult:
-        """Decide.
-
-        Args:
-            sample: the cluster.
-            kept: what the strategy kept from the last counted run.
-        """
-
-
-SHEDDERS: Mapping[Strategy, Shedder] = {
-    Strategy.AVG: avg_shedder.shed,
-    Strategy.THRESHOLD: threshold_shedder.shed,
-    Strategy.OVERLOAD: overload_shedder.shed,
-    Strategy.UNIFORM: uniform_load_shedder.shed,
-    Strategy.TRANSFER: transfer_shedder.shed,
+PROFILES: Mapping[str, Profile] = {
+    Strategy.AVG.value: avg_shedder.PROFILE,
+    Strategy.THRESHOLD.value: threshold_shedder.PROFILE,
+    Strategy.UNIFORM.value: uniform_load_shedder.PROFILE,
+    Strategy.OVERLOAD.value: overload_shedder.PROFILE,
+    Strategy.TRANSFER.value: transfer_shedder.PROFILE,
 }
-"""Of AvgShedder the application takes what is decided on brokers; over bundles it walks by columns."""
+
+
+def profile_of(settings: Settings) -> Profile:
+    """Return the profile of the shedder that the settings name.
+
+    Raises:
+        SettingsError: `wrong_setting`; it is from outside, and not listed in the environment or cannot be imported.
+    """
+    return PROFILES.get(settings.strategy) or _from_outside(settings.strategy)
+
+
+def profile_shown(settings: Settings) -> Profile:
+    """Return the profile by which a run is shown: an empty one if it does not fit settings of the past, or is gone."""
+    try:
+        profile = profile_of(settings)
+        profile.own_settings.model_validate(settings.strategy_settings)
+    except (SettingsError, ValueError):
+        return Profile(overload_shedder.shed)  # which is not asked to shed
+    return profile
+
+
+def placement_of(settings: Settings) -> Placement:
+    """Return the placement that names a destination where the shedder does not."""
+    return settings.placement or profile_of(settings).placement
+
+
+def _from_outside(path: str) -> Profile:
+    """Return the `PROFILE` of the module, if it is that of the function; one without any is a plain shedder."""
+    # Whoever writes a clusters file, a form or a file of a run may not load any module.
+    if path not in (listed.strip() for listed in os.environ.get(STRATEGIES_VARIABLE, "").split(",")):
+        raise SettingsError(
+            Reason.WRONG_SETTING,
+            f"strategy {path[:200]} is not listed in {STRATEGIES_VARIABLE}: add it to the environment of the DAG "
+            "processor, the workers and the API server, or correct it",
+        )
+    module, _, name = path.partition(":")
+    try:
+        loaded = importlib.import_module(module)
+        shed = getattr(loaded, name)
+    except (Exception, SystemExit) as error:  # whatever the module of someone else does when it is imported
+        raise SettingsError(Reason.WRONG_SETTING, f"strategy {path}: {type(error).__name__}: {error}") from None
+    if not callable(shed):
+        raise SettingsError(Reason.WRONG_SETTING, f"strategy {path}: cannot be called")
+    profile = getattr(loaded, "PROFILE", None)
+    return profile if isinstance(profile, Profile) and profile.shed is shed else Profile(shed)

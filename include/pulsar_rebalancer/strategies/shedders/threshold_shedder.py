@@ -15,17 +15,20 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from pulsar_rebalancer.config.enums import Placement
 from pulsar_rebalancer.config.pulsar_settings import MIB
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.strategies.kept import ShedderState
 from pulsar_rebalancer.strategies.sample import SheddingResult, left_out_decisions
 from pulsar_rebalancer.strategies.scoring import smooth, weighted_usage
 from pulsar_rebalancer.strategies.shedders.offload import MEASURE, Comparison, broker_decision, offload
+from pulsar_rebalancer.strategies.shedders.profile import Line, Profile
 from pulsar_rebalancer.strategies.wording import amount
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.run.tables import BrokerSample
     from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Decision
 
@@ -135,3 +138,18 @@ def _offload(
 
 def _threshold(sample: ClusterSample) -> float:
     return sample.settings.average_threshold / 100
+
+
+def _lines(settings: Settings, mean: float | None) -> tuple[Line, ...]:
+    if mean is None:
+        return ()
+    limit = mean + settings.average_threshold
+    return (Line(name="above the mean by the threshold", lower=limit, upper=limit),)
+
+
+PROFILE = Profile(
+    shed,
+    placement=Placement.LEAST_RATE,
+    lines=_lines,
+    grid={"average_threshold": [5, 10, 20], "placement": Placement.LEAST_USAGE.value},
+)

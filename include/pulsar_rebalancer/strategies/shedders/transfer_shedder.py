@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from pulsar_rebalancer.config.enums import Placement
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import RESOURCES
 from pulsar_rebalancer.state.state_documents import HitCount
@@ -26,6 +27,7 @@ from pulsar_rebalancer.strategies.kept import WHOLE_CLUSTER, ShedderState
 from pulsar_rebalancer.strategies.sample import Decision, SheddingResult, left_out_decisions
 from pulsar_rebalancer.strategies.scoring import smooth, weighted_usage
 from pulsar_rebalancer.strategies.shedders.load_stats import BrokerLoad, LoadStats, is_outdated
+from pulsar_rebalancer.strategies.shedders.profile import Profile
 from pulsar_rebalancer.strategies.shedders.swap import MEASURE, PairTransfer
 from pulsar_rebalancer.strategies.shedders.top_bundles import top_bundles
 from pulsar_rebalancer.strategies.wording import amount, number_of
@@ -222,3 +224,13 @@ def _others(
             )
         )
     return decisions
+
+
+PROFILE = Profile(
+    shed,
+    # It sheds once they are more than the setting.
+    cluster_hits=lambda settings: settings.hit_count_transfer + 1,
+    figure=reported_load,
+    resources=RESOURCES,
+    placement=Placement.LEAST_USAGE,
+)

@@ -12,11 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pulsar_rebalancer.config.enums import Placement
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.strategies.kept import ShedderState
 from pulsar_rebalancer.strategies.sample import CandidateMove, SheddingResult, left_out_decisions
 from pulsar_rebalancer.strategies.shedders.offload import Comparison, broker_decision
+from pulsar_rebalancer.strategies.shedders.profile import Profile
 from pulsar_rebalancer.strategies.wording import amount
 
 if TYPE_CHECKING:
@@ -167,3 +169,6 @@ def _fit(carried: float, remaining: int, taken: int, settings: Settings) -> Reas
     if settings.max_unload_bundles != -1 and taken >= settings.max_unload_bundles:
         return Reason.CAP_SHEDDING
     return Reason.TAKEN if carried <= remaining else Reason.OVER_REMAINING
+
+
+PROFILE = Profile(shed, placement=Placement.LEAST_RATE, grid={"rate_difference": [20, 50]})

@@ -60,22 +60,22 @@ export function offered(view, now) {
     control && (paused || skips) && order("resume", { name: "Resume", title: "End the pause and skip no run" }),
     control && !skips && order("skip", { name: "Skip next run", title: "The next run moves nothing" }),
     control && breaker && order("close_breaker", { name: "Close breaker", title: "Close the circuit breaker early" }),
-    rebalance && balance(rebalance, view.status.strategy),
+    rebalance && balance(rebalance, view.status.pairing),
   ];
   return acts.filter((act) => !!act);
 }
 
 /**
  * @param {string} dag
- * @param {string} strategy
+ * @param {boolean} pairing
  * @returns {Act}
  */
-function balance(dag, strategy) {
+function balance(dag, pairing) {
   return {
     name: "Balance now",
     title: "Balance now, without waiting for hits",
     hint: "Mode, caps, pauses and validation still apply.",
-    fields: strategy === "AvgShedder" ? gapField : undefined,
+    fields: pairing ? gapField : undefined,
     request: () =>
       started(dag, (form) => ({
         force: form.get("reason"),

@@ -204,6 +204,7 @@ export interface Status {
   dag_id: string;
   mode: string;
   strategy: string;
+  pairing: boolean;
   state: State;
   tone: Tone;
   sentence: string;

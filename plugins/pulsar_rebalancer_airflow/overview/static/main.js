@@ -99,7 +99,7 @@ function show(view) {
         ),
     );
   } else {
-    renew(section("acts", "nav"), [view.acts, status.strategy], () => acts(view, base, serverNow, follow));
+    renew(section("acts", "nav"), [view.acts, status.pairing], () => acts(view, base, serverNow, follow));
     showOrders();
   }
   showLoad(view);

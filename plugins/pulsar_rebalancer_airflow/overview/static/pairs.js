@@ -18,7 +18,7 @@ export function pairs(view, short) {
   if (!pairs.length && !close) return [];
   /** @param {PairView[]} some */
   const list = (some) => make("ol", { class: "pairs" }, some.map((pair) => row(pair, view, short)));
-  const noun = view.status.strategy === "AvgShedder" ? "pair" : "broker";
+  const noun = view.status.pairing ? "pair" : "broker";
   const folds = pairs.slice(UNFOLDED);
   return [
     heading(noun, pairs.length, close),

@@ -92,7 +92,6 @@ def test_default_mode_moves_nothing():
         ({"excluded_brokers": ["http://pulsar-3:8080"]}, "wrong_setting", "excluded_brokers"),
         ({"pause": {"until": "2026-01-01T00:00:00", "reason": "x"}}, "wrong_setting", "pause"),
         ({"pause": {"until": "2026-01-01T00:00:00Z"}}, "wrong_setting", "reason"),
-        ({"low_threshold": 50, "high_threshold": 40}, "contradiction", "low_threshold"),
     ],
 )
 def test_wrong_values_are_refused_with_the_keys_name(given, reason, named):
@@ -229,12 +228,6 @@ def test_parameters_without_end_are_refused_by_name(given):
     assert len(str(refused.value)) < 400
 
 
-def test_a_contradiction_with_the_brokers_is_found_when_resolved():
-    with pytest.raises(SettingsError, match="low_threshold 30 is above high_threshold 25") as refused:
-        resolve({}, {"high_threshold": "25"}, parse_params({"low_threshold": 30}))
-    assert refused.value.reason == "contradiction"
-
-
 def test_a_wrong_value_says_where_it_came_from_and_can_be_overruled():
     for field, value in (("hit_count_low", "0"), ("bandwidth_in_weight", "heavy")):
         pulsar_name = Settings.model_fields[field].alias
@@ -242,13 +235,6 @@ def test_a_wrong_value_says_where_it_came_from_and_can_be_overruled():
         with pytest.raises(SettingsError, match=rf"{field} \({pulsar_name}\).*got '{value}', from: brokers"):
             resolve({"low_threshold": 10}, live)
         assert getattr(resolve({field: 1}, live).settings, field) == 1
-
-
-def test_thresholds_of_pairs_mean_nothing_to_other_shedders():
-    live = {"low_threshold": "50", "high_threshold": "40"}
-    assert resolve({"strategy": "UniformLoadShedder"}, live).settings.low_threshold == 50
-    with pytest.raises(SettingsError, match="low_threshold 50 is above high_threshold 40"):
-        resolve({}, live)
 
 
 def test_empty_form_fields_change_nothing():
@@ -263,28 +249,6 @@ def test_brokers_that_disagree_are_named_by_setting():
     same = {"minUnloadMessage": "1", "unrelated": "a"}
     assert disagreements([same, same | {"unrelated": "b"}]) == ()
     assert disagreements([same, same | {"minUnloadMessage": "2"}]) == ("minUnloadMessage",)
-
-
-def test_what_fits_avg_shedder_alone_is_refused_for_the_others():
-    params = parse_params({"force": "now", "force_threshold": 10})
-    assert resolve({}, {}, params).settings.strategy == "AvgShedder"
-    with pytest.raises(SettingsError, match="force_threshold: strategy ThresholdShedder does not know"):
-        resolve({"strategy": "ThresholdShedder"}, {}, params)
-    with pytest.raises(SettingsError, match="placement RoundRobinBrokerSelector has nothing to place"):
-        validate({"placement": "RoundRobinBrokerSelector"}, where="here")
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({}, "AvgShedder"),
-        ({"strategy": "OverloadShedder"}, "LeastLongTermMessageRate"),
-        ({"strategy": "TransferShedder"}, "LeastResourceUsageWithWeight"),
-        ({"strategy": "TransferShedder", "placement": "RoundRobinBrokerSelector"}, "RoundRobinBrokerSelector"),
-    ],
-)
-def test_every_strategy_has_a_placement_beside_it(given, expected):
-    assert validate(given, where="here").names_destinations == expected
 
 
 @pytest.mark.parametrize(

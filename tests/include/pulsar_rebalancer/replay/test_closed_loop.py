@@ -20,6 +20,7 @@ from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.kept import WHOLE_CLUSTER
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, SheddingResult
+from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +34,12 @@ A, B, C = "a:8080", "b:8080", "c:8080"
 HOT = Run(
     {A: 80, B: 20}, {A: dict(zip(FOUR, (400, 200, 100, 100), strict=True)), B: {"t/o/0x00000000_0xffffffff": 200}}
 )
+
+
+@pytest.fixture(autouse=True)
+def listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    shedders = ("nothing", "first_bundle_to_b", "there_and_back", "means_seen")
+    monkeypatch.setenv(STRATEGIES_VARIABLE, ",".join(f"{__name__}:{name}" for name in shedders))
 
 
 def nothing(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
@@ -63,9 +70,8 @@ def there_and_back(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
 
 
 def outcome(recording: Recording, path: str = "", **values: Any) -> VariantOutcome:
-    chosen = settings(**({"strategy": "ThresholdShedder"} if path else {}), **values)
-    variant = Variant("it", chosen, f"{__name__}:{path}" if path else "")
-    return replay(recording, [variant], chosen)[0]
+    chosen = settings(**({"strategy": f"{__name__}:{path}"} if path else {}), **values)
+    return replay(recording, [Variant("it", chosen)], chosen)[0]
 
 
 def test_a_moved_bundle_takes_its_part_of_the_load_along(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pulsar_rebalancer.config.settings import Settings, validate
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.replay.variant_outcome import Figures, VariantOutcome, figures, merged, pareto_front, preferred
 from pulsar_rebalancer.replay.variants import CURRENT, expand
+from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,12 +58,14 @@ def test_another_strategy_takes_the_placement_that_belongs_to_it() -> None:
 @pytest.mark.parametrize(
     ("grid", "words"),
     [
-        ([{}, {"strategy": "AvgSheder"}], "grid, part 2: strategy: Input should be 'AvgShedder', 'ThresholdShedder'"),
+        ([{}, {"strategy": "AvgSheder"}], "grid, part 2: strategy: Input should be AvgShedder, ThresholdShedder"),
         ([{"strategy": "no.such_module:shed"}], "strategy no.such_module:shed: ModuleNotFoundError: No module named"),
-        ([{"strategy": "..no:shed"}], "strategy ..no:shed: TypeError"),
+        ([{"strategy": "..no:shed"}], "strategy: Input should be AvgShedder, ThresholdShedder"),
         ([{"strategy": "raises_on_import:shed"}], "strategy raises_on_import:shed: RuntimeError: of its own"),
         ([{"strategy": "exits_on_import:shed"}], "strategy exits_on_import:shed: SystemExit"),
         ([{"strategy": "math:pi"}], "strategy math:pi: cannot be called"),
+        ([{"strategy": "math:sqrt"}], "strategy math:sqrt is not listed in PULSAR_REBALANCER_STRATEGIES"),
+        ([{"strategy_settings": {"gap": 3}}], "strategy_settings: gap: Extra inputs are not permitted (got '3')"),
         ([{"low_treshold": [1]}], "'low_treshold' is no setting that a replay knows"),
         ([{"mode": "auto"}], "'mode' is no setting that a replay knows"),
         ([{"low_threshold": ["much"]}], "low_threshold (loadBalancerAvgShedderLowThreshold)"),
@@ -80,6 +83,8 @@ def test_what_cannot_be_compared_is_refused(
     (tmp_path / "raises_on_import.py").write_text('raise RuntimeError("of its own")\n')
     (tmp_path / "exits_on_import.py").write_text("raise SystemExit(0)\n")
     monkeypatch.syspath_prepend(str(tmp_path))
+    named = ("no.such_module:shed", "raises_on_import:shed", "exits_on_import:shed", "math:pi")
+    monkeypatch.setenv(STRATEGIES_VARIABLE, ", ".join(named))
     with pytest.raises(SettingsError) as refused:
         expand(grid, NOW)
     assert refused.value.reason == "wrong_setting"

@@ -18,9 +18,9 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.maintenance.compaction import compact
 from pulsar_rebalancer.maintenance.inventory import days_before
 from pulsar_rebalancer.replay.replay_request import ANSWER, ReplayRequest
+from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
 from pulsar_rebalancer_airflow.failures import FAILURE
 from pulsar_rebalancer_airflow.operators import ReplayOperator
-from pulsar_rebalancer_airflow.operators.replay import STRATEGIES_VARIABLE
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.storage.layout import ClusterStorage
@@ -106,13 +106,16 @@ def test_a_strategy_from_outside_has_to_be_listed(storage: ClusterStorage, monke
         replay(storage, grid=grid)
     monkeypatch.setenv(STRATEGIES_VARIABLE, f"other:one, {OUTSIDE}")
     replay(storage, grid=grid)
-    assert [variant.strategy for variant in request(storage).variants.variants[1:]] == [OUTSIDE, "OverloadShedder"]
+    assert [variant.settings.strategy for variant in request(storage).variants.variants[1:]] == [
+        OUTSIDE,
+        "OverloadShedder",
+    ]
 
 
 @pytest.mark.parametrize(
     ("params", "words"),
     [
-        ({"grid": [{"strategy": "AvgSheder"}]}, "strategy: Input should be 'AvgShedder'"),
+        ({"grid": [{"strategy": "AvgSheder"}]}, "strategy: Input should be AvgShedder"),
         ({"grid": [{"low_threshold": list(range(999)), "high_threshold": list(range(999))}]}, "998,001 variants"),
         ({"end": "yesterday"}, "end: 'yesterday' is no time"),
         ({"start": "2026-03-02T00:00:00Z", "end": "2026-03-01T00:00:00Z"}, "must end after it starts"),

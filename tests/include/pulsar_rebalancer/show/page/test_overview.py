@@ -13,7 +13,7 @@ from tests.overview_scene import broker, history, uneven
 
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import Finding
-from pulsar_rebalancer.show.page.brokers import lines, short_names
+from pulsar_rebalancer.show.page.brokers import short_names
 from pulsar_rebalancer.show.page.page_model import Line
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
 
@@ -183,9 +183,12 @@ def test_names_are_as_short_as_they_may_be(names: list[str], labels: list[str]) 
 )
 def test_thresholds_are_those_of_the_strategy(strategy: dict[str, str], drawn: list[tuple[str, float, float]]) -> None:
     from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.strategies.shedders.registry import profile_shown
 
     settings: Settings = Settings.model_validate(strategy)
-    assert lines(settings, 50.0) == tuple(Line(name=name, lower=low, upper=high) for name, low, high in drawn)
+    assert profile_shown(settings).lines(settings, 50.0) == tuple(
+        Line(name=name, lower=low, upper=high) for name, low, high in drawn
+    )
 
 
 def test_a_small_cluster_of_two_pairs_names_the_one_that_counts(tmp_path: Path) -> None:

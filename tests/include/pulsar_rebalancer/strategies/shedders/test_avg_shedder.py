@@ -9,7 +9,6 @@ from tests.include.pulsar_rebalancer.strategies.shedders.avg_shedder_cases impor
 from tests.vectors import histories
 from tests.vectors.rows import brokers_of, check, finished, sample, whatever_the_order
 
-from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.explain import scores_after
 from pulsar_rebalancer.reasons import Reason
@@ -20,7 +19,7 @@ from pulsar_rebalancer.strategies.hits import hits_after
 from pulsar_rebalancer.strategies.kept import ShedderState
 from pulsar_rebalancer.strategies.scoring import percent, score
 from pulsar_rebalancer.strategies.shedders import avg_shedder
-from pulsar_rebalancer.strategies.shedders.registry import SHEDDERS
+from pulsar_rebalancer.strategies.shedders.registry import profile_of
 
 HISTORIES = [*histories.read("AvgShedder"), *CASES]
 EAGER = Settings(hit_count_low=1, hit_count_high=1)
@@ -84,7 +83,7 @@ def test_percent_has_the_rounding_of_32_bit_floats():
 
 def test_it_answers_as_every_shedder_does():
     given = sample([*SPREAD, broker("b4", 99, left_out="broker_excluded")], bundles("b1"), EAGER)
-    check(given, SHEDDERS[Strategy.AVG](given, ShedderState()))
+    check(given, profile_of(given.settings).shed(given, ShedderState()))
 
 
 def test_names_break_ties_whatever_the_order_of_the_rows():
@@ -145,9 +144,11 @@ def test_bundles_below_the_share_stay(share, taken):
     """Pulsar has no such rule: without a share every bundle that fits is taken."""
     rows = [broker("b1", 90.0, rate=30000), broker("b2", 10.0, rate=2000)]
     held = [bundle("b1", f"t/n/0x{n:08x}_0x{n + 1:08x}", rate=rate) for n, rate in enumerate((100, 8000, 900, 4000))]
-    found = SHEDDERS[Strategy.AVG](
-        sample(rows, held, Settings(hit_count_high=1, min_bundle_share=share)), ShedderState()
-    ).moves
+    found = (
+        profile_of(Settings())
+        .shed(sample(rows, held, Settings(hit_count_high=1, min_bundle_share=share)), ShedderState())
+        .moves
+    )
     assert [move.traffic for move in found if move.taken] == taken
 
 

@@ -1,0 +1,80 @@
+"""Settings that fit their strategy, which `config/` knows by name only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from pulsar_rebalancer.config import clusters_file, resolution, settings
+from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.strategies.shedders.registry import PROFILES, profile_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pulsar_rebalancer.config.clusters_file import ClusterEntry
+    from pulsar_rebalancer.config.resolution import Resolved, RunParams
+    from pulsar_rebalancer.config.settings import Settings
+
+_OF_SOME = {name for profile in PROFILES.values() for name in profile.run_params}
+"""Parameters of a manual run that not every strategy knows."""
+
+
+def checked(given: Settings, where: str) -> Settings:
+    """Return settings with the defaults of their strategy's own filled in.
+
+    Args:
+        given: whatever their strategy.
+        where: what the error names as the place.
+
+    Raises:
+        SettingsError: `wrong_setting` or `contradiction`. Whatever a profile from outside raises is that as well: it
+            breaks its own cluster and no other one.
+    """
+    try:
+        profile = profile_of(given)
+        own = profile.own_settings.model_validate(given.strategy_settings).model_dump(mode="json")
+        found = given if own == given.strategy_settings else given.model_copy(update={"strategy_settings": own})
+        profile.check(found)
+        for said in (profile.thresholds, profile.cluster_hits):
+            said(found)
+        profile.lines(found, None)
+    except ValidationError as error:
+        raise settings.settings_error(error, f"{where}: strategy_settings") from None
+    except SettingsError as error:
+        raise SettingsError(error.reason, f"{where}: {error.message}") from None
+    except ValueError as error:
+        raise SettingsError(Reason.CONTRADICTION, f"{where}: {error}") from None
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+        raise SettingsError(Reason.WRONG_SETTING, f"{where}: strategy {given.strategy}: {why}") from error
+    return found
+
+
+def validate(values: Mapping[str, object], *, where: str) -> Settings:
+    """Return settings from names and values, as `config.settings.validate`, that fit their strategy."""
+    return checked(settings.validate(values, where=where), where)
+
+
+def load_clusters(path: Path) -> list[ClusterEntry]:
+    """Return the clusters of a file, as `config.clusters_file.load_clusters`, whose settings fit their strategy."""
+    return clusters_file.load_clusters(path, checked)
+
+
+def resolve(file: Mapping[str, object], brokers: Mapping[str, str], params: RunParams | None = None) -> Resolved:
+    """Return effective settings, as `config.resolution.resolve`, that fit their strategy, as do the parameters.
+
+    Raises:
+        SettingsError: `wrong_setting` or `contradiction`, with the key's name.
+    """
+    found = resolution.resolve(file, brokers, params, checked)
+    unknown = sorted(_OF_SOME - {*profile_of(found.settings).run_params})
+    foreign = [name for name in unknown if getattr(params, name, None) is not None]
+    if foreign:
+        raise SettingsError(
+            Reason.CONTRADICTION, f"{', '.join(foreign)}: strategy {found.settings.strategy} does not know them"
+        )
+    return found

@@ -1,0 +1,43 @@
+"""Settings fit their strategy, or are refused."""
+
+import pytest
+
+from pulsar_rebalancer.config.resolution import parse_params
+from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.strategies.fitting import resolve, validate
+from pulsar_rebalancer.strategies.shedders.registry import placement_of
+
+
+def test_a_contradiction_with_the_brokers_is_found_when_resolved():
+    with pytest.raises(SettingsError, match="low_threshold 30 is above high_threshold 25") as refused:
+        resolve({}, {"high_threshold": "25"}, parse_params({"low_threshold": 30}))
+    assert refused.value.reason == "contradiction"
+
+
+def test_thresholds_of_pairs_mean_nothing_to_other_shedders():
+    live = {"low_threshold": "50", "high_threshold": "40"}
+    assert resolve({"strategy": "UniformLoadShedder"}, live).settings.low_threshold == 50
+    with pytest.raises(SettingsError, match="low_threshold 50 is above high_threshold 40"):
+        resolve({}, live)
+
+
+def test_what_fits_avg_shedder_alone_is_refused_for_the_others():
+    params = parse_params({"force": "now", "force_threshold": 10})
+    assert resolve({}, {}, params).settings.strategy == "AvgShedder"
+    with pytest.raises(SettingsError, match="force_threshold: strategy ThresholdShedder does not know"):
+        resolve({"strategy": "ThresholdShedder"}, {}, params)
+    with pytest.raises(SettingsError, match="placement RoundRobinBrokerSelector has nothing to place"):
+        validate({"placement": "RoundRobinBrokerSelector"}, where="here")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, "AvgShedder"),
+        ({"strategy": "OverloadShedder"}, "LeastLongTermMessageRate"),
+        ({"strategy": "TransferShedder"}, "LeastResourceUsageWithWeight"),
+        ({"strategy": "TransferShedder", "placement": "RoundRobinBrokerSelector"}, "RoundRobinBrokerSelector"),
+    ],
+)
+def test_every_strategy_has_a_placement_beside_it(given, expected):
+    assert placement_of(validate(given, where="here")) == expected
