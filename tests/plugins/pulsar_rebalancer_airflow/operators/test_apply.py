@@ -101,12 +101,6 @@ def test_what_a_person_made_by_hand_takes_the_place_of_a_question_at_once(
     assert awaiting(state).plan_id == run.name
 
 
-def test_what_an_earlier_release_kept_can_be_read(state: MemoryState) -> None:
-    state.documents[Awaiting.KEY] = {"version": 1, "plan_id": "p", "asked": "ask__p", "before": "ask__o"}
-
-    assert awaiting(state).asked == "ask__p"
-
-
 def test_what_cannot_be_read_does_not_stay(storage: ClusterStorage, state: MemoryState) -> None:
     state.documents[Awaiting.KEY] = {"damaged": True}
 
