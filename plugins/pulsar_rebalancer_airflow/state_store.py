@@ -17,9 +17,10 @@ from pulsar_rebalancer.errors import SnapshotError, StateError
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.show.alerts.incidents import AlertsState, parse_alerts
 from pulsar_rebalancer.state.backup import committed_sequences
-from pulsar_rebalancer.state.manual_plans import ApprovedPlans, Drains, HandedOver, HandedOverPlans
+from pulsar_rebalancer.state.manual_plans import Drains, HandedOver, HandedOverPlans
 from pulsar_rebalancer.state.orders.breaker import Breaker, advance, readable_breaker
-from pulsar_rebalancer.state.orders.control_document import Awaiting, Control, Rejections
+from pulsar_rebalancer.state.orders.control_document import Control
+from pulsar_rebalancer.state.orders.question import Answers, Question
 from pulsar_rebalancer.state.orders.sentence import OrdersInForce
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, StateDocument
 
@@ -102,7 +103,7 @@ class StoredState:
         return str(document.get("plan_id") or "") if isinstance(document, dict) else ""
 
     def answers(self, model: type[_Document]) -> _Document:
-        """Return a document of what waits for a person, or of what people answered.
+        """Return what a person is asked, or what people answered.
 
         Raises:
             StateError: `approval_unreadable`.
@@ -172,8 +173,8 @@ class StoredState:
         return OrdersInForce(
             control=self.control(storage),
             drains=drains.brokers,
-            awaiting=self.answers_or_none(Awaiting),
-            rejections=self.answers_or_none(Rejections),
+            question=self.answers_or_none(Question),
+            answers=self.answers_or_none(Answers),
             started=started,
         )
 
@@ -224,12 +225,12 @@ class StateStore(StoredState):
         Raises:
             StateError: `state_version`, `approval_unreadable`.
         """
-        # Plans made by hand first: they do without what people approved.
-        for read in (partial(self.get, HandedOverPlans), partial(self.answers, ApprovedPlans)):
-            plan = read().plans.get(identity)
-            if plan is not None and plan.run_id == airflow_run_id:
-                return plan
-        return None
+        # Plans made by hand first: they do without what people answered.
+        plan = self.get(HandedOverPlans).plans.get(identity)
+        if plan is not None and plan.run_id == airflow_run_id:
+            return plan
+        approval = self.answers(Answers).approval(identity, airflow_run_id)
+        return approval.handed_over if approval else None
 
     def is_approved(self, summary: Summary, airflow_run_id: str) -> bool:
         """Return whether a run carries out a plan that a person approved.

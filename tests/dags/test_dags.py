@@ -59,11 +59,13 @@ def test_the_dag_folder_has_the_dags_of_every_cluster(clusters: Path) -> None:
     assert set(bag.dags) == {
         "pulsar_rebalance__east",
         "pulsar_by_hand__east",
+        "pulsar_apply__east",
         "pulsar_control__east",
         "pulsar_maintenance__east",
         "pulsar_replay__east",
         "pulsar_rebalance__west",
         "pulsar_by_hand__west",
+        "pulsar_apply__west",
         "pulsar_control__west",
         "pulsar_maintenance__west",
         "pulsar_replay__west",
@@ -82,24 +84,19 @@ def test_the_tasks_of_a_run_follow_one_another(dags: dict[str, DAG]) -> None:
         assert after in dag.task_dict[before].downstream_task_ids
 
 
-def test_plans_are_approved_in_mode_approve_alone(clusters: Path) -> None:
+def test_people_are_asked_in_mode_approve_only(clusters: Path) -> None:
     clusters.write_text("clusters: {east: {mode: approve}, west: {mode: auto}}")
 
     dags = build_dags()
 
-    assert "ask" in dags["pulsar_rebalance__east"].task_dict["gate"].downstream_task_ids
-    assert "report" in dags["pulsar_rebalance__east"].task_dict["ask"].downstream_task_ids
+    asks = dags["pulsar_rebalance__east"].task_dict
+    for before, after in pairwise(["gate", "questions", "ask", "report"]):
+        assert after in asks[before].downstream_task_ids
     apply = dags["pulsar_apply__east"]
-    assert [task.task_id for task in apply.topological_sort() if task.task_id != "end_older"] == [
-        "show",
-        "approve",
-        "carry_out",
-    ]
-    assert not apply.task_dict["end_older"].get_flat_relative_ids()
-    approve = dags["pulsar_apply__east"].task_dict["approve"]
-    assert (approve.defaults, approve.response_timeout) == (["Reject"], timedelta(minutes=60))
-    assert "ask" not in dags["pulsar_rebalance__west"].task_dict
-    assert "pulsar_apply__west" not in dags
+    assert [task.task_id for task in apply.topological_sort()] == ["approve", "carry_out"]
+    assert apply.task_dict["approve"].defaults == ["Reject"]
+    assert not {"questions", "ask"} & dags["pulsar_rebalance__west"].task_dict.keys()
+    assert list(dags["pulsar_apply__west"].task_dict) == ["nobody_is_asked"]
 
 
 def test_report_does_not_decide_how_a_run_ended(dags: dict[str, DAG]) -> None:
@@ -150,11 +147,13 @@ def test_the_schedule_is_the_interval(dags: dict[str, DAG]) -> None:
 
 
 def test_one_run_at_a_time_and_no_past(dags: dict[str, DAG]) -> None:
+    several = {"pulsar_by_hand": 16, "pulsar_apply": 8}
+    types = {"rebalance": {"scheduled", "manual", "operator_triggered"}, "apply": {"manual", "operator_triggered"}}
+    by_tasks = {f"pulsar_{kind}__{name}": allowed for kind, allowed in types.items() for name in ("east", "west")}
     for dag in dags.values():
-        assert dag.max_active_runs == (16 if dag.dag_id.startswith("pulsar_by_hand__") else 1)
+        assert dag.max_active_runs == several.get(dag.dag_id.partition("__")[0], 1)
         assert not dag.catchup
-        started_by_hand = dag.dag_id in ("pulsar_rebalance__east", "pulsar_rebalance__west")
-        assert dag.allowed_run_types == {"scheduled", "manual", *(["operator_triggered"] if started_by_hand else [])}
+        assert dag.allowed_run_types == by_tasks.get(dag.dag_id, {"scheduled", "manual"})
     assert dags["pulsar_rebalance__east"].dagrun_timeout is not None
 
 

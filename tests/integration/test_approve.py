@@ -4,6 +4,8 @@ very plan.
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -21,7 +23,7 @@ from tests.integration.airflow_world import Outcome, World, world
 from pulsar_rebalancer.run.outcome import Outcome as Written
 from pulsar_rebalancer.run.outcome import describe
 from pulsar_rebalancer.run.plan import Summary, read_moves
-from pulsar_rebalancer.state.orders.control_document import Rejections
+from pulsar_rebalancer.state.orders.question import Answers, Question
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +36,6 @@ FORCE: dict[str, Any] = {"force": "a broker was added", "force_threshold": 5, "m
 @pytest.fixture(scope="module")
 def wise(tmp_path_factory: pytest.TempPathFactory, one_session: None) -> Iterator[World]:
     given = {"mode": "approve", "state_max_gap": 1000, "max_plan_age_seconds": 3600, "overloaded_threshold": 100}
-    given["min_awaiting_minutes"] = 0
     with world("wise", tmp_path_factory.mktemp("wise"), **given) as made:
         yield made
 
@@ -71,6 +72,12 @@ def ask(wise: World, **changed: Any) -> tuple[Outcome, str]:
     return asking, wise.queued("apply")[-1]
 
 
+def ended(wise: World, run_id: str) -> None:
+    """The question of a run has ended: it begins anew, and asks nothing."""
+    run = wise.begin(run_id, "apply")
+    assert (run.state, run.states["approve"], run.states["carry_out"]) == ("success", "skipped", "skipped")
+
+
 def lose_the_race(run_id: str) -> None:
     """Let the scheduler hear of the end of the process that asked once it has queued the task with its answer."""
     executor = LocalExecutor()
@@ -97,13 +104,12 @@ def test_a_plan_is_carried_out_once_a_person_approves_it(wise: World, url: str) 
     same = wise.run(**FORCE)
     assert (same.xcom("gate", "reason"), same.states["ask"]) == ("awaiting_approval", "skipped")
     assert wise.queued("apply") == []
-    (_, second), (newest, question) = ask(wise, max_bundles_per_run=1), ask(wise)
-    parked = wise.begin(question, "apply", last="approve")
-    assert parked.xcom("show")["plan"] == hash_of(newest)
+    _, second = ask(wise, max_bundles_per_run=1)
+    ended(wise, first)
+    newest, question = ask(wise)
+    ended(wise, second)
+    wise.begin(question, "apply", last="approve")
     assert f"plan `{hash_of(newest)[:16]}`" in wise.asked(question)
-    for older in (second, first):
-        ended = wise.begin(older, "apply")
-        assert (ended.state, ended.states["approve"], ended.states["carry_out"]) == ("success", "skipped", "skipped")
 
     # Only who may act may answer, once; the first answer comes before Airflow knows that the task waits.
     assert answer(url, question, None, "Approve") == 401
@@ -141,8 +147,8 @@ def test_what_a_person_rejected_is_not_asked_for_again_at_once(wise: World, url:
         "skipped",
     )
     assert wise.queued() == []
-    (kept,) = wise.document(Rejections).moves.values()
-    assert (kept.by, kept.reason, kept.plan_id) == ("ada", "not on a Monday", asking.folder.name)
+    kept = wise.document(Answers).plans[asking.folder.name]
+    assert (kept.by, kept.reason, kept.carried_out_by) == ("ada", "not on a Monday", "")
 
     again = wise.run(**FORCE)
 
@@ -150,3 +156,20 @@ def test_what_a_person_rejected_is_not_asked_for_again_at_once(wise: World, url:
     assert again.xcom("gate", "reason") == "rejected"
     assert wise.queued("apply") == []
     assert "rejected by ada: not on a Monday" in Written.read(again.folder).in_force
+
+
+def test_a_question_ends_when_the_clusters_file_has_another_mode(wise: World, url: str) -> None:
+    _, question = ask(wise, max_bundles_per_run=1)
+    wise.begin(question, "apply", last="approve")
+    clusters = Path(os.environ["PULSAR_REBALANCER_CLUSTERS"])
+    given = clusters.read_text()
+    clusters.write_text(given.replace("mode: approve", "mode: auto"))
+    try:
+        closed = wise.begin(question, "apply")
+    finally:
+        clusters.write_text(given)
+
+    assert (closed.state, closed.states["approve"]) == ("success", "removed")
+    answer(url, question, "ada", "Approve")
+    assert wise.queued() == []
+    assert wise.document(Question).plan_id not in wise.document(Answers).plans

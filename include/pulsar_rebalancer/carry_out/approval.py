@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_rebalancer.run import tables
-from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.state.orders.calendar import within
 from pulsar_rebalancer.texts import one_line
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from pulsar_rebalancer.config.settings import SelfApproval
-    from pulsar_rebalancer.run.plan import Summary
+    from pulsar_rebalancer.run.plan import Actions, Summary
     from pulsar_rebalancer.storage.path import StoragePath
 
 LISTED = 20
@@ -48,25 +47,26 @@ def _gain(summary: Summary) -> float:
     return summary.score_range - (summary.predicted_max - summary.predicted_min)
 
 
-class Page(NamedTuple):
-    """A plan in Markdown."""
+class Texts(NamedTuple):
+    """A question in Markdown."""
 
     subject: str
     body: str
 
 
-def page(summary: Summary, run: StoragePath, until: datetime) -> Page:
-    """Return the plan as it is shown to the person who decides; names from Pulsar are text and nothing else.
+def texts(summary: Summary, actions: Actions, run: StoragePath, until: datetime) -> Texts:
+    """Return what the person who decides is asked; names from Pulsar are text and nothing else.
 
     Args:
         summary: of the plan.
+        actions: what it does, verified.
         run: the folder of its run.
         until: when it is too old.
 
     Raises:
         SnapshotError: a file of the run cannot be read.
     """
-    moves = read_moves(run)
+    moves, splits = actions
     topics, producers, consumers = _disturbed(run, [move.bundle for move in moves])
     scores = f"{summary.score_min or 0:.1f} to {summary.score_max or 0:.1f} %"
     if summary.predicted_min is not None and summary.predicted_max is not None:
@@ -77,14 +77,14 @@ def page(summary: Summary, run: StoragePath, until: datetime) -> Page:
         f"* plan `{summary.hash[:16]}` of `{summary.plan_id}`, can be approved until {until:%Y-%m-%d %H:%M} UTC",
         f"* scores {scores}",
         f"* disturbs {topics} topics, {producers} producers, {consumers} consumers",
-        *(f"* splits: {code(told)}" for told in summary.splits_told[:LISTED]),
+        *(f"* splits {code(split.bundle)} at {', '.join(map(hex, split.positions))}" for split in splits[:LISTED]),
         "",
         *(f"* {code(move.bundle)}: {code(move.source)} to {code(move.destination)}" for move in moves[:LISTED]),
     ]
     if len(moves) > LISTED:
         lines.append(f"* and {len(moves) - LISTED} more: {code(run.uri)}")
-    what = f"{len(moves)} bundles" + (f" and split {summary.bundles_split}" if summary.bundles_split else "")
-    return Page(f"Move {what} in cluster {summary.cluster}?", "\n".join(lines))
+    what = f"{len(moves)} bundles" + (f" and split {len(splits)}" if splits else "")
+    return Texts(f"Move {what} in cluster {summary.cluster}?", "\n".join(lines))
 
 
 def code(text: str) -> str:

@@ -13,8 +13,9 @@ from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.plan import Summary, verify
 from pulsar_rebalancer.run.request import Validation
-from pulsar_rebalancer.state.orders.control_document import Control, Rejections
+from pulsar_rebalancer.state.orders.control_document import Control
 from pulsar_rebalancer.state.orders.in_force import JudgedRun, closings
+from pulsar_rebalancer.state.orders.question import Answers
 from pulsar_rebalancer.state.state_documents import DecisionState
 
 if TYPE_CHECKING:
@@ -49,12 +50,12 @@ class Answered(NamedTuple):
 
     Attributes:
         approved: whether a person approved what this run carries out.
-        rejections: what people rejected.
+        answers: to other plans.
         unreadable: why neither can be read: nothing counts as approved then, and every plan is asked about.
     """
 
     approved: bool = False
-    rejections: Rejections = Rejections()
+    answers: Answers = Answers()
     unreadable: str = ""
 
 
@@ -158,11 +159,11 @@ def _unapproved(
     present = settings[1]
     if answered.unreadable:
         return Verdict(Reason.AWAITING_APPROVAL, f"plan {summary.hash[:16]}; {answered.unreadable}")
-    kept = timedelta(minutes=present.max_awaiting_minutes)
-    rejection = answered.rejections.young(now, kept).get(actions.identity)
+    minutes = present.max_awaiting_minutes
+    rejection = answered.answers.rejected(now, minutes).get(actions.identity)
     # Whoever asks for it by hand means it.
     if rejection is not None and summary.by_hand is None:
-        until = f"until {rejection.at + kept:%Y-%m-%d %H:%M %Z}"
+        until = f"until {rejection.at + timedelta(minutes=minutes):%Y-%m-%d %H:%M %Z}"
         return Verdict(Reason.REJECTED, f"{until}: these moves were rejected {rejection.because}")
     if approves_itself(present.self_approval, summary, now):
         return None

@@ -160,9 +160,6 @@ class Settings(PulsarSettings):
     max_awaiting_minutes: float = Field(
         60, gt=0, le=1440, description="mode approve: age at which a plan can no longer be approved"
     )
-    min_awaiting_minutes: float = Field(
-        5, ge=0, le=1440, description="mode approve: a question stands so long before other moves take its place"
-    )
     self_approval: SelfApproval | None = Field(None, description="mode approve: which plans need no person")
     max_shown_plan_age_seconds: float = Field(
         900, gt=0, le=86400, description="age at which a plan made by hand is no longer carried out"

@@ -63,7 +63,6 @@ class HandedOver(BaseModel):
         run_id: the Airflow run that carries it out; of a drain, the run of the by-hand DAG that marked the broker.
         at: when it was handed over.
         by: Airflow's user who did it.
-        turn: 1; one more for each time that it was handed over again after a stop.
         approved: whether that was a person's approval of this very plan, in mode `approve`.
         reason: why, as far as that person said it.
     """
@@ -74,7 +73,6 @@ class HandedOver(BaseModel):
     run_id: str
     at: AwareDatetime
     by: str
-    turn: int = 1
     approved: bool = False
     reason: str = ""
 
@@ -96,12 +94,6 @@ class HandedOverPlans(StateDocument):
         """
         young = {known: other for known, other in self.plans.items() if handed.at - other.plan.at <= kept}
         return self.model_copy(update={"plans": young | {identity: handed}})
-
-
-class ApprovedPlans(HandedOverPlans):
-    """The `approved` document: plans that a person approved, by their hash; the apply DAG is its only writer."""
-
-    KEY: ClassVar[str] = "approved"
 
 
 class Drain(BaseModel):

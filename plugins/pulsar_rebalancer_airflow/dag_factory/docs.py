@@ -28,7 +28,7 @@ _PAGES = {
     ),
     "apply": (
         "Asks a person about the newest plan that moves something. Without an approval in time nothing moves.",
-        ("max_awaiting_minutes", "min_awaiting_minutes"),
+        ("max_awaiting_minutes",),
         "docs/control.md",
     ),
     "maintenance": (

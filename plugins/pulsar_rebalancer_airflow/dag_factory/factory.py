@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from airflow.sdk import DAG
 
 from pulsar_rebalancer.strategies.fitting import load_clusters
-from pulsar_rebalancer_airflow.dag_factory.apply_dag import apply_dags
+from pulsar_rebalancer_airflow.dag_factory.apply_dag import apply_dag
 from pulsar_rebalancer_airflow.dag_factory.by_hand_dag import by_hand_dag
 from pulsar_rebalancer_airflow.dag_factory.control_dag import control_dag
 from pulsar_rebalancer_airflow.dag_factory.defaults import COMMON
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
 
-_DAGS = (rebalance_dag, by_hand_dag, control_dag, maintenance_dag, replay_dag)
+_DAGS = (rebalance_dag, by_hand_dag, apply_dag, control_dag, maintenance_dag, replay_dag)
 """What makes the DAGs that every cluster has."""
 
 
@@ -43,7 +43,7 @@ def build_dags(config_path: Path | None = None) -> dict[str, DAG]:
         made = (
             [_broken_dag(entry, dag_id)]
             if entry.error
-            else [*(make(entry, root) for make in _DAGS), *watch_dags(entry), *apply_dags(entry, root)]
+            else [*(make(entry, root) for make in _DAGS), *watch_dags(entry)]
         )
         dags.update({dag.dag_id: dag for dag in made})
     return dags

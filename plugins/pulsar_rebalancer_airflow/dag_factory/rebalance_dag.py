@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, CronTriggerTimetable, DeltaTriggerTimetable, TriggerRule
 
 from pulsar_rebalancer.config.enums import Mode
@@ -12,12 +13,12 @@ from pulsar_rebalancer.run.plan import LONGEST_RUN
 from pulsar_rebalancer_airflow.dag_factory.defaults import COMMON
 from pulsar_rebalancer_airflow.dag_factory.docs import page
 from pulsar_rebalancer_airflow.dag_factory.params import run_params
-from pulsar_rebalancer_airflow.locations import REBALANCE_DAG
+from pulsar_rebalancer_airflow.locations import APPLY_DAG, REBALANCE_DAG
 from pulsar_rebalancer_airflow.operators import (
-    AskOperator,
     CollectOperator,
     DecideOperator,
     GateOperator,
+    QuestionsOperator,
     RecordOperator,
     ReportOperator,
     SplitOperator,
@@ -82,7 +83,15 @@ def rebalance_dag(entry: ClusterEntry, root: str) -> DAG:
         ).expand(wave=gate.output)
         report = ReportOperator(task_id="report", cluster=entry.name, run=run, gate=gate.task_id, settings=settings)
         if settings.mode is Mode.APPROVE:
-            gate >> AskOperator(task_id="ask", cluster=entry.name, gate=gate.task_id) >> report
+            questions = QuestionsOperator(task_id="questions", cluster=entry.name)
+            ask = TriggerDagRunOperator.partial(
+                task_id="ask",
+                trigger_dag_id=f"{APPLY_DAG}{entry.name}",
+                reset_dag_run=True,
+                logical_date=None,
+                openlineage_inject_parent_info=False,
+            ).expand(trigger_run_id=questions.output)
+            gate >> questions >> ask >> report
         collect >> validate >> decide >> record >> gate >> split >> unload >> report
         report.as_teardown(on_failure_fail_dagrun=False)
     return dag

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from pulsar_rebalancer_airflow.operators.apply import (
-    ApplyOperator,
-    AskOperator,
-    EndOlderOperator,
-    ShowAwaitingOperator,
-)
-from pulsar_rebalancer_airflow.operators.approve import ApproveOperator
+from pulsar_rebalancer_airflow.operators.approve import ApproveOperator, CarryOutApprovedOperator
+from pulsar_rebalancer_airflow.operators.ask import QuestionsOperator
 from pulsar_rebalancer_airflow.operators.by_hand import (
     CarryOutOperator,
     CollectForPlanOperator,
@@ -30,24 +25,22 @@ from pulsar_rebalancer_airflow.operators.validate import ValidateOperator
 from pulsar_rebalancer_airflow.operators.watch import WatchOperator
 
 __all__ = [
-    "ApplyOperator",
     "ApproveOperator",
-    "AskOperator",
+    "CarryOutApprovedOperator",
     "CarryOutOperator",
     "CollectForPlanOperator",
     "CollectOperator",
     "ControlOperator",
     "DecideOperator",
-    "EndOlderOperator",
     "FormOperator",
     "GateOperator",
     "MaintainOperator",
     "PlanByHandOperator",
+    "QuestionsOperator",
     "RecordOperator",
     "RefuseOperator",
     "ReplayOperator",
     "ReportOperator",
-    "ShowAwaitingOperator",
     "SplitOperator",
     "UnloadWaveOperator",
     "ValidateOperator",

@@ -1,4 +1,4 @@
-"""Approval: Airflow's own question, whose answer counts however early it comes, and is remembered when it is no."""
+"""Approval: Airflow's own question about a plan, what people answer, and the run that carries the plan out."""
 
 from __future__ import annotations
 
@@ -7,45 +7,45 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Param
-from airflow.sdk.exceptions import TaskAwaitingInput
+from airflow.sdk.exceptions import AirflowSkipException, TaskAwaitingInput
 
-from pulsar_rebalancer.errors import PlanError, RebalancerError
+from pulsar_rebalancer.carry_out.approval import texts
+from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.plan import Actions, read_moves
-from pulsar_rebalancer.run.splits import read_splits
-from pulsar_rebalancer.state.orders.control_document import Approvals, Order, Rejection, Rejections
+from pulsar_rebalancer.run.plan import LONGEST_RUN, Summary, verify
+from pulsar_rebalancer.state.orders.question import Answer, Answers, Question
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.texts import one_line
+from pulsar_rebalancer_airflow.failures import final_unless_passing
+from pulsar_rebalancer_airflow.operators.hand_over import HandOverOperator, new_run_id
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from pulsar_rebalancer.carry_out.approval import Texts
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
-
-ASK = "ask__"
-"""Prefix of the ids of runs of the apply DAG; the plan_id of the only plan that a run shows follows."""
 
 _ASKED = "asked"
 
 
 class ApproveOperator(ApprovalOperator):
-    """Ask a person; no answer in time is a rejection, which is not remembered as a person's is.
+    """Ask a person about the plan that waits; no answer in time is a rejection, which is not remembered as a person's.
 
-    Airflow fails a task that is answered before the scheduler has heard that it waits. The attempt that follows asks
-    nothing anew: the question still stands, and goes on with the answer that it has. Once it is cleared, it asks anew.
+    Skipped in a run that is not the one that asks, and once it was answered. Airflow fails a task that is answered
+    before the scheduler has heard that it waits. The attempt that follows asks nothing anew: the question still stands,
+    and goes on with the answer that it has.
 
     Args:
         entry: the cluster's entry in the clusters file.
         root: storage root.
-        kwargs: the texts of the question.
     """
 
     def __init__(self, *, entry: ClusterEntry, root: str, **kwargs: Any) -> None:
         why = Param(None, type=["null", "string"], maxLength=500, title="Reason", description="kept with the answer")
         super().__init__(
+            subject="",
             defaults=self.REJECT,
-            response_timeout=timedelta(minutes=entry.settings.max_awaiting_minutes),
             params={"reason": why},
             **kwargs,
             inlets=[state_asset(entry.name)],
@@ -54,58 +54,103 @@ class ApproveOperator(ApprovalOperator):
         self.storage = ClusterStorage(root, entry.name)
 
     def execute(self, context: Context) -> None:
-        """Ask, and wait."""
-        ti, kept = context["ti"], context["task_state_store"]
-        first = ti.max_tries - (self.retries or 0) + 1  # since the task was cleared last
-        if ti.try_number > first and kept.get(_ASKED):
-            raise TaskAwaitingInput(method_name="execute_complete", timeout=self.response_timeout)
+        """Ask, and wait.
+
+        Raises:
+            AirflowSkipException: another plan waits by now, or this one was answered.
+            AirflowFailException: `plan_changed`, or a file of the plan cannot be read; `approval_unreadable`.
+        """
+        ti, asked = context["ti"], context["task_state_store"]
+        with final_unless_passing(context):
+            store, now = StateStore.of(context, self.entry.name), datetime.now(UTC)
+            question = store.answers(Question)
+            if question.run_id != context["dag_run"].run_id:
+                raise AirflowSkipException(Reason.SUPERSEDED.meaning)
+            until = question.until(self.entry.settings.max_awaiting_minutes) or now
+            self.response_timeout = max(until - now, timedelta(seconds=1))
+            first = ti.max_tries - (self.retries or 0) + 1  # since the task was cleared last
+            if ti.try_number > first and asked.get(_ASKED):
+                raise TaskAwaitingInput(method_name="execute_complete", timeout=self.response_timeout)
+            if question.plan_id in store.answers_or_none(Answers).plans:
+                raise AirflowSkipException("It was answered before its task was cleared")
+            self.subject, self.body = self._texts(question, until)
         try:
             super().execute(context)
         except TaskAwaitingInput:
-            kept.set(_ASKED, True)
+            asked.set(_ASKED, True)
             raise
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """Go on with the answer; a person's is noted first."""
+        """Go on with the answer; a person's is noted first.
+
+        Raises:
+            AirflowFailException: `superseded`; another plan waits by now.
+        """
         if "error" not in event:
-            event = event | {"params_input": {"reason": reason_of(event)}}
-            if responder(event):
-                self._note(context, event)
+            event = event | {"params_input": {"reason": _reason(event)}}
+            if _person(event):
+                with final_unless_passing(context):
+                    self._note(context, event)
         return super().execute_complete(context, event)
+
+    def _texts(self, question: Question, until: datetime) -> Texts:
+        """Return the question as it is shown, made of files that have the hash of the plan."""
+        run = self.storage.run(question.plan_id)
+        summary = Summary.read(run) if run is not None else None
+        if run is None or summary is None or summary.hash != question.hash:
+            raise PlanError(Reason.PLAN_CHANGED, f"run {question.plan_id} has another plan by now")
+        return texts(summary, verify(run, summary), run, until)
 
     def _note(self, context: Context, event: dict[str, Any]) -> None:
         """Write who approved or rejected; a document that cannot be read is written anew."""
-        store, by, now = StateStore.of(context, self.entry.name), responder(event), datetime.now(UTC)
-        rejections, plan_id = store.answers_or_none(Rejections), context["dag_run"].run_id.removeprefix(ASK)
-        kept = timedelta(minutes=self.entry.settings.max_awaiting_minutes)
-        yes = event["chosen_options"] == [self.APPROVE]
-        approval = Order(at=now, by=by, reason=reason_of(event)) if yes else None
-        store.put(store.answers_or_none(Approvals).noted(plan_id, approval, now, kept))
-        if event["chosen_options"] == [self.REJECT]:
-            rejection = Rejection(at=now, by=by, reason=reason_of(event), plan_id=plan_id)
-            try:
-                rejections = rejections.added(_identity(self.storage, plan_id), rejection, kept)
-            except RebalancerError as error:
-                self.log.warning("What %s rejected cannot be read, and may be asked for again: %s", by, error)
-            self.log.warning("Rejected %s", rejection.because)
-        store.put(rejections)
+        store = StateStore.of(context, self.entry.name)
+        question, answers = store.answers(Question), store.answers_or_none(Answers)
+        if question.run_id != context["dag_run"].run_id:
+            raise PlanError(Reason.SUPERSEDED, f"the plan that waits is asked about by {question.run_id or 'no run'}")
+        before, carried_out_by = answers.plans.get(question.plan_id), ""
+        if event["chosen_options"] == [self.APPROVE]:
+            carried_out_by = (before and before.carried_out_by) or new_run_id("approved", question.plan_id)
+        answer = Answer(
+            question=question,
+            at=datetime.now(UTC),
+            by=_person(event),
+            reason=_reason(event),
+            carried_out_by=carried_out_by,
+        )
+        store.put(answers.noted(answer, timedelta(minutes=self.entry.settings.max_awaiting_minutes) + LONGEST_RUN))
+        self.log.warning("%s %s", "Approved" if carried_out_by else "Rejected", answer.because)
 
 
-def _identity(storage: ClusterStorage, plan_id: str) -> str:
-    run = storage.run(plan_id)
-    if run is None:
-        raise PlanError(Reason.OTHER_PLAN, f"{plan_id!r} is no run")
-    return Actions(read_moves(run), read_splits(run)).identity
+class CarryOutApprovedOperator(HandOverOperator):
+    """Hand the plan that was approved over to a rebalancing run, which reads everything anew."""
+
+    def execute(self, context: Context) -> None:
+        """Hand over.
+
+        Raises:
+            AirflowFailException: `not_approved`, or what lets nothing be moved now (`paused`, …); what people answered
+                cannot be read (`approval_unreadable`).
+        """
+        with final_unless_passing(context):
+            store, asked_by = StateStore.of(context, self.entry.name), context["dag_run"].run_id
+            # Not the XCom of the task that asked, which others may write, nor its state, which people may set.
+            answers = store.answers(Answers).plans.values()
+            answer = next((each for each in answers if each.question.run_id == asked_by and each.carried_out_by), None)
+            if answer is None:
+                raise PlanError(Reason.NOT_APPROVED, f"no approval is noted of what {asked_by} asked")
+            self._refuse_while_closed(store, datetime.now(UTC))
+            self.trigger_run_id, self.conf = answer.carried_out_by, {"plan": answer.question.hash}
+        super().execute(context)
 
 
-def responder(answer: Any) -> str:
+def _person(answer: dict[str, Any]) -> str:
     """Return Airflow's user who answered; empty: nobody did."""
-    user = answer.get("responded_by_user") if isinstance(answer, dict) else None
+    user = answer.get("responded_by_user")
     return one_line(str(user.get("name") or user.get("id") or ""), 200) if isinstance(user, dict) else ""
 
 
-def reason_of(answer: Any) -> str:
-    """Return why, as far as whoever answered said it."""
-    given = answer.get("params_input") if isinstance(answer, dict) else None
+def _reason(answer: dict[str, Any]) -> str:
+    """Return why, as far as that person said it."""
+    given = answer.get("params_input")
     said = given.get("reason") if isinstance(given, dict) else None
     return one_line(said.strip(), 500) if isinstance(said, str) else ""

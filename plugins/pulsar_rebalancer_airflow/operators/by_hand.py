@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.branch import BaseBranchOperator
@@ -27,12 +28,13 @@ from pulsar_rebalancer.run.splits import read_outcomes
 from pulsar_rebalancer.run.topic_loads import Candidates
 from pulsar_rebalancer.show.page.recent_runs import folders
 from pulsar_rebalancer.state.manual_plans import Drain, Drains, HandedOver, HandedOverPlans, ShownPlan, ShownPlans
+from pulsar_rebalancer.state.orders.question import Answers
 from pulsar_rebalancer.storage.layout import ClusterStorage, time_of
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
 from pulsar_rebalancer_airflow.locations import run_folder
 from pulsar_rebalancer_airflow.operators.collect import CollectOperator
-from pulsar_rebalancer_airflow.operators.hand_over import HandOverOperator
+from pulsar_rebalancer_airflow.operators.hand_over import HandOverOperator, new_run_id
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
@@ -133,8 +135,8 @@ class CarryOutOperator(HandOverOperator):
     """Do what the form asks for at once, or carry out the plan with its hash.
 
     The plan of a drain marks its broker: every interval's run serves it from then on. Any other plan is handed over to
-    a rebalancing run, which goes through the same gate as every other. A retry hands over nothing twice: the run's id
-    is made from the hash. A plan that was stopped may be handed over again: what is left of it is carried out.
+    a rebalancing run, which goes through the same gate as every other. A plan that was stopped may be handed over
+    again: what is left of it is carried out.
 
     Args:
         entry: the cluster's entry in the clusters file.
@@ -145,8 +147,8 @@ class CarryOutOperator(HandOverOperator):
         """Carry out.
 
         Raises:
-            AirflowFailException: `other_plan`, `shown_too_long_ago`, `plan_used`, `plan_under_way`, the cluster is not
-                in mode `auto` (`observe`) or held back (`paused`, `skipped`, …); to release: `not_drained`.
+            AirflowFailException: `other_plan`, `shown_too_long_ago`, `plan_used`, `plan_under_way`, nothing is moved
+                in the cluster's mode (`observe`), or it is held back (`paused`, …); to release: `not_drained`.
         """
         with final_unless_passing(context):
             form, store = parse_form(context["params"]), StateStore.of(context, self.entry.name)
@@ -185,9 +187,9 @@ class CarryOutOperator(HandOverOperator):
             else:
                 handed = before  # cleared, or begun anew
         else:
-            self._check_none_under_way(context, others)
-            turn = self._turn(context, form.plan, before)
-            handed = HandedOver(plan=entry, run_id=_run_id(form.plan, turn), at=now, by=by, turn=turn)
+            answers = store.answers_or_none(Answers)
+            self._check_none_under_way(context, others, answers)
+            handed = HandedOver(plan=entry, run_id=self._run_id(context, entry, before, answers), at=now, by=by)
         kept = timedelta(seconds=self.entry.settings.max_shown_plan_age_seconds)
         store.put(others.added(form.plan, handed, kept + LONGEST_RUN))
         if drains:  # noted first: an attempt that ends early is followed by one of the same run, which goes on
@@ -235,33 +237,41 @@ class CarryOutOperator(HandOverOperator):
         self._refuse_while_closed(store, now)
         return entry, planned.request
 
-    def _turn(self, context: Context, identity: str, before: HandedOver | None) -> int:
-        """Return how often a plan has been handed over with this: once more only if its last run was held."""
-        turn = before.turn if before else 1
-        run_id = _run_id(identity, turn)
-        if not context["ti"].get_dr_count(self.trigger_dag_id, run_ids=[run_id]):
-            return turn  # an attempt that ended early may have noted it
-        if before is None or not self._was_stopped(before):
-            raise PlanError(Reason.PLAN_USED, f"see run {run_id} of {self.trigger_dag_id}")
-        return turn + 1
+    def _run_id(self, context: Context, plan: ShownPlan, before: HandedOver | None, answers: Answers) -> str:
+        """Return the run that is to carry a plan out; once more only if the last one was stopped."""
+        if before is not None and not context["ti"].get_dr_count(self.trigger_dag_id, run_ids=[before.run_id]):
+            return before.run_id  # noted by an attempt that ended early
+        if before is not None and not self._was_stopped(before, answers):
+            raise PlanError(Reason.PLAN_USED, f"see run {before.run_id} of {self.trigger_dag_id}")
+        return new_run_id("by_hand", plan.plan_id)
 
-    def _was_stopped(self, handed: HandedOver) -> bool:
-        """Return whether a stop, a pause or the like left a part of a plan; one that came after the end did not."""
-        for folder in folders(self.storage, datetime.now(UTC)):
-            if (time_of(folder.name) or handed.at) < handed.plan.at:
-                break
-            request = folder / "input" / "settings.json"
-            if request.exists() and belongs(request.read_json(), self.storage.cluster, handed.run_id):
-                reasons = {move.reason for move in read_waves(folder).values()}
-                reasons |= {split.reason for split in read_outcomes(folder).values()}
-                return any(reason.has(Trait.NOT_BEGUN) and reason.has(Trait.RETRIED) for reason in reasons)
+    def _was_stopped(self, handed: HandedOver, answers: Answers) -> bool:
+        """Return whether a stop, a pause or the like left a part of a plan; one that came after the end did not.
+
+        In mode `approve` another run carries out what is approved of the one that was handed over.
+        """
+        run_ids = {handed.run_id}
+        for run in reversed(
+            [*takewhile(lambda run: not _older(run, handed), folders(self.storage, datetime.now(UTC)))]
+        ):
+            request = run / "input" / "settings.json"
+            document = request.read_json() if request.exists() else None
+            if not any(belongs(document, self.storage.cluster, run_id) for run_id in run_ids):
+                continue
+            if run.name in answers.plans:
+                run_ids.add(answers.plans[run.name].carried_out_by)
+            reasons = {move.reason for move in read_waves(run).values()}
+            reasons |= {split.reason for split in read_outcomes(run).values()}
+            if any(reason.has(Trait.NOT_BEGUN) and reason.has(Trait.RETRIED) for reason in reasons):
+                return True
         return False
 
-    def _check_none_under_way(self, context: Context, handed: HandedOverPlans) -> None:
-        run_ids, dag_id = sorted(other.run_id for other in handed.plans.values()), self.trigger_dag_id
+    def _check_none_under_way(self, context: Context, handed: HandedOverPlans, answers: Answers) -> None:
+        approved = {answer.carried_out_by for answer in answers.plans.values()} - {""}
+        run_ids, dag_id = sorted(approved.union(other.run_id for other in handed.plans.values())), self.trigger_dag_id
         if run_ids and context["ti"].get_dr_count(dag_id, run_ids=run_ids, states=["queued", "running"]):
             raise PlanError(Reason.PLAN_UNDER_WAY, f"one of the runs {', '.join(run_ids)} of {dag_id}"[:500])
 
 
-def _run_id(identity: str, turn: int) -> str:
-    return f"by_hand__{identity[:32]}" + (f"__{turn}" if turn > 1 else "")
+def _older(run: StoragePath, handed: HandedOver) -> bool:
+    return (time_of(run.name) or handed.at) < handed.plan.at

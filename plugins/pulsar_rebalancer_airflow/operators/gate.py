@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
 from pulsar_rebalancer.carry_out.gate import Verdict
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.plan import Actions, Summary, read_moves
-from pulsar_rebalancer.run.splits import read_splits
-from pulsar_rebalancer.state.orders.control_document import Awaiting
-from pulsar_rebalancer.state.state_documents import MovesState
+from pulsar_rebalancer.run.plan import Summary, verify
+from pulsar_rebalancer.state.orders.question import Question
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
 from pulsar_rebalancer_airflow.locations import run_folder
-from pulsar_rebalancer_airflow.operators.apply import open_questions
-from pulsar_rebalancer_airflow.operators.approve import ASK
+from pulsar_rebalancer_airflow.operators.ask import is_open
+from pulsar_rebalancer_airflow.operators.hand_over import new_run_id
 from pulsar_rebalancer_airflow.operators.verdict import present_verdict
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
@@ -68,39 +66,44 @@ class GateOperator(BaseOperator):
             connection, moving = self.settings.connection, (Reason.OPEN, Reason.AWAITING_APPROVAL)
             if verdict.reason in moving and PulsarAdminHook(connection).get_connection_settings().read_only:
                 verdict = Verdict(Reason.READ_ONLY, connection)
-            if verdict.reason in moving:
-                self._keep(context, run, summary, waits=verdict.reason is Reason.AWAITING_APPROVAL)
+            if verdict.reason is Reason.AWAITING_APPROVAL:
+                self._ask(context, run, summary)
+            elif verdict.reason is Reason.OPEN:
+                self._ask_no_more(context)
         context["ti"].xcom_push(key="reason", value=verdict.reason)
         detail = f" ({verdict.detail})" if verdict.detail else ""
         state = Reason.OPEN if verdict.reason is Reason.OPEN else "closed"
         self.log.info("Gate %s: %s%s. %s", state, verdict.reason, detail, verdict.reason.meaning)
         return sorted({move.wave for move in verdict.moves})
 
-    def _keep(self, context: Context, run: StoragePath, summary: Summary, *, waits: bool) -> None:
-        """Keep the plan for a person in the place of the one that waits; none waits once another is carried out.
-
-        A question that is still to be answered stands for some time: a plan by hand alone takes its place at once.
-        """
+    def _ask(self, context: Context, run: StoragePath, summary: Summary) -> None:
+        """Have people asked about a plan; the question before it ends, unless it is about the very same moves."""
         store = StateStore.of(context, self.cluster)
         # The gate alone writes it: one that cannot be read is written anew.
-        present = store.answers_or_none(Awaiting)
-        if waits and present.plan_id == summary.plan_id:
+        present, now = store.answers_or_none(Question), datetime.now(UTC)
+        if present.plan_id == summary.plan_id:
+            return  # a retry
+        identity, stands = verify(run, summary).identity, is_open(context, self.cluster, present.run_id)
+        until = present.until(self.settings.max_awaiting_minutes)
+        young = until is not None and now < until
+        # A person who asks for it by hand means this plan.
+        if stands and young and present.identity == identity and summary.by_hand is None:
+            self.log.info("%s asks about these very moves", present.run_id)
             return
-        older = open_questions(context, self.cluster, filter(None, [*present.older, present.asked]))
-        if waits:
-            identity = Actions(read_moves(run), read_splits(run)).identity
-            if summary.by_hand is None and present.asked in older and self._stands(store, present, identity):
-                self.log.info("%s is not answered yet, and stands", present.asked)
-                return
-            kept = {"plan_id": summary.plan_id, "hash": summary.hash, "at": summary.collected_at}
-            store.put(Awaiting(**kept, asked=f"{ASK}{summary.plan_id}", older=older, identity=identity))
-        elif store.raw(Awaiting.KEY) not in (None, Awaiting().model_dump(mode="json")):
-            store.put(Awaiting(older=older))
-
-    def _stands(self, store: StateStore, waiting: Awaiting, identity: str) -> bool:
-        least, most = (
-            timedelta(minutes=minutes)
-            for minutes in (self.settings.min_awaiting_minutes, self.settings.max_awaiting_minutes)
+        question = Question(
+            plan_id=summary.plan_id,
+            hash=summary.hash,
+            identity=identity,
+            at=summary.collected_at,
+            run_id=new_run_id("ask", summary.plan_id),
+            before=present.run_id if stands else present.before,
         )
-        moved = waiting.at is not None and store.get(MovesState).moved_since(waiting.at)
-        return not moved and waiting.stands(identity, datetime.now(UTC), least, most)
+        store.put(question)
+
+    def _ask_no_more(self, context: Context) -> None:
+        """End the question: nobody knows what another plan that is carried out makes of it."""
+        store = StateStore.of(context, self.cluster)
+        present = store.answers_or_none(Question)
+        ended = Question(before=present.run_id or present.before)
+        if store.raw(Question.KEY) not in (None, ended.model_dump(mode="json")):
+            store.put(ended)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 class HandOverOperator(TriggerDagRunOperator):
     """Start a rebalancing run that carries a plan out; it reads everything anew.
 
-    A retry hands over nothing twice: the run's id is made from the hash.
+    A retry hands over nothing twice: the run's id is stored before the run is started.
 
     Args:
         entry: the cluster's entry in the clusters file.
@@ -54,3 +55,8 @@ class HandOverOperator(TriggerDagRunOperator):
         closed = closings(self.entry.settings, control, now, JudgedRun(now, store.last_plan()))
         if closed:
             raise PlanError(closed[0].reason, f"nothing is carried out: {closed[0].detail}")
+
+
+def new_run_id(prefix: str, plan_id: str) -> str:
+    """Return an id that nobody can guess: a run that somebody else began under it would be taken for ours."""
+    return f"{prefix}__{plan_id}__{secrets.token_hex(8)}"

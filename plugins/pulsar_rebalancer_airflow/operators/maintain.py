@@ -10,8 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from pulsar_rebalancer.maintenance.retention import maintain
 from pulsar_rebalancer.maintenance.state_files import Needed
-from pulsar_rebalancer.state.manual_plans import ApprovedPlans
-from pulsar_rebalancer.state.orders.control_document import Awaiting
+from pulsar_rebalancer.state.orders.question import Answers, Question
 from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.failures import final_unless_passing
@@ -55,8 +54,7 @@ class MaintainOperator(BaseOperator):
         with final_unless_passing():
             store = StateStore.of(context, self.entry.name)
             stored = None if store.raw(DecisionState.KEY) is None else store.get(DecisionState)
-            approved = (handed.plan.plan_id for handed in store.answers(ApprovedPlans).plans.values())
-            needed = Needed.read(storage, stored, {store.answers(Awaiting).plan_id, *approved})
+            needed = Needed.read(storage, stored, {store.answers(Question).plan_id, *store.answers(Answers).plans})
             report = maintain(storage, self.entry.settings, needed, datetime.now(UTC), dry_run=dry_run)
         self.log.info("Upkeep of cluster %s:\n%s", self.entry.name, report.table())
         if report.problems:

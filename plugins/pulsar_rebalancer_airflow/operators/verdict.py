@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pulsar_rebalancer.carry_out.gate import Answered, judge_plan
 from pulsar_rebalancer.errors import StateError
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.state.orders.control_document import Rejections
+from pulsar_rebalancer.state.orders.question import Answers
 from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer_airflow.locations import storage_of
 from pulsar_rebalancer_airflow.state_store import StateStore
@@ -45,6 +45,6 @@ def _answered(store: StateStore, summary: Summary, airflow_run_id: str) -> Answe
     try:
         if store.is_approved(summary, airflow_run_id):
             return Answered(approved=True)
-        return Answered(rejections=store.answers(Rejections))
+        return Answered(answers=store.answers(Answers))
     except StateError as error:
         return Answered(unreadable=f"{error.message} [{error.reason}]")

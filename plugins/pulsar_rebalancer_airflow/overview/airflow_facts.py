@@ -24,8 +24,8 @@ from pulsar_rebalancer.run.run_folder import find_run
 from pulsar_rebalancer.show.page.condition import State
 from pulsar_rebalancer.show.page.facts import AirflowFacts, FailedRun
 from pulsar_rebalancer.show.page.orders import held_by, waits_until
-from pulsar_rebalancer.show.page.page_model import Acts, Links, Question
-from pulsar_rebalancer.state.orders.control_document import Approvals, Awaiting, Rejections
+from pulsar_rebalancer.show.page.page_model import Acts, Links, ShownQuestion
+from pulsar_rebalancer.state.orders.question import Answers, Question
 from pulsar_rebalancer_airflow.failures import FAILURE
 from pulsar_rebalancer_airflow.locations import APPLY_DAG, CONTROL_DAG, FOLDER, REBALANCE_DAG
 from pulsar_rebalancer_airflow.state_store import StoredState, state_asset
@@ -76,9 +76,8 @@ def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowFac
         last_plan=stored.last_plan(),
         drains=drains,
         unreadable=unreadable,
-        awaiting=stored.answers_or_none(Awaiting),
-        rejections=stored.answers_or_none(Rejections),
-        approvals=stored.answers_or_none(Approvals),
+        question=stored.answers_or_none(Question),
+        answers=stored.answers_or_none(Answers),
     )
     if dag is None:
         return facts
@@ -166,9 +165,9 @@ def acts(session: Session, entry: ClusterEntry, facts: AirflowFacts, user: BaseU
 
 def _question(
     session: Session, entry: ClusterEntry, facts: AirflowFacts, dag_id: str, now: datetime
-) -> Question | None:
+) -> ShownQuestion | None:
     """Return what a person is asked about the plan that waits; None when the question is not open."""
-    until, run_id = waits_until(entry, facts, now), facts.awaiting.asked
+    until, run_id = waits_until(entry, facts, now), facts.question.run_id
     if until is None:
         return None
     asked = (TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id, TaskInstance.task_id == _ASKS)
@@ -176,7 +175,7 @@ def _question(
     details = select(HITLDetail.ti_id).join(TaskInstance, TaskInstance.id == HITLDetail.ti_id)
     if session.scalar(details.where(*asked, parked, HITLDetail.responded_at.is_(None))) is None:
         return None
-    return Question(dag=dag_id, run=run_id, task=_ASKS, hash=facts.awaiting.hash, until=until)
+    return ShownQuestion(dag=dag_id, run=run_id, task=_ASKS, hash=facts.question.hash, until=until)
 
 
 def with_links(found: Overview, dag_id: str, storage: ClusterStorage, failed: FailedRun | None = None) -> Overview:

@@ -6,7 +6,8 @@ from pydantic import AwareDatetime
 
 from pulsar_rebalancer.show.page.view import View
 from pulsar_rebalancer.state.manual_plans import Drain
-from pulsar_rebalancer.state.orders.control_document import Approvals, Awaiting, Control, Rejections
+from pulsar_rebalancer.state.orders.control_document import Control
+from pulsar_rebalancer.state.orders.question import Answers, Question
 
 
 class FailedRun(View):
@@ -35,8 +36,7 @@ class AirflowFacts(View):
         control: what people ordered, and the circuit breaker.
         last_plan: id of the plan that was recorded last.
         drains: brokers that are drained; `unreadable`: why that is not known.
-        awaiting: the plan that waits for a person.
-        rejections: moves that people rejected; `approvals`: plans that they approved.
+        question: what a person is asked; `answers`: what people answered.
     """
 
     paused: bool = False
@@ -48,6 +48,5 @@ class AirflowFacts(View):
     last_plan: str = ""
     drains: dict[str, Drain] = {}
     unreadable: str = ""
-    awaiting: Awaiting = Awaiting()
-    rejections: Rejections = Rejections()
-    approvals: Approvals = Approvals()
+    question: Question = Question()
+    answers: Answers = Answers()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.config.enums import Mode
@@ -38,7 +37,7 @@ def in_force(entry: ClusterEntry, facts: AirflowFacts, run: Run | None, now: dat
         return f"Which brokers are drained cannot be read: {facts.unreadable}."
     said = [*_stopped(facts, run), *_waiting(entry, facts, now)]
     found = closings(entry.settings, facts.control, now, JudgedRun(now, facts.last_plan))
-    told = OrdersInForce(control=facts.control, drains=facts.drains, rejections=facts.rejections)
+    told = OrdersInForce(control=facts.control, drains=facts.drains, answers=facts.answers)
     if beside_the_mode(entry.settings, found, told, now):
         said.insert(0, sentence(entry.settings, found, told, now))
     return " ".join(f"{each}." for each in said)
@@ -46,16 +45,15 @@ def in_force(entry: ClusterEntry, facts: AirflowFacts, run: Run | None, now: dat
 
 def waits_until(entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> datetime | None:
     """Return until when a plan waits for a person; None when none does, or it was answered."""
-    answered = {each.plan_id for each in facts.rejections.moves.values()} | facts.approvals.plans.keys()
-    waits = facts.awaiting.plan_id and facts.awaiting.plan_id not in answered and entry.settings.mode is Mode.APPROVE
-    at = facts.awaiting.at if waits else None
-    until = at + timedelta(minutes=entry.settings.max_awaiting_minutes) if at else None
+    if entry.settings.mode is not Mode.APPROVE or facts.question.plan_id in facts.answers.plans:
+        return None
+    until = facts.question.until(entry.settings.max_awaiting_minutes)
     return until if until is not None and now < until else None
 
 
 def _waiting(entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> list[str]:
     until = waits_until(entry, facts, now)
-    return [f"Plan {facts.awaiting.hash[:12]} waits for approval until {until:%Y-%m-%d %H:%M %Z}"] if until else []
+    return [f"Plan {facts.question.hash[:12]} waits for approval until {until:%Y-%m-%d %H:%M %Z}"] if until else []
 
 
 def _stopped(facts: AirflowFacts, run: Run | None) -> list[str]:

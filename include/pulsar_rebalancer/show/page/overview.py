@@ -83,7 +83,7 @@ def _awaiting(
     storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, shown: Run | None, now: datetime
 ) -> PlanView | None:
     """Return the plan that waits for a person, unless it is that of the run that is shown."""
-    folder = storage.run(facts.awaiting.plan_id) if waits_until(entry, facts, now) else None
+    folder = storage.run(facts.question.plan_id) if waits_until(entry, facts, now) else None
     if folder is None or (shown is not None and shown.folder.name == folder.name):
         return None
     run = read_run(folder)

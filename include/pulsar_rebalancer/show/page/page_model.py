@@ -127,7 +127,7 @@ class Links(View):
     validation: str = ""
 
 
-class Question(View):
+class ShownQuestion(View):
     """What Airflow asks of a person: whether the plan that waits is carried out.
 
     Attributes:
@@ -157,7 +157,7 @@ class Acts(View):
 
     control: str = ""
     rebalance: str = ""
-    question: Question | None = None
+    question: ShownQuestion | None = None
     paused: bool = False
     skips: bool = False
     breaker: bool = False

@@ -90,7 +90,7 @@ def now_of(
         return Said(state, f"{_why_held(held[0])} {said.sentence}", firing)
     until = waits_until(entry, facts, now)
     if until is not None and said.state in _LOOKS_WELL:
-        asked = f"A plan of {facts.awaiting.at:%H:%M} waits for a person's approval until {until:%H:%M %Z}."
+        asked = f"A plan of {facts.question.at:%H:%M} waits for a person's approval until {until:%H:%M %Z}."
         return Said(State.WOULD_MOVE, f"{asked} {said.sentence}", firing)
     return Said(said.state, said.sentence, firing)
 

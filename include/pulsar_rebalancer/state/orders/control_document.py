@@ -14,7 +14,7 @@ from pulsar_rebalancer.state.state_documents import StateDocument
 from pulsar_rebalancer.texts import one_line
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
 
 class Order(BaseModel):
@@ -42,94 +42,6 @@ class PauseOrder(Order):
     """Nothing is moved until a time."""
 
     until: AwareDatetime
-
-
-class Awaiting(StateDocument):
-    """The `awaiting` document: the plan that waits for a person in mode `approve`; the gate is its only writer.
-
-    Attributes:
-        plan_id: name of the run's folder that it lies in; empty: none waits.
-        hash: of the plan.
-        at: when its snapshot was taken.
-        asked: the run of `pulsar_apply__<cluster>` that shows it, and no other plan: Airflow keeps the text of a
-            question that nobody answered when its task is cleared.
-        older: runs that show plans whose place it took, the oldest first: they are to end.
-        identity: of what it does (`Actions.identity`).
-    """
-
-    KEY: ClassVar[str] = "awaiting"
-
-    plan_id: str = ""
-    hash: str = ""
-    at: AwareDatetime | None = None
-    asked: str = ""
-    older: tuple[str, ...] = ()
-    identity: str = ""
-
-    def stands(self, identity: str, now: datetime, least: timedelta, most: timedelta) -> bool:
-        """Return whether it is kept in spite of a newer plan: people have time to answer.
-
-        Args:
-            identity: of what the newer plan does; the same moves take nobody's place.
-            now: the present.
-            least: how long it stands whatever comes.
-            most: how long it may wait.
-        """
-        age = now - self.at if self.at is not None else most
-        return age < (most if identity == self.identity else min(least, most))
-
-    def older_than(self, run_id: str) -> tuple[str, ...]:
-        """Return the runs that show plans older than that of a run; none when it shows no plan that is known."""
-        if run_id == self.asked:
-            return self.older
-        return self.older[: self.older.index(run_id)] if run_id in self.older else ()
-
-
-class Rejection(Order):
-    """Moves that a person rejected; the reason may be empty.
-
-    Attributes:
-        plan_id: of the plan that was shown.
-    """
-
-    plan_id: str
-
-
-class Rejections(StateDocument):
-    """The `rejected` document, written by the task *approve* alone: what people rejected, by `Actions.identity`."""
-
-    KEY: ClassVar[str] = "rejected"
-
-    moves: dict[str, Rejection] = {}
-
-    def added(self, identity: str, rejection: Rejection, kept: timedelta) -> Self:
-        """Return it with one more rejection, without those that no longer hold."""
-        return self.model_copy(update={"moves": self.young(rejection.at, kept) | {identity: rejection}})
-
-    def young(self, now: datetime, kept: timedelta) -> dict[str, Rejection]:
-        """Return the rejections that hold: those moves are not asked for again.
-
-        Args:
-            now: the present.
-            kept: how long one holds, which is how long a plan may wait (`max_awaiting_minutes`).
-        """
-        return {identity: found for identity, found in self.moves.items() if now - found.at < kept}
-
-
-class Approvals(StateDocument):
-    """The `answers` document, written by the task *approve* alone: who approved which plan, by its plan_id.
-
-    Airflow gives the answer to that very task. What a later one finds in an XCom somebody may have written.
-    """
-
-    KEY: ClassVar[str] = "answers"
-
-    plans: dict[str, Order] = {}
-
-    def noted(self, plan_id: str, approval: Order | None, now: datetime, kept: timedelta) -> Self:
-        """Return it with this answer, None for a rejection, without approvals that are older than `kept`."""
-        young = {name: each for name, each in self.plans.items() if now - each.at < kept and name != plan_id}
-        return self.model_copy(update={"plans": young | ({plan_id: approval} if approval else {})})
 
 
 _Ordered = TypeVar("_Ordered", bound=Order)

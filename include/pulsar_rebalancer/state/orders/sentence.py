@@ -10,8 +10,8 @@ from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.config.resolution import Origin
 from pulsar_rebalancer.config.settings import CAPS
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.state.orders.control_document import Awaiting, Control, Rejections
-from pulsar_rebalancer.storage.layout import time_of
+from pulsar_rebalancer.state.orders.control_document import Control
+from pulsar_rebalancer.state.orders.question import Answers, Question
 from pulsar_rebalancer.texts import one_line
 
 if TYPE_CHECKING:
@@ -59,16 +59,15 @@ class OrdersInForce:
     Attributes:
         control: what people ordered.
         drains: brokers that are drained.
-        awaiting: the plan that waits for a person.
-        rejections: what people rejected.
+        question: what a person is asked; `answers`: what people answered.
         started: when the run began that a stop may have hit; None: none is under way.
         origins: where settings come from; those that are missing come from the clusters file.
     """
 
     control: Control = field(default_factory=Control)
     drains: Mapping[str, Drain] = field(default_factory=dict)
-    awaiting: Awaiting = field(default_factory=Awaiting)
-    rejections: Rejections = field(default_factory=Rejections)
+    question: Question = field(default_factory=Question)
+    answers: Answers = field(default_factory=Answers)
     started: datetime | None = None
     origins: Mapping[str, Origin] = field(default_factory=dict)
 
@@ -93,7 +92,7 @@ def beside_the_mode(settings: Settings, found: Sequence[Closed], told: OrdersInF
         *(f"{_WORDS[each.reason]} {each.detail}" for each in found if each.reason is not Reason.OBSERVE),
         *_ordered(settings, told, now),
         *(f"{broker} drained by {each.by or 'unknown'}: {each.reason}" for broker, each in told.drains.items()),
-        *_waiting(settings, told, now),
+        *_asked(settings, told, now),
         *_times(settings),
         *_limits(settings, told.origins),
     ]
@@ -108,19 +107,17 @@ def _ordered(settings: Settings, told: OrdersInForce, now: datetime) -> Iterator
         yield f"circuit breaker closed {closed.because}"
 
 
-def _waiting(settings: Settings, told: OrdersInForce, now: datetime) -> Iterator[str]:
-    """Yield what a person is asked, and what is not asked for again."""
+def _asked(settings: Settings, told: OrdersInForce, now: datetime) -> Iterator[str]:
+    """Yield what a person is asked, and what is not asked about again."""
     if settings.mode is not Mode.APPROVE:
         return
-    longest = timedelta(minutes=settings.max_awaiting_minutes)
-    rejected = told.rejections.young(now, longest).values()
-    waits, at = told.awaiting, told.awaiting.at or time_of(told.awaiting.plan_id)
-    if at is not None and now - at <= longest and waits.plan_id not in {each.plan_id for each in rejected}:
-        yield f"plan {waits.hash[:16]} waits for approval until {at + longest:%Y-%m-%d %H:%M %Z}"
-    for each in sorted(rejected, key=lambda rejection: rejection.at)[-_NAMED:]:
-        yield f"the moves of plan {each.plan_id} are not asked for before {each.at + longest:%H:%M %Z}, rejected " + (
-            each.because
-        )
+    minutes = settings.max_awaiting_minutes
+    until = told.question.until(minutes)
+    if until is not None and now <= until and told.question.plan_id not in told.answers.plans:
+        yield f"plan {told.question.hash[:16]} waits for approval until {until:%Y-%m-%d %H:%M %Z}"
+    for each in sorted(told.answers.rejected(now, minutes).values(), key=lambda answer: answer.at)[-_NAMED:]:
+        again = f"{each.at + timedelta(minutes=minutes):%H:%M %Z}"
+        yield f"the moves of plan {each.question.plan_id} are not asked for before {again}, rejected {each.because}"
 
 
 def _times(settings: Settings) -> Iterator[str]:

@@ -6,7 +6,7 @@ import { make } from "./dom.js";
 import { ask, Refusal } from "./server.js";
 import { moment, points, several } from "./texts.js";
 
-/** @import { Overview, Question } from "./documents.d.ts" */
+/** @import { Overview, ShownQuestion } from "./documents.d.ts" */
 /**
  * @typedef {{ dag: string, run: string, method: string, path: string, body: (form: FormData) => unknown }} Request
  * @typedef {{ name: string, title: string, hint?: string, fields?: () => HTMLElement }} Words
@@ -88,7 +88,7 @@ function balance(dag, pairing) {
  * @param {string} option
  * @param {string} title
  * @param {Overview} view
- * @param {Question} question
+ * @param {ShownQuestion} question
  * @returns {Act}
  */
 function answer(option, title, { awaiting, plan }, { dag, run, task, hash, until }) {

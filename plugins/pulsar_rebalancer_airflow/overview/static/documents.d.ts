@@ -3,7 +3,7 @@
 export interface Acts {
   control: string;
   rebalance: string;
-  question: Question | null;
+  question: ShownQuestion | null;
   paused: boolean;
   skips: boolean;
   breaker: boolean;
@@ -166,19 +166,19 @@ export interface PlanView {
   failed: number;
 }
 
-export interface Question {
-  dag: string;
-  run: string;
-  task: string;
-  hash: string;
-  until: string;
-}
-
 export interface RunAnswer {
   state: string;
   text: string;
   next_dag: string;
   next_run: string;
+}
+
+export interface ShownQuestion {
+  dag: string;
+  run: string;
+  task: string;
+  hash: string;
+  until: string;
 }
 
 export type State =

@@ -4,43 +4,42 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
-import pytest
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, DagRunTriggerException
-from tests.airflow_context import context
+from airflow.sdk.exceptions import (
+    AirflowFailException,
+    AirflowSkipException,
+    DagRunTriggerException,
+    TaskAwaitingInput,
+)
+from tests.airflow_context import MemoryState, context
 from tests.airflow_runs import CLUSTER, make_run, move_row
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.run.tables import BUNDLES, table
-from pulsar_rebalancer.state.orders.control_document import Approvals, Awaiting, Order
+from pulsar_rebalancer.state.orders.question import Question
 from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer_airflow.operators import (
-    ApplyOperator,
     ApproveOperator,
-    AskOperator,
+    CarryOutApprovedOperator,
     GateOperator,
+    QuestionsOperator,
     RecordOperator,
-    ShowAwaitingOperator,
 )
 from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
-    from tests.airflow_context import MemoryState
-
     from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
 
 NOW = datetime.now(UTC)
 MOVES = [move_row(1, "a:1", "b:1"), move_row(2, "a:1", "b:1")]
 OTHERS = [move_row(3, "a:1", "b:1"), move_row(4, "a:1", "b:1")]
-ADA = {"id": "7", "name": "ada"}
-YES = {"chosen_options": ["Approve"], "responded_by_user": ADA}
 
 
 def settings(**given: Any) -> Settings:
-    given = {"mode": "approve", "connection": "pulsar_test", "min_awaiting_minutes": 0} | given
+    given = {"mode": "approve", "connection": "pulsar_test"} | given
     return Settings.model_validate(given)
 
 
@@ -48,22 +47,8 @@ def entry(**given: Any) -> ClusterEntry:
     return ClusterEntry(name=CLUSTER, given={}, settings=settings(**given))
 
 
-def gate(
-    storage: ClusterStorage,
-    state: MemoryState,
-    run: StoragePath,
-    record: bool = True,
-    runs: dict[str, str] | None = None,
-    **present: Any,
-) -> str:
-    given: Any = context(CLUSTER, state)
-    waits = StateStore(state).answers_or_none(Awaiting)
-    asked = filter(None, [waits.asked, *waits.older])
-    given["ti"].runs = dict.fromkeys(asked, "running") if runs is None else runs
-    if record:
-        RecordOperator(task_id="record", cluster=CLUSTER, root=storage.root, run=run.uri).execute(given)
-    GateOperator(task_id="gate", cluster=CLUSTER, settings=settings(**present), run=run.uri).execute(given)
-    return str(given["ti"].pushed["reason"])
+def question(state: MemoryState) -> Question:
+    return StateStore(state).get(Question)
 
 
 def plan(storage: ClusterStorage, state: MemoryState, moves: Any = MOVES, **given: Any) -> StoragePath:
@@ -73,70 +58,96 @@ def plan(storage: ClusterStorage, state: MemoryState, moves: Any = MOVES, **give
     return run
 
 
-def awaiting(state: MemoryState) -> Awaiting:
-    return StateStore(state).get(Awaiting)
-
-
-def ask(state: MemoryState, reason: str, runs: dict[str, str] | None = None) -> str:
-    given: Any = context(CLUSTER, state, xcoms={("gate", "reason"): reason})
-    given["ti"].runs = runs or {}
-    with pytest.raises((DagRunTriggerException, AirflowSkipException)) as ended:
-        AskOperator(task_id="ask", cluster=CLUSTER, gate="gate").execute(given)
-    asked = ended.value
-    return f"{asked.trigger_dag_id} {asked.dag_run_id}" if isinstance(asked, DagRunTriggerException) else ""
-
-
-def show(storage: ClusterStorage, state: MemoryState, run_id: str = "") -> dict[str, str]:
-    given = context(CLUSTER, state, run_id=run_id or awaiting(state).asked)
-    return ShowAwaitingOperator(task_id="show", entry=entry(), root=storage.root).execute(given)
-
-
-def apply(
-    storage: ClusterStorage,
-    state: MemoryState,
-    shown: dict[str, str],
-    *,
-    answer: Any = YES,
-    run_id: str = "",
-    runs: dict[str, str] | None = None,
-    noted: bool = True,
-    **present: Any,
-) -> str:
-    """The reason code, or the id of the run that carries the plan out; ada's approval is noted if it is to be."""
-    if noted:
-        approvals = Approvals(
-            plans={StateStore(state).answers_or_none(Awaiting).plan_id: Order(at=NOW, by="ada", reason="")}
-        )
-        StateStore(state).put(approvals)
-    given: Any = context(CLUSTER, state, user=None, run_id=run_id or awaiting(state).asked)
-    given["ti"].runs = runs or {}
-    pulled = {"show": shown, "approve": answer}
-    given["ti"].xcom_pull = lambda *, task_ids: pulled[task_ids]
-    with pytest.raises((DagRunTriggerException, AirflowFailException)) as ended:
-        ApplyOperator(task_id="carry_out", entry=entry(**present), root=storage.root).execute(given)
-    if isinstance(ended.value, AirflowFailException):
-        return str(given["ti"].pushed["failure"])
-    assert ended.value.conf == {"plan": shown["plan"]}
-    return str(ended.value.dag_run_id)
-
-
-def reject(
+def gate(
     storage: ClusterStorage,
     state: MemoryState,
     run: StoragePath,
-    answer: str = "Reject",
+    record: bool = True,
+    runs: dict[str, str] | None = None,
+    run_id: str = "manual__1",
+    **present: Any,
+) -> str:
+    """What the gate says of a plan; the run that asks is under way unless `runs` says otherwise."""
+    given: Any = context(CLUSTER, state, run_id=run_id)
+    given["ti"].runs = {StateStore(state).answers_or_none(Question).run_id: "running"} if runs is None else runs
+    if record:
+        RecordOperator(task_id="record", cluster=CLUSTER, root=storage.root, run=run.uri).execute(given)
+    GateOperator(task_id="gate", cluster=CLUSTER, settings=settings(**present), run=run.uri).execute(given)
+    return str(given["ti"].pushed["reason"])
+
+
+def begun(state: MemoryState, runs: dict[str, str] | None = None) -> list[str]:
+    """The runs of the apply DAG that are begun while these are what they are."""
+    given: Any = context(CLUSTER, state)
+    given["ti"].runs = runs or {}
+    return QuestionsOperator(task_id="questions", cluster=CLUSTER).execute(given)
+
+
+def asked(
+    storage: ClusterStorage,
+    state: MemoryState,
+    run_id: str = "",
+    attempt: tuple[int, int] = (1, 2),
+    known: bool = False,
+) -> str:
+    """The text that a run asks with; `stands`: nothing is asked anew; else why not: `skipped`, or a reason code.
+
+    Args:
+        storage: of the cluster.
+        state: of Airflow.
+        run_id: of the apply DAG; the one that is to ask unless given.
+        attempt: number of the try, and how many there may be.
+        known: whether an earlier attempt has asked.
+    """
+    operator = ApproveOperator(task_id="approve", entry=entry(), root=storage.root, retries=2)
+    given: Any = context(CLUSTER, state, run_id=run_id or question(state).run_id)
+    given["ti"].id, (given["ti"].try_number, given["ti"].max_tries) = "7", attempt
+    given |= {"task_instance": given["ti"], "task_state_store": MemoryState({"asked": True} if known else {})}
+    try:
+        with patch("airflow.providers.standard.operators.hitl.upsert_hitl_detail") as written:
+            operator.execute(given)
+    except TaskAwaitingInput:
+        assert given["task_state_store"].get("asked")
+        return f"{operator.subject}\n{operator.body}" if written.called else "stands"
+    except AirflowSkipException:
+        return "skipped"
+    except AirflowFailException:
+        return str(given["ti"].pushed["failure"])
+    raise AssertionError("nobody was asked")
+
+
+def answer(
+    storage: ClusterStorage,
+    state: MemoryState,
+    option: str,
     by: str = "ada",
     why: str = "",
-) -> None:
-    """What the task *approve* does with an answer."""
-    given: Any = context(CLUSTER, state, run_id=f"ask__{run.name}")
+    run_id: str = "",
+) -> str:
+    """What the task *approve* does with an answer; the reason code if it refuses it."""
+    given: Any = context(CLUSTER, state, run_id=run_id or question(state).run_id)
     given["task"] = Mock(get_direct_relatives=Mock(return_value=[]))
     event = {
-        "chosen_options": [answer],
+        "chosen_options": [option],
         "params_input": {"reason": why} if why else {},
         "responded_at": NOW,
         "responded_by_user": {"id": "7", "name": by} if by else None,
     }
-    ApproveOperator(
-        task_id="approve", entry=entry(), root=storage.root, subject="Move?", body="2 bundles"
-    ).execute_complete(given, event)
+    operator = ApproveOperator(task_id="approve", entry=entry(), root=storage.root)
+    try:
+        operator.execute_complete(given, event)
+    except AirflowFailException:
+        return str(given["ti"].pushed["failure"])
+    return ""
+
+
+def carried_out(storage: ClusterStorage, state: MemoryState, run_id: str = "", **present: Any) -> tuple[str, str]:
+    """The run that carries the approved plan out, and the plan's hash; refused, the reason code and nothing."""
+    given: Any = context(CLUSTER, state, user=None, run_id=run_id or question(state).run_id)
+    try:
+        CarryOutApprovedOperator(task_id="carry_out", entry=entry(**present), root=storage.root).execute(given)
+    except AirflowFailException:
+        return str(given["ti"].pushed["failure"]), ""
+    except DagRunTriggerException as handed_over:
+        return handed_over.dag_run_id, handed_over.conf["plan"]
+    raise AssertionError("nothing was handed over, nor refused")

@@ -21,6 +21,7 @@ from pulsar_rebalancer.run.outcome import MoveOutcome, wave_file
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.state.manual_plans import Drains, HandedOver, HandedOverPlans, ShownPlan, ShownPlans
 from pulsar_rebalancer.state.orders.control_document import Control, Order
+from pulsar_rebalancer.state.orders.question import Answer, Answers, Question
 from pulsar_rebalancer_airflow.operators import CarryOutOperator
 from pulsar_rebalancer_airflow.state_store import StateStore
 
@@ -73,10 +74,25 @@ def act(
 def test_a_plan_is_handed_over_with_its_hash_and_who_did_it(storage: ClusterStorage, state: MemoryState) -> None:
     identity = shown(storage, state, **UNLOAD)
 
-    run_id = f"by_hand__{identity[:32]}"
-    assert act(storage, state, plan=identity) == ("done", (run_id, {"plan": identity}))
+    done, (run_id, conf) = act(storage, state, plan=identity)
+
+    assert (done, conf) == ("done", {"plan": identity})
     entry = StateStore(state).get(HandedOverPlans).plans[identity]
     assert (entry.plan.by, entry.run_id, entry.by) == ("ada", run_id, "bob")
+
+
+def test_nobody_can_begin_the_run_of_a_plan_before_it_is_handed_over(
+    storage: ClusterStorage, state: MemoryState
+) -> None:
+    identity, other = shown(storage, state, **UNLOAD), shown(storage, state, **UNLOAD)
+    guessed = {
+        f"by_hand__{identity[:32]}": "success",
+        f"by_hand__{StateStore(state).get(ShownPlans).plans[identity].plan_id}": "running",
+    }
+
+    assert act(storage, state, guessed, plan=identity)[0] == "done"
+    first, second = (act(storage, state, guessed, plan=each)[1][0] for each in (identity, other))
+    assert first.partition("__")[2][-16:] != second[-16:]
 
 
 def test_in_mode_approve_a_plan_is_handed_over_as_well_and_its_run_asks(
@@ -177,10 +193,33 @@ def test_a_plan_that_was_stopped_is_carried_out_again(
     carried_out(storage, first, held)
     assert act(storage, state, {first: "running"}, plan=identity)[0] == "plan_under_way"
 
-    second = f"{first}__2"
-    assert act(storage, state, {first: "failed"}, plan=identity) == ("done", (second, {"plan": identity}))
+    done, (second, conf) = act(storage, state, {first: "failed"}, plan=identity)
+    assert (done, conf) == ("done", {"plan": identity})
     carried_out(storage, second, Reason.STOPPED)
-    assert act(storage, state, {first: "failed", second: "failed"}, plan=identity)[1][0] == f"{first}__3"
+    done, (third, _) = act(storage, state, {first: "failed", second: "failed"}, plan=identity)
+    assert (done, len({first, second, third})) == ("done", 3)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "again"), [(Reason.STOPPED, "done"), (Reason.MOVED, "plan_used"), (None, "plan_used")]
+)
+def test_in_mode_approve_a_plan_that_was_stopped_is_carried_out_again(
+    storage: ClusterStorage, state: MemoryState, outcome: Reason | None, again: str
+) -> None:
+    approve = {"mode": "approve"}
+    identity = shown(storage, state, **UNLOAD)
+    _, (asking, _) = act(storage, state, file=approve, plan=identity)
+    waited = make_run(storage, [move_row(1, "a:1", "b:1")], airflow_run_id=asking)
+    question = Question(plan_id=waited.name, hash=Summary.read(waited).hash, at=TOMORROW, run_id="ask__1")
+    answer = Answer(question=question, at=datetime.now(UTC), by="ada", reason="", carried_out_by="approved__1")
+    StateStore(state).put(Answers(plans={waited.name: answer}))
+    runs = {asking: "success", "approved__1": "running"}
+
+    assert act(storage, state, runs, file=approve, plan=identity)[0] == "plan_under_way"
+    if outcome is not None:
+        carried_out(storage, "approved__1", outcome)
+    carried_out(storage, "approved__2", Reason.STOPPED)
+    assert act(storage, state, runs | {"approved__1": "failed"}, file=approve, plan=identity)[0] == again
 
 
 def test_a_stop_of_another_run_gives_a_plan_no_second_turn(storage: ClusterStorage, state: MemoryState) -> None:

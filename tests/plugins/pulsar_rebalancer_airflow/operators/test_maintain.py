@@ -15,8 +15,7 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.maintenance.upkeep_report import Report, Step
 from pulsar_rebalancer.run.compacted_tables import complete_runs, table_file
 from pulsar_rebalancer.state.backup import keep_copy
-from pulsar_rebalancer.state.manual_plans import ApprovedPlans, HandedOver, ShownPlan
-from pulsar_rebalancer.state.orders.control_document import Awaiting
+from pulsar_rebalancer.state.orders.question import Answer, Answers, Question
 from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer_airflow.operators import MaintainOperator
 from pulsar_rebalancer_airflow.state_store import StateStore
@@ -91,10 +90,9 @@ def test_a_manual_run_acts_when_told_to(storage: ClusterStorage, state: MemorySt
 
 def test_what_a_person_may_still_have_carried_out_stays(storage: ClusterStorage, state: MemoryState) -> None:
     waiting, approved, other = (make_run(storage, age=LONG_AGO) for _ in range(3))
-    StateStore(state).put(Awaiting(plan_id=waiting.name))
-    shown = ShownPlan(plan_id=approved.name, action=None, at=datetime.now(UTC), by="ada")
-    handed = HandedOver(plan=shown, run_id="ask", at=shown.at, by="ada", approved=True)
-    StateStore(state).put(ApprovedPlans(plans={"hash": handed}))
+    StateStore(state).put(Question(plan_id=waiting.name))
+    answer = Answer(question=Question(plan_id=approved.name), at=datetime.now(UTC), by="ada", reason="")
+    StateStore(state).put(Answers(plans={approved.name: answer}))
 
     maintain(storage, state)
 

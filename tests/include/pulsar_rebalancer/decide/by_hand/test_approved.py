@@ -193,3 +193,17 @@ def test_a_plan_that_knows_nothing_of_what_others_moved_since_is_not_carried_out
 
     with pytest.raises(PlanError, match=r"moved since.*superseded"):
         approved(snapshots, shown, marks())
+
+
+@pytest.mark.parametrize(("minutes", "refused"), [(60, False), (61, True)])
+def test_a_plan_that_is_too_old_by_the_time_of_its_run_is_not_carried_out(
+    tmp_path: Path, minutes: int, refused: bool
+) -> None:
+    snapshots = Snapshots(tmp_path, OWNED)
+    run = carrying_out(snapshots, decided(snapshots, marks()), minutes)
+
+    if refused:
+        with pytest.raises(PlanError, match=r"is 3660 s old.*awaited_too_long"):
+            carry_out_shown(snapshots.storage, run)
+    else:
+        assert carry_out_shown(snapshots.storage, run).bundles_taken == 3

@@ -9,7 +9,8 @@ from tests.overview_scene import JUST_NOW, NOW, Scene, broker, seen, uneven
 
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.manual_plans import Drain
-from pulsar_rebalancer.state.orders.control_document import Approvals, Awaiting, Control, Order, PauseOrder
+from pulsar_rebalancer.state.orders.control_document import Control, Order, PauseOrder
+from pulsar_rebalancer.state.orders.question import Answer, Answers, Question
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,20 +51,20 @@ def test_a_stop_and_a_plan_that_waits_are_told_with_their_people_and_times(tmp_p
     asking = Scene(str(tmp_path / "approve"), uneven(4), mode="approve")
     asking.run(JUST_NOW - timedelta(minutes=1))
     plan = asking.run(JUST_NOW, verdict=Reason.AWAITING_APPROVAL)
-    awaiting = Awaiting(plan_id=plan.name, hash="0" * 64, at=JUST_NOW, asked="ask__1")
-    waits = seen(asking, awaiting=awaiting)
+    question = Question(plan_id=plan.name, hash="0" * 64, at=JUST_NOW, run_id="ask__1")
+    waits = seen(asking, question=question)
     assert waits.status.in_force == "Plan 000000000000 waits for approval until 2026-11-22 12:59 UTC."
     assert waits.awaiting is None  # it is the plan that is shown
     asking.run(NOW - timedelta(seconds=1), verdict=Reason.AWAITING_APPROVAL)
-    newer = seen(asking, awaiting=awaiting)
+    newer = seen(asking, question=question)
     assert newer.status.state == "would move"
     assert newer.status.sentence.startswith("A plan of 11:59 waits for a person's approval until 12:59 UTC.")
     assert newer.awaiting is not None
     assert (newer.awaiting.folder, newer.awaiting.bundles) == (plan.name, 4)
-    approved = Approvals(plans={plan.name: Order(at=NOW, by="ada", reason="")})
-    assert "waits for a person" not in seen(asking, awaiting=awaiting, approvals=approved).status.sentence
-    old = awaiting.model_copy(update={"at": NOW - timedelta(hours=2)})
-    assert seen(asking, awaiting=old).status.in_force == ""
+    answers = Answers(plans={plan.name: Answer(question=question, at=NOW, by="ada", reason="", carried_out_by="a")})
+    assert "waits for a person" not in seen(asking, question=question, answers=answers).status.sentence
+    old = question.model_copy(update={"at": NOW - timedelta(hours=2)})
+    assert seen(asking, question=old).status.in_force == ""
 
 
 def test_a_mode_that_observes_is_not_told_twice(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from pulsar_rebalancer.config.resolution import Origin
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.state.manual_plans import Drain
 from pulsar_rebalancer.state.orders.breaker import Breaker
-from pulsar_rebalancer.state.orders.control_document import Awaiting, Control, Order, PauseOrder, Rejection, Rejections
+from pulsar_rebalancer.state.orders.control_document import Control, Order, PauseOrder
 from pulsar_rebalancer.state.orders.in_force import JudgedRun, closings
+from pulsar_rebalancer.state.orders.question import Answer, Answers, Question
 from pulsar_rebalancer.state.orders.sentence import OrdersInForce, sentence
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -21,8 +22,9 @@ ADA = Order(at=NOW - HOUR, by="ada", reason="new disks")
 BREAKER = {"breaker": {"failed_moves": 2}}
 OPENED = Breaker(opened_at=NOW - 1.5 * HOUR / 2, why="moves of a run that failed or went astray: 3")
 AT = NOW - HOUR / 2
-WAITS = Awaiting(plan_id="p", hash="ab" * 32, at=AT, asked="ask__p")
-REJECTED = Rejections(moves={"m": Rejection(at=AT, by="bob", reason="too many", plan_id="p")})
+WAITS = Question(plan_id="p", hash="ab" * 32, at=AT, run_id="ask__p")
+REJECTED = Answers(plans={"p": Answer(question=WAITS, at=AT, by="bob", reason="too many")})
+APPROVED = Answers(plans={"p": REJECTED.plans["p"].model_copy(update={"carried_out_by": "approved__p"})})
 APPROVE = {"mode": "approve"}
 BLACKOUT = {"start": "2026-11-22T11:00", "end": "2026-11-22T13:00", "reason": "a report"}
 WINDOW = {"cron": "0 13 * * *", "minutes": 60}
@@ -96,14 +98,15 @@ CLOSED, CARRIED, WAIT = "Nothing is moved: mode auto", "Moves are carried out: m
         ),
         (
             APPROVE,
-            {"awaiting": WAITS},
+            {"question": WAITS},
             f"{WAIT}: mode approve; plan abababababababab waits for approval until 2026-11-22 12:30 UTC",
         ),
-        (APPROVE | {"max_awaiting_minutes": 29}, {"awaiting": WAITS}, f"{WAIT}: mode approve"),
-        ({}, {"awaiting": WAITS}, CARRIED),  # of a mode that was
+        (APPROVE | {"max_awaiting_minutes": 29}, {"question": WAITS}, f"{WAIT}: mode approve"),
+        ({}, {"question": WAITS}, CARRIED),  # of a mode that was
+        (APPROVE, {"question": WAITS, "answers": APPROVED}, f"{WAIT}: mode approve"),
         (
             APPROVE,
-            {"awaiting": WAITS, "rejections": REJECTED},
+            {"question": WAITS, "answers": REJECTED},
             f"{WAIT}: mode approve; the moves of plan p are not asked for before 12:30 UTC, rejected by bob: too many",
         ),
         (

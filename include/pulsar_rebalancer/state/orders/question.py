@@ -1,0 +1,100 @@
+"""Mode `approve`: the question that waits for a person, and what people answered.
+
+Neither a reset nor a restore of the state touches the two documents.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from pydantic import AwareDatetime
+
+from pulsar_rebalancer.state.manual_plans import HandedOver, ShownPlan
+from pulsar_rebalancer.state.orders.control_document import Order
+from pulsar_rebalancer.state.state_documents import StateDocument
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+
+class Question(StateDocument):
+    """The `question` document: the plan that a person is asked about; the gate is its only writer.
+
+    Attributes:
+        plan_id: name of the run's folder that the plan lies in; empty: nobody is asked.
+        hash: of the plan.
+        identity: of what it does (`Actions.identity`).
+        at: when its snapshot was taken.
+        run_id: the run of `pulsar_apply__<cluster>` that asks. Nobody can guess it, and so begin it first.
+        before: the run that asked the question before, which is to end. Each question has a run of its own: Airflow
+            keeps the text of a question that nobody answered when its task is cleared.
+    """
+
+    KEY: ClassVar[str] = "question"
+
+    plan_id: str = ""
+    hash: str = ""
+    identity: str = ""
+    at: AwareDatetime | None = None
+    run_id: str = ""
+    before: str = ""
+
+    def until(self, minutes: float) -> datetime | None:
+        """Return until when it can be answered; None when nobody is asked.
+
+        Args:
+            minutes: age up to which a plan can be approved (`max_awaiting_minutes`).
+        """
+        return self.at + timedelta(minutes=minutes) if self.at is not None else None
+
+
+class Answer(Order):
+    """What a person answered; the reason may be empty.
+
+    Attributes:
+        question: what was asked.
+        carried_out_by: the run that carries the approved plan out; empty: rejected.
+    """
+
+    question: Question
+    carried_out_by: str = ""
+
+    @property
+    def handed_over(self) -> HandedOver:
+        """Return the approved plan as the run that carries it out knows it."""
+        plan = ShownPlan(plan_id=self.question.plan_id, action=None, at=self.question.at or self.at, by="")
+        return HandedOver(
+            plan=plan, run_id=self.carried_out_by, at=self.at, by=self.by, reason=self.reason, approved=True
+        )
+
+
+class Answers(StateDocument):
+    """The `answers` document: what people answered, by plan_id; the task *approve* is its only writer."""
+
+    KEY: ClassVar[str] = "answers"
+
+    plans: dict[str, Answer] = {}
+
+    def noted(self, answer: Answer, kept: timedelta) -> Self:
+        """Return it with one more answer, without those that are older than `kept`."""
+        young = {plan_id: each for plan_id, each in self.plans.items() if answer.at - each.at < kept}
+        return self.model_copy(update={"plans": young | {answer.question.plan_id: answer}})
+
+    def approval(self, plan_hash: str, run_id: str) -> Answer | None:
+        """Return the approval of a plan that this very run carries out."""
+        found = (
+            each for each in self.plans.values() if (each.question.hash, each.carried_out_by) == (plan_hash, run_id)
+        )
+        return next(found, None) if run_id else None
+
+    def rejected(self, now: datetime, minutes: float) -> dict[str, Answer]:
+        """Return what people rejected, by `Actions.identity`: those moves are not asked about again.
+
+        Args:
+            now: the present.
+            minutes: how long that holds, which is how long a plan may wait (`max_awaiting_minutes`).
+        """
+        kept = timedelta(minutes=minutes)
+        young = (each for each in self.plans.values() if now - each.at < kept and not each.carried_out_by)
+        return {each.question.identity: each for each in young}

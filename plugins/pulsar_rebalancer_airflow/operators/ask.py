@@ -1,0 +1,41 @@
+"""The question of mode `approve`: which runs of `pulsar_apply__<cluster>` begin, so that one question is open."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from pulsar_rebalancer.state.orders.question import Question
+from pulsar_rebalancer_airflow.locations import APPLY_DAG
+from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class QuestionsOperator(BaseOperator):
+    """Return the runs to begin: the one that asks, unless it has, and the one before it if its question is still open.
+
+    That one begins anew, and ends because it is no longer the one that asks.
+
+    Args:
+        cluster: name in the clusters file.
+    """
+
+    def __init__(self, *, cluster: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs, inlets=[state_asset(cluster)])
+        self.cluster = cluster
+
+    def execute(self, context: Context) -> list[str]:
+        """Return ids of runs."""
+        question = StateStore.of(context, self.cluster).answers_or_none(Question)
+        begins = [question.before] if is_open(context, self.cluster, question.before) else []
+        asked = question.run_id and context["ti"].get_dr_count(f"{APPLY_DAG}{self.cluster}", run_ids=[question.run_id])
+        return begins if asked or not question.run_id else [*begins, question.run_id]
+
+
+def is_open(context: Context, cluster: str, run_id: str) -> bool:
+    """Return whether a run that asks has not come to its end; False without an id."""
+    states = ["queued", "running"]
+    return bool(run_id and context["ti"].get_dr_count(f"{APPLY_DAG}{cluster}", run_ids=[run_id], states=states))

@@ -1,0 +1,251 @@
+"""What people answer in mode `approve`: an approved plan is carried out once, what was rejected is not asked again."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+from tests.airflow_context import MemoryState, context
+from tests.airflow_runs import CLUSTER
+from tests.plugins.pulsar_rebalancer_airflow.operators.approve_scene import (
+    MOVES,
+    NOW,
+    OTHERS,
+    answer,
+    asked,
+    carried_out,
+    entry,
+    gate,
+    plan,
+    question,
+    settings,
+)
+
+from pulsar_rebalancer.run.manual_request import ByHand, HandRequest
+from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.state.orders.control_document import Control, PauseOrder
+from pulsar_rebalancer.state.orders.question import Answers
+from pulsar_rebalancer_airflow.control.stored_orders import in_force
+from pulsar_rebalancer_airflow.operators import CollectOperator
+from pulsar_rebalancer_airflow.state_store import StateStore
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.path import StoragePath
+
+
+@pytest.fixture(autouse=True)
+def connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_PULSAR_TEST", '{"conn_type": "pulsar_admin", "host": "nowhere"}')
+
+
+@pytest.fixture
+def waits(storage: ClusterStorage, state: MemoryState) -> StoragePath:
+    """A plan that people are asked about."""
+    run = plan(storage, state)
+    gate(storage, state, run)
+    return run
+
+
+def test_an_approved_plan_is_handed_over_with_who_approved_it(
+    storage: ClusterStorage, state: MemoryState, waits: StoragePath
+) -> None:
+    answer(storage, state, "Approve", by="bob", why="it is quiet")
+
+    run_id, identity = carried_out(storage, state)
+
+    assert identity == Summary.read(waits).hash
+    found = StateStore(state).handed_over(identity, run_id)
+    assert found is not None
+    assert (found.plan.plan_id, found.by, found.reason, found.approved) == (waits.name, "bob", "it is quiet", True)
+    assert StateStore(state).handed_over("f" * 64, run_id) is None
+    assert StateStore(state).handed_over(identity, run_id[:-1]) is None
+
+
+@pytest.mark.parametrize(
+    ("present", "reason"),
+    [
+        ({"pause": {"until": "2999-01-01T00:00:00Z", "reason": "x"}}, "paused"),
+        ({"mode": "observe"}, "observe"),
+        ({"blackouts": [{"start": "2020-01-01T00:00", "end": "2999-01-01T00:00"}]}, "blackout"),
+    ],
+)
+@pytest.mark.usefixtures("waits")
+def test_what_holds_by_now_holds_in_spite_of_an_approval(
+    storage: ClusterStorage, state: MemoryState, present: dict[str, Any], reason: str
+) -> None:
+    answer(storage, state, "Approve")
+
+    assert carried_out(storage, state, **present) == (reason, "")
+
+
+@pytest.mark.usefixtures("waits")
+def test_a_pause_that_was_ordered_meanwhile_holds(storage: ClusterStorage, state: MemoryState) -> None:
+    answer(storage, state, "Approve")
+    pause = PauseOrder(at=NOW, by="bob", reason="x", until=NOW + timedelta(days=1))
+    StateStore(state).put_control(storage, Control(pause=pause))
+
+    assert carried_out(storage, state) == ("paused", "")
+
+
+@pytest.mark.parametrize(("option", "by"), [("", ""), ("Reject", "ada"), ("Approve", ""), ("Reject", "")])
+@pytest.mark.usefixtures("waits")
+def test_nothing_is_carried_out_that_nobody_approved(
+    storage: ClusterStorage, state: MemoryState, option: str, by: str
+) -> None:
+    if option:  # else somebody marked the task as a success
+        answer(storage, state, option, by=by)
+
+    assert carried_out(storage, state) == ("not_approved", "")
+
+
+@pytest.mark.usefixtures("waits")
+def test_an_approval_is_of_the_plan_that_was_asked_about(storage: ClusterStorage, state: MemoryState) -> None:
+    answer(storage, state, "Approve")
+    gate(storage, state, plan(storage, state, OTHERS))
+
+    assert carried_out(storage, state) == ("not_approved", "")
+
+
+@pytest.mark.usefixtures("waits")
+def test_a_plan_is_carried_out_by_one_run_however_often_its_approval_is_taken_down(
+    storage: ClusterStorage, state: MemoryState
+) -> None:
+    answer(storage, state, "Approve")
+    once = carried_out(storage, state)
+    answer(storage, state, "Approve")  # the attempt was killed after it had taken the answer down
+
+    assert carried_out(storage, state) == once
+
+
+@pytest.mark.parametrize("option", ["Approve", "Reject"])
+@pytest.mark.usefixtures("waits")
+def test_a_question_that_was_answered_is_not_asked_again_once_it_is_cleared(
+    storage: ClusterStorage, state: MemoryState, option: str
+) -> None:
+    answer(storage, state, option)
+
+    assert asked(storage, state, attempt=(2, 3), known=True) == "skipped"
+
+
+@pytest.mark.parametrize(
+    ("own", "reason"),
+    [(True, "open"), (False, "awaiting_approval")],
+)
+def test_what_was_approved_is_carried_out_by_its_own_run_only(
+    storage: ClusterStorage, state: MemoryState, waits: StoragePath, own: bool, reason: str
+) -> None:
+    answer(storage, state, "Approve")
+    run_id, identity = carried_out(storage, state)
+    carries_out = run_id if own else "manual__1"
+    run = plan(storage, state, airflow_run_id=carries_out)
+    by_hand = ByHand(by="ada", request=HandRequest(plan=identity), carries_out=identity)
+    Summary.read(run).model_copy(update={"by_hand": by_hand}).write(run)
+
+    assert gate(storage, state, run, run_id=carries_out) == reason
+
+
+@pytest.mark.parametrize(
+    ("option", "by", "present", "moves", "reason"),
+    [
+        ("Reject", "bob", {}, MOVES, "rejected"),
+        ("Reject", "bob", {}, MOVES[:1], "awaiting_approval"),
+        ("Reject", "bob", {"self_approval": {"max_bundles": 9}}, MOVES, "rejected"),
+        ("Reject", "bob", {"max_awaiting_minutes": 0.0001}, MOVES, "awaiting_approval"),
+        ("Reject", "bob", {"pause": {"until": "2999-01-01T00:00:00Z", "reason": "x"}}, MOVES, "paused"),
+        ("Reject", "", {}, MOVES, "awaiting_approval"),  # nobody answered in time
+        ("Approve", "bob", {}, MOVES, "awaiting_approval"),
+    ],
+)
+def test_moves_that_a_person_rejected_are_not_asked_for_again_at_once(
+    storage: ClusterStorage,
+    state: MemoryState,
+    option: str,
+    by: str,
+    present: dict[str, Any],
+    moves: Any,
+    reason: str,
+) -> None:
+    first = plan(storage, state)
+    gate(storage, state, first)
+    answer(storage, state, option, by, "too  many\nat once")
+    before = question(state).run_id
+
+    again = plan(storage, state, moves)
+
+    assert Summary.read(again).hash != Summary.read(first).hash
+    assert gate(storage, state, again, runs={before: "success"}, **present) == reason
+    assert (question(state).run_id != before) is (reason == "awaiting_approval")
+
+
+def test_a_rejection_is_told_with_who_when_and_why(storage: ClusterStorage, state: MemoryState) -> None:
+    first = plan(storage, state)
+    gate(storage, state, first)
+    waits = told_of(storage, state)
+    answer(storage, state, "Reject", by="bob", why="too many at once")
+
+    assert f"plan {Summary.read(first).hash[:16]} waits for approval until " in waits
+    said = told_of(storage, state)
+    assert "waits for approval until" not in said
+    assert f"the moves of plan {first.name} are not asked for before " in said
+    assert said.endswith("rejected by bob: too many at once")
+
+
+def told_of(storage: ClusterStorage, state: MemoryState) -> str:
+    return in_force(StateStore(state), storage, settings(), None)
+
+
+def test_whoever_asks_by_hand_for_moves_that_were_rejected_is_asked(
+    storage: ClusterStorage, state: MemoryState
+) -> None:
+    first = plan(storage, state)
+    gate(storage, state, first)
+    answer(storage, state, "Reject")
+    run = plan(storage, state)
+    by_hand = ByHand(by="ada", request=HandRequest(action="unload", bundles=("t/n",)))
+    Summary.read(run).model_copy(update={"by_hand": by_hand}).write(run)
+
+    assert gate(storage, state, run) == "awaiting_approval"
+
+
+@pytest.mark.parametrize("damaged", [{"version": 99}, "text", {"version": 4, "plans": 1}])
+@pytest.mark.usefixtures("waits")
+def test_answers_that_cannot_be_read_approve_nothing_and_are_written_anew(
+    storage: ClusterStorage, state: MemoryState, damaged: Any
+) -> None:
+    answer(storage, state, "Approve")
+    state.documents[Answers.KEY] = damaged
+
+    assert carried_out(storage, state) == ("approval_unreadable", "")
+    # No criterion is enough while it is not known what people rejected.
+    run = plan(storage, state)
+    assert gate(storage, state, run, runs={}, self_approval={"max_bundles": 9}) == "awaiting_approval"
+    assert asked(storage, state).startswith("Move 2 bundles")
+    answer(storage, state, "Approve")
+    run_id, identity = carried_out(storage, state)
+    assert identity == Summary.read(run).hash
+    assert StateStore(state).handed_over(identity, run_id) is not None
+
+
+def test_an_approved_run_is_refused_in_words_while_answers_cannot_be_read(
+    storage: ClusterStorage, state: MemoryState
+) -> None:
+    state.documents[Answers.KEY] = {"version": 99}
+    given: Any = context(CLUSTER, state, params={"plan": "a" * 64}, run_id="approved__a")
+
+    with pytest.raises(AirflowFailException, match=r"approval_unreadable.*people are asked about"):
+        CollectOperator(task_id="collect", entry=entry(), root=storage.root).execute(given)
+
+
+def test_answers_are_kept_as_long_as_the_run_may_last_that_carries_the_plan_out(
+    storage: ClusterStorage, state: MemoryState, waits: StoragePath
+) -> None:
+    answer(storage, state, "Approve")
+    (old,) = StateStore(state).get(Answers).plans.values()
+    for minutes, kept in ((89, 2), (91, 1)):
+        aged = old.model_copy(update={"at": NOW - timedelta(minutes=minutes)})
+        StateStore(state).put(Answers(plans={"older": aged}))
+        answer(storage, state, "Approve")
+        assert len(StateStore(state).get(Answers).plans) == kept

@@ -1,0 +1,221 @@
+"""Mode `approve`: which plan people are asked about, and that one question is open at a time."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.airflow_runs import make_run, move_row
+from tests.plugins.pulsar_rebalancer_airflow.operators.approve_scene import (
+    MOVES,
+    OTHERS,
+    answer,
+    asked,
+    begun,
+    gate,
+    plan,
+    question,
+)
+
+from pulsar_rebalancer.run.manual_request import ByHand, HandRequest
+from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.state.orders.question import Question
+
+if TYPE_CHECKING:
+    from tests.airflow_context import MemoryState
+
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.path import StoragePath
+
+
+@pytest.fixture(autouse=True)
+def connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_PULSAR_TEST", '{"conn_type": "pulsar_admin", "host": "nowhere"}')
+
+
+def by_hand(run: StoragePath) -> StoragePath:
+    made = ByHand(by="ada", request=HandRequest(action="unload", bundles=("t/n",)))
+    Summary.read(run).model_copy(update={"by_hand": made}).write(run)
+    return run
+
+
+def test_a_newer_plan_with_moves_ends_the_question_about_an_older_one(
+    storage: ClusterStorage, state: MemoryState
+) -> None:
+    first = plan(storage, state)
+    assert gate(storage, state, first) == "awaiting_approval"
+    one = question(state)
+    assert (one.plan_id, begun(state)) == (first.name, [one.run_id])
+    assert gate(storage, state, first, record=False) == "awaiting_approval"  # a retry
+    assert question(state) == one
+    assert begun(state, {one.run_id: "running"}) == []
+
+    second = plan(storage, state, OTHERS)
+    assert gate(storage, state, second) == "awaiting_approval"
+    two = question(state)
+    assert (two.plan_id, begun(state, {one.run_id: "running"})) == (second.name, [one.run_id, two.run_id])
+    assert begun(state, {one.run_id: "success", two.run_id: "queued"}) == []
+    assert (asked(storage, state, one.run_id), answer(storage, state, "Approve", run_id=one.run_id)) == (
+        "skipped",
+        "superseded",
+    )
+
+    assert gate(storage, state, plan(storage, state, [])) == "nothing_to_do"
+    assert question(state) == two
+
+
+@pytest.mark.parametrize("reached", ["", "queued"])
+def test_a_question_that_was_never_asked_leaves_none_open(
+    storage: ClusterStorage, state: MemoryState, reached: str
+) -> None:
+    gate(storage, state, plan(storage, state))
+    one = question(state).run_id
+    gate(storage, state, plan(storage, state, OTHERS))
+    two = question(state).run_id
+    # The task that begins runs was killed before or after the first of the two.
+    runs = {one: "running", two: reached}
+    gate(storage, state, plan(storage, state), runs=runs)
+
+    assert set(begun(state, runs)) == {two if reached else one, question(state).run_id}
+
+
+@pytest.mark.parametrize(
+    ("moves", "age", "runs", "stands"),
+    [
+        (MOVES, 59, None, True),
+        (MOVES, 61, None, False),
+        (MOVES, 0, {}, False),  # it has come to its end
+        (OTHERS, 0, None, False),
+    ],
+)
+def test_the_very_same_moves_end_no_question(
+    storage: ClusterStorage, state: MemoryState, moves: Any, age: int, runs: Any, stands: bool
+) -> None:
+    gate(storage, state, plan(storage, state, age=timedelta(minutes=age), max_plan_age_seconds=86400))
+    first = question(state)
+
+    assert gate(storage, state, plan(storage, state, moves), runs=runs) == "awaiting_approval"
+
+    assert (question(state) == first) is stands
+
+
+def test_what_a_person_made_by_hand_ends_a_question_about_the_same_moves(
+    storage: ClusterStorage, state: MemoryState
+) -> None:
+    gate(storage, state, plan(storage, state))
+    run = by_hand(plan(storage, state))
+    gate(storage, state, run)
+
+    assert question(state).plan_id == run.name
+
+
+@pytest.mark.parametrize("damaged", [{"version": 99}, "text", {"version": 4, "before": 1}])
+def test_a_question_that_cannot_be_read_is_written_anew(
+    storage: ClusterStorage, state: MemoryState, damaged: Any
+) -> None:
+    state.documents[Question.KEY] = damaged
+    assert asked(storage, state, "ask__1") == "approval_unreadable"
+    assert answer(storage, state, "Approve", run_id="ask__1") == "approval_unreadable"
+
+    assert gate(storage, state, plan(storage, state, mode="auto"), mode="auto") == "open"
+    assert question(state) == Question()
+    state.documents[Question.KEY] = damaged
+    run = plan(storage, state)
+    assert gate(storage, state, run) == "awaiting_approval"
+    assert question(state).plan_id == run.name
+
+
+def test_a_question_does_not_survive_a_plan_that_is_carried_out(storage: ClusterStorage, state: MemoryState) -> None:
+    gate(storage, state, plan(storage, state))
+    one = question(state).run_id
+
+    assert gate(storage, state, plan(storage, state), self_approval={"max_bundles": 2}) == "open"
+    assert gate(storage, state, plan(storage, state), self_approval={"max_bundles": 2}) == "open"
+
+    assert begun(state, {one: "running"}) == [one]
+    assert begun(state, {one: "success"}) == []
+    assert asked(storage, state, one) == "skipped"
+
+
+def test_nobody_is_asked_about_what_a_read_only_connection_would_refuse(
+    storage: ClusterStorage, state: MemoryState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_PULSAR_TEST", '{"conn_type": "pulsar_admin", "host": "nowhere", "extra": {"read_only": true}}'
+    )
+
+    assert gate(storage, state, plan(storage, state)) == "read_only"
+    assert begun(state) == []
+
+
+@pytest.mark.parametrize(
+    ("planned", "present", "reason"),
+    [
+        ({"mode": "auto"}, {}, "awaiting_approval"),
+        ({}, {"mode": "auto"}, "awaiting_approval"),
+        ({"mode": "auto"}, {"mode": "auto"}, "open"),
+        ({}, {"self_approval": {"max_bundles": 2}}, "open"),
+        ({}, {"self_approval": {"max_bundles": 1}}, "awaiting_approval"),
+        ({}, {"pause": {"until": "2999-01-01T00:00:00Z", "reason": "x"}}, "paused"),
+        ({}, {"max_bundles_per_run": 1}, "over_cap"),
+    ],
+)
+def test_the_stricter_mode_wins(
+    storage: ClusterStorage, state: MemoryState, planned: dict[str, Any], present: dict[str, Any], reason: str
+) -> None:
+    assert gate(storage, state, plan(storage, state, **planned), **present) == reason
+    assert bool(question(state).plan_id) == (reason == "awaiting_approval")
+
+
+def test_nobody_can_begin_the_run_that_asks_before_it_does(storage: ClusterStorage, state: MemoryState) -> None:
+    run = plan(storage, state)
+    gate(storage, state, run)
+    runs = {f"ask__{run.name}": "success", f"{question(state).run_id[:-1]}": "success"}
+
+    assert begun(state, runs) == [question(state).run_id]
+    for each in runs:
+        assert asked(storage, state, each) == "skipped"
+
+
+def test_a_person_is_shown_what_the_plan_does(storage: ClusterStorage, state: MemoryState) -> None:
+    run = plan(storage, state)
+    gate(storage, state, run)
+
+    text = asked(storage, state)
+
+    assert text.startswith("Move 2 bundles in cluster east?\n")
+    assert f"plan `{Summary.read(run).hash[:16]}`" in text
+    assert "` load/test/0x10000000_0x20000000 `: ` a:1 ` to ` b:1 `" in text
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_nobody_is_asked_about_another_table_under_the_hash_of_the_plan(
+    storage: ClusterStorage, state: MemoryState, whole: bool
+) -> None:
+    run = plan(storage, state)
+    gate(storage, state, run)
+    other = make_run(storage, [move_row(5, "a:1", "c:1")])
+    for name in ("moves.parquet", "state.json", "decisions.parquet", "summary.json") if whole else ("moves.parquet",):
+        (run / "plan" / name).write_bytes((other / "plan" / name).read_bytes())
+
+    assert asked(storage, state) == "plan_changed"
+
+
+@pytest.mark.parametrize(
+    ("attempt", "known", "asks"),
+    [
+        ((1, 2), False, True),
+        ((2, 2), True, False),  # answered before the scheduler knew that it waits: the question still stands
+        ((3, 2), True, False),
+        ((2, 2), False, True),  # the first attempt came to no question
+        ((2, 3), True, True),  # cleared
+        ((3, 3), True, False),  # cleared, and answered too early
+    ],
+)
+def test_a_question_is_asked_once_until_its_task_is_cleared(
+    storage: ClusterStorage, state: MemoryState, attempt: tuple[int, int], known: bool, asks: bool
+) -> None:
+    gate(storage, state, plan(storage, state))
+
+    assert (asked(storage, state, attempt=attempt, known=known) != "stands") is asks
