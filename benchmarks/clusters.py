@@ -15,6 +15,7 @@ from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import IsolationPolicy
 from pulsar_rebalancer.run.request import RunRequest, Validation
+from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, MEANS, TRAFFIC, write
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, Unload
 from pulsar_rebalancer.storage.layout import ClusterStorage
@@ -77,8 +78,7 @@ def make(root: str, brokers: int, bundles_each: int, *, seed: int = 1, **setting
     before = NOW - timedelta(seconds=chosen.interval_seconds)
     decision = DecisionState(seq=1, counted_at=before, strategy=chosen.strategy, means="means-1-bench.parquet")
     moves = MovesState(unloads={name: _unload(before) for name in held["bundle"].to_pylist()[::5000]})
-    documents = {"decision": decision, "moves": moves}
-    (run / "input" / "state.json").write_json({name: each.model_dump(mode="json") for name, each in documents.items()})
+    StateBefore(decision=decision, moves=moves).write(run)
     _policies(held).write(run)
     Validation().write(run)
     return run

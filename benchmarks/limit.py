@@ -49,7 +49,7 @@ def main(root: str, address: str, folder: str) -> None:
     brokers = pq.read_table(f"{address}/input/brokers.parquet")
     columns = ["cluster", "broker", "bundle", *TRAFFIC, "policy"]
     bundles = pq.read_table(f"{address}/input/bundles.parquet", columns=columns)
-    if run.known_means is None or run.left_out or run.counting.samples:
+    if run.known_means is None or run.snapshot.left_out or run.counting.samples:
         raise ValueError(f"{address} is no run of benchmarks.clusters")
     means = updated_means(bundles, pq.read_table(run.known_means.uri))
     pq.write_table(means, Path(folder) / "means.parquet")
@@ -231,7 +231,7 @@ def _ruled(run: RunInput, brokers: Table) -> PolicyFilter:
 
 def _listed(run: RunInput, brokers: Table) -> list[BrokerSample]:
     """Return what rules and waves ask of brokers."""
-    return broker_samples(brokers.select(["broker", "error", "version", "topics"]).to_pylist(), run.left_out)
+    return broker_samples(brokers.select(["broker", "error", "version", "topics"]).to_pylist(), run.snapshot.left_out)
 
 
 def _walk(found: Table, pair: Array, rank: Array) -> Array:

@@ -13,7 +13,8 @@ import tempfile
 import time
 
 from benchmarks import clusters
-from pulsar_rebalancer.run import tables
+from pulsar_rebalancer.run.snapshot import Snapshot
+from pulsar_rebalancer.run.tables import INPUT
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.validation.suites import validate
 
@@ -25,8 +26,8 @@ def main(address: str, what: str) -> None:
         validate(clusters.make(folder, 4, 10))
     begun = time.monotonic()
     if what == "read":
-        for name in tables.INPUT:
-            tables.read(run, name)
+        for name in INPUT:
+            Snapshot(run).table(name)
     else:
         validate(run)
     print(time.monotonic() - begun)

@@ -12,13 +12,14 @@ from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.resolution import Resolved
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide import plan_files
-from pulsar_rebalancer.decide.explain import complete, reasons_by_pair, scores_after
+from pulsar_rebalancer.decide.explain import complete, reasons_by_pair
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
+from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.run.tables import (
     BROKERS,
     BUNDLES,
@@ -38,7 +39,7 @@ from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.strategies import caps, rows
 from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
 from pulsar_rebalancer.strategies.sample import ClusterSample
-from pulsar_rebalancer.strategies.scoring import score
+from pulsar_rebalancer.strategies.scoring import score, scores_after
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class Scene:
         self.namespace = "acme/orders"
         self.findings: tuple[Finding, ...] = ()
         self.drains = Drains()
+        self.policies = Policies()
         self.runs = 0
         self._random = random.Random(1)
         self._width = (1 << 32) // (each * len(loads))
@@ -115,8 +117,8 @@ class Scene:
         request.write(folder)
         validation = Validation(findings=self.findings)
         validation.write(folder)
-        Policies().write(folder)
-        (folder / "input" / "state.json").write_json({"drains": self.drains.model_dump(mode="json")})
+        self.policies.write(folder)
+        StateBefore(drains=self.drains).write(folder)
         brokers, bundles = self._tables(at)
         write(folder, {"cluster": table([], CLUSTER), "brokers": brokers, "bundles": bundles})
         ended: dict[str, Any] = {"plan_id": folder.name, "cluster": cluster, "airflow_run_id": run_id}

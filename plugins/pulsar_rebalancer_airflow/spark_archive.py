@@ -22,15 +22,17 @@ from typing import TYPE_CHECKING, Any
 from pydantic import SecretStr
 
 from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
-from pulsar_rebalancer.collect.collector import Trigger, collect, save
+from pulsar_rebalancer.collect.collector import Earlier, Trigger, collect, save
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import Validation
+from pulsar_rebalancer.run.snapshot import Snapshot
+from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.run.tables import MEANS, table
-from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
+from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.strategies import means
 from pulsar_rebalancer_airflow.java import java_command, java_version
@@ -136,13 +138,11 @@ async def _sample_run(admin: PulsarAdmin, root: str, strategy: Strategy, firing:
     storage, now = ClusterStorage(root, strategy), datetime.now(UTC)
     run, given = storage.new_run(now), firing | {"strategy": strategy}
     entry = ClusterEntry(name=strategy, given=given, settings=Settings(**given))
-    save(await collect(admin, entry, Trigger(now, "sample")), run)
+    before = StateBefore(decision=DecisionState(means="means-0.parquet"))
+    save(await collect(admin, entry, Trigger(now, "sample"), Earlier(before=before)), run)
     # Means of a run before: they are joined with the bundles from the second run on.
-    known = means.update((run / "input" / "bundles.parquet").read_table().to_pylist(), [])
+    known = means.update(Snapshot(run).table("bundles").to_pylist(), [])
     (storage.state / "means-0.parquet").write_table(table(known, MEANS))
-    decision = DecisionState(means="means-0.parquet")
-    state = {"decision": decision.model_dump(mode="json"), "moves": MovesState().model_dump(mode="json")}
-    (run / "input" / "state.json").write_json(state)
     Validation().write(run)
     return run
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.decide import plan_files
 from pulsar_rebalancer.decide.by_hand.drains import serve
-from pulsar_rebalancer.decide.explain import complete, scores_after
+from pulsar_rebalancer.decide.explain import complete
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Forced, Summary
 from pulsar_rebalancer.run.tables import MOVES
@@ -19,6 +19,7 @@ from pulsar_rebalancer.state.counting import samples_after
 from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.strategies import rows
 from pulsar_rebalancer.strategies.hits import hits_after, start_anew, used_samples
+from pulsar_rebalancer.strategies.scoring import scores_after
 from pulsar_rebalancer.strategies.wording import number_of
 from pulsar_rebalancer_spark import split_planning
 
@@ -110,7 +111,7 @@ def _summary(
     compares_gaps = run.settings.strategy is Strategy.AVG
     return Summary(
         **fields,
-        **plan_files.scores(scores, scores_after(scores, taken, decided.source_traffic), run.apart),
+        **plan_files.scores(scores, scores_after(scores, taken, decided.source_traffic), run.snapshot.apart),
         forced=forced if request.forced else None,
         drains=dict(decided.drains or {}),
         counting=run.counting.reason,

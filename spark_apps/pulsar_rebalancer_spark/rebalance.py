@@ -48,7 +48,7 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
     plan = run.folder / "plan"
     plan.delete()
     run = run.with_splits()
-    brokers = run.brokers
+    brokers = run.snapshot.brokers
     if not brokers:
         raise SnapshotError(Reason.FILE_DAMAGED, f"{run.folder.uri}: the brokers table has no broker of {run.cluster}")
     strategy: Decide = avg_shedder.decide if run.settings.strategy is Strategy.AVG else specification.decide

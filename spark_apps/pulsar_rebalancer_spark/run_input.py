@@ -7,24 +7,16 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pulsar_rebalancer.carry_out.gate import may_act
 from pulsar_rebalancer.decide.pipeline import RunContext
 from pulsar_rebalancer.decide.splits.planner import NO_SPLITS, SplitPlan
-from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run import tables
-from pulsar_rebalancer.run.apart import apart
-from pulsar_rebalancer.run.request import RunRequest, Validation
+from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.splits import parts_by_bundle
-from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, broker_samples
+from pulsar_rebalancer.run.tables import BUNDLES
 from pulsar_rebalancer.state.counting import Counting, decide_counting
-from pulsar_rebalancer.state.manual_plans import Drains
-from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath, damage_of, failures_of
 from pulsar_rebalancer.strategies.kept import KeptState
@@ -32,7 +24,11 @@ from pulsar_rebalancer_spark import split_planning
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.run.tables import BrokerSample, Cell
+    from pulsar_rebalancer.policies.cluster_policies import Policies
+    from pulsar_rebalancer.run.request import RunRequest, Validation
+    from pulsar_rebalancer.run.tables import Cell
+    from pulsar_rebalancer.state.manual_plans import Drains
+    from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
 
 
 @dataclass(frozen=True)
@@ -40,27 +36,17 @@ class RunInput:
     """One run, read from its folder.
 
     Attributes:
-        folder: the run's folder.
+        snapshot: what collect and validate left.
         state_folder: where the means of its cluster lie.
-        decision: the decision state as collect found it.
-        moves: the unload history as collect found it.
         counting: how the sample counts.
-        policies: isolation policies, anti-affinity groups and failure domains.
-        drains: brokers whose bundles are to leave.
         bundle_count: rows of the bundles table.
         shares_bundles: whether a bundle may have two owners.
         splits: the bundles to be split, and why others are not.
     """
 
-    folder: StoragePath
+    snapshot: Snapshot
     state_folder: StoragePath
-    request: RunRequest
-    validation: Validation
-    decision: DecisionState
-    moves: MovesState
     counting: Counting
-    policies: Policies
-    drains: Drains
     bundle_count: int
     shares_bundles: bool
     splits: SplitPlan = NO_SPLITS
@@ -77,35 +63,59 @@ class RunInput:
             SnapshotError: `file_missing`, `file_damaged` or `file_version`.
             StateError: `state_version`.
         """
-        folder = StoragePath(run.rstrip("/"))
-        _check_table(folder, "brokers")
-        bundles = _check_table(folder, "bundles")
-        request, validation = RunRequest.read(folder), Validation.read(folder)
-        kept = (folder / "input" / "state.json").read_json()
-        try:
-            decision, moves = DecisionState.parse(kept["decision"]), MovesState.parse(kept["moves"])
-        except (KeyError, TypeError):
-            raise SnapshotError(Reason.FILE_DAMAGED, f"{folder.uri}/input/state.json is no state") from None
+        snapshot = Snapshot(StoragePath(run.rstrip("/")))
+        _check_table(snapshot, "brokers")
+        bundles = _check_table(snapshot, "bundles")
+        request = snapshot.request
         return cls(
-            folder=folder,
+            snapshot=snapshot,
             state_folder=ClusterStorage(root, request.cluster).state,
-            request=request,
-            validation=validation,
-            decision=decision,
-            moves=moves,
-            policies=Policies.read(folder),
-            drains=Drains.parse(kept.get("drains")),
             bundle_count=bundles.num_rows,
             shares_bundles=_largest(bundles, "owners") > 1,
             counting=decide_counting(
-                decision,
-                request.resolved.settings,
+                snapshot.before.decision,
+                snapshot.settings,
                 request.collected_at,
                 forced=request.forced,
                 thresholds=request.params.changes_thresholds,
-                acts=may_act(request, validation),
+                acts=may_act(request, snapshot.validation),
             ),
         )
+
+    @property
+    def folder(self) -> StoragePath:
+        """Return the run's folder."""
+        return self.snapshot.folder
+
+    @property
+    def request(self) -> RunRequest:
+        """Return who asked for what."""
+        return self.snapshot.request
+
+    @property
+    def validation(self) -> Validation:
+        """Return what validation found."""
+        return self.snapshot.validation
+
+    @property
+    def decision(self) -> DecisionState:
+        """Return the decision state as collect found it."""
+        return self.snapshot.before.decision
+
+    @property
+    def moves(self) -> MovesState:
+        """Return the unload history as collect found it."""
+        return self.snapshot.before.moves
+
+    @property
+    def drains(self) -> Drains:
+        """Return the brokers whose bundles are to leave."""
+        return self.snapshot.before.drains
+
+    @property
+    def policies(self) -> Policies:
+        """Return isolation policies, anti-affinity groups and failure domains."""
+        return self.snapshot.policies
 
     @property
     def cluster(self) -> str:
@@ -115,19 +125,7 @@ class RunInput:
     @property
     def settings(self) -> Settings:
         """Return the effective settings."""
-        return self.request.resolved.settings
-
-    @property
-    def left_out(self) -> dict[str, Reason]:
-        """Return why a broker is neither source nor destination."""
-        quarantined = dict.fromkeys(self.validation.quarantined, Reason.BROKER_QUARANTINED)
-        excluded = dict.fromkeys(self.settings.excluded_brokers, Reason.BROKER_EXCLUDED)
-        return self.apart | quarantined | excluded
-
-    @property
-    def apart(self) -> dict[str, Reason]:
-        """Return why a broker is not compared with the others."""
-        return apart(self.settings, self.drains.brokers, self.policies)
+        return self.snapshot.settings
 
     @property
     def context(self) -> RunContext:
@@ -142,7 +140,7 @@ class RunInput:
             counting=self.counting,
             kept=self.kept,
             policies=self.policies,
-            left_out=self.left_out,
+            left_out=self.snapshot.left_out,
             forced=self.request.forced,
             unloaded_brokers=unloaded,
             seed=self.folder.name,
@@ -155,15 +153,6 @@ class RunInput:
         if self.decision.strategy != self.settings.strategy:
             return KeptState()
         return KeptState.parse(self.decision.hits, self.decision.kept)
-
-    @property
-    def brokers(self) -> list[BrokerSample]:
-        """Return the brokers of the cluster by name."""
-        # Times are not looked at, and Arrow imports pandas to make Python's of them.
-        listed = tables.read(self.folder, "brokers").select([each.name for each in BROKERS if each.type != tables.TIME])
-        return broker_samples(
-            listed.filter(pc.equal(listed["cluster"], pa.scalar(self.cluster))).to_pylist(), self.left_out
-        )
 
     @property
     def bundles_passed_over(self) -> dict[str, Reason]:
@@ -198,12 +187,8 @@ class RunInput:
 
     @property
     def known_means(self) -> StoragePath | None:
-        """Return the means of the last counted sample; None when there are none.
-
-        A file that is gone is no error: bundles start anew with this sample, as they do when Pulsar's leader changes.
-        """
-        file = self.state_folder / self.decision.means
-        return file if self.decision.means and file.exists() else None
+        """Return the means of the last counted sample; None when there are none."""
+        return self.snapshot.known_means(self.state_folder)
 
     @property
     def new_means(self) -> StoragePath:
@@ -215,13 +200,13 @@ class RunInput:
         return self.state_folder / f"means-{self.decision.seq + 1}-{made_of.hexdigest()[:8]}.parquet"
 
 
-def _check_table(run: StoragePath, name: str) -> pq.FileMetaData:
+def _check_table(run: Snapshot, name: str) -> pq.FileMetaData:
     """Return what stands at the end of a table's file."""
-    file = run / "input" / f"{name}.parquet"
+    file = run.file(name)
     file_system, path = file.open()
     with failures_of(file.uri, "read"), damage_of(file.uri):
         found = pq.read_metadata(path, filesystem=file_system)
-    tables.check(found.schema.to_arrow_schema(), run, name)
+    run.check(name, found.schema.to_arrow_schema())
     return found
 
 

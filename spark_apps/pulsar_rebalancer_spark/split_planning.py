@@ -15,7 +15,7 @@ from pulsar_rebalancer.decide.splits import planner
 from pulsar_rebalancer.decide.splits.conditions import LoadedBundle
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.splits import parts_by_bundle
-from pulsar_rebalancer.run.tables import LONG_TERM, MEANS, TRAFFIC, runs_extensible_manager
+from pulsar_rebalancer.run.tables import LONG_TERM, MEANS, TRAFFIC
 from pulsar_rebalancer.run.topic_loads import FEWEST_TOPICS, Candidates
 from pulsar_rebalancer.storage.path import damage_of, failures_of
 from pulsar_rebalancer.strategies import means
@@ -43,7 +43,7 @@ def plan(run: RunInput) -> SplitPlan:
         return planner.NO_SPLITS
     context = planner.SplitContext(
         settings=run.settings,
-        extensible=runs_extensible_manager(run.folder),
+        extensible=run.snapshot.extensible,
         now=run.request.collected_at,
         hits={} if run.counting.clear else run.decision.split_hits,
         splits=run.moves.splits,
@@ -59,7 +59,7 @@ def _loaded(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[Lo
     parents = {bundle for bundle, of_bundle in parts.items() if of_bundle.keys() & set(names)}
     known = _rows(run.known_means, [*names, *parents]) if run.known_means else []
     after = {row["bundle"]: row for row in means.update(sample, means.with_parts(known, parts))}
-    left_out, quarantined = run.left_out, run.validation.quarantined
+    left_out, quarantined = run.snapshot.left_out, run.validation.quarantined
     found: dict[str, LoadedBundle] = {}
     for row in sorted(sample, key=lambda row: sum(row[name] or 0.0 for name in TRAFFIC)):
         name, broker = row["bundle"], row["broker"]

@@ -24,8 +24,8 @@ from pulsar_rebalancer.decide.splits.planner import Cut, where_to_cut
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles, BundleSample
+from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import Measure, broker_samples
 from pulsar_rebalancer.run.topic_loads import Candidate, TopicLoad
 from pulsar_rebalancer.strategies import rows
@@ -82,8 +82,8 @@ def test_a_strategy_grows_with_its_cluster(strategy, own, tmp_path):
         settings = ALL_SHED.get(strategy, {}) | own
         made = clusters.make(root, brokers, 10, strategy=strategy, **settings)
         run = RunInput.read(root, made.uri)
-        listed = broker_samples(tables.read(run.folder, "brokers").to_pylist(), run.left_out)
-        held = tables.read(run.folder, "bundles")
+        listed = run.snapshot.brokers
+        held = run.snapshot.table("bundles")
         for measure in ("msg_rate", "msg_throughput"):
             held = held.append_column(measure, pc.add(held[f"{measure}_in"], held[f"{measure}_out"]))
         held = held.append_column("long_term_msg_rate", held["msg_rate"])
@@ -118,7 +118,7 @@ def test_what_caps_leave_and_the_files_of_a_plan_grow_with_it(tmp_path):
         root = str(tmp_path / str(brokers))
         made = clusters.make(root, brokers, 10, max_bundles_per_broker=4, max_bundles_per_run=brokers)
         run = RunInput.read(root, made.uri)
-        decisions = avg_shedder.judged(run.brokers, run.settings, run.counting, {})
+        decisions = avg_shedder.judged(run.snapshot.brokers, run.settings, run.counting, {})
         pairs = [each for each in decisions if each.target]
         walked = rows.move_table(run.cluster, [candidate(pair, number) for pair in pairs for number in range(10)])
         moves = run.folder / "plan" / "moves.parquet"
@@ -162,7 +162,7 @@ def test_what_is_judged_grows_with_its_cluster(tmp_path):
         root = str(tmp_path / str(brokers))
         run = clusters.make(root, brokers, 100)
         settings = RunInput.read(root, run.uri).settings
-        left_out = tables.read(run, "bundles")["bundle"].to_pylist()[::10]
+        left_out = Snapshot(run).table("bundles")["bundle"].to_pylist()[::10]
         return lambda: shares_of(left_out, judged_frames(run, settings))
 
     assert growth(prepared, 400) < MOST

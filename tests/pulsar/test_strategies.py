@@ -30,7 +30,6 @@ from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.run.plan import Summary, read_moves
 from pulsar_rebalancer.run.request import Validation
-from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_spark.rebalance import decide
 from pulsar_rebalancer_spark.run_input import RunInput
@@ -105,8 +104,6 @@ class World:
         return summary, moves, outcomes
 
     def _prepare(self, run: StoragePath) -> None:
-        documents = {"decision": DecisionState(), "moves": MovesState()}
-        (run / "input" / "state.json").write_json({k: v.model_dump(mode="json") for k, v in documents.items()})
         Validation().write(run)
 
     def back_to_broker_zero(self) -> None:

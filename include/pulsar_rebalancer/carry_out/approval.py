@@ -5,10 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from pulsar_rebalancer.run import tables
+from pulsar_rebalancer.run.snapshot import CLIENTS, Snapshot
 from pulsar_rebalancer.state.orders.calendar import within
 from pulsar_rebalancer.texts import one_line
 
@@ -97,9 +94,6 @@ def code(text: str) -> str:
 
 def _disturbed(run: StoragePath, bundles: list[str]) -> tuple[int, int, int]:
     """Return topics, producers and consumers of bundles: their clients look for the new owner."""
-    reported = tables.read(run, "bundles").select(["bundle", "topics", "producers", "consumers"])
-    found = reported.filter(pc.is_in(reported["bundle"], value_set=pa.array(bundles, pa.string())))
-    topics, producers, consumers = (
-        int(pc.sum(found[name]).as_py() or 0) for name in ("topics", "producers", "consumers")
-    )
+    clients = Snapshot(run).clients(bundles).values()
+    topics, producers, consumers = (sum(each[name] for each in clients) for name in CLIENTS)
     return topics, producers, consumers

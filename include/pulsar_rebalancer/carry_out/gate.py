@@ -13,10 +13,10 @@ from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.plan import Summary, verify
 from pulsar_rebalancer.run.request import Validation
+from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.state.orders.control_document import Control
 from pulsar_rebalancer.state.orders.in_force import JudgedRun, closings
 from pulsar_rebalancer.state.orders.question import Answers
-from pulsar_rebalancer.state.state_documents import DecisionState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.run.plan import Actions, Move
     from pulsar_rebalancer.run.request import RunRequest
     from pulsar_rebalancer.run.splits import Split
+    from pulsar_rebalancer.state.state_documents import DecisionState
     from pulsar_rebalancer.storage.path import StoragePath
 
 
@@ -119,7 +120,7 @@ def may_act(request: RunRequest, validation: Validation) -> bool:
 def _closed(run: StoragePath, summary: Summary, settings: Settings, control: Control, now: datetime) -> Verdict | None:
     previous = ""
     if control.skip is not None:
-        previous = DecisionState.parse((run / "input" / "state.json").read_json().get("decision")).plan_id
+        previous = StateBefore.read(run).decision.plan_id
     found = closings(settings, control, now, JudgedRun(summary.collected_at, previous))
     return Verdict(*found[0]) if found else None
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.collect.extensible import load_reports
+from pulsar_rebalancer.collect.read_policies import read_isolation, read_policies
 from pulsar_rebalancer.collect.runtimes import read_runtimes
 from pulsar_rebalancer.collect.sample_tables import broker_table, bundle_table, cluster_table, owners_of
 from pulsar_rebalancer.collect.split_candidates import read_candidates
@@ -16,11 +17,11 @@ from pulsar_rebalancer.collect.usable_reports import UsableReports
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.config.resolution import RunParams
 from pulsar_rebalancer.errors import SettingsError, SnapshotError
-from pulsar_rebalancer.policies.cluster_policies import Policies, read_isolation, read_policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.splits import recently_split
+from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.run.topic_loads import Candidates
 from pulsar_rebalancer.strategies.fitting import resolve
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.admin import PulsarAdmin
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
     from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.state.state_documents import BundleSplit
+    from pulsar_rebalancer.policies.cluster_policies import Policies
     from pulsar_rebalancer.storage.path import StoragePath
 
 _log = logging.getLogger(__name__)
@@ -63,20 +64,19 @@ class Earlier:
     Attributes:
         folder: where the means of bundles lie, and what brokers under the extensible load manager published; None:
             nothing is left, and nothing is kept.
-        means: name of the file there with the means of the last counted sample; empty when there is none.
-        splits: bundles that were split lately.
+        before: what the state store keeps.
     """
 
     folder: StoragePath | None = None
-    means: str = ""
-    splits: Mapping[str, BundleSplit] = field(default_factory=dict)
+    before: StateBefore = field(default_factory=StateBefore)
 
     def long_term_means(self, settings: Settings) -> pa.Table | None:
         """Return long-term means by bundle, if they decide what is split: the modular load manager's conditions."""
-        if settings.split_mode is Mode.OFF or self.folder is None or not self.means:
+        means = self.before.decision.means
+        if settings.split_mode is Mode.OFF or self.folder is None or not means:
             return None
         try:
-            return (self.folder / self.means).read_table(["bundle", *tables.LONG_TERM])
+            return (self.folder / means).read_table(["bundle", *tables.LONG_TERM])
         except SnapshotError as error:  # gone: bundles start anew with this sample
             _log.warning("%s", error)
             return None
@@ -90,12 +90,14 @@ class Collected:
         request: who asked for what, and the effective settings.
         tables: `cluster`, `brokers` and `bundles`, as `tables.INPUT` describes them.
         policies: what policies say about its namespaces and brokers.
+        before: what the state store kept when it was taken.
         candidates: what was read of bundles that may have to be split.
     """
 
     request: RunRequest
     tables: Mapping[str, pa.Table]
     policies: Policies
+    before: StateBefore
     candidates: Candidates = field(default_factory=Candidates)
 
 
@@ -150,7 +152,7 @@ async def collect(
         "brokers": broker_table(request, listings, reports, policies),
         "bundles": bundles,
     }
-    return Collected(request, by_name, policies, await _candidates(admin, bundles, request, earlier))
+    return Collected(request, by_name, policies, earlier.before, await _candidates(admin, bundles, request, earlier))
 
 
 def _request(entry: ClusterEntry, trigger: Trigger, live: Mapping[str, str]) -> RunRequest:
@@ -171,14 +173,15 @@ async def _candidates(admin: PulsarAdmin, bundles: pa.Table, request: RunRequest
         bundles,
         earlier.long_term_means(settings),
         settings,
-        waits=lambda bundle: recently_split(bundle, earlier.splits, now, settings.split_grace_minutes),
+        waits=lambda bundle: recently_split(bundle, earlier.before.moves.splits, now, settings.split_grace_minutes),
     )
 
 
 def save(collected: Collected, run: StoragePath) -> None:
-    """Write a sample to `<run>/input/*.parquet`, `<run>/input/policies.json` and `<run>/input/settings.json`."""
+    """Write a sample to `<run>/input/*.parquet` and the documents beside them."""
     tables.write(run, collected.tables)
     collected.policies.write(run)
     if collected.candidates.bundles:
         collected.candidates.write(run)
     collected.request.write(run)
+    collected.before.write(run)

@@ -88,29 +88,3 @@ def explain(decision: Decision) -> str:
     pair = f"{decision.source} is {decision.gap:.1f} points above {decision.destination}"
     hits = f"{decision.low_hits} low and {decision.high_hits} high hits"
     return f"{pair}, {hits}. {decision.reason.meaning}"
-
-
-def scores_after(
-    scores: Mapping[str, float], moves: Iterable[CandidateMove], source_traffic: Mapping[str, float]
-) -> dict[str, float]:
-    """Return the scores after the moves: what leaves a source takes its share of the score along.
-
-    Args:
-        scores: of the judged brokers, percent.
-        moves: candidates of one cluster that are taken.
-        source_traffic: current traffic of each source that gives bundles, in the measure of its moves.
-    """
-    carried: dict[str, dict[str, list[float]]] = {}
-    for move in moves:
-        if move.destination is not None:
-            carried.setdefault(move.source, {}).setdefault(move.destination, []).append(move.traffic)
-    after = dict(scores)
-    for source in sorted(carried):
-        flows = {destination: math.fsum(figures) for destination, figures in sorted(carried[source].items())}
-        # The bundles' means may exceed what the broker reports now.
-        whole = max(source_traffic[source], math.fsum(flows.values()))
-        for destination, traffic in flows.items():
-            moved = scores[source] * traffic / whole if whole > 0 else 0.0
-            after[source] -= moved
-            after[destination] = after.get(destination, 0.0) + moved
-    return after

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.plan import plan_hash
+from pulsar_rebalancer.run.plan import plan_hash, write_decisions
 from pulsar_rebalancer.run.splits import write_splits
 from pulsar_rebalancer.run.tables import DECISIONS, table
 from pulsar_rebalancer.strategies import rows
@@ -45,10 +45,9 @@ def write(
     Returns:
         The fields of the summary that follow from the files.
     """
-    plan, document = run / "plan", state.model_dump(mode="json")
+    document = state.model_dump(mode="json")
     decided = table([rows.decision_row(request.cluster, decision) for decision in decisions], DECISIONS)
-    (plan / "decisions.parquet").write_table(decided)
-    (plan / "state.json").write_json(document)
+    write_decisions(run, decided, document)
     cuts = write_splits(run, splits)
     passed_over: Counter[Reason] = sum(map(Counter, reasons.values()), Counter())
     del passed_over[Reason.TAKEN]
@@ -75,7 +74,7 @@ def scores(before: Mapping[str, float], after: Mapping[str, float], apart: Conta
 
     Args:
         before: of the brokers that were judged, percent.
-        after: with the moves (`explain.scores_after`), percent.
+        after: with the moves (`scoring.scores_after`), percent.
         apart: brokers that are not compared with the others.
     """
     before, after = ({name: figure for name, figure in each.items() if name not in apart} for each in (before, after))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MINUTES_OF_A_DAY = 1440
 
 
-class Snapshot(NamedTuple):
+class KeptSample(NamedTuple):
     """One sample as it is kept; brokers and bundles by their numbers in `Index`.
 
     Attributes:

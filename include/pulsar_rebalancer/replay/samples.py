@@ -11,7 +11,7 @@ import numpy as np
 from pulsar_rebalancer.names import range_of
 from pulsar_rebalancer.replay.columns import FIGURES, NOBODY, Roster
 from pulsar_rebalancer.replay.minute import BrokerFigures
-from pulsar_rebalancer.replay.recording import Coverage, Index, Snapshot
+from pulsar_rebalancer.replay.recording import Coverage, Index, KeptSample
 from pulsar_rebalancer.run.tables import RESOURCES
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class Recording:
         read = lru_cache(maxsize=2)(lambda number: (self.folder / str(number)).read_bytes())
         for minute in minutes:
             file, start, length = place_of[minute]
-            yield assembler.add(minute, Snapshot.unpacked(read(file)[start : start + length]))
+            yield assembler.add(minute, KeptSample.unpacked(read(file)[start : start + length]))
 
 
 class _Assembler:
@@ -159,7 +159,7 @@ class _Assembler:
         self._seen = np.zeros(bundles, dtype=bool)
         self._ranges: dict[int, tuple[Ints, Ints, Ints]] = {}
 
-    def add(self, minute: int, snapshot: Snapshot) -> RecordedSample:
+    def add(self, minute: int, snapshot: KeptSample) -> RecordedSample:
         restarted, brokers = self._restarted(snapshot), self._brokers(snapshot)
         owner, carried, repeated = self._bundles_of(snapshot, brokers.registered & ~brokers.reported)
         born = np.flatnonzero((owner != NOBODY) & ~self._seen)
@@ -173,7 +173,7 @@ class _Assembler:
             minute, brokers, restarted, owner, carried, born, parents, repeated, left_out, policies, reserved
         )
 
-    def _restarted(self, snapshot: Snapshot) -> Flags:
+    def _restarted(self, snapshot: KeptSample) -> Flags:
         found = np.zeros(len(self._broker_at), dtype=bool)
         known = snapshot.reported & ~np.isnan(snapshot.started)
         at, started = self._broker_at[snapshot.brokers[known]], snapshot.started[known]
@@ -181,7 +181,7 @@ class _Assembler:
         self._started[at] = started
         return found
 
-    def _brokers(self, snapshot: Snapshot) -> BrokerFigures:
+    def _brokers(self, snapshot: KeptSample) -> BrokerFigures:
         listed = self._broker_at[snapshot.brokers]
         registered = np.zeros(len(self._broker_at), dtype=bool)
         registered[listed] = True
@@ -213,7 +213,7 @@ class _Assembler:
             tuple(names[number] or None for number in self._versions.tolist()),
         )
 
-    def _bundles_of(self, snapshot: Snapshot, silent: Flags) -> tuple[Ints, Floats, Ints]:
+    def _bundles_of(self, snapshot: KeptSample, silent: Flags) -> tuple[Ints, Floats, Ints]:
         """Return owner and load of the bundles, and those of a broker that is silent: they are as they were."""
         at = self._bundle_at[snapshot.bundles]
         owner = np.full(len(self._owner), NOBODY)

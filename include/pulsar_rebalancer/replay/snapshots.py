@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.replay.recording import Snapshot, minute_of
+from pulsar_rebalancer.replay.recording import KeptSample, minute_of
 from pulsar_rebalancer.replay.run_documents import RunDocuments, policies_of
 from pulsar_rebalancer.replay.run_tables import (
     AVERAGES,
@@ -167,7 +167,7 @@ class _Reader:
         silent = np.array([name in left_out for name in names], dtype=bool)
         silent |= pc.is_valid(brokers["error"]).to_numpy()
         versions: Any = pc.fill_null(brokers["version"], pa.scalar(""))
-        snapshot = Snapshot(
+        snapshot = KeptSample(
             brokers=writer.brokers.numbers(brokers["broker"]),
             usage=np.array([floats(brokers[f"{name}_usage"], np.nan) for name in RESOURCES]),
             limits=np.array([floats(brokers[f"{name}_limit"], np.nan) for name in RESOURCES]),
@@ -191,7 +191,7 @@ class _Reader:
         return self._policies[text]
 
 
-def _sound(snapshot: Snapshot) -> Snapshot:
+def _sound(snapshot: KeptSample) -> KeptSample:
     """Return the sample with each bundle and broker once, and no bundle on a broker that is not listed.
 
     While a bundle moves two brokers may report it: the one that carries more of it is its owner.

@@ -19,7 +19,7 @@ from pulsar_rebalancer.config.settings import settings_error
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.minute import NO_POLICIES
-from pulsar_rebalancer.replay.recording import Snapshot, minute_of
+from pulsar_rebalancer.replay.recording import KeptSample, minute_of
 from pulsar_rebalancer.replay.writing import Writer, coverage_of
 from pulsar_rebalancer.run.tables import RESOURCES, TRAFFIC
 
@@ -163,7 +163,7 @@ def _sizes(writer: Writer, brokers: Sequence[str], made: MadeBundles) -> Floats:
     return np.asarray(sizes / sizes.sum(axis=1, keepdims=True))
 
 
-def _snapshot(there: Flags, reports: Flags, percents: Floats, sizes: Floats, made: MadeBundles) -> Snapshot:
+def _snapshot(there: Flags, reports: Flags, percents: Floats, sizes: Floats, made: MadeBundles) -> KeptSample:
     listed, bundles = np.flatnonzero(there), sizes.shape[1]
     cpu = percents[listed]
     rate, nothing = cpu * made.messages, np.full((len(RESOURCES), len(listed)), np.nan)
@@ -175,7 +175,7 @@ def _snapshot(there: Flags, reports: Flags, percents: Floats, sizes: Floats, mad
     owner = np.repeat(listed[heard], bundles)
     numbers = (listed[heard][:, None] * bundles + np.arange(bundles)).ravel()
     carried = [(figures[row][heard][:, None] * sizes[listed[heard]]).ravel() for row in range(len(TRAFFIC))]
-    return Snapshot(
+    return KeptSample(
         brokers=listed,
         usage=usage,
         limits=limits,

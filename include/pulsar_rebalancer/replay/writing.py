@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.policies.cluster_policies import Policies
     from pulsar_rebalancer.replay.columns import Ints
-    from pulsar_rebalancer.replay.recording import Snapshot
+    from pulsar_rebalancer.replay.recording import KeptSample
     from pulsar_rebalancer.storage.path import StoragePath
 
 _SHOWN = 10
@@ -79,7 +79,7 @@ class Writer:
             self.policies.append(said)
         return self.policies.index(said)
 
-    def add(self, minute: int, snapshot: Snapshot) -> None:
+    def add(self, minute: int, snapshot: KeptSample) -> None:
         """Add one sample; many small ones go into one file."""
         data = snapshot.packed()
         self.places[minute] = (self._file, len(self._waiting), len(data))

@@ -20,11 +20,14 @@ from pulsar_rebalancer.storage.documents import VersionedDocument
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    import pyarrow as pa
     from pydantic import JsonValue
 
     from pulsar_rebalancer.run.splits import Split
     from pulsar_rebalancer.run.tables import Cell
     from pulsar_rebalancer.storage.path import StoragePath
+
+_DECISIONS, _MOVES, _STATE = "plan/decisions.parquet", "plan/moves.parquet", "plan/state.json"
 
 MAX_WAVES = 16
 """Waves of one plan, where the same hash range of two namespaces must not move at once (`strategies.waves`)."""
@@ -140,6 +143,31 @@ class Move(BaseModel):
     msg_throughput: float = 0.0
 
 
+def write_moves(run: StoragePath, candidates: pa.Table) -> None:
+    """Write `plan/moves.parquet`: every candidate, taken or passed over."""
+    (run / _MOVES).write_table(candidates)
+
+
+def write_decisions(run: StoragePath, decisions: pa.Table, state: Mapping[str, JsonValue]) -> None:
+    """Write `plan/decisions.parquet` and `plan/state.json`: the state that record is to commit, JSON mode."""
+    (run / _DECISIONS).write_table(decisions)
+    (run / _STATE).write_json(state)
+
+
+def read_candidates(run: StoragePath, columns: list[str] | None = None) -> pa.Table:
+    """Return `plan/moves.parquet`, or some of its columns.
+
+    Raises:
+        SnapshotError: `file_missing`, `file_damaged` or `storage_failed`.
+    """
+    return (run / _MOVES).read_table(columns)
+
+
+def read_decisions(run: StoragePath) -> list[dict[str, Any]]:
+    """Return the rows of `plan/decisions.parquet`; errors as `read_candidates`."""
+    return (run / _DECISIONS).read_table().to_pylist()
+
+
 def read_moves(run: StoragePath) -> list[Move]:
     """Return the taken moves of a plan, by wave, then pair and rank.
 
@@ -147,15 +175,14 @@ def read_moves(run: StoragePath) -> list[Move]:
         SnapshotError: `file_missing`, `file_damaged` or `storage_failed`.
     """
     try:
-        return _moves(_taken(run))
+        return _moves(taken_candidates(run))
     except (KeyError, TypeError, ValueError) as error:
-        raise SnapshotError(
-            Reason.FILE_DAMAGED, f"{run.uri}: no moves in plan/moves.parquet ({error!r:.200})"
-        ) from None
+        raise SnapshotError(Reason.FILE_DAMAGED, f"{run.uri}: no moves in {_MOVES} ({error!r:.200})") from None
 
 
-def _taken(run: StoragePath) -> list[dict[str, Any]]:
-    found = (run / "plan" / "moves.parquet").read_table()
+def taken_candidates(run: StoragePath) -> list[dict[str, Any]]:
+    """Return the rows of the bundles that a plan moves; errors as `read_candidates`."""
+    found = read_candidates(run)
     return found.filter(found["taken"]).to_pylist()
 
 
@@ -171,7 +198,7 @@ def read_state(run: StoragePath) -> DecisionState:
         SnapshotError: `file_missing` or `file_damaged`.
         StateError: `state_version`.
     """
-    return DecisionState.parse((run / "plan" / "state.json").read_json())
+    return DecisionState.parse((run / _STATE).read_json())
 
 
 def plan_hash(
@@ -217,11 +244,11 @@ def verify(run: StoragePath, summary: Summary) -> Actions:
     Raises:
         PlanError: `plan_changed` when a file of the plan was altered after it was made.
     """
-    decisions = (run / "plan" / "decisions.parquet").read_table().to_pylist()
-    state = (run / "plan" / "state.json").read_json()
+    decisions = read_decisions(run)
+    state = (run / _STATE).read_json()
     try:
         # Read once: what is hashed is what is carried out, whoever writes the file again meanwhile.
-        taken, splits = _taken(run), taken_rows(run)
+        taken, splits = taken_candidates(run), taken_rows(run)
         same = plan_hash(decisions, taken, state, splits) == summary.hash
     except (KeyError, TypeError, ValueError):  # other columns, or values of other kinds
         same = False

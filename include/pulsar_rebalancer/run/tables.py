@@ -11,15 +11,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.names import is_extensible
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.storage.path import damage_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from pulsar_rebalancer.storage.path import StoragePath
@@ -316,58 +313,6 @@ def write(run: StoragePath, tables: Mapping[str, pa.Table]) -> None:
     """Write the input tables of a run to `<run>/input/<name>.parquet`."""
     for name, content in tables.items():
         (run / "input" / f"{name}.parquet").write_table(content)
-
-
-def read(run: StoragePath, name: str) -> pa.Table:
-    """One input table of a run.
-
-    Raises:
-        SnapshotError: `file_missing`, `file_damaged`, or `file_version` when its version or columns are not today's.
-    """
-    file = run / "input" / f"{name}.parquet"
-    found = file.read_table()
-    check(found.schema, run, name)
-    with damage_of(file.uri):
-        return found.cast(INPUT[name])
-
-
-def owners(run: StoragePath, bundles: Collection[str]) -> dict[str, set[str]]:
-    """Return the brokers that reported a bundle, by bundle; those that nobody reported are missing.
-
-    Raises:
-        SnapshotError: `file_missing` or `file_damaged`.
-    """
-    if not bundles:
-        return {}
-    table = (run / "input" / "bundles.parquet").read_table(["bundle", "broker"])
-    found: dict[str, set[str]] = {}
-    for row in table.filter(pc.is_in(table["bundle"], pa.array(sorted(bundles)))).to_pylist():
-        found.setdefault(row["bundle"], set()).add(row["broker"])
-    return found
-
-
-def runs_extensible_manager(run: StoragePath) -> bool:
-    """Return whether the cluster of a run is under the extensible load manager.
-
-    Raises:
-        SnapshotError: `file_missing` or `file_damaged`.
-    """
-    table = (run / "input" / "cluster.parquet").read_table(["load_manager"])
-    return any(is_extensible(name or "") for name in table["load_manager"].to_pylist())
-
-
-def check(found: pa.Schema, run: StoragePath, name: str) -> None:
-    """Compare an input table's version and columns with today's.
-
-    Raises:
-        SnapshotError: `file_version`.
-    """
-    version = version_of(found)
-    if version != VERSION or found.names != INPUT[name].names:
-        what = f"is of version {version or 'none'}" if version != VERSION else "has other columns"
-        raise SnapshotError(
-            Reason.FILE_VERSION, f"{run.uri}: table {name} {what}, this release reads version {VERSION}"
-        )
 
 
 def version_of(schema: pa.Schema) -> str:

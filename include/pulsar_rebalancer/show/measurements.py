@@ -13,12 +13,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run import tables
-from pulsar_rebalancer.run.apart import apart_in
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.run.request import RunRequest, Validation
-from pulsar_rebalancer.run.tables import broker_samples
-from pulsar_rebalancer.strategies.scoring import score
+from pulsar_rebalancer.run.request import Validation
+from pulsar_rebalancer.run.snapshot import Snapshot
+from pulsar_rebalancer.show.scores import scores_of
 from pulsar_rebalancer.strategies.shedders.registry import profile_shown
 
 if TYPE_CHECKING:
@@ -69,38 +67,34 @@ def measure(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> l
     verdict = outcome.verdict if outcome is not None else Reason.UNFINISHED
     found = [Measurement.of("runs", 1, counter=True, cluster=cluster, verdict=verdict)]
     if run is not None:
-        found += _sample(cluster, run)
-    if run is not None and (run / "plan" / "summary.json").exists():
+        found += _sample(cluster, Snapshot(run))
+    if run is not None and (run / Summary.FILE).exists():
         found += _plan(cluster, Summary.read(run))
     if outcome is not None:
         found += _outcome(cluster, outcome)
     return found
 
 
-def _sample(cluster: str, run: StoragePath) -> Iterable[Measurement]:
-    request = RunRequest.read(run)
-    settings = request.resolved.settings
-    yield Measurement.of("collected_timestamp_seconds", request.collected_at.timestamp(), cluster=cluster)
+def _sample(cluster: str, run: Snapshot) -> Iterable[Measurement]:
+    settings = run.settings
+    yield Measurement.of("collected_timestamp_seconds", run.request.collected_at.timestamp(), cluster=cluster)
     yield Measurement.of("interval_seconds", settings.interval_seconds, cluster=cluster)
     for kind, threshold in profile_shown(settings).thresholds(settings).items():
         yield Measurement.of("threshold", threshold.gap, cluster=cluster, kind=kind)
-    if not (run / "validation.json").exists():
+    if not (run.folder / Validation.FILE).exists():
         return
-    validation = Validation.read(run)
-    for reason, count in Counter(finding.reason for finding in validation.findings).items():
+    for reason, count in Counter(finding.reason for finding in run.validation.findings).items():
         labels = {"cluster": cluster, "effect": str(reason.effect), "reason": str(reason)}
         yield Measurement.of("findings", count, counter=True, **labels)
-    brokers = broker_samples(tables.read(run, "brokers").to_pylist(), validation.quarantined)
-    scores = {each.broker: score(each, settings) for each in brokers if each.left_out is None}
+    scores = scores_of(run)
     for broker, value in scores.items():
         yield Measurement.of("score", value, cluster=cluster, broker=broker)
-    for broker in {*settings.excluded_brokers, *apart_in(run, settings)} & scores.keys():
-        del scores[broker]
-    if scores:
-        yield Measurement.of("score_mean", statistics.fmean(scores.values()), cluster=cluster)
-        yield Measurement.of("score_stddev", statistics.pstdev(scores.values()), cluster=cluster)
-        yield Measurement.of("score_range", max(scores.values()) - min(scores.values()), cluster=cluster)
-    yield Measurement.of("brokers", len(scores), cluster=cluster)
+    compared = [value for broker, value in scores.items() if broker not in run.left_out]
+    if compared:
+        yield Measurement.of("score_mean", statistics.fmean(compared), cluster=cluster)
+        yield Measurement.of("score_stddev", statistics.pstdev(compared), cluster=cluster)
+        yield Measurement.of("score_range", max(compared) - min(compared), cluster=cluster)
+    yield Measurement.of("brokers", len(compared), cluster=cluster)
 
 
 def _plan(cluster: str, summary: Summary) -> Iterable[Measurement]:

@@ -59,6 +59,14 @@ class VersionedDocument(BaseModel):
         return load(cls, document, where)
 
     @classmethod
+    def known(cls, folder: StoragePath) -> Self | None:
+        """Read it, or return None when it is missing or cannot be read."""
+        try:
+            return cls.read(folder)
+        except SnapshotError:
+            return None
+
+    @classmethod
     def find(cls, folder: StoragePath) -> Self | None:
         """Read it, or return None when the folder has none.
 

@@ -1,18 +1,20 @@
-"""How loaded a broker is: the weighted maximum of its resources, now and on a moving average."""
+"""How loaded a broker is: the weighted maximum of its resources, now, on a moving average and after moves."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import numpy.typing as npt
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.run.tables import BrokerSample
+    from pulsar_rebalancer.strategies.sample import CandidateMove
 
 SCORED = ("cpu", "direct_memory", "bandwidth_in", "bandwidth_out")
 """Resources that make the score; the JVM heap is no part of it (LocalBrokerData.getMaxResourceUsageWithWeight)."""
@@ -119,3 +121,29 @@ def smooth(before: float | None, sample: float, settings: Settings) -> float:
     """
     history = settings.history_percentage
     return sample if before is None else before * history + (1 - history) * sample
+
+
+def scores_after(
+    scores: Mapping[str, float], moves: Iterable[CandidateMove], source_traffic: Mapping[str, float]
+) -> dict[str, float]:
+    """Return the scores after the moves: what leaves a source takes its share of the score along.
+
+    Args:
+        scores: of the judged brokers, percent.
+        moves: candidates of one cluster that are taken.
+        source_traffic: current traffic of each source that gives bundles, in the measure of its moves.
+    """
+    carried: dict[str, dict[str, list[float]]] = {}
+    for move in moves:
+        if move.destination is not None:
+            carried.setdefault(move.source, {}).setdefault(move.destination, []).append(move.traffic)
+    after = dict(scores)
+    for source in sorted(carried):
+        flows = {destination: math.fsum(figures) for destination, figures in sorted(carried[source].items())}
+        # The bundles' means may exceed what the broker reports now.
+        whole = max(source_traffic[source], math.fsum(flows.values()))
+        for destination, traffic in flows.items():
+            moved = scores[source] * traffic / whole if whole > 0 else 0.0
+            after[source] -= moved
+            after[destination] = after.get(destination, 0.0) + moved
+    return after

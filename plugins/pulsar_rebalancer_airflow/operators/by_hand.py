@@ -24,10 +24,12 @@ from pulsar_rebalancer.run.manual_request import parse_form
 from pulsar_rebalancer.run.outcome import read_waves
 from pulsar_rebalancer.run.plan import LONGEST_RUN, Summary
 from pulsar_rebalancer.run.run_folder import belongs
+from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.splits import read_outcomes
+from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.run.topic_loads import Candidates
 from pulsar_rebalancer.show.page.recent_runs import folders
-from pulsar_rebalancer.state.manual_plans import Drain, Drains, HandedOver, HandedOverPlans, ShownPlan, ShownPlans
+from pulsar_rebalancer.state.manual_plans import Drain, HandedOver, HandedOverPlans, ShownPlan, ShownPlans
 from pulsar_rebalancer.state.orders.question import Answers
 from pulsar_rebalancer.storage.layout import ClusterStorage, time_of
 from pulsar_rebalancer_airflow.failures import final_unless_passing
@@ -123,9 +125,8 @@ class PlanByHandOperator(BaseOperator):
 
     async def _read_topics(self, run: StoragePath, named: str) -> Candidates:
         """Ask about the bundle that is to be split."""
-        scene = Scene.read(run, ClusterStorage(self.root, self.cluster).state)
-        bundle = target_of_split(scene, named)
-        settings = scene.request.resolved.settings
+        scene = Scene.read(Snapshot(run), ClusterStorage(self.root, self.cluster).state)
+        bundle, settings = target_of_split(scene, named), scene.snapshot.settings
         connection = PulsarAdminHook(settings.connection).get_connection_settings(settings.pulsar_cluster)
         async with PulsarAdmin(connection) as admin:
             return Candidates(bundles=(await read_candidate(admin, bundle.bundle, bundle.broker),))
@@ -203,9 +204,8 @@ class CarryOutOperator(HandOverOperator):
     def _check_drains(self, store: StateStore, entry: ShownPlan) -> None:
         """Refuse the plan of a drain that was shown with other brokers drained than now."""
         run, marked = self.storage.run(entry.plan_id), store.drains(self.storage).brokers
-        snapshot = (run / "input" / "state.json").read_json() if run else {}
-        shown_with = Drains.parse(snapshot.get("drains"))
-        if marked.keys() != shown_with.brokers.keys():
+        shown_with = StateBefore.read(run).drains.brokers if run else {}
+        if marked.keys() != shown_with.keys():
             raise PlanError(Reason.OTHER_PLAN, f"since it was shown, what is drained is another: {', '.join(marked)}")
 
     def _released(self, store: StateStore, broker: str, marked_at: datetime) -> bool:

@@ -17,6 +17,7 @@ from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.config.resolution import parse_params
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.state.orders.in_force import JudgedRun, closings
 from pulsar_rebalancer.state.orders.sentence import sentence
 from pulsar_rebalancer.state.state_documents import MovesState
@@ -76,22 +77,20 @@ class CollectOperator(BaseOperator):
                 raise AirflowSkipException(f"cluster {self.entry.name}: mode is off, nothing was asked [mode_off]")
             storage = ClusterStorage(self.root, self.entry.name)
             store = StateStore.of(context, self.entry.name)
-            decision, moves = store.decision_or_lost(storage), store.get(MovesState)
-            drains = store.drains(storage)
-            told = store.told(storage, drains, context["dag_run"].start_date)
-            handed = _handed_over(store, params.plan, context["dag_run"].run_id) if params.plan else None
+            before = StateBefore(
+                decision=store.decision_or_lost(storage),
+                moves=store.get(MovesState),
+                drains=store.drains(storage),
+                handed_over=_handed_over(store, params.plan, context["dag_run"].run_id) if params.plan else None,
+            )
+            told = store.told(storage, before.drains, context["dag_run"].start_date)
             now = datetime.now(UTC)
             gc.freeze()  # Airflow's own objects would be searched for garbage with every few hundred answers
             trigger = _trigger(context, params, now)
-            collected = asyncio.run(self._collect(trigger, Earlier(storage.state, decision.means, moves.splits)))
+            collected = asyncio.run(self._collect(trigger, Earlier(storage.state, before)))
             run = storage.new_run(now)
-            request = _with_what_is_in_force(collected.request, told, decision.plan_id)
+            request = _with_what_is_in_force(collected.request, told, before.decision.plan_id)
             save(replace(collected, request=request), run)
-            state = {"decision": decision.model_dump(mode="json"), "moves": moves.model_dump(mode="json")}
-            state["drains"] = drains.model_dump(mode="json")
-            if handed is not None:
-                state["handed_over"] = handed.model_dump(mode="json")
-            (run / "input" / "state.json").write_json(state)
         self.log.info("Collected %s", run.uri)
         return run.uri
 

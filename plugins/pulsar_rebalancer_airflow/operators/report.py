@@ -13,7 +13,7 @@ from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import Outcome, conclude, describe
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest, Validation
-from pulsar_rebalancer.run.tables import owners
+from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.state.orders.breaker import Round
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
 from pulsar_rebalancer_airflow.control.stored_orders import in_force
@@ -89,7 +89,7 @@ class ReportOperator(BaseOperator):
     def _report(self, context: Context, run: StoragePath) -> Outcome:
         now, store = datetime.now(UTC), StateStore.of(context, self.cluster)
         request, earlier, stored = RunRequest.read(run), Outcome.find(run), store.get(MovesState)
-        history = still_kept(stored, owners(run, stored.kept), request.collected_at, now)
+        history = still_kept(stored, Snapshot(run).owners(stored.kept), request.collected_at, now)
         begun = {bundle for bundle, known in history.splits.items() if known.plan_id == run.name}
         gate = Reason.get(str(left_about_run(context, self.gate, "reason") or ""))
         kept = {bundle: found.destination for bundle, found in history.kept.items()}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from pulsar_rebalancer.run import tables
-from pulsar_rebalancer.run.tables import RESOURCES, TRAFFIC
+from pulsar_rebalancer.run.snapshot import Snapshot
+from pulsar_rebalancer.run.tables import INPUT, RESOURCES, TRAFFIC
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def judged_frames(run: StoragePath, settings: Settings) -> dict[str, pd.DataFram
     * `unaccounted_percent`: how far the sum over the broker's bundles is from its own figure in the worst of the four
       traffic figures: 0 when it is at most one unit, null when a figure is unsound, which is named for itself.
     """
-    read = {name: tables.read(run, name) for name in tables.INPUT}
+    read = {name: Snapshot(run).table(name) for name in INPUT}
     frames = {name: table.to_pandas(categories=_REPEATED.get(name)) for name, table in read.items()}
     brokers, bundles = frames["brokers"], frames["bundles"]
     for frame in (brokers, bundles):

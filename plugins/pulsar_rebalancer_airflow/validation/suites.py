@@ -24,8 +24,8 @@ from pulsar_rebalancer.run.quarantine import (
     unmatched_patterns,
 )
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
+from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.run.tables import LARGEST
-from pulsar_rebalancer.state.state_documents import MovesState
 from pulsar_rebalancer_airflow.validation.findings import KEYS, Result, findings_of, suite_failed
 from pulsar_rebalancer_airflow.validation.frames import judged_frames, shares_of
 from pulsar_rebalancer_airflow.validation.page import SHOWN_ROWS, wording, write_page
@@ -91,8 +91,8 @@ def validate(run: StoragePath, suites: Path | None = None) -> Validation:
 def _moved_lately(run: StoragePath) -> frozenset[str]:
     """Return the bundles of the unload history: for an interval two brokers report them."""
     try:
-        return frozenset(MovesState.parse((run / "input" / "state.json").read_json()["moves"]).unloads)
-    except (RebalancerError, KeyError, TypeError):
+        return frozenset(StateBefore.read(run).moves.unloads)
+    except RebalancerError:
         return frozenset()  # decide, which needs it, says what is wrong with it
 
 

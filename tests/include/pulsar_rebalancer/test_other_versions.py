@@ -13,10 +13,10 @@ from pulsar_rebalancer.errors import SnapshotError, StateError
 from pulsar_rebalancer.maintenance.compaction import compact
 from pulsar_rebalancer.maintenance.inventory import days_before
 from pulsar_rebalancer.policies.cluster_policies import Policies
-from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.compacted_tables import table_file
 from pulsar_rebalancer.run.plan import Summary, read_state
 from pulsar_rebalancer.run.request import RunRequest, Validation
+from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.storage.layout import ClusterStorage
 
 if TYPE_CHECKING:
@@ -69,11 +69,11 @@ def test_the_state_of_a_plan(storage: ClusterStorage) -> None:
 @pytest.mark.parametrize("version", ["0", "2"])
 def test_tables_of_a_run(storage: ClusterStorage, version: str) -> None:
     run = stored_run(storage, NOW)
-    assert tables.read(run, "brokers").num_rows == 2
+    assert Snapshot(run).table("brokers").num_rows == 2
     of_version(run / "input" / "brokers.parquet", version)
 
     with pytest.raises(SnapshotError, match=rf"version {version}, this release reads version 1 \[file_version\]"):
-        tables.read(run, "brokers")
+        Snapshot(run).table("brokers")
 
 
 @pytest.mark.parametrize("version", ["0", "2"])

@@ -14,6 +14,7 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.candidates import preset_reason
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.run.request import RunRequest, Validation
+from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, TRAFFIC, broker_samples, write
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
 from pulsar_rebalancer.storage.layout import ClusterStorage
@@ -119,8 +120,7 @@ def make(
         resolved=Resolved(settings=Settings(**settings), origins={}),
         collected_at=at,
     ).write(run)
-    documents = {"decision": state or DecisionState(), "moves": moves or MovesState()}
-    (run / "input" / "state.json").write_json({k: v.model_dump(mode="json") for k, v in documents.items()})
+    StateBefore(decision=state or DecisionState(), moves=moves or MovesState()).write(run)
     (policies or Policies()).write(run)
     (validation or Validation()).write(run)
     return run

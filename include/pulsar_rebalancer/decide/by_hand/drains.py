@@ -10,9 +10,9 @@ from pulsar_rebalancer.decide.by_hand import makers
 from pulsar_rebalancer.decide.by_hand.preview import candidates_of, placed
 from pulsar_rebalancer.decide.by_hand.scene import Scene
 from pulsar_rebalancer.decide.by_hand.spare_capacity import SpareCapacity
-from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.manual_request import DrainProgress
+from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.sums import one_by_one
 from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.strategies import caps, waves
@@ -70,17 +70,18 @@ def serve(
     groups: dict[frozenset[Overrule], list[str]] = {}
     for broker in sorted(drains):
         groups.setdefault(frozenset(drains[broker].overrule) - {Overrule.CAPS}, []).append(broker)
+    snapshot = Snapshot(run)
     scenes: dict[str, Scene] = {}
     leaving: list[CandidateMove] = []
     first_pair = -len(drains)  # below zero: caps take the pairs in their order, those of drains first
     for overruled, brokers in groups.items():
-        scene = Scene.read(run, state_folder, overruled)
+        scene = Scene.read(snapshot, state_folder, overruled)
         wishes = [wish for broker in brokers for wish in makers.leaving(scene, broker)]
         leaving += placed(scene, candidates_of(scene, wishes, first_pair))
         first_pair += len(brokers)
         scenes |= dict.fromkeys(brokers, scene)
     # One bundle of each anti-affinity group goes at a time, whatever is overruled.
-    groups_of, by_range = Policies.read(run).groups, waves.needed(scene.sample.brokers)
+    groups_of, by_range = snapshot.policies.groups, waves.needed(scene.sample.brokers)
     room = SpareCapacity(scene, scenes, {broker: drain.overrule for broker, drain in drains.items()})
     capped = caps.apply([*leaving, *moves], scene.settings, groups_of, by_range=by_range, room=room)
     of_drain = [move for move in capped if move.pair < 0]

@@ -12,7 +12,6 @@ from pulsar_rebalancer.decide.splits.planner import where_to_cut
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.tables import runs_extensible_manager
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -115,12 +114,12 @@ def split(scene: Scene, request: HandRequest, candidates: Candidates) -> dict[st
     candidate = next((each for each in candidates.bundles if each.bundle == bundle.bundle), None)
     if candidate is None:
         raise PlanError(Reason.TOPICS_UNKNOWN, f"{bundle.bundle}: its topics were not read")
-    extensible = runs_extensible_manager(scene.folder)
-    cut = where_to_cut(candidate, algorithm, scene.settings, specified=request.positions, single=extensible)
+    single = scene.snapshot.extensible
+    cut = where_to_cut(candidate, algorithm, scene.settings, specified=request.positions, single=single)
     if isinstance(cut, Reason):
         raise PlanError(cut, f"{bundle.bundle} cannot be split by {algorithm}: {cut.meaning}")
     return {
-        "cluster": scene.request.cluster,
+        "cluster": scene.snapshot.request.cluster,
         "broker": bundle.broker,
         "bundle": bundle.bundle,
         "rank": 0,

@@ -9,19 +9,21 @@ from pulsar_rebalancer.config.enums import Action, Overrule
 from pulsar_rebalancer.decide import plan_files
 from pulsar_rebalancer.decide.by_hand import makers
 from pulsar_rebalancer.decide.by_hand.scene import Scene
-from pulsar_rebalancer.decide.explain import complete, reasons_by_pair, scores_after
+from pulsar_rebalancer.decide.explain import complete, reasons_by_pair
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.manual_request import ByHand
 from pulsar_rebalancer.run.outcome import Outcome
-from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.run.plan import Summary, write_moves
+from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import MOVES, Measure, table
 from pulsar_rebalancer.run.topic_loads import Candidates
 from pulsar_rebalancer.strategies import caps, rows, waves
 from pulsar_rebalancer.strategies.kept import PlacementState
 from pulsar_rebalancer.strategies.placement import assignment
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
+from pulsar_rebalancer.strategies.scoring import scores_after
 from pulsar_rebalancer.strategies.wording import number_of
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ def show(storage: ClusterStorage, run: StoragePath, request: HandRequest, by: st
         SnapshotError: a file of the run cannot be read.
     """
     draining = request.broker if request.action is Action.DRAIN else ""
-    scene = Scene.read(run, storage.state, request.overruled, draining)
+    scene = Scene.read(Snapshot(run), storage.state, request.overruled, draining)
     record = ByHand(by=by, request=request)
     if request.action is Action.SPLIT:
         return write(scene, (), record, [makers.split(scene, request, Candidates.find(run) or Candidates())])
@@ -93,6 +95,7 @@ def write(
     Raises:
         PlanError: `would_overload`; `not_whole`.
     """
+    snapshot, request = scene.snapshot, scene.snapshot.request
     by_range = waves.needed(scene.sample.brokers)
     moves = caps.apply(wanted, scene.settings, scene.policies.groups, by_range=by_range, room=room)
     taken = [move for move in moves if move.taken]
@@ -101,13 +104,14 @@ def write(
     after = scores_after(scene.scores, taken, scene.traffic)
     if record.request.action:  # what a strategy decided is no more asked for this than in mode `auto`
         _check_load(scene, after, record.request.overruled)
-    candidates = table([rows.move_row(scene.request.cluster, each) for each in moves], MOVES)
-    (scene.folder / "plan" / "moves.parquet").write_table(candidates)
+    candidates = table([rows.move_row(request.cluster, each) for each in moves], MOVES)
+    write_moves(snapshot.folder, candidates)
     by_pair = reasons_by_pair(moves)
     decisions = complete(_decisions(scene, moves, record), taken, by_pair)
-    state = scene.state.model_copy(update={"seq": scene.state.seq + 1, "plan_id": scene.folder.name})
+    before = snapshot.before.decision
+    state = before.model_copy(update={"seq": before.seq + 1, "plan_id": snapshot.folder.name})
     going = [row for row in candidates.to_pylist() if row["taken"]]
-    fields = plan_files.write(scene.folder, scene.request, state, decisions, going, by_pair, splits or [])
+    fields = plan_files.write(snapshot.folder, request, state, decisions, going, by_pair, splits or [])
     told = tuple(row["explanation"] for row in splits or [])
     summary = Summary(
         **fields,
@@ -121,7 +125,7 @@ def write(
         sentence=f"{_asked(record)}: " + ("; ".join(told) or f"{number_of(len(taken), 'bundle')} to move"),
         splits_told=told,
     )
-    summary.write(scene.folder)
+    summary.write(snapshot.folder)
     return summary
 
 
@@ -160,7 +164,7 @@ def candidates_of(scene: Scene, wishes: Iterable[Wish], first_pair: int = 0) -> 
 
 def placed(scene: Scene, moves: Iterable[CandidateMove]) -> list[CandidateMove]:
     """Return the moves with their destinations, as far as policies leave one."""
-    return assignment.place(scene.sample, moves, scene.policy_filter(), PlacementState(), scene.folder.name)[0]
+    return assignment.place(scene.sample, moves, scene.policy_filter(), PlacementState(), scene.snapshot.folder.name)[0]
 
 
 def _refuse_parts(moves: Iterable[CandidateMove]) -> None:

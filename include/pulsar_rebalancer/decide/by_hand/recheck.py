@@ -9,20 +9,20 @@ from pulsar_rebalancer.decide.by_hand import makers
 from pulsar_rebalancer.decide.by_hand.preview import candidates_of, placed, write
 from pulsar_rebalancer.decide.by_hand.scene import Scene
 from pulsar_rebalancer.decide.by_hand.spare_capacity import SpareCapacity
-from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.errors import PlanError, SnapshotError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.manual_request import ByHand, HandRequest
 from pulsar_rebalancer.run.plan import Summary, verify
 from pulsar_rebalancer.run.request import RunRequest
+from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.splits import taken_rows
-from pulsar_rebalancer.state.manual_plans import Drains, HandedOver
-from pulsar_rebalancer.state.state_documents import MovesState
-from pulsar_rebalancer.storage import documents
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pulsar_rebalancer.run.plan import Move
+    from pulsar_rebalancer.state.manual_plans import HandedOver
+    from pulsar_rebalancer.state.state_documents import MovesState
     from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
     from pulsar_rebalancer.strategies.sample import CandidateMove
@@ -38,15 +38,16 @@ def carry_out_shown(storage: ClusterStorage, run: StoragePath) -> Summary:
             `would_overload`.
         SnapshotError: a file of the run or of the plan that was shown cannot be read.
     """
-    kept = (run / "input" / "state.json").read_json()
-    handed = documents.load(HandedOver, kept.get("handed_over"), run.uri)
-    request = RunRequest.read(run)
+    snapshot = Snapshot(run)
+    request, before, handed = snapshot.request, snapshot.before, snapshot.before.handed_over
+    if handed is None:
+        raise SnapshotError(Reason.FILE_DAMAGED, f"{run.uri} does not say which plan it carries out")
     folder, summary = _shown(storage, request, handed)
     if handed.approved:
-        _refuse_superseded(storage, request, MovesState.parse(kept.get("moves")), handed)
+        _refuse_superseded(storage, request, before.moves, handed)
     # What a strategy decided is asked for by its hash alone.
     wanted = summary.by_hand.request if summary.by_hand else HandRequest(plan=summary.hash, reason=handed.reason)
-    scene = Scene.read(run, storage.state, wanted.overruled)
+    scene = Scene.read(snapshot, storage.state, wanted.overruled)
     approved = {"approved_by": handed.by, "approved_because": handed.reason} if handed.approved else {}
     asked_by = summary.by_hand.by if summary.by_hand and approved else handed.by
     record = ByHand(by=asked_by, request=wanted, carries_out=summary.hash, **approved)
@@ -55,7 +56,7 @@ def carry_out_shown(storage: ClusterStorage, run: StoragePath) -> Summary:
         move for move in moves if scene.owners.get(move.bundle) == move.source and move.source in summary.drains
     ]
     others = [move for move in moves if move not in of_drains]
-    leaving, room = _leaving(storage, run, Drains.parse(kept.get("drains")), summary, of_drains)
+    leaving, room = _leaving(storage, snapshot, summary, of_drains)
     again = [*leaving, *placed(scene, candidates_of(scene, makers.again(scene, others)))]
     # A split that no longer fits is seen by its bounds, before anything is asked for.
     return write(scene, again, record, taken_rows(folder), room, whole=handed.approved)
@@ -91,25 +92,25 @@ def _shown(storage: ClusterStorage, request: RunRequest, handed: HandedOver) -> 
 
 
 def _leaving(
-    storage: ClusterStorage, run: StoragePath, marked: Drains, shown: Summary, moves: Sequence[Move]
+    storage: ClusterStorage, snapshot: Snapshot, shown: Summary, moves: Sequence[Move]
 ) -> tuple[list[CandidateMove], SpareCapacity | None]:
     """Return what leaves drained brokers, without what is overruled for each now as it was when the plan was shown.
 
     What leaves a broker that was released since stays.
     """
-    sources = sorted({move.source for move in moves})
+    sources, drained = sorted({move.source for move in moves}), snapshot.before.drains.brokers
     if not sources:
         return [], None
     overruled = {
         source: frozenset(shown.drains[source].overrule) & frozenset(drain.overrule) - {Overrule.CAPS}
         for source in sources
-        if (drain := marked.brokers.get(source)) is not None
+        if (drain := drained.get(source)) is not None
     }
-    scenes = {each: Scene.read(run, storage.state, each) for each in {frozenset[Overrule](), *overruled.values()}}
+    scenes = {each: Scene.read(snapshot, storage.state, each) for each in {frozenset[Overrule](), *overruled.values()}}
     of_source = {source: scenes[overruled.get(source, frozenset())] for source in sources}
     found: list[CandidateMove] = []
     for pair, source in enumerate(sources, -len(sources)):
-        released = None if source in marked.brokers else Reason.NOT_DRAINED
+        released = None if source in drained else Reason.NOT_DRAINED
         wishes = [
             makers.Wish(move.bundle, move.destination, released, source) for move in moves if move.source == source
         ]

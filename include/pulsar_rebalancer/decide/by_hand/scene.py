@@ -13,15 +13,11 @@ import pyarrow.compute as pc
 from pulsar_rebalancer.config.enums import Overrule, Placement
 from pulsar_rebalancer.config.settings import CAPS
 from pulsar_rebalancer.decide.candidates import preset_reason
-from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import tables
-from pulsar_rebalancer.run.apart import apart
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
-from pulsar_rebalancer.run.request import RunRequest, Validation
-from pulsar_rebalancer.run.tables import Measure, broker_samples
-from pulsar_rebalancer.state.manual_plans import Drains
-from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
+from pulsar_rebalancer.run.left_out import apart, left_out
+from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.sample import ClusterSample
 from pulsar_rebalancer.strategies.scoring import score
@@ -31,8 +27,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.policies.cluster_policies import Policies
     from pulsar_rebalancer.run.bundle_columns import BundleSample
+    from pulsar_rebalancer.run.snapshot import Snapshot
     from pulsar_rebalancer.storage.path import StoragePath
+
+_MAY_GIVE = (Reason.DRAINING, Reason.NO_PERSISTENT_TOPICS)
+"""Why a broker takes no bundles, but people may move those that it has."""
 
 
 @dataclass(frozen=True)
@@ -40,27 +41,23 @@ class Scene:
     """What a plan is made from.
 
     Attributes:
-        folder: the run's folder.
-        request: who asked for what, and the effective settings.
-        state: the decision state as collect found it.
+        snapshot: the run.
         sample: brokers, bundles and settings; what is overruled does not hold.
         policies: likewise.
     """
 
-    folder: StoragePath
-    request: RunRequest
-    state: DecisionState
+    snapshot: Snapshot
     sample: ClusterSample
     policies: Policies
 
     @classmethod
     def read(
-        cls, run: StoragePath, state_folder: StoragePath, overruled: Collection[Overrule] = (), draining: str = ""
+        cls, snapshot: Snapshot, state_folder: StoragePath, overruled: Collection[Overrule] = (), draining: str = ""
     ) -> Self:
-        """Read the snapshot of a run.
+        """Read what a snapshot holds.
 
         Args:
-            run: its folder.
+            snapshot: of a run.
             state_folder: where the means of its cluster lie.
             overruled: what does not hold.
             draining: a broker that is to be drained beside those that are.
@@ -69,20 +66,14 @@ class Scene:
             SnapshotError: `file_missing`, `file_damaged` or `file_version`.
             StateError: `state_version`.
         """
-        request, kept = RunRequest.read(run), (run / "input" / "state.json").read_json()
-        state = DecisionState.parse(kept["decision"])
-        settings = _settings(request.resolved.settings, overruled)
-        quarantined = Validation.read(run).quarantined
-        drained = {*Drains.parse(kept.get("drains")).brokers, *filter(None, [draining])}
-        left_out = dict.fromkeys(drained, Reason.DRAINING) | dict.fromkeys(quarantined, Reason.BROKER_QUARANTINED)
-        left_out |= dict.fromkeys(settings.excluded_brokers, Reason.BROKER_EXCLUDED)
-        passed_over = _passed_over(MovesState.parse(kept["moves"]), request, overruled)
-        passed_over |= dict.fromkeys(quarantined, Reason.BUNDLE_QUARANTINED)
-        brokers = broker_samples(tables.read(run, "brokers").to_pylist(), left_out)
-        means = state_folder / state.means if state.means else None
-        bundles = _bundles(tables.read(run, "bundles"), means, settings, passed_over)
-        sample = ClusterSample(brokers, bundles, settings)
-        return cls(run, request, state, sample, _policies(Policies.read(run), overruled))
+        settings, policies = _settings(snapshot.settings, overruled), _policies(snapshot.policies, overruled)
+        quarantined = snapshot.validation.quarantined
+        drained = {*snapshot.before.drains.brokers, *filter(None, [draining])}
+        brokers = snapshot.brokers_without(left_out(settings, policies, quarantined=quarantined, drained=drained))
+        passed_over = _passed_over(snapshot, overruled) | dict.fromkeys(quarantined, Reason.BUNDLE_QUARANTINED)
+        means = snapshot.known_means(state_folder)
+        bundles = _bundles(snapshot.table("bundles"), means, settings, passed_over)
+        return cls(snapshot, ClusterSample(brokers, bundles, settings), policies)
 
     @property
     def settings(self) -> Settings:
@@ -106,15 +97,15 @@ class Scene:
 
     @cached_property
     def scores(self) -> dict[str, float]:
-        """Return the score of each broker that takes part or is drained, percent."""
-        judged = (None, Reason.DRAINING)
+        """Return the score of each broker that takes part or may give bundles, percent."""
+        judged = {None, *_MAY_GIVE}
         return {each.broker: score(each, self.settings) for each in self.sample.brokers if each.left_out in judged}
 
     @cached_property
     def apart(self) -> dict[str, Reason]:
         """Return why a broker is not compared with the others."""
         drained = (name for name, reason in self.left_out.items() if reason is Reason.DRAINING)
-        return apart(self.settings, drained, self.policies)
+        return apart(self.settings, self.policies, drained)
 
     @cached_property
     def traffic(self) -> dict[str, float]:
@@ -129,8 +120,8 @@ class Scene:
         """Return why a bundle may not move at all, or None."""
         if not bundle.broker:
             return Reason.NO_SUCH_BUNDLE
-        source = self.left_out.get(bundle.broker, Reason.DRAINING)
-        if source is not Reason.DRAINING:
+        source = self.left_out.get(bundle.broker)
+        if source is not None and source not in _MAY_GIVE:
             return source
         return bundle.reason or (None if bundle.topics else Reason.NO_TOPIC)
 
@@ -158,10 +149,10 @@ def _policies(policies: Policies, overruled: Collection[Overrule]) -> Policies:
     return policies.model_copy(update=changes)
 
 
-def _passed_over(history: MovesState, request: RunRequest, overruled: Collection[Overrule]) -> dict[str, Reason]:
+def _passed_over(snapshot: Snapshot, overruled: Collection[Overrule]) -> dict[str, Reason]:
     if Overrule.GRACE_PERIOD in overruled:
         return {}
-    recent = history.recent(request.collected_at, request.resolved.settings.grace_period_minutes)
+    recent = snapshot.before.moves.recent(snapshot.request.collected_at, snapshot.settings.grace_period_minutes)
     return dict.fromkeys(recent, Reason.RECENTLY_UNLOADED)
 
 
@@ -169,7 +160,7 @@ def _bundles(
     table: pa.Table, means: StoragePath | None, settings: Settings, passed_over: Mapping[str, Reason]
 ) -> Bundles:
     """Return the bundles with the means of earlier samples; one without any has what its broker reports now."""
-    known = means.read_table() if means is not None and means.exists() else tables.MEANS.empty_table()
+    known = means.read_table() if means is not None else tables.MEANS.empty_table()
     wanted = known.select(["bundle", "long_term_msg_rate"])
     for measure in ("msg_rate", "msg_throughput"):
         wanted = wanted.append_column(measure, pc.add(known[f"{measure}_in"], known[f"{measure}_out"]))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.config.enums import Overrule
 from pulsar_rebalancer.decide.by_hand import makers
-from pulsar_rebalancer.decide.explain import scores_after
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.strategies.scoring import scores_after
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping

@@ -6,20 +6,17 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Self, TypeVar
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING, Self
 
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.config.resolution import Origin
-from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.reasons import Effect, Reason, Trait
 from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest, Validation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from datetime import datetime
 
     from pulsar_rebalancer.config.settings import Settings
@@ -30,8 +27,6 @@ BEFORE_UNLOAD = ("collect", "validate", "decide", "record", "gate")
 
 UNTRIED, UNTRIED_INTERVALS = timedelta(days=1), 100
 """When unloading failed and nothing was unloaded since, for the longer of both: that condition is over."""
-
-_Document = TypeVar("_Document")
 
 
 class Condition(StrEnum):
@@ -134,10 +129,10 @@ class EndedRun:
         """Return the run with what can be read of its documents."""
         return replace(
             self,
-            request=_read(RunRequest.read, run),
-            validation=_read(Validation.read, run),
-            summary=_read(Summary.read, run),
-            outcome=_read(Outcome.read, run),
+            request=RunRequest.known(run),
+            validation=Validation.known(run),
+            summary=Summary.known(run),
+            outcome=Outcome.known(run),
         )
 
     @property
@@ -149,13 +144,6 @@ class EndedRun:
     def acts(self) -> bool:
         """Whether the run may move bundles as far as its mode goes."""
         return self.request is not None and self.request.resolved.settings.mode.moves
-
-
-def _read(read: Callable[[StoragePath], _Document], run: StoragePath) -> _Document | None:
-    try:
-        return read(run)
-    except (RebalancerError, ValidationError, OSError):
-        return None
 
 
 def judge_run(

@@ -8,8 +8,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.run import tables
-from pulsar_rebalancer.run.tables import broker_samples
 from pulsar_rebalancer.show.page.page_model import BrokerView
 from pulsar_rebalancer.show.page.recent_runs import folders, known_scores, scores_are_known
 from pulsar_rebalancer.storage.layout import time_of
@@ -60,17 +58,15 @@ def broker_views(
         kept: what the strategy keeps.
     """
     try:
-        rows = tables.read(run.folder, "brokers").to_pylist()
+        samples, silent = run.brokers, run.snapshot.silent
     except SnapshotError:
         return []
-    settings, left_out = run.request.resolved.settings, run.left_out
-    samples = broker_samples(rows, left_out)
+    settings = run.request.resolved.settings
     labels = short_names([sample.broker for sample in samples])
     before = _of_late(storage, run.request.collected_at)
-    without_report = {row["broker"] for row in rows if row.get("error")}
     paired = _paired(pairs)
     views = [
-        _view(sample, settings, before.get(sample.broker, ()), reported=sample.broker not in without_report).model_copy(
+        _view(sample, settings, before.get(sample.broker, ()), reported=sample.broker not in silent).model_copy(
             update={
                 "label": labels[sample.broker],
                 **paired.get(sample.broker, {}),

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import math
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from pulsar_rebalancer.decide.explain import scores_after
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.plan import read_moves
+from pulsar_rebalancer.run.plan import read_moves, taken_candidates
 from pulsar_rebalancer.show.page.pairs import pair_views
 from pulsar_rebalancer.show.page.plan_view import Count, EndView, Measured, MoveView, PlanView
 from pulsar_rebalancer.show.page.recent_runs import compared_scores, folders, known_scores, spread
 from pulsar_rebalancer.storage.layout import time_of
 from pulsar_rebalancer.strategies.rows import move as move_of
+from pulsar_rebalancer.strategies.scoring import scores_after
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -38,8 +35,6 @@ ENDS = 40
 MINUTES = (1, 5, 15)
 """Minutes after a run at which the range is measured."""
 
-_CLIENTS = ("topics", "producers", "consumers")
-
 
 def predicted(run: Run) -> dict[str, float]:
     """Return the score of each broker that the plan of a run touches as it would be after it, percent.
@@ -49,13 +44,10 @@ def predicted(run: Run) -> dict[str, float]:
     if run.summary is None or not run.summary.bundles_taken:
         return {}
     try:
-        table = (run.folder / "plan" / "moves.parquet").read_table()
-        moves = [move_of(row) for row in table.filter(table["taken"]).to_pylist()]
-        columns = [f"{move.measure}_{way}" for move in moves[:1] for way in ("in", "out")]
-        brokers = (run.folder / "input" / "brokers.parquet").read_table(["broker", *columns]).to_pylist()
+        moves = [move_of(row) for row in taken_candidates(run.folder)]
+        traffic = {each.broker: each.traffic(moves[0].measure) for each in run.brokers} if moves else {}
     except (SnapshotError, KeyError, ValueError):
         return {}
-    traffic = {row["broker"]: math.fsum(row[name] or 0.0 for name in columns) for row in brokers}
     scores, ends = known_scores(run.folder), {end for move in moves for end in (move.source, move.destination)}
     if any(move.source not in scores for move in moves):
         return {}  # a broker that is drained may have no score
@@ -69,7 +61,7 @@ def plan_view(storage: ClusterStorage, run: Run, summary: Summary, now: datetime
     except SnapshotError:
         moves = []
     known = run.moves
-    disturbed = _disturbed(run.folder, [move.bundle for move in moves])
+    disturbed = _disturbed(run, [move.bundle for move in moves])
     verdict = run.outcome.verdict if run.outcome else Reason.OPEN if run.under_way else None
     ended_at = run.outcome.ended_at if run.outcome else None
     why = _Why(run, summary)
@@ -163,16 +155,12 @@ def _clients(disturbed: Mapping[str, int]) -> int:
     return disturbed.get("producers", 0) + disturbed.get("consumers", 0)
 
 
-def _disturbed(folder: StoragePath, bundles: Collection[str]) -> dict[str, dict[str, Any]]:
+def _disturbed(run: Run, bundles: Collection[str]) -> dict[str, dict[str, int]]:
     """Return how many topics, producers and consumers each bundle has."""
-    if not bundles:
-        return {}
     try:
-        table = (folder / "input" / "bundles.parquet").read_table(["bundle", *_CLIENTS])
+        return run.snapshot.clients(bundles)
     except SnapshotError:
         return {}
-    rows = table.filter(pc.is_in(table["bundle"], pa.array(sorted(bundles)))).to_pylist()
-    return {row["bundle"]: {name: row[name] or 0 for name in _CLIENTS} for row in rows}
 
 
 def _stay(passed_over: Mapping[Reason, int]) -> tuple[Count, ...]:

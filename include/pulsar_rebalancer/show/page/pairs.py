@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.run.plan import read_decisions
 from pulsar_rebalancer.show.page.page_model import HitsView, PairView
 from pulsar_rebalancer.strategies.shedders.registry import profile_shown
 
@@ -23,7 +24,7 @@ SHOWN = 40
 def pair_views(run: Run) -> list[PairView]:
     """Return all that a run with a plan looked at, the largest gap first."""
     try:
-        rows = (run.folder / "plan" / "decisions.parquet").read_table().to_pylist()
+        rows = read_decisions(run.folder)
     except SnapshotError:
         return []
     settings = run.request.resolved.settings

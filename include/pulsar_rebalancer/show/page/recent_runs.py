@@ -5,20 +5,18 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.errors import SnapshotError, StateError
 from pulsar_rebalancer.reasons import Effect, Reason
-from pulsar_rebalancer.run import tables
-from pulsar_rebalancer.run.apart import apart_in
 from pulsar_rebalancer.run.outcome import Outcome, read_waves
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.run.request import RunRequest, Validation
+from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.splits import read_outcomes
-from pulsar_rebalancer.run.tables import broker_samples
+from pulsar_rebalancer.show.scores import scores_of
 from pulsar_rebalancer.storage.cache import Cache
 from pulsar_rebalancer.storage.layout import day_of, time_of
-from pulsar_rebalancer.strategies.scoring import score
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,7 +24,9 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from pulsar_rebalancer.run.outcome import MoveOutcome
+    from pulsar_rebalancer.run.request import RunRequest, Validation
     from pulsar_rebalancer.run.splits import SplitOutcome
+    from pulsar_rebalancer.run.tables import BrokerSample
     from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
 
@@ -45,8 +45,7 @@ class Run:
         opened: whether it is under way behind an open gate.
     """
 
-    folder: StoragePath
-    request: RunRequest
+    snapshot: Snapshot
     validation: Validation | None
     summary: Summary | None
     outcome: Outcome | None
@@ -55,10 +54,29 @@ class Run:
     opened: bool = False
 
     @property
-    def left_out(self) -> dict[str, Reason]:
-        """Return why a broker is neither source nor destination, by broker."""
-        found = dict(self.validation.quarantined) if self.validation else {}
-        return found | dict.fromkeys(self.request.resolved.settings.excluded_brokers, Reason.BROKER_EXCLUDED)
+    def folder(self) -> StoragePath:
+        """Return the folder of the run."""
+        return self.snapshot.folder
+
+    @property
+    def request(self) -> RunRequest:
+        """Return who asked for what, and the effective settings."""
+        return self.snapshot.request
+
+    @cached_property
+    def brokers(self) -> list[BrokerSample]:
+        """Return the brokers by name, left out as far as the documents can be read; the reason is validation's own.
+
+        Raises:
+            SnapshotError: the table of brokers cannot be read.
+        """
+        try:
+            found = self.snapshot.left_out
+        except (SnapshotError, StateError):
+            found = dict.fromkeys(self.snapshot.settings.excluded_brokers, Reason.BROKER_EXCLUDED)
+        quarantined = self.validation.quarantined if self.validation else {}
+        own = {name: why for name, why in quarantined.items() if found.get(name) is not Reason.BROKER_EXCLUDED}
+        return self.snapshot.brokers_without(found | own)
 
     @property
     def moves(self) -> dict[str, MoveOutcome]:
@@ -78,15 +96,14 @@ class Run:
 
 def read_run(folder: StoragePath) -> Run | None:
     """Return what is known of a run; None without a request."""
-    request = _known(lambda: RunRequest.read(folder))
-    if request is None:
+    snapshot = Snapshot(folder)
+    if _known(lambda: snapshot.request) is None:
         return None
-    outcome = _known(lambda: Outcome.read(folder))
+    outcome = Outcome.known(folder)
     return Run(
-        folder=folder,
-        request=request,
-        validation=_known(lambda: Validation.read(folder)),
-        summary=_known(lambda: Summary.read(folder)),
+        snapshot=snapshot,
+        validation=_known(lambda: snapshot.validation),
+        summary=Summary.known(folder),
         outcome=outcome,
         waves={} if outcome else _ended(_known(lambda: read_waves(folder)) or {}),
         splits={} if outcome else _known(lambda: read_outcomes(folder)) or {},
@@ -172,16 +189,17 @@ def _scores_of(folder: StoragePath) -> tuple[dict[str, float], frozenset[str]]:
     known = _scores.get(folder.uri)
     if known is not None:
         return known
+    run = Snapshot(folder)
     try:
-        request, validation = RunRequest.read(folder), Validation.read(folder)
-        rows, settings = tables.read(folder, "brokers").to_pylist(), request.resolved.settings
-        alone = frozenset(apart_in(folder, settings))
+        left_out, scores = run.left_out, scores_of(run)
     except (SnapshotError, StateError):
         return {}, frozenset()
-    left_out = {**validation.quarantined, **dict.fromkeys(settings.excluded_brokers, Reason.BROKER_EXCLUDED)}
-    samples = broker_samples(rows, left_out)
-    found = {sys.intern(each.broker): score(each, settings) for each in samples if each.left_out is None}
-    return _scores.put(folder.uri, (found, alone), len(found) + 1)
+    found = {
+        sys.intern(broker): score
+        for broker, score in scores.items()
+        if left_out.get(broker) is not Reason.BROKER_EXCLUDED
+    }
+    return _scores.put(folder.uri, (found, frozenset(left_out)), len(found) + 1)
 
 
 def spread(scores: dict[str, float]) -> float | None:

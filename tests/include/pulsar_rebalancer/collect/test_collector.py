@@ -15,7 +15,8 @@ from pulsar_rebalancer.config.settings import Settings, validate
 from pulsar_rebalancer.errors import AdminError, SettingsError
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.run.request import RunRequest
-from pulsar_rebalancer.run.tables import INPUT, read
+from pulsar_rebalancer.run.snapshot import Snapshot
+from pulsar_rebalancer.run.tables import INPUT
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_simulator import scenario
 from pulsar_simulator.cluster import Cluster
@@ -101,7 +102,7 @@ def test_a_sample_is_written_and_read_back(served, tmp_path):
     run = StoragePath(str(tmp_path / "run"))
     save(collected, run)
     for name in INPUT:
-        assert read(run, name).equals(collected.tables[name])
+        assert Snapshot(run).table(name).equals(collected.tables[name])
     assert Policies.read(run) == collected.policies
     request = RunRequest.read(run)
     assert request == collected.request

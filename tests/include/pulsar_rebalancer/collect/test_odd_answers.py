@@ -19,6 +19,7 @@ from pulsar_rebalancer.config.settings import validate
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.run import tables
+from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.storage.path import StoragePath
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def sample(seed: Broker, where: Path, **given: Any) -> Collected:
     run = StoragePath(str(where))
     save(collected, run)
     for name in tables.INPUT:
-        assert tables.read(run, name).equals(collected.tables[name])
+        assert Snapshot(run).table(name).equals(collected.tables[name])
     assert Policies.read(run) == collected.policies
     return collected
 

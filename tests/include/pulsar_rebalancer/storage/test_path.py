@@ -9,7 +9,8 @@ from tests.full_disk import full_disk
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Trait
-from pulsar_rebalancer.run.tables import BUNDLES, CLUSTER, read, table, write
+from pulsar_rebalancer.run.snapshot import Snapshot
+from pulsar_rebalancer.run.tables import BUNDLES, CLUSTER, table, write
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 
@@ -77,7 +78,7 @@ def test_spark_knows_s3_by_another_name():
 def test_tables_keep_their_schema_and_units(folder):
     row = {"cluster": "c", "bundle": "t/n/0x0_0x1", "msg_rate_in": 1.5}
     write(folder, {"bundles": table([row], BUNDLES)})
-    found = read(folder, "bundles")
+    found = Snapshot(folder).table("bundles")
     assert found.schema == BUNDLES
     assert found.to_pylist()[0]["msg_rate_in"] == 1.5
     assert BUNDLES.field("msg_rate_in").metadata[b"unit"] == b"msg/s"
@@ -86,7 +87,7 @@ def test_tables_keep_their_schema_and_units(folder):
 def test_a_table_with_other_columns_is_refused(folder):
     (folder / "input" / "cluster.parquet").write_table(pa.table({"x": [1]}))
     with pytest.raises(SnapshotError) as refused:
-        read(folder, "cluster")
+        Snapshot(folder).table("cluster")
     assert refused.value.reason == "file_version"
 
 

@@ -19,6 +19,7 @@ from pulsar_rebalancer.run.attempts import write_outcomes
 from pulsar_rebalancer.run.manual_request import ByHand, parse_form
 from pulsar_rebalancer.run.outcome import MoveOutcome, wave_file
 from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.state.manual_plans import Drains, HandedOver, HandedOverPlans, ShownPlan, ShownPlans
 from pulsar_rebalancer.state.orders.control_document import Control, Order
 from pulsar_rebalancer.state.orders.question import Answer, Answers, Question
@@ -41,7 +42,7 @@ def shown(storage: ClusterStorage, state: MemoryState, age: timedelta = timedelt
     request = parse_form(form)
     summary = Summary.read(run).model_copy(update={"by_hand": ByHand(by="ada", request=request)})
     summary.write(run)
-    (run / "input" / "state.json").write_json({"drains": None})
+    StateBefore().write(run)
     assert request.action is not None
     entry = ShownPlan(plan_id=run.name, action=request.action, at=summary.collected_at, by="ada")
     store = StateStore(state)

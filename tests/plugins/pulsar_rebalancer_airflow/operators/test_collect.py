@@ -14,7 +14,7 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import AdminError, SnapshotError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import RunRequest
-from pulsar_rebalancer.run.tables import read
+from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.state.backup import keep_copy
 from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.storage.path import StoragePath
@@ -48,7 +48,7 @@ def test_writes_the_input_of_a_run(served: Running, storage: ClusterStorage, sta
     run = StoragePath(collect(storage, state, params={"force": "new broker", "excluded_brokers": ["x:1"]}))
 
     assert run.uri.startswith(storage.runs.uri)
-    assert read(run, "brokers").num_rows == 4
+    assert Snapshot(run).table("brokers").num_rows == 4
     request = RunRequest.read(run)
     assert (request.airflow_run_id, request.requested_by) == ("manual__1", "ada")
     assert request.params.force == "new broker"

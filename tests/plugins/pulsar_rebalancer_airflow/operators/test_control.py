@@ -15,6 +15,7 @@ from tests.airflow_runs import CLUSTER, make_run, move_row
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import BreakerRules, Settings
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
+from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer_airflow.control import stopping
 from pulsar_rebalancer_airflow.operators import (
@@ -63,8 +64,7 @@ def order(
 
 def gate(storage: ClusterStorage, state: MemoryState, run: StoragePath, settings: Settings = SETTINGS) -> str:
     """What the gate says of a run that was collected now and recorded."""
-    document = {"decision": StateStore(state).get(DecisionState).model_dump(mode="json"), "moves": None}
-    (run / "input" / "state.json").write_json(document)
+    StateBefore(decision=StateStore(state).get(DecisionState)).write(run)
     given: Any = context(CLUSTER, state)
     RecordOperator(task_id="record", cluster=CLUSTER, root=storage.root, run=run.uri).execute(given)
     GateOperator(task_id="gate", cluster=CLUSTER, settings=settings, run=run.uri).execute(given)

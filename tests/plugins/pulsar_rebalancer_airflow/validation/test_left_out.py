@@ -14,6 +14,7 @@ from tests.plugins.pulsar_rebalancer_airflow.validation.validation_sample import
 
 from pulsar_rebalancer.reasons import Effect
 from pulsar_rebalancer.run.request import Finding
+from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.run.tables import TRAFFIC
 from pulsar_rebalancer.state.state_documents import MovesState, Unload
 from pulsar_rebalancer_airflow.validation.suites import validate
@@ -182,6 +183,5 @@ def test_a_bundle_moved_lately_may_have_two_owners(tmp_path):
     sample = spoiled_bundle(owners=2)
     run = sample.write(tmp_path)
     unload = Unload(at=NOW, plan_id="p", source=FIRST, destination=SECOND)
-    moves = MovesState(unloads={sample.bundles[0]["bundle"]: unload}).model_dump(mode="json")
-    (run / "input" / "state.json").write_json({"decision": {}, "moves": moves})
+    StateBefore(moves=MovesState(unloads={sample.bundles[0]["bundle"]: unload})).write(run)
     assert [f.reason for f in validate(run).findings] == ["two_owners"]

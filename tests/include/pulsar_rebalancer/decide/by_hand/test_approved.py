@@ -17,6 +17,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest
+from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.run.tables import MOVES, Measure, table
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
 from pulsar_rebalancer.state.state_documents import MovesState, Unload
@@ -164,9 +165,8 @@ def test_what_the_plans_own_run_moved_earlier_is_no_reason_to_refuse_it(tmp_path
     if by == "a run that is compacted":
         (earlier / RunRequest.FILE).delete()
     unload = Unload(at=NOW + timedelta(minutes=5), plan_id=earlier.name, source="a:1", destination="b:1")
-    state = (run / "input" / "state.json").read_json()
-    state["moves"] = MovesState(unloads={name(6): unload}).model_dump(mode="json")
-    (run / "input" / "state.json").write_json(state)
+    before = StateBefore.read(run).model_copy(update={"moves": MovesState(unloads={name(6): unload})})
+    before.write(run)
 
     if by == "its own run":
         assert carry_out_shown(snapshots.storage, run).bundles_taken == 3

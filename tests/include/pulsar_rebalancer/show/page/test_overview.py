@@ -11,6 +11,8 @@ import pytest
 from tests.include.pulsar_rebalancer.show.page.test_status import EVEN, JUST_NOW, NOW, scene, seen
 from tests.overview_scene import broker, history, uneven
 
+from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import Finding
 from pulsar_rebalancer.show.page.brokers import short_names
@@ -51,6 +53,21 @@ def test_a_drained_broker_is_shown_and_compared_with_nobody(tmp_path: Path) -> N
     assert found.status.score_range == pytest.approx(2, abs=3)
     assert found.middle == pytest.approx(61, abs=3)
     assert found.brokers[-1].score == pytest.approx(2, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "left_out"), [(Strategy.AVG, [broker(2)]), (Strategy.THRESHOLD, [])], ids=lambda each: str(each)
+)
+def test_a_broker_without_persistent_topics_is_left_out_as_decide_leaves_it_out(
+    tmp_path: Path, strategy: Strategy, left_out: list[str]
+) -> None:
+    made = scene(tmp_path, strategy=strategy, mode="observe")
+    made.policies = Policies(without_persistent=(broker(2),))
+    made.run(JUST_NOW)
+
+    found = seen(made)
+
+    assert [each.name for each in found.brokers if each.left_out.startswith("no_persistent_topics: ")] == left_out
 
 
 def test_the_half_hour_forgets_what_is_older(tmp_path: Path) -> None:

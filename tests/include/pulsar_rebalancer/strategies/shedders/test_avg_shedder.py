@@ -10,14 +10,13 @@ from tests.vectors import histories
 from tests.vectors.rows import brokers_of, check, finished, sample, whatever_the_order
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.decide.explain import scores_after
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import MAX_WAVES
 from pulsar_rebalancer.state.counting import Counting
 from pulsar_rebalancer.state.state_documents import HitCount
 from pulsar_rebalancer.strategies.hits import hits_after
 from pulsar_rebalancer.strategies.kept import ShedderState
-from pulsar_rebalancer.strategies.scoring import percent, score
+from pulsar_rebalancer.strategies.scoring import percent, score, scores_after
 from pulsar_rebalancer.strategies.shedders import avg_shedder
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
 

@@ -8,8 +8,9 @@ from collections import Counter
 
 import pytest
 
+from pulsar_rebalancer.collect.read_policies import read_isolation, read_policies
 from pulsar_rebalancer.errors import AdminError, SnapshotError
-from pulsar_rebalancer.policies.cluster_policies import Policies, read_isolation, read_policies
+from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import parse_isolation
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.storage.path import StoragePath
@@ -310,7 +311,7 @@ def test_no_pattern_makes_matching_endless():
     name = "a" * 120
     script = f"""
 import json, sys
-from tests.include.pulsar_rebalancer.policies.test_policies import Calls, read
+from tests.include.pulsar_rebalancer.collect.test_read_policies import Calls, read
 for pattern in json.load(sys.stdin):
     policies = {{"odd": {{"namespaces": ["none", pattern], "primary": [pattern], "secondary": [pattern]}}}}
     found = read(Calls(policies), ["{name}/{name}"], ["a" * 200 + f"-{{i}}:8080" for i in range(9)])

@@ -1,0 +1,163 @@
+"""Read what isolation policies, anti-affinity groups and failure domains say about namespaces and brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass
+from itertools import cycle
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.errors import AdminError
+from pulsar_rebalancer.names import namespace_of
+from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.policies.isolation import IsolationPolicy, doubt, parse_isolation, policy_of
+from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.texts import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from pydantic import JsonValue
+
+    from pulsar_rebalancer.admin import PulsarAdmin
+
+_NAMESPACE = re.compile(r"[^/:]+/[^/:]+")
+_NAMED = 3
+_ASKED = 8
+"""So many brokers share the questions about namespaces: one alone would answer a thousand of them for seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """The isolation policies, in Pulsar's order, of the cluster of this name inside Pulsar."""
+
+    cluster: str
+    policies: tuple[IsolationPolicy, ...]
+
+
+async def read_isolation(admin: PulsarAdmin, cluster: str) -> Isolation | AdminError:
+    """Read the isolation policies; the error when that fails.
+
+    Args:
+        admin: the admin client.
+        cluster: the cluster's name inside Pulsar; asked of the brokers when empty.
+    """
+    try:
+        cluster = cluster or await admin.cluster_name()
+        return Isolation(cluster, parse_isolation(await admin.isolation_policies(cluster)))
+    except AdminError as error:
+        return error
+
+
+async def read_policies(
+    admin: PulsarAdmin,
+    read: Isolation | AdminError,
+    *,
+    brokers: Sequence[str],
+    bundles: Iterable[str],
+    failure_domains: bool = False,
+    without_persistent: Collection[str] = (),
+    answering: Sequence[str] = (),
+) -> Policies:
+    """Read the policies that concern these brokers and bundles, and keep what can be read when a call fails.
+
+    Args:
+        admin: the admin client; it bounds how many requests are under way. It is asked once per namespace.
+        read: what `read_isolation` gave.
+        brokers: brokerIds of all active brokers.
+        bundles: names of the loaded bundles: namespaces without one are not asked about.
+        failure_domains: whether anti-affinity groups are spread over failure domains first.
+        without_persistent: brokers whose load report says that they take no persistent topics.
+        answering: brokers that answered just now; some of them share the questions about namespaces.
+    """
+    namespaces = sorted({name for name in set(map(namespace_of, bundles)) if _is_users(name)})
+    if isinstance(read, AdminError):
+        unread = dict.fromkeys(namespaces, str(read.reason))
+        return Policies(unknown=unread, readable=False, problem=f"isolation policies cannot be read: {read}")
+    isolation = read.policies
+    unknown: dict[str, str] = {name: why for name in namespaces if (why := doubt(isolation, name))}
+    problems = [f"{why}: {_named(names)} cannot be placed" for why, names in _by_value(unknown)]
+    problems += _unserved(isolation, brokers, [name for name in namespaces if name not in unknown])
+    groups, failed = await _groups(admin, namespaces, answering[:_ASKED])
+    if failed:
+        unknown |= {name: error.reason for name, error in failed.items()}
+        problems.append(f"anti-affinity group of {_named(failed)} cannot be read: {next(iter(failed.values()))}")
+    domains: dict[str, str] = {}
+    if failure_domains and groups:
+        try:
+            domains = _domains(await admin.failure_domains(read.cluster))
+        except AdminError as error:
+            unknown |= dict.fromkeys(groups, error.reason)
+            problems.append(f"failure domains cannot be read, {_named(groups)} cannot be placed: {error}")
+    return Policies(
+        isolation=isolation,
+        groups=groups,
+        domains=domains,
+        unknown=unknown,
+        without_persistent=tuple(sorted(without_persistent)),
+        readable=not namespaces or len(unknown) < len(namespaces),
+        problem=one_line("; ".join(problems)),
+    )
+
+
+async def _groups(
+    admin: PulsarAdmin, namespaces: Sequence[str], brokers: Sequence[str]
+) -> tuple[dict[str, str], dict[str, AdminError]]:
+    """Return groups by namespace, and the errors of those that cannot be read."""
+
+    async def ask(namespace: str, broker: str) -> str | AdminError:
+        try:
+            return await admin.anti_affinity_group(namespace, broker)
+        except AdminError as error:
+            if broker and error.reason.has(Trait.NO_ANSWER):
+                return await ask(namespace, "")
+            # Deleted since its bundles were reported.
+            return "" if error.reason == Reason.NOT_FOUND else error
+
+    asked = zip(namespaces, cycle(brokers or [""]))
+    answers = dict(zip(namespaces, await asyncio.gather(*(ask(*each) for each in asked)), strict=True))
+    failed = {name: answer for name, answer in answers.items() if isinstance(answer, AdminError)}
+    return {name: answer for name, answer in answers.items() if isinstance(answer, str) and answer.strip()}, failed
+
+
+def _domains(document: Mapping[str, JsonValue]) -> dict[str, str]:
+    """Return the failure domain by broker; what is of another shape lists no broker."""
+    found: dict[str, str] = {}
+    for name, domain in document.items():
+        brokers = domain.get("brokers") if isinstance(domain, dict) else None
+        found |= {broker: name for broker in _list(brokers) if isinstance(broker, str)}
+    return found
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _unserved(isolation: Sequence[IsolationPolicy], brokers: Sequence[str], namespaces: Iterable[str]) -> Iterator[str]:
+    """Yield what is wrong with policies with a loaded namespace and without an active broker."""
+    ruling = [policy_of(isolation, namespace) for namespace in namespaces]
+    names = {policy.name for policy in ruling if policy}
+    for policy in isolation:
+        if policy.name in names and not policy.candidates(brokers):
+            shown = repr(policy.name[:80])
+            yield f"isolation policy {shown}: none of its brokers is active, its namespaces stay where they are"
+    if None in ruling and brokers and all(any(policy.reserves(broker) for policy in isolation) for broker in brokers):
+        yield "isolation policies reserve every broker, namespaces under no policy stay where they are"
+
+
+def _by_value(texts: Mapping[str, str]) -> list[tuple[str, list[str]]]:
+    found: dict[str, list[str]] = {}
+    for name, text in texts.items():
+        found.setdefault(text, []).append(name)
+    return list(found.items())
+
+
+def _named(names: Collection[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(sorted(names)[:_NAMED]) + more
+
+
+def _is_users(namespace: str) -> bool:
+    """Return whether it is a namespace of users: heartbeat and SLA namespaces hold a `:` or three parts."""
+    return _NAMESPACE.fullmatch(namespace) is not None and namespace != "pulsar/system"

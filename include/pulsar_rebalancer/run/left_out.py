@@ -1,0 +1,45 @@
+"""Which brokers are neither source nor destination, and which are not compared with the others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.policies.cluster_policies import Policies
+
+
+def left_out(
+    settings: Settings, policies: Policies, *, quarantined: Iterable[str] = (), drained: Iterable[str] = ()
+) -> dict[str, Reason]:
+    """Return why a broker is neither source nor destination; of several reasons the gravest one.
+
+    Args:
+        settings: the effective ones.
+        policies: of the cluster.
+        quarantined: brokers that validation left out, or that have no report; other names are passed on.
+        drained: brokers that are drained.
+    """
+    found = apart(settings, policies, drained) | dict.fromkeys(quarantined, Reason.BROKER_QUARANTINED)
+    return found | dict.fromkeys(settings.excluded_brokers, Reason.BROKER_EXCLUDED)
+
+
+def apart(settings: Settings, policies: Policies, drained: Iterable[str]) -> dict[str, Reason]:
+    """Return why a broker is not compared with the others: it is emptied, or takes no persistent topics.
+
+    The latter would take a place in AvgShedder's pairs for nothing. Those that an isolation policy reserves take the
+    bundles of its namespaces all the same.
+
+    Args:
+        settings: the effective ones.
+        policies: of the cluster.
+        drained: brokers that are drained.
+    """
+    unpaired = policies.without_persistent if settings.strategy is Strategy.AVG else ()
+    closed = (name for name in unpaired if policies.reserved_by(name) is None)
+    return dict.fromkeys(closed, Reason.NO_PERSISTENT_TOPICS) | dict.fromkeys(drained, Reason.DRAINING)

@@ -1,0 +1,174 @@
+"""A run as collect and validate left it: its documents, its tables, and which brokers are left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.names import is_extensible
+from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.compacted_tables import batches
+from pulsar_rebalancer.run.left_out import apart, left_out
+from pulsar_rebalancer.run.request import RunRequest, Validation
+from pulsar_rebalancer.run.state_before import StateBefore
+from pulsar_rebalancer.run.tables import INPUT, TIME, VERSION, broker_samples, version_of
+from pulsar_rebalancer.storage.path import damage_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.run.tables import BrokerSample
+    from pulsar_rebalancer.storage.path import StoragePath
+
+CLIENTS = ("topics", "producers", "consumers")
+"""What a move disturbs: counts of a bundle."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A run; each file is read when it is first asked for, and each may be missing or damaged.
+
+    Every property may raise a SnapshotError (`file_missing`, `file_damaged`, `file_version`) or a StateError
+    (`state_version`).
+
+    Attributes:
+        folder: of the run.
+    """
+
+    folder: StoragePath
+
+    @cached_property
+    def request(self) -> RunRequest:
+        """Return who asked for what, and the effective settings."""
+        return RunRequest.read(self.folder)
+
+    @property
+    def settings(self) -> Settings:
+        """Return the effective settings."""
+        return self.request.resolved.settings
+
+    @cached_property
+    def validation(self) -> Validation:
+        """Return what validation found."""
+        return Validation.read(self.folder)
+
+    @cached_property
+    def before(self) -> StateBefore:
+        """Return what was kept between runs when the sample was taken."""
+        return StateBefore.read(self.folder)
+
+    @cached_property
+    def policies(self) -> Policies:
+        """Return isolation policies, anti-affinity groups and failure domains."""
+        return Policies.read(self.folder)
+
+    @cached_property
+    def left_out(self) -> dict[str, Reason]:
+        """Return why a broker is neither source nor destination, by broker."""
+        quarantined, drained = self.validation.quarantined, self.before.drains.brokers
+        return left_out(self.settings, self.policies, quarantined=quarantined, drained=drained)
+
+    @cached_property
+    def apart(self) -> dict[str, Reason]:
+        """Return why a broker is not compared with the others, by broker."""
+        return apart(self.settings, self.policies, self.before.drains.brokers)
+
+    @property
+    def brokers(self) -> list[BrokerSample]:
+        """Return the brokers that the cluster lists, by name, with the reason why some are left out."""
+        return self.brokers_without(self.left_out)
+
+    def brokers_without(self, left_out: Mapping[str, Reason]) -> list[BrokerSample]:
+        """Return the brokers by name; those without a report are left out in any case.
+
+        Args:
+            left_out: why a broker is neither source nor destination, by broker.
+        """
+        return broker_samples(self._listed, left_out)
+
+    @cached_property
+    def silent(self) -> frozenset[str]:
+        """Return the brokers without a report."""
+        return frozenset(row["broker"] for row in self._listed if row["error"])
+
+    @cached_property
+    def _listed(self) -> list[dict[str, Any]]:
+        brokers = self.table("brokers")
+        # Nobody looks at times, and Arrow imports pandas to make Python's of them.
+        return brokers.select([each.name for each in brokers.schema if each.type != TIME]).to_pylist()
+
+    @property
+    def extensible(self) -> bool:
+        """Return whether the cluster is under the extensible load manager."""
+        cluster = self.file("cluster").read_table(["load_manager"])
+        return any(is_extensible(name or "") for name in cluster["load_manager"].to_pylist())
+
+    def table(self, name: str) -> pa.Table:
+        """Return one input table whole.
+
+        Args:
+            name: a key of `INPUT`.
+        """
+        file = self.file(name)
+        found = file.read_table()
+        self.check(name, found.schema)
+        with damage_of(file.uri):
+            return found.cast(INPUT[name])
+
+    def check(self, name: str, found: pa.Schema) -> None:
+        """Compare the version and the columns of an input table with today's.
+
+        Raises:
+            SnapshotError: `file_version`.
+        """
+        version = version_of(found)
+        if version != VERSION or found.names != INPUT[name].names:
+            what = f"is of version {version or 'none'}" if version != VERSION else "has other columns"
+            where = f"{self.folder.uri}: table {name}"
+            raise SnapshotError(Reason.FILE_VERSION, f"{where} {what}, this release reads version {VERSION}")
+
+    def bundles_named(self, names: Collection[str], columns: list[str]) -> list[dict[str, Any]]:
+        """Return rows of some bundles: one for each broker that reports a bundle; columns of any version.
+
+        Args:
+            names: of the bundles.
+            columns: of the bundles table, with `bundle`.
+        """
+        wanted = pa.array(sorted(names), pa.string())
+        # A part at a time: a cluster may have a million bundles.
+        parts = (part.filter(pc.is_in(part["bundle"], wanted)) for part in batches(self.file("bundles"), columns))
+        return [row for part in (parts if names else ()) for row in part.to_pylist()]
+
+    def owners(self, bundles: Collection[str]) -> dict[str, set[str]]:
+        """Return the brokers that reported a bundle, by bundle; those that nobody reported are missing."""
+        found: dict[str, set[str]] = {}
+        for row in self.bundles_named(bundles, ["bundle", "broker"]):
+            found.setdefault(row["bundle"], set()).add(row["broker"])
+        return found
+
+    def clients(self, bundles: Collection[str]) -> dict[str, dict[str, int]]:
+        """Return how many topics, producers and consumers (`CLIENTS`) each bundle has."""
+        rows = self.bundles_named(bundles, ["bundle", *CLIENTS])
+        return {row["bundle"]: {name: row[name] or 0 for name in CLIENTS} for row in rows}
+
+    def known_means(self, state_folder: StoragePath) -> StoragePath | None:
+        """Return the means of the last counted sample; None when there are none.
+
+        A file that is gone is no error: bundles start again with this sample, as when Pulsar's leader changes.
+
+        Args:
+            state_folder: where the means of the cluster are.
+        """
+        file = state_folder / self.before.decision.means
+        return file if self.before.decision.means and file.exists() else None
+
+    def file(self, name: str) -> StoragePath:
+        """Return the file of an input table."""
+        return self.folder / "input" / f"{name}.parquet"

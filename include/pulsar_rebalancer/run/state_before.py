@@ -1,0 +1,66 @@
+"""`input/state.json`: what was kept between runs when the sample was taken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict
+
+from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.state.manual_plans import Drains, HandedOver
+from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
+from pulsar_rebalancer.storage.documents import load
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.storage.path import StoragePath
+
+
+class StateBefore(BaseModel):
+    """Documents of the state store; each carries its own version.
+
+    Attributes:
+        decision: number of the last plan, counters, name of the means.
+        moves: bundles that were unloaded or split lately.
+        drains: brokers that are drained; runs of earlier releases have none.
+        handed_over: the plan that the run was started to carry out.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    FILE: ClassVar[str] = "input/state.json"
+
+    decision: DecisionState = DecisionState()
+    moves: MovesState = MovesState()
+    drains: Drains = Drains()
+    handed_over: HandedOver | None = None
+
+    def write(self, run: StoragePath) -> None:
+        """Write it to its place below the run's folder."""
+        absent = {"handed_over"} if self.handed_over is None else None
+        (run / self.FILE).write_json(self.model_dump(mode="json", exclude=absent))
+
+    @classmethod
+    def read(cls, run: StoragePath) -> Self:
+        """Read it from its place below the run's folder.
+
+        Raises:
+            SnapshotError: `file_missing` or `file_damaged`.
+            StateError: `state_version`.
+        """
+        file = run / cls.FILE
+        return cls.parse(file.read_json(), file.uri)
+
+    @classmethod
+    def parse(cls, document: Any, where: str) -> Self:
+        """Return what was read; errors as `read`."""
+        if not isinstance(document, Mapping) or not {"decision", "moves"} <= document.keys():
+            raise SnapshotError(Reason.FILE_DAMAGED, f"{where} is no state")
+        handed = document.get("handed_over")
+        return cls(
+            decision=DecisionState.parse(document["decision"]),
+            moves=MovesState.parse(document["moves"]),
+            drains=Drains.parse(document.get("drains")),
+            handed_over=None if handed is None else load(HandedOver, handed, where),
+        )
