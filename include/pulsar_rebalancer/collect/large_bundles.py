@@ -105,7 +105,8 @@ def choose(
     bounds = _Bounds.of(settings)
     of_means = bounds.excess_of_means(means)
     large = bounds.exceeded() | pc.field("bundle").isin(pa.array(of_means, pa.string()))
-    rows = bundles.filter(_POSSIBLE).filter(large & (_figure("topics") >= FEWEST_TOPICS)).to_pylist()
+    possible = reduce(and_, map(_possible, (*TRAFFIC, "topics", "producers", "consumers")))
+    rows = bundles.filter(possible).filter(large & (_figure("topics") >= FEWEST_TOPICS)).to_pylist()
     found = [
         LargeBundle(name, row["broker"], max(bounds.excess(row), of_means.get(name, 0.0)))
         for row in rows
@@ -136,6 +137,3 @@ def _figure(name: str) -> pc.Expression:
 def _possible(name: str) -> pc.Expression:
     # Whole numbers are compared with whole ones: Arrow refuses some that do not fit into a float.
     return (_figure(name) >= 0) & (_figure(name) <= int(LARGEST[name]))
-
-
-_POSSIBLE = reduce(and_, map(_possible, (*TRAFFIC, "topics", "producers", "consumers")))
