@@ -41,7 +41,7 @@ OTHERS: tuple[tuple[Strategy, Placement | None, int, int], ...] = (
     # The pair that PIP-364 compares AvgShedder with.
     (Strategy.THRESHOLD, Placement.LEAST_USAGE, 10000, 100),
 )
-APPLICATION, FLOOR, LIMIT, LARGEST = "application", "Spark floor", "limit program", "the largest alone"
+APPLICATION, FLOOR, LIMIT, LARGEST = "application", "Spark floor", "limit program", "the largest only"
 SMALL = 7
 """Clusters of ten brokers that are decided in one application with one a hundred times as large."""
 GOAL_MIB = 3 * 1024
@@ -70,7 +70,7 @@ def measure(repetitions: int, only: str) -> Iterator[Comparison]:
         if {1000, 10000} <= beyond.keys():
             exponent = math.log10(beyond[10000] / max(beyond[1000], 0.01))
             yield Comparison(
-                "AvgShedder, growth beyond the floor", {}, notes={"exponent, at most 1": round(exponent, 2)}
+                "AvgShedder, growth beyond the floor", {}, notes={"exponent (at most 1)": round(exponent, 2)}
             )
 
 

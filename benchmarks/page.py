@@ -76,7 +76,7 @@ def circumstances(found: dict[str, Any]) -> str:
     about = found["machine"]
     java = about["java"].splitlines()[0].replace('"', "")
     return (
-        f"Median (smallest-largest) of {found['repetitions']} repetitions, of one where no range is given, at commit "
+        f"Median (smallest-largest) of {found['repetitions']} repetitions (one where no range is given) at commit "
         f"`{found['commit']}`, {found['at'][:10]}, on {about['processor']}, {about['memory']}, {about['system']}, "
         f"Python {about['python']}, {java}; load of the machine before {about['load before']}."
     )

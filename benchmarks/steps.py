@@ -56,16 +56,16 @@ def _once(root: str, run: StoragePath, bundles: int) -> tuple[dict[str, float], 
         ended, times = time.time(), json.loads(said.read_text(encoding="utf-8"))
         queries = _queries(next(log.iterdir()))
     steps = {
-        "Java and Python begin": times["begun"] - begun,
-        "Spark's session, beside the imports of Python": times["session"] - times["begun"],
-        "calls of Python into Java, without the queries": times["call_seconds"],
+        "Java and Python start": times["begun"] - begun,
+        "Spark's session, during the imports of Python": times["session"] - times["begun"],
+        "Python calling Java, without the queries": times["call_seconds"],
         **{query["name"]: query["ended"] - query["begun"] for query in queries},
-        "behind the last query: walk, caps, files, hash": times["ended"] - max(query["ended"] for query in queries),
-        "Java ends": ended - times["ended"],
+        "after the last query: walk, caps, files, hash": times["ended"] - max(query["ended"] for query in queries),
+        "Java stops": ended - times["ended"],
         "whole process": ended - begun,
     }
     counts = {query["name"]: f"{query['jobs']} jobs, {query['tasks']} tasks, {query['cpu']:.1f} s" for query in queries}
-    return steps, counts | {"calls of Python into Java, without the queries": f"{times['calls']} calls"}
+    return steps, counts | {"Python calling Java, without the queries": f"{times['calls']} calls"}
 
 
 def _queries(log: Path) -> list[dict[str, Any]]:

@@ -51,7 +51,7 @@ Kinds of faults:
     add = parser.add_argument
     add("--brokers", type=int, default=8, metavar="N", help="number of brokers (8)")
     add("--bundles", type=int, default=200, metavar="N", help="number of bundles in all namespaces (200)")
-    add("--seed", type=int, default=1, metavar="N", help="of everything random (1)")
+    add("--seed", type=int, default=1, metavar="N", help="random seed (1)")
     add("--hot-score", type=float, default=HOT_SCORE, metavar="P", help="score of the hot broker, percent (85)")
     add("--host", default="127.0.0.1", help="address to listen on, part of the brokerIds (127.0.0.1)")
     add("--port", type=int, default=0, metavar="N", help="first of consecutive ports; 0: any free ones (0)")
@@ -62,17 +62,17 @@ Kinds of faults:
     add("--version", default="4.2.4", help="Pulsar version shown (4.2.4)")
     add("--stats-period", type=float, default=5.0, metavar="S", help="seconds between bundle statistics (5)")
     add("--host-check-period", type=float, default=5.0, metavar="S", help="seconds between cpu samples (5)")
-    add("--session-timeout", type=float, default=8.0, metavar="S", help="until a killed broker is noticed (8)")
+    add("--session-timeout", type=float, default=8.0, metavar="S", help="seconds until a killed broker is noticed (8)")
     add(
         "--placement",
         choices=list(PlacementStrategy),
         default=PlacementStrategy.LEAST_LOADED,
         type=PlacementStrategy,
-        help="where a bundle goes that was unloaded without a destination (least_loaded)",
+        help="where a bundle unloaded without a destination goes (least_loaded)",
     )
     add("--affinity-by-range", action="store_true", help="destinations are kept only by hash range, as in 4.0.8")
-    add("--quiet", action="store_true", help="no noise and no drift: the load is constant")
-    add("--ssl-certfile", type=Path, metavar="FILE", help="PEM file of the certificate: the brokers speak https")
+    add("--quiet", action="store_true", help="constant load: no noise, no drift")
+    add("--ssl-certfile", type=Path, metavar="FILE", help="PEM file of the certificate; the brokers then use https")
     add("--ssl-keyfile", type=Path, metavar="FILE", help="PEM file of its key")
     return parser
 
