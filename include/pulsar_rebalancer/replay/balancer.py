@@ -18,6 +18,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.columns import FIGURES, NOBODY, ColumnBundles, MeanColumns, Roster
 from pulsar_rebalancer.replay.minute import NO_POLICIES, broker_samples
 from pulsar_rebalancer.replay.placing import Placing
+from pulsar_rebalancer.run.left_out import left_out
 from pulsar_rebalancer.run.tables import BrokerSample
 from pulsar_rebalancer.state.counting import PUNCTUALITY, samples_after, young
 from pulsar_rebalancer.state.state_documents import DecisionState
@@ -79,9 +80,6 @@ class Balancer:
         self._keeps_means = means is None
         self._stays = dict(stays or {})
         self._hits = DecisionState()
-        self._excluded = {
-            i: Reason.BROKER_EXCLUDED for i, name in enumerate(roster.brokers) if name in settings.excluded_brokers
-        }
         self._moved: dict[int, int] = {}
         self._unloaded_brokers: dict[str, int] = {}
         self._policies = NO_POLICIES
@@ -153,13 +151,10 @@ class Balancer:
         return caps.apply(shed.moves, self._settings, minute.policies.groups, by_range=by_range)
 
     def _left_out(self, minute: Minute) -> dict[int, Reason]:
+        names, at = self._roster.brokers, self._roster.broker_at
         silent = np.flatnonzero(minute.brokers.registered & ~minute.brokers.reported).tolist()
-        found = dict.fromkeys(silent, Reason.BROKER_QUARANTINED)
-        if self._pairs:
-            # They would take a place in its pairs for nothing (`RunInput.left_out` of the application that decides).
-            closed = (self._roster.broker_at.get(name, NOBODY) for name in minute.policies.without_persistent)
-            found |= {i: Reason.NO_PERSISTENT_TOPICS for i in closed if i not in minute.reserved}
-        return found | self._excluded
+        found = left_out(self._settings, minute.policies, quarantined=(names[i] for i in silent))
+        return {at[name]: reason for name, reason in found.items() if name in at}
 
     @staticmethod
     def _since(minute: Minute, at: int) -> float:

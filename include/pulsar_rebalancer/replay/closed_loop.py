@@ -174,14 +174,12 @@ class _Averages:
     def follow(self, sample: RecordedSample, changed: BrokerFigures) -> BrokerFigures:
         """Return the changed figures with the averages that belong to them."""
         recorded = sample.brokers
-        load, throughput = recorded.load_average, recorded.throughput_average
-        if load is None or throughput is None:
+        if recorded.averages is None:
             return changed
         history, change = self._settings.history_percentage, self._present(changed) - self._present(recorded)
         # A broker that comes back starts anew.
         self._beside = (self._beside * history + (1 - history) * change) * (recorded.registered & ~sample.restarted)
-        averages = np.maximum(np.stack([load, throughput]) + self._beside, 0)
-        return replace(changed, load_average=averages[0], throughput_average=averages[1])
+        return replace(changed, averages=np.maximum(recorded.averages + self._beside, 0))
 
     def _present(self, brokers: BrokerFigures) -> Floats:
         usage = weighted_usages(brokers.percents, RESOURCES, self._settings, RESOURCES)

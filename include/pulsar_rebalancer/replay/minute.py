@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.replay.columns import NOBODY
-from pulsar_rebalancer.run.tables import RESOURCES, BrokerSample, ResourceUsage
+from pulsar_rebalancer.run.tables import AVERAGES, RESOURCES, BrokerSample, ResourceUsage
 from pulsar_rebalancer.strategies.sample import COUNTED
 from pulsar_rebalancer.strategies.scoring import SCORED, percents, weighted_usages
 
@@ -37,8 +37,7 @@ class BrokerFigures:
         usage: a row for each resource, in the unit of the limits; NaN where nothing was measured.
         limits: likewise.
         traffic: a row for each of `columns.FIGURES`.
-        load_average: their own moving averages, 1 is 100 percent, NaN where a broker has none; None where none has.
-        throughput_average: likewise, bytes/s.
+        averages: a row for each of `run.tables.AVERAGES`, NaN where a broker has none; None where none has.
         versions: of Pulsar; empty where none is known.
     """
 
@@ -48,8 +47,7 @@ class BrokerFigures:
     usage: Floats
     limits: Floats
     traffic: Floats
-    load_average: Floats | None = None
-    throughput_average: Floats | None = None
+    averages: Floats | None = None
     versions: tuple[str | None, ...] = ()
 
     @cached_property
@@ -108,7 +106,7 @@ def broker_samples(
         for looked_at in (SCORED, RESOURCES)
     )
     traffic, age = brokers.traffic.T.tolist(), brokers.age.tolist()
-    loads, throughputs = (_known(each, len(age)) for each in (brokers.load_average, brokers.throughput_average))
+    averages = _averages(brokers.averages, len(age))
     versions: Sequence[str | None] = brokers.versions or (None,) * len(age)
     return [
         BrokerSample(
@@ -123,20 +121,23 @@ def broker_samples(
             bundles=held[i],
             version=versions[i],
             reserved_by=minute.reserved.get(i),
-            load_average=loads[i],
-            throughput_average=throughputs[i],
             report_age_seconds=age[i],
             weighted={SCORED: scored[i], RESOURCES: of_all[i]},
+            **averages[i],
         )
         for i in np.flatnonzero(brokers.registered).tolist()
         for rate_in, rate_out, throughput_in, throughput_out, topics in (traffic[i],)
     ]
 
 
-def _known(figures: Floats | None, count: int) -> list[float | None]:
+def _averages(figures: Floats | None, count: int) -> list[dict[str, Any]]:
+    """Return the averages that each broker has, by name."""
     if figures is None:
-        return [None] * count
-    return [None if figure != figure else figure for figure in figures.tolist()]
+        return [{}] * count
+    return [
+        {name: figure for name, figure in zip(AVERAGES, of_broker, strict=True) if figure == figure}
+        for of_broker in figures.T.tolist()
+    ]
 
 
 class _Resources(Mapping[str, ResourceUsage]):

@@ -12,7 +12,7 @@ from pulsar_rebalancer.names import range_of
 from pulsar_rebalancer.replay.columns import FIGURES, NOBODY, Roster
 from pulsar_rebalancer.replay.minute import BrokerFigures
 from pulsar_rebalancer.replay.recording import Coverage, Index, KeptSample
-from pulsar_rebalancer.run.tables import RESOURCES
+from pulsar_rebalancer.run.tables import AVERAGES, RESOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -151,7 +151,7 @@ class _Assembler:
         self._usage = np.full((len(RESOURCES), brokers), np.nan)
         self._limits = self._usage.copy()
         self._traffic = np.zeros((len(FIGURES), brokers))
-        self._averages = np.full((2, brokers), np.nan)
+        self._averages = np.full((len(AVERAGES), brokers), np.nan)
         self._versions = np.full(brokers, NOBODY)
         self._started = np.full(brokers, np.nan)
         self._owner = np.full(bundles, NOBODY)
@@ -199,7 +199,6 @@ class _Assembler:
         ):
             kept[..., came] = said[..., snapshot.reported]
         names = (*self._recording.index.versions, None)
-        averages = None if np.isnan(self._averages).all() else self._averages.copy()
         return BrokerFigures(
             registered,
             reported,
@@ -207,8 +206,7 @@ class _Assembler:
             self._usage.copy(),
             self._limits.copy(),
             self._traffic.copy(),
-            None if averages is None else averages[0],
-            None if averages is None else averages[1],
+            None if np.isnan(self._averages).all() else self._averages.copy(),
             # The last one is that of a broker that has not been heard of.
             tuple(names[number] or None for number in self._versions.tolist()),
         )

@@ -15,20 +15,18 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.recording import KeptSample, minute_of
 from pulsar_rebalancer.replay.run_documents import RunDocuments, policies_of
 from pulsar_rebalancer.replay.run_tables import (
-    AVERAGES,
     Held,
-    broker_columns,
     brokers_of,
     bundles_of,
     carried,
-    check,
     floats,
     pieces_of,
     started,
 )
 from pulsar_rebalancer.replay.writing import Writer, coverage_of
 from pulsar_rebalancer.run.compacted_tables import RUNS, batches, table_file
-from pulsar_rebalancer.run.tables import BROKERS, RESOURCES, TRAFFIC
+from pulsar_rebalancer.run.snapshot import Snapshot
+from pulsar_rebalancer.run.tables import AVERAGES, RESOURCES, TRAFFIC
 from pulsar_rebalancer.storage.layout import time_of
 
 if TYPE_CHECKING:
@@ -131,20 +129,15 @@ class _Reader:
             if run is None:
                 continue
             with self._told(run.uri):
-                brokers = brokers_of(run / "input" / "brokers.parquet")
-                held = bundles_of(run / "input" / "bundles.parquet", self._writer)
+                brokers = brokers_of(Snapshot(run).file("brokers"))
+                held = bundles_of(Snapshot(run).file("bundles"), self._writer)
                 self._add(minute, brokers, held, self._documents[name])
 
     def _told(self, what: str) -> _Told:
         return _Told(self.unreadable, what)
 
     def _compacted(self, day: date, minutes: Mapping[str, int]) -> None:
-        wanted = pa.array(sorted(minutes))
-        file = table_file(self._storage, "brokers", day)
-        columns = ["run", *broker_columns(file)]
-        check(file, columns, BROKERS)
-        tables = [table.filter(pc.is_in(table["run"], wanted)) for table in batches(file, columns)]
-        brokers = pa.concat_tables(tables)
+        brokers = brokers_of(table_file(self._storage, "brokers", day), minutes)
         pieces: dict[str, list[Held]] = {}
         waiting = set(minutes)
         for run, held in pieces_of(table_file(self._storage, "bundles", day), self._writer):

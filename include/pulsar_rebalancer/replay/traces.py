@@ -21,7 +21,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.minute import NO_POLICIES
 from pulsar_rebalancer.replay.recording import KeptSample, minute_of
 from pulsar_rebalancer.replay.writing import Writer, coverage_of
-from pulsar_rebalancer.run.tables import RESOURCES, TRAFFIC
+from pulsar_rebalancer.run.tables import AVERAGES, RESOURCES, TRAFFIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -180,7 +180,7 @@ def _snapshot(there: Flags, reports: Flags, percents: Floats, sizes: Floats, mad
         usage=usage,
         limits=limits,
         traffic=figures,
-        averages=np.full((2, len(listed)), np.nan),
+        averages=np.full((len(AVERAGES), len(listed)), np.nan),
         versions=np.zeros(len(listed), dtype=np.int64),
         age=np.zeros(len(listed)),
         started=np.full(len(listed), np.nan),

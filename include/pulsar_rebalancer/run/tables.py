@@ -25,6 +25,9 @@ TIME = pa.timestamp("us", tz="UTC")
 RESOURCES = ("cpu", "memory", "direct_memory", "bandwidth_in", "bandwidth_out")
 TRAFFIC = ("msg_rate_in", "msg_rate_out", "msg_throughput_in", "msg_throughput_out")
 
+AVERAGES = ("load_average", "throughput_average")
+"""Figures of a broker that only some load managers give."""
+
 _UNITS = {
     "cpu_usage": "percent of one core",
     "cpu_limit": "percent of one core, 100 per core",
@@ -115,8 +118,7 @@ BROKERS = _schema(
     ("host_samples", _F),
     *_USAGE,
     *_TRAFFIC,
-    ("load_average", _F),  # the broker's own moving average of its load, 1 is 100 percent; extensible manager alone
-    ("throughput_average", _F),  # the broker's own moving average of its throughput; extensible manager alone
+    *((name, _F) for name in AVERAGES),  # the broker's own moving averages; extensible manager alone
     ("topics", _I),
     ("bundles", _I),
     ("producers", _I),

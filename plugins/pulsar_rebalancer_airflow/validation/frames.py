@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.run.snapshot import Snapshot
-from pulsar_rebalancer.run.tables import INPUT, RESOURCES, TRAFFIC
+from pulsar_rebalancer.run.tables import AVERAGES, INPUT, RESOURCES, TRAFFIC
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
 
 if TYPE_CHECKING:
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 _REPEATED = {"bundles": ["cluster", "broker", "policy"]}
 """Columns of few different texts, by table: Great Expectations hashes and copies a frame with every text in it."""
-
-_AVERAGES = ("load_average", "throughput_average")
-"""Figures that a broker may leave out."""
 
 
 def judged_frames(run: StoragePath, settings: Settings) -> dict[str, pd.DataFrame]:
@@ -43,7 +40,7 @@ def judged_frames(run: StoragePath, settings: Settings) -> dict[str, pd.DataFram
     for frame in (brokers, bundles):
         figures = frame.select_dtypes("float").columns
         frame[figures] = frame[figures].replace([math.inf, -math.inf], math.nan)
-    for name in _AVERAGES:
+    for name in AVERAGES:
         brokers.loc[_no_number(read["brokers"][name]), name] = math.inf
     for resource in RESOURCES:
         pair = [f"{resource}_usage", f"{resource}_limit"]

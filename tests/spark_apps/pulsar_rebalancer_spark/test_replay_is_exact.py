@@ -23,7 +23,7 @@ from pulsar_rebalancer.replay.samples import Recording
 from pulsar_rebalancer.replay.snapshots import record
 from pulsar_rebalancer.replay.variants import Variant
 from pulsar_rebalancer.run import plan
-from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, RESOURCES, TRAFFIC
+from pulsar_rebalancer.run.tables import AVERAGES, BROKERS, BUNDLES, CLUSTER, RESOURCES, TRAFFIC
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, Unload
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
@@ -91,13 +91,12 @@ def tables(brokers: list[dict[str, Any]], bundles: list[dict[str, Any]]) -> dict
 def of_minute(minute: Minute) -> dict[str, pa.Table]:
     """A minute of the variant as collect would have left it."""
     of = minute.brokers
-    averages = [each for each in (of.load_average, of.throughput_average) if each is not None]
     brokers = [
         {"broker": name, "version": of.versions[i]}
         | {f"{what}_usage": _number(of.usage[row, i]) for row, what in enumerate(RESOURCES)}
         | {f"{what}_limit": _number(of.limits[row, i]) for row, what in enumerate(RESOURCES)}
         | dict(zip(FIGURES, of.traffic[:, i].tolist(), strict=True))
-        | dict(zip(("load_average", "throughput_average"), (float(each[i]) for each in averages), strict=False))
+        | ({} if of.averages is None else dict(zip(AVERAGES, of.averages[:, i].tolist(), strict=True)))
         for i, name in enumerate(BROKERIDS)
     ]
     bundles = [

@@ -292,7 +292,7 @@ def test_averages_that_brokers_report_follow_what_the_variant_changes(
     judge = Balancer.decide
 
     def noted(balancer: Balancer, minute: Minute) -> Any:
-        seen.append((minute.brokers.load_average, minute.brokers.throughput_average))
+        seen.append(tuple(minute.brokers.averages))
         return judge(balancer, minute)
 
     monkeypatch.setattr(Balancer, "decide", noted)

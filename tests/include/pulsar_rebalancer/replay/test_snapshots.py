@@ -61,9 +61,9 @@ def test_compacted_tables_are_read_as_the_runs_they_were_made_of(tmp_path: Path)
     first, second, third = (sample.brokers for sample in samples(tables))
     assert [sample.reserved for sample in samples(tables)] == [{}, {0: "p", 2: "p"}, {}]
     assert samples(tables)[1].policies == policies
-    assert first.load_average is None
-    assert second.load_average is not None
-    assert second.load_average.tolist()[0] == 0.5
+    assert first.averages is None
+    assert second.averages is not None
+    assert second.averages[:, 0].tolist() == [0.5, 7.0]
     assert second.versions == ("4.2.4", None, None)
     assert third.traffic[-1].tolist() == [0, 0, 0]
     assert second.traffic[-1].tolist() == [3, 0, 0]

@@ -1,0 +1,118 @@
+"""Tables of runs, in folders or compacted: only what a reader can rely on is given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.compacted_tables import batches, footer_of, nulls_in, refuse_other
+from pulsar_rebalancer.storage.path import damage_of, failures_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+    from pulsar_rebalancer.storage.path import StoragePath
+
+_NAMES = {"broker", "bundle", "run"}
+
+
+def read_checked(
+    file: StoragePath,
+    columns: Sequence[str],
+    today: pa.Schema,
+    *,
+    may_be_missing: str = "",
+    runs: Collection[str] | None = None,
+) -> pa.Table:
+    """Return columns of a table.
+
+    Args:
+        file: of a run, or of a day.
+        columns: that are wanted.
+        today: the columns of this release.
+        may_be_missing: a further column, wanted where there is one.
+        runs: of the table of a day, the runs whose rows are wanted, with the column `run`; None for that of one run.
+
+    Raises:
+        SnapshotError: `file_missing`, `file_version` or `file_damaged`, with file, column and row.
+    """
+    further = [] if runs is None else ["run"]
+    wanted = [*further, *columns, *({may_be_missing} & set(footer_of(file)[0].names))]
+    _check(file, wanted, today)
+    if runs is None:
+        return file.read_table(wanted)
+    names = pa.array(sorted(runs), pa.string())
+    return pa.concat_tables(part.filter(pc.is_in(part["run"], names)) for part in batches(file, wanted))
+
+
+def coded_batches(file: StoragePath, columns: Sequence[str], today: pa.Schema, coded: list[str]) -> Iterator[pa.Table]:
+    """Yield columns of a table, a bounded number of rows at a time; arguments and errors as `read_checked`.
+
+    Args:
+        file: of a day.
+        columns: that are wanted.
+        today: the columns of this release.
+        coded: those that come as dictionaries.
+    """
+    _check(file, columns, today)
+    file_system, path = file.open()
+    with (
+        failures_of(file.uri, "read"),
+        damage_of(file.uri),
+        pq.ParquetFile(path, filesystem=file_system, read_dictionary=coded) as source,
+    ):
+        for batch in source.iter_batches(columns=list(columns)):
+            yield pa.Table.from_batches([batch])
+
+
+def _check(file: StoragePath, columns: Iterable[str], today: pa.Schema) -> None:
+    """Refuse a table of another version, and one whose columns are missing, hold something else or lack a name."""
+    found = footer_of(file)[0]
+    refuse_other(found, today, file.uri)
+    for name in columns:
+        if name not in found.names:
+            raise SnapshotError(Reason.FILE_DAMAGED, f"{file.uri} has no column {name}")
+        kind = found.field(name).type
+        if not (pa.types.is_null(kind) or _fits(kind, pa.string() if name == "run" else today.field(name).type)):
+            where = _first_text(file, name) if pa.types.is_string(kind) else ""
+            raise SnapshotError(Reason.FILE_DAMAGED, f"{file.uri}: column {name} holds {kind}{where}")
+    _refuse_nameless(file, [name for name in columns if name in _NAMES])
+
+
+def _fits(kind: pa.DataType, today: pa.DataType) -> bool:
+    if pa.types.is_string(today):
+        return pa.types.is_string(kind)
+    if pa.types.is_timestamp(today):
+        return pa.types.is_timestamp(kind)
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
+
+
+def _refuse_nameless(file: StoragePath, columns: Iterable[str]) -> None:
+    for name in columns:
+        before = 0
+        for table in batches(file, [name]) if nulls_in(file, name) else ():
+            missing = np.flatnonzero(table[name].is_null().to_numpy())
+            if len(missing):
+                row = before + int(missing[0]) + 1
+                raise SnapshotError(Reason.FILE_DAMAGED, f"{file.uri}: column {name}, row {row}: there is no name")
+            before += table.num_rows
+
+
+def _first_text(file: StoragePath, column: str) -> str:
+    """Return the first row of a column of texts, from 1 on, that is no number."""
+    before = 0
+    for table in batches(file, [column]):
+        texts: list[Any] = table[column].to_pylist()
+        for row, text in enumerate(texts, before + 1):
+            try:
+                float(text or 0)
+            except ValueError:
+                return f", row {row}: {text[:80]!r}"
+        before += table.num_rows
+    return ""
