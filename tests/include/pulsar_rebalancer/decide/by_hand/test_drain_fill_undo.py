@@ -94,7 +94,7 @@ def test_an_overload_may_be_overruled(snapshots: Snapshots) -> None:
 
 def served(snapshots: Snapshots, *strategy: CandidateMove, **drains: Drain) -> Any:
     marks = {f"{broker}:1": drain for broker, drain in drains.items()}
-    state = {"version": 3, "brokers": {broker: drain.model_dump(mode="json") for broker, drain in marks.items()}}
+    state = {"version": 1, "brokers": {broker: drain.model_dump(mode="json") for broker, drain in marks.items()}}
     run = snapshots.take(drains=state)
     decisions = [Decision("b:1", Reason.FIRED, pair=0, destination="c:1")]
     return serve(run, snapshots.storage.state, marks, decisions, strategy)
