@@ -141,7 +141,7 @@ def test_an_own_cluster_is_left_alone_and_ctrl_c_ends_every_process(tmp_path, mo
         for line in watched:
             if "  run 1 " in line:
                 watched.process.send_signal(signal.SIGINT)
-            if "stopping everything" in line:  # and the terminal is closed
+            if "stopping all processes" in line:  # and the terminal is closed
                 watched.process.send_signal(signal.SIGHUP)
         assert served.cluster.state()["owners"] == owners
     text = "".join(watched.lines)

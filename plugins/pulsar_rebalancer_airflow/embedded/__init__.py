@@ -1,5 +1,5 @@
-"""The embedded default: one machine, one command; Airflow, Spark in local mode and a simulated cluster."""
+"""The embedded default: Airflow, Spark in local mode and a simulated cluster on one machine, with one command."""
 
 
 class EmbeddedError(Exception):
-    """The embedded default cannot start or go on; the message says why and what to do."""
+    """The embedded default cannot start or continue; the message says why and what to do."""

@@ -38,10 +38,10 @@ _ONCE_FAILURES = 3
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run until interrupted, or until balanced; returns the exit code."""
+    """Run until interrupted, or with `--once` until balanced, and return the exit code."""
     given = _parser().parse_args(arguments)
-    os.umask(0o077)  # for every process that is started: database, logs and runs are for their owner alone
-    # A shell starts what runs in its background with SIGINT ignored.
+    os.umask(0o077)  # inherited by every child: only the owner may read the database, logs and runs
+    # Shells start background commands with SIGINT ignored.
     for number in ENDING:
         signal.signal(number, _interrupt)
     processes = Processes()
@@ -50,23 +50,23 @@ def main(arguments: list[str] | None = None) -> int:
             try:
                 return _run(given, processes)
             except KeyboardInterrupt:
-                _say("stopping everything that was started")
+                _say("stopping all processes")
     except (EmbeddedError, RebalancerError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:  # it came as the ending began, and kept that from its work
+    except KeyboardInterrupt:  # arrived as the shutdown began, and interrupted it
         processes.stop()
     return 130
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make run", description=__doc__)
-    parser.add_argument("--once", action="store_true", help="end once bundles were moved and the cluster is balanced")
+    parser.add_argument("--once", action="store_true", help="exit once bundles have moved and the cluster is balanced")
     parser.add_argument("--pulsar", metavar="URL", help="observe this cluster instead of a simulated one")
     parser.add_argument("--strategy", choices=list(Strategy), default=DEFAULT_STRATEGY, help="the shedder")
-    parser.add_argument("--brokers", type=int, metavar="N", default=8, help="of the simulated cluster (8)")
+    parser.add_argument("--brokers", type=int, metavar="N", default=8, help="number of simulated brokers (8)")
     parser.add_argument("--interval", type=float, metavar="S", help="seconds between runs (15; 60 with --pulsar)")
-    parser.add_argument("--folder", type=Path, default=SOURCE / ".run", help="where all files go (.run)")
+    parser.add_argument("--folder", type=Path, default=SOURCE / ".run", help="folder for all files (.run)")
     return parser
 
 
@@ -86,10 +86,10 @@ def _run(given: argparse.Namespace, processes: Processes) -> int:
     dag_id = f"pulsar_rebalance__{name}"
     airflow.wait_for_dag(dag_id)
     _say(f"Airflow UI: {home.url}/dags/{dag_id}  login: admin  password: {airflow.password}")
-    _say(f"the page of the cluster, in the same UI: {home.url}/dags/{dag_id}/plugin/{PAGE_ROUTE}-dag")
+    _say(f"cluster page in the same UI: {home.url}/dags/{dag_id}/plugin/{PAGE_ROUTE}-dag")
     _say(f"{entry['strategy']} every {entry['interval_seconds']:g} s in mode {entry['mode']}; Ctrl-C ends it all")
-    _say("a line per run: range of scores, pairs over the low threshold, most hits of a pair, verdict, seconds")
-    _say(f"decisions, moves and validation pages of every run: {home.folder / 'storage' / name / 'runs'}")
+    _say("one line per run: range of scores, pairs over the low threshold, most hits of a pair, verdict, seconds")
+    _say(f"decisions, moves and validation page of each run: {home.folder / 'storage' / name / 'runs'}")
     return _watch(airflow, dag_id, once=given.once, acts=not given.pulsar)
 
 
@@ -99,29 +99,29 @@ def _simulated_cluster(
     bundles = _BUNDLES_EACH * given.brokers
     _say(f"starting the simulated cluster: {given.brokers} brokers, {bundles} bundles, one broker hot, one empty")
     settings = Settings(strategy=given.strategy)
-    # Where a broker has to be above a fixed line, well above it: others find a cluster unbalanced long before.
+    # Strategies with a fixed upper line need a broker well above it; others act on much smaller differences.
     lines = profile_of(settings).lines(settings, None)
     hot_score = max([_HOT_SCORE, *(line.upper + 10 for line in lines)])
     cluster = simulated_cluster.start(
         processes, given.folder / "simulation", brokers=given.brokers, bundles=bundles, hot_score=hot_score
     )
     interval = given.interval or 15
-    # A busy machine may need minutes for a run; hits shall not be lost by that.
+    # A run may take minutes on a busy machine; that must not reset the hits.
     entry: dict[str, JsonValue] = {
         "mode": "auto",
         "strategy": given.strategy,
         "interval_seconds": interval,
-        # The simulated brokers look at their machine every second.
+        # The simulated brokers sample their host every second.
         "host_usage_interval_minutes": 1 / 60,
         "state_max_gap": max(3, 600 / interval),
-        # The simulated brokers report at once: a load seen two runs after an unload is the new one.
+        # The simulated brokers report at once: two runs after an unload, the load shown is the new one.
         "shedding_delay_seconds": 2 * interval,
     }
     return "simulated", entry, cluster.connection()
 
 
 def _own_cluster(given: argparse.Namespace) -> tuple[str, dict[str, JsonValue], dict[str, JsonValue]]:
-    """Take a read-only connection in mode observe: two locks, either of which keeps every bundle where it is."""
+    """Return a read-only connection and mode observe: either one is enough to keep every bundle where it is."""
     try:
         url = urlsplit(AdminConnection(seeds=(given.pulsar,)).seeds[0])
     except SettingsError as error:
@@ -139,7 +139,7 @@ def _own_cluster(given: argparse.Namespace) -> tuple[str, dict[str, JsonValue], 
         "password": os.environ.get("PULSAR_TOKEN", ""),
         "extra": {"read_only": True, "ca_file": os.environ.get("PULSAR_CA_FILE", "")},
     }
-    # State and counters of one cluster must never be taken for those of another.
+    # One name per cluster, so that clusters never share state or counters.
     name = re.sub(r"[^A-Za-z0-9.-]", "-", f"own-{url.hostname}-{port}")[:60]
     entry: dict[str, JsonValue] = {
         "mode": "observe",
@@ -154,14 +154,14 @@ def _watch(airflow: LocalAirflow, dag_id: str, *, once: bool, acts: bool) -> int
     for number, run in enumerate(airflow.ended_runs(dag_id), start=1):
         line = describe(airflow, dag_id, run, number)
         print(line.text, flush=True)
-        # The mode alone was said at the start.
+        # The start messages already named the mode; an order adds a semicolon.
         if line.in_force and line.in_force != in_force and ";" in line.in_force + in_force:
             _say(line.in_force)
         in_force = line.in_force or in_force
         failures = failures + 1 if line.failed else 0
         moved = moved or line.moved
         if once and line.balanced and moved:
-            _say(f"after {number} runs there is nothing more to move")
+            _say(f"balanced after {number} runs: nothing more to move")
             return 0
         if once and failures == _ONCE_FAILURES:
             raise EmbeddedError(f"not balanced: {failures} runs in a row failed, the last one with: {line.failed}")
@@ -176,7 +176,7 @@ def _say(text: str) -> None:
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    """Interrupt once: a second signal must not keep the ending of all from its work."""
+    """Interrupt once: a second signal must not disturb the shutdown."""
     for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""One folder with everything an embedded Airflow needs: its settings, connections, clusters file, database and logs."""
+"""The folder of an embedded Airflow: its settings, connections, clusters file, database and logs."""
 
 from __future__ import annotations
 
@@ -25,20 +25,19 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
 SOURCE = Path(__file__).resolve().parents[3]
-"""The source tree: the embedded default runs from it."""
+"""The source tree, from which the embedded default runs."""
 
 
 @dataclass(frozen=True)
 class AirflowHome:
-    """The folder and what is in it.
+    """The folder and its contents.
 
     Attributes:
-        folder: AIRFLOW_HOME and all else below it.
-        clusters: the clusters file's mapping of names to settings.
-        connections: Airflow connections by id, as JSON documents; they reach Airflow through the environment alone.
-        port: where the UI listens on loopback.
-        spark_archive: class-data archive that halves Spark's start, if there is one.
-        dags: folder of the DAG files.
+        folder: AIRFLOW_HOME; everything else is below it.
+        clusters: settings by cluster name, as in the clusters file.
+        connections: Airflow connections by id, as JSON documents; Airflow gets them only through the environment.
+        port: loopback port of the UI.
+        spark_archive: class-data archive that halves Spark's start-up time, if there is one.
     """
 
     folder: Path
@@ -50,12 +49,12 @@ class AirflowHome:
 
     @property
     def storage(self) -> Path:
-        """Return the root of the runs and the state."""
+        """Return the storage root: runs and state."""
         return self.folder / "storage"
 
     @property
     def url(self) -> str:
-        """Return where the UI and its API are."""
+        """Return the base URL of the UI and its API."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
@@ -64,19 +63,19 @@ class AirflowHome:
         return self.folder / "simple_auth_manager_passwords.json.generated"
 
     def prepare(self, *, keep: bool) -> None:
-        """Make the folder.
+        """Create the folder.
 
         Args:
-            keep: keep database, runs and state of an earlier start.
+            keep: keep the database, runs and state of an earlier start.
 
         Raises:
-            EmbeddedError: the folder holds what no earlier start has left there.
+            EmbeddedError: the folder would be deleted, but no earlier start created it.
         """
         if not keep and self.folder.exists():
             if any(self.folder.iterdir()) and not self._marker.exists():
                 raise EmbeddedError(
-                    f"{self.folder} was not made by an earlier run and would be deleted: delete it yourself if it may "
-                    "go, or name another folder (make run FOLDER=…, or --folder)"
+                    f"{self.folder} would be deleted, but was not made by an earlier run: delete it if you do not "
+                    "need it, or name another folder (make run FOLDER=…, or --folder)"
                 )
             shutil.rmtree(self.folder)
         make_private(self.folder.parent)
@@ -87,12 +86,12 @@ class AirflowHome:
         shutil.copyfile(SOURCE / "deploy" / settings, self.folder / "config" / settings)
         self.clusters_file.write_text(yaml.safe_dump({"clusters": self.clusters}), encoding="utf-8")
         if not self.passwords.exists():
-            # Airflow would make one up, and print it into its log.
+            # Otherwise Airflow generates a password and prints it to its log.
             StoragePath(str(self.passwords)).write_json({"admin": secrets.token_hex(12)})
 
     @property
     def _marker(self) -> Path:
-        """Beside the folder: it stays when deleting the folder is interrupted."""
+        """Return the marker of a folder made here; it is outside the folder to survive an interrupted deletion."""
         return self.folder.parent / f".{self.folder.name}.made"
 
     @property
@@ -101,9 +100,9 @@ class AirflowHome:
         return self.folder / "config" / "pulsar_clusters.yaml"
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of every Airflow process: the tuned settings, the connections and the paths.
+        """Return the environment of every Airflow process: settings, connections and paths.
 
-        `PATH` begins with this interpreter's folder, because `spark-submit` runs the first `python3` it finds there.
+        This interpreter's folder is first in `PATH`, because `spark-submit` runs the first `python3` it finds there.
         """
         tuned = {
             "AIRFLOW_HOME": str(self.folder),
@@ -120,7 +119,7 @@ class AirflowHome:
             "AIRFLOW__API__WORKERS": "1",
             "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.1",
             "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "600",
-            # Airflow sets the rights of task logs itself, whatever the umask is.
+            # Airflow sets the permissions of task logs itself and ignores the umask.
             "AIRFLOW__LOGGING__FILE_TASK_HANDLER_NEW_FOLDER_PERMISSIONS": "0o700",
             "AIRFLOW__LOGGING__FILE_TASK_HANDLER_NEW_FILE_PERMISSIONS": "0o600",
             "AIRFLOW__STATE_STORE__MAX_VALUE_STORAGE_BYTES": str(16 * 1024 * 1024),
@@ -138,19 +137,19 @@ class AirflowHome:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep a folder for this process alone; it is made if it is missing.
+    """Hold a folder's lock, so that only this process uses it; create the folder if it is missing.
 
     Raises:
-        EmbeddedError: another run is using it, everybody may write there, or the lock is a link.
+        EmbeddedError: another run uses it, everybody may write there, or the lock file is a symbolic link.
     """
     make_private(folder)
     if folder.stat().st_mode & 0o002:
-        raise EmbeddedError(f"everybody may write in {folder}: name a folder of your own (make run FOLDER=…)")
+        raise EmbeddedError(f"everybody may write to {folder}: name a folder of your own (make run FOLDER=…)")
     lock = folder / "lock"
     try:
         descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise EmbeddedError(f"{lock} cannot be written ({error.strerror}): a link is not followed, remove it") from None
+        raise EmbeddedError(f"{lock} cannot be written ({error.strerror}); if it is a link, remove it") from None
     with os.fdopen(descriptor, "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

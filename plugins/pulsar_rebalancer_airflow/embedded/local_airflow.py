@@ -1,4 +1,4 @@
-"""Airflow's components as child processes, and its REST API as a client sees it."""
+"""Airflow's components as child processes, and a client of its REST API."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 _START_SECONDS, _RUN_SECONDS = 300, 600
 _PAUSE_SECONDS = 0.5
 _ENDED = {"success", "failed", "skipped", "upstream_failed", "removed"}
-# `airflow standalone` would open the doors of task logs to all addresses; here they are read from files.
+# Not `airflow standalone`: it would serve task logs on all addresses. Here they are read from files.
 _COMPONENTS = (["api-server"], ["scheduler", "--skip-serve-logs"], ["dag-processor"])
 
 
 class DagRun(TypedDict):
-    """What is read of a run as the API gives it; its times are texts in ISO 8601 once it has ended."""
+    """A DAG run in the API's answer, as far as it is used; its times are ISO 8601 strings once it has ended."""
 
     dag_run_id: str
     state: str
@@ -38,7 +38,7 @@ class DagRun(TypedDict):
 
 
 class TaskInstance(TypedDict):
-    """What is read of a task instance as the API gives it; its state is None before it is scheduled."""
+    """A task instance in the API's answer, as far as it is used; its state is None before it is scheduled."""
 
     task_id: str
     state: str | None
@@ -47,7 +47,7 @@ class TaskInstance(TypedDict):
 
 
 class LocalAirflow:
-    """An Airflow below a home folder, started once and asked over its REST API."""
+    """An Airflow with its own home folder, started once and used through its REST API."""
 
     def __init__(self, home: AirflowHome, processes: Processes) -> None:
         self.home = home
@@ -55,10 +55,10 @@ class LocalAirflow:
         self._client = httpx.Client(base_url=home.url, timeout=30)
 
     def start(self, progress: Callable[[str], None] = lambda _: None) -> None:
-        """Start it and wait until scheduler, DAG processor and API server say they are healthy.
+        """Start Airflow and wait until scheduler, DAG processor and API server are healthy.
 
         Raises:
-            EmbeddedError: when it ends, or is not healthy within five minutes.
+            EmbeddedError: a process ended, or Airflow is not healthy within five minutes.
         """
         self._start(["db", "migrate"], self._processes.run)
         for arguments in _COMPONENTS:
@@ -75,7 +75,7 @@ class LocalAirflow:
         raise EmbeddedError(f"Airflow was not healthy within {_START_SECONDS} s; see {self.home.folder / 'logs'}")
 
     def _start(self, arguments: list[str], start: Callable[..., object]) -> None:
-        """Start a command of Airflow; its log has the command's name."""
+        """Start an Airflow command; its log file has the command's name."""
         log = self.home.folder / "logs" / f"{arguments[0]}.log"
         command = [str(Path(sys.executable).parent / "airflow"), *arguments]
         start(f"airflow {arguments[0]}", command, self.home.environment(), log)
@@ -96,9 +96,11 @@ class LocalAirflow:
         return str(json.loads(self.home.passwords.read_text(encoding="utf-8"))["admin"])
 
     def _log_in(self) -> None:
-        """Log in, at a server that was started here alone: whoever took the port gets no password."""
+        """Log in, but only to the server started here: another program on the port must not get the password."""
         if not self._processes.listens(self.home.port):
-            raise EmbeddedError(f"another program answers on port {self.home.port} in the place of Airflow: start anew")
+            raise EmbeddedError(
+                f"another program answers on port {self.home.port} in the place of Airflow: start again"
+            )
         login = {"username": "admin", "password": self.password}
         answer = self._send("POST", "/auth/token", repeat=True, json=login)
         if answer.is_error:
@@ -106,7 +108,7 @@ class LocalAirflow:
         self._client.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
 
     def get(self, path: str, **query: Any) -> Any:
-        """Return the JSON of a GET below `/api/v2`; None when there is nothing (404)."""
+        """Return the JSON answer to a GET below `/api/v2`; None for a 404."""
         return self._request("GET", path, params=query)
 
     def post(self, path: str, document: Any) -> Any:
@@ -130,7 +132,7 @@ class LocalAirflow:
         return answer.json() if answer.content else None
 
     def _send(self, method: str, url: str, *, repeat: bool, **options: Any) -> httpx.Response:
-        """Send a request, again while it may be and the server fails: a busy machine may be slow, SQLite locked."""
+        """Send a request; with `repeat`, retry server errors: the machine may be busy, or SQLite locked."""
         limit = time.monotonic() + _START_SECONDS
         while True:
             self._processes.check()
@@ -146,10 +148,10 @@ class LocalAirflow:
             time.sleep(_PAUSE_SECONDS)
 
     def wait_for_dag(self, dag_id: str) -> None:
-        """Wait until the DAG processor has brought a DAG in.
+        """Wait until the DAG processor has loaded a DAG.
 
         Raises:
-            EmbeddedError: on an import error, or when it does not come within five minutes.
+            EmbeddedError: a DAG file cannot be imported, or the DAG does not appear within five minutes.
         """
         limit = time.monotonic() + _START_SECONDS
         while time.monotonic() < limit:
@@ -165,49 +167,49 @@ class LocalAirflow:
         raise EmbeddedError(f"DAG {dag_id} did not appear within {_START_SECONDS} s")
 
     def trigger(self, dag_id: str, conf: Mapping[str, JsonValue] | None = None) -> str:
-        """Start a manual run; returns its run id."""
+        """Start a manual run and return its run id."""
         return str(self.post(f"/dags/{dag_id}/dagRuns", {"logical_date": None, "conf": conf or {}})["dag_run_id"])
 
     def run(self, dag_id: str, run_id: str) -> DagRun:
         """Return a DAG run."""
-        found: DagRun = self.get(f"/dags/{dag_id}/dagRuns/{quote(run_id, safe='')}")
-        return found
+        run: DagRun = self.get(f"/dags/{dag_id}/dagRuns/{quote(run_id, safe='')}")
+        return run
 
     def runs(self, dag_id: str) -> list[DagRun]:
         """Return the latest hundred runs of a DAG, oldest first."""
-        found: list[DagRun] = self.get(f"/dags/{dag_id}/dagRuns", order_by="-run_after", limit=100)["dag_runs"]
-        return found[::-1]
+        newest_first: list[DagRun] = self.get(f"/dags/{dag_id}/dagRuns", order_by="-run_after", limit=100)["dag_runs"]
+        return newest_first[::-1]
 
     def tasks(self, dag_id: str, run_id: str) -> list[TaskInstance]:
         """Return the task instances of a run."""
         path = f"/dags/{dag_id}/dagRuns/{quote(run_id, safe='')}/taskInstances"
-        found: list[TaskInstance] = self.get(path, limit=200)["task_instances"]
-        return found
+        instances: list[TaskInstance] = self.get(path, limit=200)["task_instances"]
+        return instances
 
     def xcom(self, dag_id: str, run_id: str, task_id: str) -> Any:
         """Return what a task returned, or None."""
         path = f"/dags/{dag_id}/dagRuns/{quote(run_id, safe='')}/taskInstances/{task_id}/xcomEntries/return_value"
-        found = self.get(path)
-        return None if found is None else found["value"]
+        entry = self.get(path)
+        return None if entry is None else entry["value"]
 
     def wait(self, dag_id: str, run_id: str) -> DagRun:
         """Wait until a run has ended.
 
         Raises:
-            EmbeddedError: when it does not end in time.
+            EmbeddedError: it does not end within ten minutes.
         """
         limit = time.monotonic() + _RUN_SECONDS
         while time.monotonic() < limit:
             self._processes.check()
-            found = self.run(dag_id, run_id)
-            if found["state"] in ("success", "failed"):
-                return found
+            run = self.run(dag_id, run_id)
+            if run["state"] in ("success", "failed"):
+                return run
             time.sleep(0.3)
         states = {task["task_id"]: task["state"] for task in self.tasks(dag_id, run_id)}
         raise EmbeddedError(f"run {run_id} did not end within {_RUN_SECONDS} s; its tasks: {states}")
 
     def ended_runs(self, dag_id: str) -> Iterator[DagRun]:
-        """Yield every run of a DAG once, when it and all its tasks have ended; never stops by itself."""
+        """Yield each run of a DAG once, when it and all its tasks have ended; never stop."""
         seen: set[str] = set()
         while True:
             self._processes.check()

@@ -1,4 +1,4 @@
-"""Child processes that end with their parent: every one that was started, their descendants, and no other."""
+"""Child processes that end with their parent, with all their descendants."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Processes:
-    """Starts processes, each in a session of its own, and ends them with all that came of them.
+    """Starts processes, each in its own session, and stops them with all their descendants.
 
-    A signal that would end this process waits until a start or the ending of all is over, so that none is left behind.
+    A signal that would end this process is held back during a start and during the shutdown, so that no child survives.
 
-    A session of its own keeps a Ctrl-C away from the children, so that this process decides the order of ending, and
-    tells orphans: what a terminated process leaves behind keeps its session.
+    Its own session keeps Ctrl-C away from a child, so that this process decides the order of the shutdown. It also
+    identifies orphans: they keep the session of the process that left them.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Processes:
         self.stop()
 
     def start(self, name: str, command: Sequence[str], environment: Mapping[str, str], log: Path) -> int:
-        """Start a process whose output goes to a file; returns its process id."""
+        """Start a process whose output goes to a file, and return its process id."""
         log.parent.mkdir(parents=True, exist_ok=True)
         with _signals_wait(), log.open("ab") as output:
             process = subprocess.Popen(
@@ -54,10 +54,10 @@ class Processes:
         return process.pid
 
     def run(self, name: str, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
-        """Start a process and wait for its end.
+        """Run a process to its end.
 
         Raises:
-            EmbeddedError: it failed; with the last lines of its log.
+            EmbeddedError: it failed; the message has the last lines of its log.
         """
         self.start(name, command, environment, log)
         process, _ = self._started[name]
@@ -66,7 +66,7 @@ class Processes:
         del self._started[name]
 
     def listens(self, port: int) -> bool:
-        """Tell whether a process that was started, or one that came of it, listens on this TCP port."""
+        """Return whether a started process or one of its descendants listens on this TCP port."""
         for process in _family(self._leaders()):
             with suppress(psutil.Error):
                 listening = [c for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
@@ -75,10 +75,10 @@ class Processes:
         return False
 
     def check(self) -> None:
-        """Raise when a process that should run has ended.
+        """Check that all started processes are still running.
 
         Raises:
-            EmbeddedError: with the last lines of its log.
+            EmbeddedError: one has ended; the message has the last lines of its log.
         """
         for name, (process, log) in self._started.items():
             if process.poll() is not None:
@@ -87,7 +87,7 @@ class Processes:
                 )
 
     def stop(self) -> None:
-        """End what was started and all that came of it: asked first, killed after ten seconds."""
+        """Terminate all started processes and their descendants; kill those still alive after ten seconds."""
         with _signals_wait():
             leaders = self._leaders()
             for send in (psutil.Process.terminate, psutil.Process.kill):
@@ -102,7 +102,7 @@ class Processes:
 
 @contextmanager
 def _signals_wait() -> Iterator[None]:
-    """Hold signals back; the first of those that came is raised afterwards."""
+    """Hold signals back; raise the first of them afterwards."""
     held: list[int] = []
     before = {number: signal.signal(number, lambda which, _: held.append(which)) for number in ENDING}
     try:
@@ -122,18 +122,18 @@ def _send(send: Callable[[psutil.Process], None], family: Sequence[psutil.Proces
 
 
 def _family(leaders: set[int]) -> list[psutil.Process]:
-    """Return the leaders, their descendants, and whatever else lives in the leaders' sessions."""
-    found: dict[int, psutil.Process] = {}
+    """Return the leaders, their descendants, and all other processes in the leaders' sessions."""
+    family: dict[int, psutil.Process] = {}
     for process in psutil.process_iter():
         try:
             if process.pid in leaders or os.getsid(process.pid) in leaders:
-                found[process.pid] = process
-                found.update((child.pid, child) for child in process.children(recursive=True))
+                family[process.pid] = process
+                family.update((child.pid, child) for child in process.children(recursive=True))
         except (psutil.NoSuchProcess, ProcessLookupError, PermissionError):
             continue
-    return list(found.values())
+    return list(family.values())
 
 
 def tail(log: Path) -> str:
-    """Return the last lines of a log."""
+    """Return the last 15 lines of a log."""
     return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])

@@ -1,4 +1,4 @@
-"""One line per run for the terminal, and the judgement whether the cluster is balanced."""
+"""One line per run for the terminal, and whether the cluster is balanced."""
 
 from __future__ import annotations
 
@@ -23,15 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunLine:
-    """What is shown of one run.
+    """The terminal's line about one run.
 
     Attributes:
-        text: the line.
-        balanced: nothing moves, and nothing is waited for; where brokers are paired, the range of scores is below
-            the low threshold as well.
-        moved: at least one bundle was moved and verified.
-        failed: why the run failed; empty when it did not.
-        in_force: what was in force at its end, and by whom; empty when that is not known.
+        balanced: nothing moves and no decision is waiting; where brokers are paired, the range of scores is also below
+            the low threshold.
+        moved: at least one move was verified.
+        failed: why the run failed; empty if it did not.
+        in_force: the orders in force at its end, and who gave them; empty if unknown.
     """
 
     text: str
@@ -42,14 +41,7 @@ class RunLine:
 
 
 def describe(airflow: LocalAirflow, dag_id: str, run: DagRun, number: int) -> RunLine:
-    """Return the line of an ended run.
-
-    Args:
-        airflow: where it ran.
-        dag_id: its DAG.
-        run: the run as the API gives it.
-        number: counts the runs shown.
-    """
+    """Return the line about an ended run; `number` counts the lines."""
     begun, ended = (datetime.fromisoformat(run[name]) for name in ("start_date", "end_date"))
     head = f"{begun.astimezone():%H:%M:%S}  run {number:<3}"
     seconds = f"{(ended - begun).total_seconds():.1f} s"
@@ -90,7 +82,8 @@ def _progress(summary: Summary) -> str:
     if not thresholds:
         return f"{summary.resolved.settings.strategy}: {summary.sentence}"
     over = f"pairs over {summary.pairs_over} of {summary.pairs}"
-    hits = (f"{have}/{each.hits} {kind}" for have, (kind, each) in zip(summary.hits, thresholds.items(), strict=False))
+    required = ((kind, threshold.hits) for kind, threshold in thresholds.items())
+    hits = (f"{have}/{need} {kind}" for have, (kind, need) in zip(summary.hits, required, strict=False))
     return f"{over}, hits {' '.join(hits)}" if summary.pairs_over else over
 
 

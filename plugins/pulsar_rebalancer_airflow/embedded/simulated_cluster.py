@@ -27,7 +27,7 @@ class SimulatedCluster:
 
     Attributes:
         urls: base URL of every broker.
-        token: super-user token; it stands in a file for its owner alone.
+        token: super-user token, from a file that only its owner may read.
     """
 
     urls: list[str]
@@ -42,10 +42,13 @@ class SimulatedCluster:
 def start(
     processes: Processes, folder: Path, *, brokers: int = 8, bundles: int = 200, seed: int = 1, hot_score: float = 85
 ) -> SimulatedCluster:
-    """Start one and wait until its brokers answer; `hot_score` is that of its hot broker, percent.
+    """Start a simulated cluster and wait until its brokers answer.
+
+    Args:
+        hot_score: score of its hot broker, percent.
 
     Raises:
-        EmbeddedError: when it does not.
+        EmbeddedError: it ended, or is not ready within a minute.
     """
     folder.mkdir(parents=True, exist_ok=True)
     ready, token, log = folder / "ready.json", folder / "token", folder / "simulation.log"
@@ -59,7 +62,7 @@ def start(
         "--ready-file",
         str(ready),
     ]
-    # New figures every second: a run that follows another at once sees what that one moved, and does not move more.
+    # New figures every second: otherwise a run right after another would not see its moves, and move too much.
     command += ["--stats-period", "1", "--host-check-period", "1"]
     command += ["--brokers", str(brokers), "--bundles", str(bundles), "--seed", str(seed)]
     command += ["--hot-score", str(hot_score)]

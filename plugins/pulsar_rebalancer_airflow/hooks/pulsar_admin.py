@@ -1,4 +1,4 @@
-"""Airflow connections of type `pulsar_admin`: how a cluster's admin REST API is reached."""
+"""Airflow connections of type `pulsar_admin`, for a cluster's admin REST API."""
 
 from __future__ import annotations
 
@@ -25,17 +25,14 @@ EXTRAS = frozenset(
     {"ca_file", "client_cert", "client_key", "read_only", "timeout_seconds"}
     | {"address_map", "address_template", "service_url"}
 )
-"""Keys of the connection's extra; any other is refused, because a misspelt `read_only` must not let writes through."""
+"""Keys of the connection's extra; others are refused, because a misspelt `read_only` must not allow writes."""
 
 
 class PulsarAdminHook(BaseHook):
     """The admin REST API of one Pulsar cluster.
 
-    The connection's host is one broker or several separated by commas, each with a port of its own if it differs
-    from the connection's; the schema is `http` or `https`; the password is the token.
-
-    Args:
-        pulsar_admin_conn_id: id of the connection.
+    The connection's host is one broker or several separated by commas, each with its own port if it differs from the
+    connection's; the schema is `http` or `https`; the password is the token.
     """
 
     conn_name_attr = "pulsar_admin_conn_id"
@@ -51,11 +48,11 @@ class PulsarAdminHook(BaseHook):
         """Return the connection, validated.
 
         Args:
-            pulsar_cluster: the cluster's name inside Pulsar; asked of the brokers when empty.
+            pulsar_cluster: the cluster's name inside Pulsar; empty to query the brokers for it.
 
         Raises:
             SettingsError: `wrong_setting` or `contradiction`, with the connection's id and the field's name.
-            AirflowNotFoundException: there is no such connection.
+            AirflowNotFoundException: the connection does not exist.
         """
         connection = self.get_connection(self.pulsar_admin_conn_id)
         try:
@@ -64,11 +61,11 @@ class PulsarAdminHook(BaseHook):
             raise SettingsError(error.reason, f"connection {self.pulsar_admin_conn_id}: {error.message}") from None
         except RecursionError:
             raise SettingsError(
-                Reason.WRONG_SETTING, f"connection {self.pulsar_admin_conn_id}: extra is nested too deep to be read"
+                Reason.WRONG_SETTING, f"connection {self.pulsar_admin_conn_id}: extra is nested too deeply"
             ) from None
 
     def get_writing_settings(self, pulsar_cluster: str = "") -> AdminConnection:
-        """Return the connection, validated, for a task that is about to change something.
+        """Return the connection, validated, for a task that changes something.
 
         Raises:
             AdminError: `read_only`.
@@ -80,14 +77,14 @@ class PulsarAdminHook(BaseHook):
         return connection
 
     def get_conn(self) -> PulsarAdmin:
-        """Return a client of the cluster, to be used as an async context manager."""
+        """Return a client of the cluster, an async context manager."""
         return PulsarAdmin(self.get_connection_settings())
 
     def test_connection(self) -> tuple[bool, str]:
-        """Ask every broker of the cluster for its load report, which takes a super-user.
+        """Request the load report of every broker, for which the token must be a super-user's.
 
         Returns:
-            Whether all of them answered, and a sentence that names those that did not.
+            Whether all brokers answered, and a sentence that names those that did not.
         """
         try:
             return asyncio.run(self._ask_every_broker())
@@ -98,11 +95,11 @@ class PulsarAdminHook(BaseHook):
         async with self.get_conn() as admin:
             reports = await admin.load_reports(await admin.brokers(), lambda _broker, _report: True)
             for broker, report in reports.items():
-                # The extensible load manager gives its figures as metrics, to the same super-users.
+                # The extensible load manager publishes its figures as metrics, also only for super-users.
                 if isinstance(report, AdminError) and report.reason == Reason.NO_LOAD_REPORT:
                     reports[broker] = await _asked_for_metrics(admin, broker)
         failed = {
-            broker: "its load manager gives no load report" if report is None else report
+            broker: "its load manager has no load report" if report is None else report
             for broker, report in reports.items()
             if report is None or isinstance(report, AdminError)
         }
@@ -161,7 +158,7 @@ def _seeds(connection: Connection) -> tuple[str, ...]:
 
 
 def _bracketed(host: str) -> str:
-    """Put back the brackets of an IPv6 address that Airflow read from a URI without them."""
+    """Restore the brackets of an IPv6 address, which Airflow drops when it parses a URI."""
     return f"[{host}]" if host.count(":") > 1 and "[" not in host else host
 
 
@@ -185,14 +182,14 @@ def _seconds(value: object) -> float:
     try:
         return float(str(value))
     except ValueError:
-        raise SettingsError(Reason.WRONG_SETTING, f"timeout_seconds: {value!r} is no number") from None
+        raise SettingsError(Reason.WRONG_SETTING, f"timeout_seconds: {value!r} is not a number") from None
 
 
 def _mapping(value: object) -> dict[str, str]:
     try:
-        found = json.loads(value) if isinstance(value, str) else value
+        mapping = json.loads(value) if isinstance(value, str) else value
     except ValueError:
-        found = None
-    if not isinstance(found, dict) or not all(isinstance(url, str) for url in found.values()):
+        mapping = None
+    if not isinstance(mapping, dict) or not all(isinstance(url, str) for url in mapping.values()):
         raise SettingsError(Reason.WRONG_SETTING, "address_map: expected a JSON object of brokerId to URL")
-    return found
+    return mapping

@@ -1,1 +1,1 @@
-"""Alerts: what a run shows, the messages on their way to receivers, and what of them is kept between runs."""
+"""Alerts and metrics: what a run reports to people and to monitoring systems."""

@@ -1,4 +1,4 @@
-"""What a task does to tell people: from what was seen to messages, and into the store."""
+"""Alerting from a task: turn observations into messages, send them, and store what is open."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_TOLD = (Reason.BREAKER_OPEN, Reason.CONTROL_UNREADABLE)
-"""What closes the gate without anybody's wish, told also while no plan would move anything."""
+_ALERTING = (Reason.BREAKER_OPEN, Reason.CONTROL_UNREADABLE)
+"""Reasons that close the gate although nobody ordered it; reported even while no plan would move anything."""
 
 
 def tell_of_run(context: Context, cluster: str, settings: Settings, run: str | None) -> None:
-    """Tell what the run of a context shows. Whatever goes wrong is a warning and does the run no harm.
+    """Send alerts about the run of a context. Errors are only logged: alerting must not fail a run.
 
     Args:
-        context: of a task that runs after all others.
+        context: context of a task that runs after all others.
         cluster: name in the clusters file.
-        settings: of the clusters file.
+        settings: from the clusters file, without the run's overrides.
         run: address of the run's folder; None when nothing was collected.
     """
     try:
@@ -60,17 +60,17 @@ def tell_of_run(context: Context, cluster: str, settings: Settings, run: str | N
         name = folder.name if folder else ""
         tell(context, cluster, settings, ALERTS, observed, figures_of(ended), now, run=name)
     except Exception as error:
-        _log.warning("Alerts: nothing could be told of this run (%s)", type(error).__name__)
+        _log.warning("Alerts: nothing could be sent about this run (%s)", type(error).__name__)
 
 
 def _closed(store: StateStore, cluster: str, settings: Settings, now: datetime) -> dict[Reason, str]:
-    """Return until when the circuit breaker is open, and what of the orders cannot be read, where that is so."""
-    found = closings(settings, store.control(storage_of(cluster)), now)
-    return {each.reason: each.detail for each in found if each.reason in _TOLD}
+    """Return the detail by reason: until when the circuit breaker is open, and which orders cannot be read."""
+    closed = closings(settings, store.control(storage_of(cluster)), now)
+    return {closing.reason: closing.detail for closing in closed if closing.reason in _ALERTING}
 
 
 def _forget(store: StateStore) -> None:
-    """Drop what is open: with nobody to tell it would be taken for told when alerts are back."""
+    """Drop open incidents: nobody was notified, so they must not count as reported once alerts are on again."""
     for key in (ALERTS, WATCH):
         if store.alerts(key).incidents:
             store.put_alerts(AlertsState(), key)
@@ -100,19 +100,17 @@ def tell(
     *,
     run: str = "",
 ) -> None:
-    """Send a message for what started and what is over, and store what is open.
+    """Send a message for every incident that started or ended, and store the open ones.
 
-    A message that no receiver took is stored as pending, so the next run sends it again. The store is written after
-    the messages were sent: a task that dies in between sends them once more.
+    A message that no receiver accepted is stored as pending, and the next run sends it again. The store is written
+    after the messages are sent: if a task dies in between, they are sent twice.
 
     Args:
-        context: of the running task; the cluster's state asset is one of its inlets.
+        context: context of the running task; the cluster's state asset is one of its inlets.
         cluster: name in the clusters file.
-        settings: of the clusters file; `alert_connection` is not empty.
-        key: of the document whose only writer the task is.
-        observed: what was seen.
-        figures: lines for the messages.
-        now: the present.
+        settings: from the clusters file; `alert_connection` is not empty.
+        key: key of the document, which only this task writes.
+        figures: lines of figures for the messages.
         run: name of the run's folder; empty when it has none.
     """
     store, quiet = StateStore.of(context, cluster), timedelta(minutes=settings.alert_quiet_minutes)
@@ -134,18 +132,18 @@ def _send(connection: str, messages: Sequence[AlertMessage]) -> list[bool]:
     except ImportError:
         _log.warning("Alerts need apache-airflow-providers-apprise: install pulsar-rebalancer[alerts]")
     except Exception as error:
-        # The text of an unknown error may hold an URL, and that a secret.
+        # The text of an unknown error may contain a URL with a secret.
         _log.warning("Alerts: connection %s cannot be used (%s)", connection, type(error).__name__)
     else:
         if missed or sum(taken) < len(messages):
-            said = "Alerts: %d of %d sent through connection %s; the next run sends the others. Failed: %s"
-            _log.warning(said, sum(taken), len(messages), connection, ", ".join(missed) or "none")
+            warning = "Alerts: %d of %d sent through connection %s; the next run sends the others. Failed: %s"
+            _log.warning(warning, sum(taken), len(messages), connection, ", ".join(missed) or "none")
         return taken
     return []
 
 
 def _run_link(context: Context) -> str:
-    """Address of the run in Airflow's UI."""
+    """Return the URL of the run in Airflow's UI."""
     base = str(conf.get("api", "base_url", fallback="") or "http://localhost:8080").rstrip("/")
     run = context["dag_run"]
     return f"{base}/dags/{quote(run.dag_id, safe='')}/runs/{quote(run.run_id, safe='')}"

@@ -1,4 +1,4 @@
-"""What a run has to tell, through the metrics that Airflow is configured with (StatsD, Datadog or OpenTelemetry)."""
+"""The measurements of a run, sent to the metrics system configured in Airflow (StatsD, Datadog or OpenTelemetry)."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ _SYSTEMS = ("statsd_on", "statsd_datadog_enabled", "otel_on")
 
 
 def emit(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> None:
-    """Send the measurements of a run; without a metrics system nothing is measured.
+    """Send the measurements of a run; do nothing without a metrics system.
 
-    Whatever goes wrong is a warning and does the run no harm. A report that is cleared counts its run once more.
+    Errors are only logged: metrics must not fail a run. Clearing the task report counts its run again.
 
     Args:
         cluster: name in the clusters file.
-        run: its folder; None when nothing was collected.
-        outcome: how it ended; None when that is not known.
+        run: the run's folder; None when nothing was collected.
+        outcome: how the run ended; None if unknown.
     """
     if not any(conf.getboolean("metrics", system) for system in _SYSTEMS):
         return
     try:
-        for each in _measured(cluster, run, outcome):
-            name, labels = PREFIX + each.name, dict(each.labels)
-            if each.counter:
-                stats.incr(name, int(each.value), tags=labels)
+        for measurement in _measured(cluster, run, outcome):
+            name, labels = PREFIX + measurement.name, dict(measurement.labels)
+            if measurement.counter:
+                stats.incr(name, int(measurement.value), tags=labels)
             else:
-                stats.gauge(name, each.value, tags=labels)
+                stats.gauge(name, measurement.value, tags=labels)
     except Exception as error:
-        _log.warning("Metrics: nothing more could be sent of this run (%s)", type(error).__name__)
+        _log.warning("Metrics: nothing more could be sent about this run (%s)", type(error).__name__)
 
 
 def _measured(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> Iterator[Measurement]:
     yield from measure(cluster, run, outcome)
     running = {entry.name for entry in load_clusters(clusters_file()) if entry.settings.mode is not Mode.OFF}
     for name in set(StoragePath(storage_root()).names()) - running:
-        yield Measurement.of("interval_seconds", 0, cluster=name)  # or a monitoring system waits for its runs
+        yield Measurement.of("interval_seconds", 0, cluster=name)  # 0: the monitoring system must not expect runs

@@ -1,4 +1,4 @@
-"""Messages to every receiver that a connection of type `apprise` names."""
+"""Send messages to every receiver of an `apprise` connection."""
 
 from __future__ import annotations
 
@@ -15,28 +15,27 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.show.alerts.messages import AlertMessage
 
 TIMEOUT_SECONDS = 10.0
-"""How long a run waits for all receivers and all messages."""
+"""Time limit per run for all messages to all receivers."""
 
 _LOG_URLS = ("apprise", "urllib3")
-"""Loggers that write parts of URLs, which hold secrets."""
+"""Loggers that write parts of URLs, which may contain secrets."""
 
 
 def send(connection: str, messages: Sequence[AlertMessage]) -> tuple[list[bool], list[str]]:
     """Send messages in order, each to all receivers at once, until the time is up.
 
     The provider's own notifier drops Apprise's answer and has no time-out. A receiver that does not answer in time
-    keeps a thread, which ends with the task.
+    keeps a thread busy, which ends with the task.
 
     Args:
         connection: Airflow connection of type `apprise`.
-        messages: what to send.
 
     Returns:
-        Whether any receiver took it, for each message that was tried; and the kinds of receivers that missed one, never
-        their URLs.
+        For each message tried, whether any receiver accepted it; and the kinds of receivers that missed a message,
+        never their URLs.
 
     Raises:
-        Exception: the connection does not exist, or is none of Apprise's; its text may hold a secret.
+        Exception: the connection does not exist or is not an Apprise connection; the text may contain a secret.
     """
     from apprise import Apprise, NotifyFormat
 
@@ -62,11 +61,11 @@ def send(connection: str, messages: Sequence[AlertMessage]) -> tuple[list[bool],
 
 
 def receivers(connection: str) -> list[str]:
-    """Return the Apprise URLs of a connection, made known to the log's masker."""
+    """Return the Apprise URLs of a connection; the task log masks them from then on."""
     from airflow.providers.apprise.hooks.apprise import AppriseHook
 
-    found: Any = AppriseHook(connection).get_config_from_conn(BaseHook.get_connection(connection))
-    urls = [str(entry["path"]) for entry in (found if isinstance(found, list) else [found])]
+    config: Any = AppriseHook(connection).get_config_from_conn(BaseHook.get_connection(connection))
+    urls = [str(entry["path"]) for entry in (config if isinstance(config, list) else [config])]
     for url in urls:
         mask_secret(url)
     return urls

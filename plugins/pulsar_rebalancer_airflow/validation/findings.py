@@ -1,4 +1,4 @@
-"""What the misses of the suites mean: a finding for each reason and subject."""
+"""Turn missed expectations into findings, one for each reason and subject."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DETAIL_CHARS = 300
 
 
 class Arguments(TypedDict, total=False):
-    """What an expectation is given, as far as it is read: its column, and what is allowed there."""
+    """The arguments of an expectation, as far as they are used: its column and the allowed range."""
 
     column: str
     min_value: float | None
@@ -28,7 +28,7 @@ class Arguments(TypedDict, total=False):
 
 
 class Meta(TypedDict):
-    """What a suite says beside an expectation; position in the suite and effect are added when it is loaded."""
+    """The metadata of an expectation; `load_suite` adds its position in the suite and its effect."""
 
     reason: str
     position: int
@@ -46,14 +46,14 @@ class Expectation(TypedDict):
 
 
 class Seen(TypedDict, total=False):
-    """What was seen: the rows that missed, or one value."""
+    """What was observed: the rows that missed, or one value."""
 
     unexpected_index_list: list[dict[str, JsonValue]] | None
     observed_value: JsonValue
 
 
 class Result(TypedDict):
-    """What Great Expectations says of one expectation, as far as it is read, with its words for it."""
+    """Great Expectations' result for one expectation, as far as it is used, with its wording."""
 
     success: bool
     expectation_config: Expectation
@@ -64,15 +64,14 @@ class Result(TypedDict):
 
 class _Miss(NamedTuple):
     finding: Finding
-    excess: float = 0.0  # how far the figure is beyond what is allowed
+    excess: float = 0.0  # distance of the figure from the allowed range
 
 
 def findings_of(table: str, results: Iterable[Result]) -> list[Finding]:
-    """Return one finding per reason and subject with everything that was seen, worst first within a reason.
+    """Return one finding per reason and subject with all its details, worst first within a reason.
 
     Args:
-        table: `cluster`, `brokers` or `bundles`.
-        results: of the table's suite, in JSON's types.
+        results: results of the table's suite, in JSON types.
     """
     seen: dict[str, dict[str, list[_Miss]]] = {}
     for miss in _misses(table, results):
@@ -127,7 +126,7 @@ def _excess(allowed: Arguments, value: JsonValue) -> float:
 
 
 def _exception(info: JsonValue) -> str:
-    """Return the message of what was raised while an expectation was evaluated; empty when nothing was."""
+    """Return the message of an exception raised while evaluating an expectation; empty if there was none."""
     for entry in [info, *info.values()] if isinstance(info, dict) else ():
         if isinstance(entry, dict) and entry.get("raised_exception") is True:
             return str(entry.get("exception_message") or "raised an exception").splitlines()[0]

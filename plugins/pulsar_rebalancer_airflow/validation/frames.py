@@ -1,4 +1,4 @@
-"""The tables of a run as the suites see them, and what share of the brokers' traffic is left out."""
+"""The tables of a run as the suites see them, and the share of each broker's traffic that is left out."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 _REPEATED = {"bundles": ["cluster", "broker", "policy"]}
-"""Columns of few different texts, by table: Great Expectations hashes and copies a frame with every text in it."""
+"""Columns with few distinct texts, by table; Great Expectations hashes and copies every text of a frame."""
 
 
 def judged_frames(run: StoragePath, settings: Settings) -> dict[str, pd.DataFrame]:
     """Return the three tables as the suites see them.
 
-    Infinite figures are null. In `brokers` a resource that is not measured (usage and limit of -1) is 0 of 0, as it
-    scores, what is no number among a broker's own averages, which may be missing, is infinite, and there are columns
-    more:
+    Infinite figures become null. In `brokers`, a resource that is not measured (usage and limit of -1) becomes 0 of 0,
+    as in its score. NaN and infinity in a broker's own averages become infinity, because null means that the broker
+    left them out. Columns added:
 
-    * `<resource>_percent`: usage of limit; null without a limit;
+    * `<resource>_percent`: usage as a percentage of the limit; null without a limit;
     * `deciding_resource` and `deciding_percent`: see `_deciding`;
-    * `unaccounted_percent`: how far the sum over the broker's bundles is from its own figure in the worst of the four
-      traffic figures: 0 when it is at most one unit, null when a figure is unsound, which is named for itself.
+    * `unaccounted_percent`: difference between the broker's own figure and the sum over its bundles, in the worst of
+      the four traffic figures. 0 if it is at most one unit; null if a figure is unsound, which is a finding of its own.
     """
     read = {name: Snapshot(run).table(name) for name in INPUT}
     frames = {name: table.to_pandas(categories=_REPEATED.get(name)) for name, table in read.items()}
@@ -61,11 +61,10 @@ def _no_number(column: pa.ChunkedArray[Any]) -> list[bool]:
 
 
 def _deciding(broker: Mapping[Hashable, Any], weights: Mapping[str, float]) -> tuple[str | None, float]:
-    """Return which resource other than the CPU decides a broker's score, and its usage in percent of its limit.
+    """Return the resource other than the CPU that decides a broker's score, and its usage in percent of its limit.
 
-    It decides when its weighted percentage is above those of all others. When no weighted resource can be judged, and
-    some are used, the score is 0 whatever the broker does: the percentage is infinite. Nothing, and NaN, for a broker
-    whose score is decided by its CPU, or that is idle.
+    The resource with the highest weighted percentage decides. If no weighted resource can be judged although some are
+    used, the score is always 0, and the percentage is infinite. None and NaN if the CPU decides, or the broker is idle.
     """
     percent = {name: float(broker[f"{name}_percent"]) for name in weights}
     judged = [name for name in weights if not math.isnan(percent[name])]
@@ -88,14 +87,14 @@ def _unaccounted_percent(brokers: pd.DataFrame, bundles: pd.DataFrame) -> pd.Ser
 
 
 def shares_of(bundles: Collection[str], frames: Mapping[str, pd.DataFrame]) -> dict[str, float]:
-    """Return by broker what share (0 to 1) of its message rate or throughput, the larger one, these bundles carry.
+    """Return by broker the share (0 to 1) of its message rate or throughput, the larger one, that these bundles carry.
 
-    A negative figure counts by its amount. For a figure that is no number, what the broker's own figure has beyond its
-    other bundles stands in.
+    A negative figure counts by its absolute value. A figure that is not a number is estimated: the broker's own figure
+    minus that of its other bundles.
 
     Args:
-        bundles: names; brokers without any of them are left out of the answer.
-        frames: as `judged_frames` gave them.
+        bundles: names; brokers without any of these bundles are left out.
+        frames: the tables from `judged_frames`.
     """
     import pandas as pd
 

@@ -1,8 +1,8 @@
-"""The validation result of a run as one page that is read offline: `<run>/validation/index.html`.
+"""The validation result of a run as one page that works offline: `<run>/validation/index.html`.
 
-The content is that of Great Expectations' Data Docs, made by its own renderer. Its view needs style sheets, fonts and
-scripts from six hosts, so the page is laid out by a template of this package: no script, nothing from elsewhere,
-everything that came from brokers escaped.
+The content is that of Great Expectations' Data Docs, from its own renderer. Its view loads style sheets, fonts and
+scripts from six hosts, so this package has its own template: no scripts, no external resources, and everything that
+came from brokers is escaped.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SHOWN_ROWS = 20
-"""How many rows that missed are kept and shown for an expectation."""
+"""Maximum missed rows kept and shown per expectation."""
 
 SHOWN_FINDINGS = 200
-"""How many findings the page lists one by one."""
+"""Maximum findings listed on the page."""
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-"""Content security policy of the page: it may be styled, and nothing else."""
+"""Content security policy of the page: inline styles and nothing else."""
 
 
 def page_of(run: StoragePath) -> StoragePath:
-    """Return the page's file."""
+    """Return the file of a run's page."""
     return run / "validation" / "index.html"
 
 
 def wording(result: Any) -> dict[str, str]:
-    """Return what Data Docs say of one result (an `ExpectationValidationResult`): what was expected and what was seen.
+    """Return the Data Docs wording of an `ExpectationValidationResult`: what was `expected` and what was `seen`.
 
-    The lists of rows in the result are cut.
+    Truncates the lists of rows in the result.
     """
     from great_expectations.render.renderer.content_block import ValidationResultsTableContentBlockRenderer
 
@@ -52,7 +52,7 @@ def wording(result: Any) -> dict[str, str]:
 
 
 def _texts(block: Any) -> Iterator[str]:
-    """Return the sentences of a content block; tables of rows and hints to query them are left out."""
+    """Yield the sentences of a content block, without tables of rows and hints for querying them."""
     if isinstance(block, list):
         for part in block:
             yield from _texts(part)
@@ -68,13 +68,10 @@ def _texts(block: Any) -> Iterator[str]:
 def write_page(
     run: StoragePath, request: RunRequest, validation: Validation, results: Mapping[str, Sequence[Result]]
 ) -> None:
-    """Write the page. It is for people to read: whatever goes wrong is a warning, the verdict stands.
+    """Write the page; a failure is only a warning, because the page does not affect the verdict.
 
     Args:
-        run: the run's folder.
-        request: what was asked for.
-        validation: what was found.
-        results: by table, results in JSON's types with their `wording`.
+        results: results by table, in JSON types, with their `wording`.
     """
     try:
         page_of(run).write_bytes(_page(run, request, validation, results).encode(errors="replace"))
@@ -85,7 +82,7 @@ def write_page(
 def _page(
     run: StoragePath, request: RunRequest, validation: Validation, results: Mapping[str, Sequence[Result]]
 ) -> str:
-    # Only the task that validates pays for loading it.
+    # Imported here so that only the validating task loads it.
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("pulsar_rebalancer_airflow")

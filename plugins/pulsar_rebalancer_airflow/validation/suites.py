@@ -1,6 +1,6 @@
-"""Run the suites of `expectations/` on a sample and say what each miss means.
+"""Run the suites of `expectations/` on a sample and turn misses into findings.
 
-Great Expectations and pandas are imported inside functions: at module level they would cost every DAG parse seconds.
+Great Expectations and pandas are imported inside functions: at module level they would add seconds to every DAG parse.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SLACK_SECONDS = 60.0
-"""How much later than the brokers' longest interval a report may be written."""
+"""Grace period after the brokers' longest report interval, seconds."""
 
 _SEVERITY = {Effect.BLOCK: "critical", Effect.HOLD: "critical", Effect.QUARANTINE: "warning", Effect.WARN: "info"}
-"""What Great Expectations calls an effect."""
+"""Great Expectations' severity by effect."""
 
 
 def validate(run: StoragePath, suites: Path | None = None) -> Validation:
-    """Judge the sample of a run; write `validation.json` and, below `validation/`, every suite's results and a page.
+    """Judge the sample of a run; write `validation.json` and, below `validation/`, each suite's results and a page.
 
-    Findings of one reason stand worst first.
+    Findings of one reason are sorted worst first.
 
     Args:
         run: the run's folder, with its input.
-        suites: folder of `cluster.json`, `brokers.json` and `bundles.json`; those of the package by default.
+        suites: folder of `cluster.json`, `brokers.json` and `bundles.json`; None for the package's own suites.
 
     Raises:
         SnapshotError: a table is missing, damaged, or of another version.
@@ -67,7 +67,7 @@ def validate(run: StoragePath, suites: Path | None = None) -> Validation:
     for name, frame in frames.items():
         try:
             results = _run_suite(name, frame, suites or suites_folder(), parameters(settings))
-        except Exception as error:  # whatever fails here, nothing may pass unjudged
+        except Exception as error:  # a table that cannot be judged must block the run
             log.exception("the suite of table %s could not be run", name)
             findings.append(suite_failed(name, f"{type(error).__name__}: {error}"))
             continue
@@ -89,21 +89,21 @@ def validate(run: StoragePath, suites: Path | None = None) -> Validation:
 
 
 def _moved_lately(run: StoragePath) -> frozenset[str]:
-    """Return the bundles of the unload history: for an interval two brokers report them."""
+    """Return the bundles of the unload history: right after a move two brokers report the bundle."""
     try:
         return frozenset(StateBefore.read(run).moves.unloads)
     except RebalancerError:
-        return frozenset()  # decide, which needs it, says what is wrong with it
+        return frozenset()  # the task decide needs the state and reports what is wrong with it
 
 
 def suites_folder() -> Path:
-    """Return where the suites are: beside this module in a wheel, at the top of the source tree else."""
+    """Return the folder of the suites: inside the package in a wheel, else at the top of the source tree."""
     packaged = Path(__file__).parents[1] / "expectations"
     return packaged if packaged.is_dir() else Path(__file__).parents[3] / "expectations"
 
 
 def load_suite(folder: Path, name: str) -> dict[str, Any]:
-    """Return the suite of a table: each expectation with its place in it and with what follows from its reason code."""
+    """Return the suite of a table; each expectation gets its position, and the effect of its reason code."""
     suite: dict[str, Any] = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
     for position, expectation in enumerate(suite["expectations"]):
         effect = Reason(expectation["meta"]["reason"]).effect
@@ -113,11 +113,11 @@ def load_suite(folder: Path, name: str) -> dict[str, Any]:
 
 
 def parameters(settings: Settings) -> dict[str, float]:
-    """Return what the suites know as `$PARAMETER`.
+    """Return the values of the suites' `$PARAMETER`s.
 
     `report_age_limit_seconds`: brokers write their report after loadBalancerReportUpdateMaxIntervalMinutes at the
-    latest (ModularLoadManagerImpl.needBrokerDataUpdate), checked every few seconds. `largest_<column>`: what any
-    machine has or does at most.
+    latest (ModularLoadManagerImpl.needBrokerDataUpdate), checked every few seconds. `largest_<column>`: largest
+    plausible value for any machine.
     """
     largest = {f"largest_{column}": figure for column, figure in LARGEST.items()}
     age = settings.report_max_interval_minutes * 60 + SLACK_SECONDS
@@ -125,18 +125,18 @@ def parameters(settings: Settings) -> dict[str, float]:
 
 
 def _quieten() -> None:
-    """Keep out of the task's log what Great Expectations registers and loads."""
+    """Keep Great Expectations' messages about registering and loading out of the task log."""
     names = {"great_expectations", *(name for name in logging.root.manager.loggerDict if "great_expectations" in name)}
     for name in names:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def _run_suite(name: str, frame: pd.DataFrame, folder: Path, values: Mapping[str, float]) -> list[Result]:
-    """Results as JSON, in the order of the suite, each with Great Expectations' own words for it."""
+    """Return the results in JSON types, in the suite's order, each with Great Expectations' own wording."""
     _quieten()
     import great_expectations as gx
 
-    _quieten()  # some of its loggers choose a level of their own when they are made
+    _quieten()  # again: some of its loggers set their own level when created
     suite = load_suite(folder, name)
     detail = {column for expectation in suite["expectations"] for column in expectation["meta"].get("detail", ())}
     context = gx.get_context(mode="ephemeral")
@@ -160,16 +160,16 @@ def _run_suite(name: str, frame: pd.DataFrame, folder: Path, values: Mapping[str
 
 
 def _wording(said: Any) -> dict[str, str]:
-    """Put the result into words for the page; without them it is a poorer page, no other verdict."""
+    """Return the result's wording for the page; empty if it fails, which does not affect the verdict."""
     try:
         return wording(said)
     except Exception as error:
-        log.warning("an expectation cannot be put into words: %s", type(error).__name__)
+        log.warning("an expectation's result cannot be rendered: %s", type(error).__name__)
         return {"expected": "", "seen": ""}
 
 
 def _storable(value: Any) -> Any:
-    """JSON without NaN and infinities, lists of rows cut short."""
+    """Return JSON without NaN and infinities, with lists of rows truncated."""
     if isinstance(value, dict):
         return {key: _storable(entry[:SHOWN_ROWS] if _is_rows(key, entry) else entry) for key, entry in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""The link from the task that validated to its result as a page."""
+"""The link from the task that validated to the page with its result."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
 
 PREFIX = "/pulsar_rebalancer"
-"""Where the web server serves the pages of this package."""
+"""Path prefix of this package's pages on the web server."""
 
 
 def page_address(dag_id: str, run_id: str, folder: str) -> str:
-    """Return the address of a page on the web server; a path alone where `[api] base_url` is not set."""
+    """Return the URL of a page on the web server; only its path if `[api] base_url` is not set."""
     return _server() + page_path(dag_id, run_id, folder).removeprefix(urlsplit(_server()).path)
 
 
 def page_path(dag_id: str, run_id: str, folder: str) -> str:
-    """Return the path of a page on the web server, whatever host it is reached by."""
+    """Return the path of a page on the web server, without a host."""
     dag, run, name = (quote(part, safe="") for part in (dag_id, run_id, folder))
     return f"{base_path()}{PREFIX}/dags/{dag}/runs/{run}/validation/{name}"
 
 
 def base_path() -> str:
-    """Return the path below which the web server is reached; empty for the root."""
+    """Return the web server's base path; empty for the root."""
     return urlsplit(_server()).path
 
 
@@ -39,12 +39,12 @@ def _server() -> str:
 
 
 class ValidationLink(BaseOperatorLink):
-    """Opens the validation result of a run. Airflow asks for it when the task ends, also when it failed."""
+    """Opens the validation result of a run. Airflow requests the link when the task ends, even if it failed."""
 
     name = "Validation result"
 
     def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:
-        """Return the path of the page; empty when the task did not get as far as writing it."""
+        """Return the path of the page; empty if the task did not get as far as writing it."""
         run = StoragePath(str(getattr(operator, "run", None) or ""))
         if not run.uri or not page_of(run).exists():
             return ""

@@ -1,6 +1,6 @@
-"""The route to the result of a validation, for whoever may read the logs of the DAG in question.
+"""The route to a validation result, for users who may read the logs of its DAG.
 
-Imported by Airflow's web server alone: it loads Airflow's API with the metadata database.
+Only Airflow's web server imports this module: it loads Airflow's API with the metadata database.
 """
 
 from typing import Any
@@ -31,9 +31,9 @@ def validation_result(dag_id: str, run_id: str, folder: str) -> HTMLResponse:
     """Return the validation result of a run as a page.
 
     Raises:
-        HTTPException: 404 unless the folder is one of this very DAG run and holds a page.
+        HTTPException: 404 unless the folder belongs to this DAG run and holds a page.
     """
-    kept = "they are kept for history_days, and for retention_days where days are not compacted"
+    kept = "they are kept for history_days, or for retention_days on days that are not compacted"
     page = stored_page(storage_root(), dag_id, run_id, folder)
     return served(page, f"This DAG run has no such validation result; {kept}.")
 
@@ -44,7 +44,7 @@ def validation_result(dag_id: str, run_id: str, folder: str) -> HTMLResponse:
     dependencies=FOR_READERS_OF_LOGS,
 )
 def validation_of_run(dag_id: str, run_id: str, session: SessionDep) -> HTMLResponse:
-    """Return the validation result of a run, wherever it lies, as a page; what the tab of a run shows."""
+    """Return the validation result of a run as a page, from its folder or the history; the tab of a run shows it."""
     left = None
     if cluster_of(dag_id, REBALANCE_DAG, BY_HAND_DAG) is not None:
         left = left_by(session, dag_id, run_id, key="return_value", task="collect")
@@ -53,15 +53,13 @@ def validation_of_run(dag_id: str, run_id: str, session: SessionDep) -> HTMLResp
 
 
 def stored_page(root: str, dag_id: str, run_id: str, name: str) -> bytes | None:
-    """Return the page of a DAG run if its folder has this name; nothing of the name is trusted.
+    """Return the page of a DAG run if its folder has this name; None if not.
 
     Args:
-        root: storage root.
         dag_id: DAG that the user may read.
-        run_id: the DAG run.
-        name: of the run's folder, as it came with the request.
+        name: name of the run's folder, from the request and therefore untrusted.
     """
-    # Whoever may read one of the two DAGs of a cluster may read what both found in its snapshots.
+    # Users who may read one of a cluster's two DAGs may read the validation results of both.
     cluster = cluster_of(dag_id, REBALANCE_DAG, BY_HAND_DAG)
     if cluster is None:
         return None
@@ -84,11 +82,11 @@ def _from_folder(root: str, run: StoragePath) -> tuple[Any, bytes] | None:
 
 
 def _from_history(root: str, storage: ClusterStorage, name: str) -> tuple[Any, bytes] | None:
-    """Return what daily upkeep made of a folder that is gone."""
+    """Return the request and page of a deleted folder, from the history that daily upkeep writes."""
     at = time_of(name)
     listed = table_file(storage, RUNS, at.date()) if at else None
     if listed is None or not listed.exists() or not lies_below(root, listed):
         return None
-    found = compacted_documents(listed, name, ["settings", "page"])
-    settings, page = found.get("settings"), found.get("page")
+    documents = compacted_documents(listed, name, ["settings", "page"])
+    settings, page = documents.get("settings"), documents.get("page")
     return (json_document(settings, listed.uri), page.encode()) if settings and page else None

@@ -151,7 +151,7 @@ def test_a_folder_where_everybody_may_leave_links_is_refused(
 ) -> None:
     tmp_path.chmod(0o1777)
     assert main(["--folder", str(tmp_path)]) == 1
-    assert f"everybody may write in {tmp_path}" in capsys.readouterr().err
+    assert f"everybody may write to {tmp_path}" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -184,7 +184,7 @@ def test_once_ends_with_the_first_balanced_run_after_a_move(
     watch: Callable[..., int], capsys: pytest.CaptureFixture[str], lines: list[RunLine], said: str
 ) -> None:
     assert watch(lines, once=True) == 0
-    assert f"{said} there is nothing more to move" in capsys.readouterr().out
+    assert f"{said}: nothing more to move" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

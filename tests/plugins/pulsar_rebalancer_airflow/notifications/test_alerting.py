@@ -209,7 +209,7 @@ def test_a_store_that_fails_is_a_warning(
 
     report(make_run(storage), state, gate="nothing_to_do")
 
-    assert "Alerts: nothing could be told of this run (ConnectionError)" in caplog.text
+    assert "Alerts: nothing could be sent about this run (ConnectionError)" in caplog.text
     assert "S3cret" not in caplog.text
 
 

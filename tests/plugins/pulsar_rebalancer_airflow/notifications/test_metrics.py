@@ -45,7 +45,7 @@ def test_a_damaged_run_is_a_warning(
 
     emit("east", StoragePath(str(tmp_path)), None)
 
-    assert "nothing more could be sent of this run (SnapshotError)" in caplog.text
+    assert "nothing more could be sent about this run (SnapshotError)" in caplog.text
 
 
 def test_no_runs_are_waited_for_where_a_cluster_is_off_or_no_longer_in_the_file(
