@@ -1,4 +1,4 @@
-"""Who changed what, when and why: a file for each change, beside the copies of the state."""
+"""The audit trail: one file per change, next to the copies of the state, says who changed what, when and why."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def note(storage: ClusterStorage, action: str, order: Order, details: Mapping[str, JsonValue]) -> StoragePath:
-    """Write `state/change-<time>-<action>.json`, over what was noted of this order before; return it."""
+    """Write `state/change-<time>-<action>.json`, replacing an earlier note on the same order, and return it."""
     file = storage.state / f"change-{order.at:%Y%m%dT%H%M%S.%fZ}-{action}.json"
-    said = {"at": order.at.isoformat(), "action": action, "by": order.by, "reason": order.reason}
-    file.write_json({**said, **details})
+    who_and_why = {"at": order.at.isoformat(), "action": action, "by": order.by, "reason": order.reason}
+    file.write_json({**who_and_why, **details})
     return file

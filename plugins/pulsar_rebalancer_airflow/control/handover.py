@@ -1,4 +1,4 @@
-"""Take the balancing over from Pulsar's own shedding, or hand it back."""
+"""Take balancing over from Pulsar's own shedding, or hand it back."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 def read(connection_id: str) -> dict[str, str]:
-    """Return the value of `loadBalancerSheddingEnabled` by broker; `[<reason code>]` where it was not said.
+    """Return the value of `loadBalancerSheddingEnabled` by broker; `[<reason code>]` for a broker that did not say.
 
     Raises:
         AdminError: the list of brokers cannot be read.
@@ -36,25 +36,22 @@ def read(connection_id: str) -> dict[str, str]:
 def switch(
     settings: Settings, storage: ClusterStorage, action: str, order: Order, timeout_seconds: float
 ) -> dict[str, str]:
-    """Switch Pulsar's own shedding off (`take_over`) or on (`hand_back`), on all brokers; read it back from each.
+    """Switch Pulsar's own shedding off (`take_over`) or on (`hand_back`) on all brokers, and read it back from each.
 
     Args:
-        settings: of the clusters file.
-        storage: of the cluster.
-        action: one of the two.
         order: who wants it, and why.
-        timeout_seconds: how long brokers have to take the value.
+        timeout_seconds: time limit for the brokers to apply the value.
 
     Returns:
         The value of `loadBalancerSheddingEnabled` by broker.
 
     Raises:
-        AdminError: `read_only`, `setting_not_taken`, the brokers refuse, or none answered.
+        AdminError: `read_only`, `setting_not_taken`, the brokers refused, or none answered.
     """
     connection = PulsarAdminHook(settings.connection).get_writing_settings()
     value = builtin_shedding.VALUES[action]
     record: dict[str, JsonValue] = {"setting": SHEDDING, "value": value}
-    # Written first: whatever happens to the task, it is known who asked for what.
+    # Written first: even if the task dies, the audit trail has the order.
     note(storage, action, order, {**record, "outcome": "begun"})
     try:
         before, after, balancing = asyncio.run(_change(connection, value, timeout_seconds))

@@ -1,4 +1,4 @@
-"""Show, export, reset or restore what is kept between runs."""
+"""Show, export, reset or restore a cluster's state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class StateSummary(TypedDict):
-    """What is told of a cluster's state: the twenty brokers with the most hits, and twenty kept destinations."""
+    """A summary of a cluster's state: the twenty brokers with the most hits, and twenty kept destinations."""
 
     seq: int
     plan_id: str
@@ -39,7 +39,7 @@ class StateSummary(TypedDict):
 
 
 def export(store: StateStore, storage: ClusterStorage, now: datetime) -> str:
-    """Write both documents to one file below the cluster's folder; return its name.
+    """Write both documents to one file in the cluster's state folder, and return its name.
 
     Raises:
         StateError: `state_version`.
@@ -58,24 +58,22 @@ def export(store: StateStore, storage: ClusterStorage, now: datetime) -> str:
 def change(store: StateStore, storage: ClusterStorage, action: str, order: Order, name: str) -> None:
     """Reset the state, or restore it from a file.
 
-    It has a new sequence number afterwards, so a plan that is under way becomes stale and is not recorded.
+    The state gets a new sequence number, so a plan in progress becomes stale and is not recorded.
 
     Args:
-        store: of the cluster.
-        storage: of the cluster.
         action: `reset` or `restore`.
         order: who wants it, and why.
-        name: of the file that is restored; empty: the newest copy.
+        name: name of the file to restore; empty for the newest copy.
 
     Raises:
-        StateError: a file cannot be read, or nothing is there to restore.
-        SnapshotError: likewise.
+        StateError: the file cannot be read, or there is nothing to restore.
+        SnapshotError: the file cannot be read.
     """
     before = _sequence(store.raw(DecisionState.KEY), storage)
     source, decision, moves = ("", DecisionState(), MovesState())
     if action == "restore":
         source, decision, moves = _restorable(storage, name)
-    # No plan id: a plan that was recorded once must not be carried out after a restore.
+    # No plan id: a plan recorded earlier must not be carried out after a restore.
     means = decision.means if decision.means and (storage.state / decision.means).exists() else ""
     state = decision.model_copy(update={"seq": before + 1, "plan_id": "", "means": means})
     store.put(state)
@@ -83,11 +81,11 @@ def change(store: StateStore, storage: ClusterStorage, action: str, order: Order
     keep_copy(storage, state)
     note(storage, action, order, {"file": source, "seq_before": before, "seq_after": state.seq})
     if decision.means and not means:
-        _log.warning("%s is gone: the means of bundles start anew", decision.means)
+        _log.warning("%s is gone: the means of bundles start from scratch", decision.means)
 
 
 def last_plan(store: StateStore, storage: ClusterStorage) -> str:
-    """Return the id of the plan that was recorded last, by the newest copy where the store cannot tell."""
+    """Return the id of the plan recorded last; if the store cannot be read, from the newest copy."""
     if isinstance(store.raw(DecisionState.KEY), Mapping):
         return store.last_plan()
     for seq in reversed(committed_sequences(storage)):
@@ -99,7 +97,7 @@ def last_plan(store: StateStore, storage: ClusterStorage) -> str:
 
 
 def _sequence(document: Any, storage: ClusterStorage) -> int:
-    """Return the highest sequence number known, also of a document that cannot be read."""
+    """Return the highest sequence number known, even if the document cannot be parsed."""
     stored = document.get("seq") if isinstance(document, Mapping) else None
     return max([stored if isinstance(stored, int) else 0, *committed_sequences(storage)])
 
@@ -111,21 +109,24 @@ def _restorable(storage: ClusterStorage, name: str) -> tuple[str, DecisionState,
             raise StateError(Reason.FILE_MISSING, f"{storage.state.uri} holds no copy of a committed state")
         name = copy_of(storage, copies[-1]).name
     if re.fullmatch(FILE_NAME, name) is None:
-        raise StateError(Reason.WRONG_SETTING, f"file: {name!r} is no decision-<number>.json or export-<time>.json")
+        raise StateError(
+            Reason.WRONG_SETTING, f"file: {name!r} is neither decision-<number>.json nor export-<time>.json"
+        )
     document = (storage.state / name).read_json()
     if name.startswith("export-"):
         if not isinstance(document, Mapping) or set(document) != {DecisionState.KEY, MovesState.KEY}:
             raise StateError(
-                Reason.FILE_DAMAGED, f"{name} is no export: it must hold {DecisionState.KEY} and {MovesState.KEY}"
+                Reason.FILE_DAMAGED, f"{name} is not an export: it must hold {DecisionState.KEY} and {MovesState.KEY}"
             )
         return name, DecisionState.parse(document[DecisionState.KEY]), MovesState.parse(document[MovesState.KEY])
     return name, DecisionState.parse(document), MovesState()
 
 
 def _history(stored: Any, restored: MovesState, *, reset: bool) -> MovesState:
-    """Return both histories: bundles that were moved lately stay in their grace period, unless it is unreadable.
+    """Return the restored history merged with the stored one, so that recently moved bundles keep their grace period.
 
-    A reset forgets the destinations that the leader may remember: whoever has restarted it says so in this way.
+    A stored history that cannot be read is dropped. A reset forgets the destinations that the leader may remember:
+    after restarting the leader, people declare it with a reset.
     """
     try:
         present = MovesState.parse(stored)
@@ -139,7 +140,7 @@ def _history(stored: Any, restored: MovesState, *, reset: bool) -> MovesState:
 
 
 def summary(decision: DecisionState, moves: MovesState) -> StateSummary:
-    """Return what is told of the two documents."""
+    """Return a summary of the two documents."""
     most = sorted(decision.hits.items(), key=lambda item: (-item[1].high, -item[1].low, item[0]))
     return {
         "seq": decision.seq,
@@ -150,5 +151,5 @@ def summary(decision: DecisionState, moves: MovesState) -> StateSummary:
         "brokers_with_hits": len(decision.hits),
         "most_hits": {broker: {"high": count.high, "low": count.low} for broker, count in most[:20]},
         "recently_unloaded": len(moves.unloads),
-        "destinations_kept": {bundle: found.destination for bundle, found in sorted(moves.kept.items())[:20]},
+        "destinations_kept": {bundle: kept.destination for bundle, kept in sorted(moves.kept.items())[:20]},
     }

@@ -1,4 +1,4 @@
-"""What became of the run that somebody stopped: which bundles came to their end, and how many were not begun."""
+"""The outcome of a stopped run: which bundles finished, and how many were not begun."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _SECONDS_BETWEEN_LOOKS = 1.0
 
 
 class Stopped(NamedTuple):
-    """What a stop found.
+    """The outcome of a stop.
 
     Attributes:
-        finished: reason code by bundle that was under way and has come to its end.
-        unfinished: bundles that are still under way; those of them that were not begun will not be.
-        not_begun: how many bundles of the plan are left as they are, those of waves and splits to come among them.
+        finished: reason code by bundle, for bundles that were in progress and have finished.
+        unfinished: bundles of the current wave without an outcome; any not yet begun will not be.
+        not_begun: number of the plan's bundles left as they are, including those of later waves and splits.
     """
 
     finished: dict[str, Reason]
@@ -38,14 +38,13 @@ class Stopped(NamedTuple):
 
 
 def wait(store: StateStore, storage: ClusterStorage, longest_seconds: float) -> Stopped:
-    """Wait until the wave or the splits that are under way have come to their end; return what became of them.
+    """Wait for the end of the current wave or splits, and return their outcome.
 
-    A task sees a stop before it begins a bundle, so only its end tells which bundles were under way.
+    A task checks for a stop before each bundle, so only its end shows which bundles were in progress.
 
     Args:
-        store: of the cluster, where the stop is written already.
-        storage: of the cluster.
-        longest_seconds: after which those that are still under way are named as such.
+        store: the cluster's store, which already holds the stop.
+        longest_seconds: maximum wait; bundles still without an outcome then are `unfinished`.
     """
     plan, until = store.get(DecisionState).plan_id, time.monotonic() + longest_seconds
     planned = _without_outcome(store, plan)
@@ -61,13 +60,13 @@ def wait(store: StateStore, storage: ClusterStorage, longest_seconds: float) -> 
 
 
 def under_way(storage: ClusterStorage, plan: str, now: datetime) -> bool:
-    """Return whether the run of a plan has not come to its end yet."""
+    """Return whether the run of a plan is still in progress."""
     at, run = time_of(plan), storage.run(plan)
     return at is not None and run is not None and now - at <= LONGEST_RUN and not (run / "outcome.json").exists()
 
 
 def _to_do(run: StoragePath) -> set[str]:
-    """Return the bundles of a plan that have no outcome yet; none once its run has come to its end."""
+    """Return the bundles of a plan without an outcome; none once its run has ended."""
     if (run / "outcome.json").exists():
         return set()
     planned = {move.bundle for move in read_moves(run)} | {split.bundle for split in read_splits(run)}

@@ -1,4 +1,4 @@
-"""The sentence on what is in force, from what is stored."""
+"""The sentence about the orders in force, from the stored documents."""
 
 from __future__ import annotations
 
@@ -26,18 +26,16 @@ def in_force(
     started: datetime | None,
     origins: Mapping[str, Origin] | None = None,
 ) -> str:
-    """Return what is in force now for the next run, and by whom.
+    """Return a sentence on the orders in force for the next run, and who gave them.
 
     Args:
-        store: of the cluster.
-        storage: likewise.
-        settings: those that are in force.
-        started: when the run began that a stop may have hit; None: none is under way.
-        origins: where settings come from.
+        settings: the effective settings.
+        started: start of the run that a stop may affect; None if no run is in progress.
+        origins: where each setting came from, if known.
     """
     now = datetime.now(UTC)
     try:
-        told = replace(store.told(storage, store.drains(storage), started), origins=origins or {})
+        orders = replace(store.told(storage, store.drains(storage), started), origins=origins or {})
     except RebalancerError as error:
         return f"Nothing is moved: {error.message}"
-    return sentence(settings, closings(settings, told.control, now, JudgedRun(now, store.last_plan())), told, now)
+    return sentence(settings, closings(settings, orders.control, now, JudgedRun(now, store.last_plan())), orders, now)

@@ -1,4 +1,4 @@
-"""The DAG in which a person approves a plan; in another mode than `approve` it asks nobody."""
+"""The DAG in which a person approves a plan; outside mode `approve` it asks nobody."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def apply_dag(entry: ClusterEntry, root: str) -> DAG:
         APPLY_DAG,
         entry,
         "approval",
-        description=f"Asks a person about the plan of cluster {entry.name}, and has it carried out",
+        description=f"Asks a person to approve a plan of cluster {entry.name}, and starts the approved plan",
         doc_md=page("apply", entry),
         # Each run asks about one plan; one that a person begins, which Airflow insists on, asks nothing. No question
         # waits behind another: a newer one ends it.
@@ -39,12 +39,12 @@ def apply_dag(entry: ClusterEntry, root: str) -> DAG:
                 root=root,
                 # It writes a document of the state store that nobody else writes: one at a time.
                 max_active_tis_per_dag=1,
-                # An answer within a second of the question fails the task in Airflow 3.3.
+                # In Airflow 3.3 the task fails if the answer arrives within a second of the question.
                 retries=2,
                 retry_delay=timedelta(seconds=1),
             )
             approve >> CarryOutApprovedOperator(task_id="carry_out", entry=entry, root=root)
         else:
-            # A question that is open as the mode changes ends: Airflow removes tasks that a DAG no longer has.
+            # A mode change ends an open question, because Airflow removes tasks that a DAG no longer has.
             EmptyOperator(task_id="nobody_is_asked")
     return dag

@@ -1,4 +1,4 @@
-"""The DAG in which a person asks for moves: it makes and shows a plan, and hands it over by its hash."""
+"""The DAG in which a person requests moves: it shows a plan, and hands the plan over when given its hash."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def by_hand_dag(entry: ClusterEntry, root: str) -> DAG:
         BY_HAND_DAG,
         entry,
         "by hand",
-        description=f"Moves bundles of cluster {entry.name} as a person asks for; shows the plan first",
+        description=f"Moves bundles of cluster {entry.name} on request, after showing the plan",
         doc_md=page("by_hand", entry),
-        # A release does not wait for a plan that is being made.
+        # A release must not wait for a plan in progress.
         max_active_runs=16,
         dagrun_timeout=LONGEST_RUN,
         default_args={"execution_timeout": timedelta(minutes=5)},

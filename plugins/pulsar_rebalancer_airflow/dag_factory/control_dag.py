@@ -1,4 +1,4 @@
-"""The DAG with which people hold a cluster back, and look after its state and Pulsar's own shedding."""
+"""The DAG with which people pause or stop a cluster, and manage its state and Pulsar's own shedding."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def control_dag(entry: ClusterEntry, root: str) -> DAG:
         CONTROL_DAG,
         entry,
         "control",
-        description=f"Pauses, skips and stops runs of cluster {entry.name}, looks after its state, hands it over",
+        description=f"Pauses, skips and stops runs of cluster {entry.name}, manages its state, hands it over",
         doc_md=page("control", entry),
         params=control_params(),
     ) as dag:

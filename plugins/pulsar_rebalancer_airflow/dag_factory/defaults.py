@@ -1,4 +1,4 @@
-"""What all DAGs of this package have in common."""
+"""Defaults of all DAGs in this package."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ COMMON: dict[str, Any] = {
     "start_date": datetime(2026, 1, 1, tzinfo=UTC),
     "catchup": False,
     "max_active_runs": 1,
-    # No backfill: a live cluster has no past that could be balanced.
+    # No backfill: only the present load of a live cluster can be balanced.
     "allowed_run_types": ("scheduled", "manual"),
 }
 
 
 def begun_by_hand(prefix: str, entry: ClusterEntry, tag: str, **own: Any) -> DAG:
-    """Return a DAG of a cluster that never runs by itself, and is not paused: it has to be there when it is needed.
+    """Return a DAG without a schedule, not paused at creation so that it is ready when needed.
 
     Args:
-        prefix: what its id begins with (`locations.py`).
+        prefix: prefix of its id (`locations.py`); the cluster's name follows.
         entry: the cluster's entry in the clusters file.
-        tag: what it is for.
-        own: arguments of the DAG, which go before what all have in common.
+        tag: its own tag, in addition to `pulsar` and the cluster's name.
+        own: arguments of the DAG, which override the common ones.
     """
     tags = {"pulsar", tag, entry.name}
     return DAG(f"{prefix}{entry.name}", schedule=None, is_paused_upon_creation=False, tags=tags, **COMMON | own)

@@ -1,4 +1,4 @@
-"""The DAGs of every cluster in the clusters file: one that rebalances, others to look after state and files."""
+"""The DAGs of every cluster in the clusters file: one that rebalances it, and others for state, files and people."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
 
 _DAGS = (rebalance_dag, by_hand_dag, apply_dag, control_dag, maintenance_dag, replay_dag)
-"""What makes the DAGs that every cluster has."""
+"""Factories of the DAGs that every cluster has."""
 
 
 def build_dags(config_path: Path | None = None) -> dict[str, DAG]:
     """Return the DAGs by id.
 
     Args:
-        config_path: the clusters file; None: the configured one.
+        config_path: path of the clusters file; None for the configured one.
 
     Raises:
-        SettingsError: the file as a whole cannot be read. A broken entry gives one DAG that says so instead.
+        SettingsError: the whole file cannot be read. A broken entry does not raise: its only DAG reports the error.
     """
     root = storage_root()
     dags: dict[str, DAG] = {}

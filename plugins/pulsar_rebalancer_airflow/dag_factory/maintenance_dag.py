@@ -1,4 +1,4 @@
-"""The DAG that looks after the files of a cluster, daily."""
+"""The DAG that compacts and deletes a cluster's old files, daily."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 _LONGEST = timedelta(hours=6)
 
 _FIRST_MINUTE, _MINUTES = 60, 240
-"""Upkeep begins between 01:00 and 05:00 UTC: the day before is over, and its last runs have ended."""
+"""Upkeep begins between 01:00 and 05:00 UTC, when the last runs of the day before have ended."""
 
 
 def daily_schedule(cluster: str) -> str:
-    """Return the cron expression (UTC) of a cluster's upkeep: clusters are spread, by their names."""
+    """Return the cron expression (UTC) of a cluster's upkeep; a hash of the name spreads the clusters over time."""
     hour, minute = divmod(_FIRST_MINUTE + crc32(cluster.encode()) % _MINUTES, 60)
     return f"{minute} {hour} * * *"
 
@@ -32,7 +32,7 @@ def maintenance_dag(entry: ClusterEntry, root: str) -> DAG:
     """Return the DAG `pulsar_maintenance__<cluster>`."""
     with DAG(
         f"pulsar_maintenance__{entry.name}",
-        description=f"Compacts and removes old files of cluster {entry.name}",
+        description=f"Compacts and deletes old files of cluster {entry.name}",
         doc_md=page("maintenance", entry),
         schedule=CronTriggerTimetable(daily_schedule(entry.name), timezone="UTC"),
         **COMMON,
@@ -40,7 +40,7 @@ def maintenance_dag(entry: ClusterEntry, root: str) -> DAG:
         params=maintenance_params(),
         tags={"pulsar", "maintenance", entry.name},
         default_args={"retries": 1, "retry_delay": timedelta(minutes=5)},
-        # Without it a deployment that pauses new DAGs fills its disk.
+        # A deployment that pauses new DAGs would fill its disk.
         is_paused_upon_creation=False,
     ) as dag:
         MaintainOperator(task_id="maintain", entry=entry, root=root)

@@ -1,4 +1,4 @@
-"""The trigger forms; that of a run is made from the models that check what is typed into it."""
+"""The trigger forms, built from the models that validate their input."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def run_params(settings: Settings) -> dict[str, Param]:
     """Return the parameters of a rebalancing run, one per field of `RunParams`.
 
     Args:
-        settings: of the clusters file; its mode is the highest that a run may ask for.
+        settings: from the clusters file; their mode is the highest that a run may request.
     """
     properties = RunParams.model_json_schema()["properties"]
     form = {name: _param(name, schema, settings) for name, schema in properties.items() if name not in ("mode", "plan")}
-    # Who approves is asked where the clusters file says so alone.
+    # A run may use mode approve only if that is the clusters file's mode.
     lower = [m.value for m in Mode if m.rank <= settings.mode.rank and (m is not Mode.APPROVE or m is settings.mode)]
     form["mode"] = Param(
         None,
@@ -42,7 +42,7 @@ def run_params(settings: Settings) -> dict[str, Param]:
 
 
 def _param(name: str, schema: Mapping[str, Any], settings: Settings) -> Param:
-    # Optional fields are written as `anyOf: [<type>, null]`.
+    # In JSON schema an optional field is `anyOf: [<type>, null]`.
     typed = next((option for option in schema.get("anyOf", ()) if option.get("type") != "null"), schema)
     description = RunParams.model_fields[name].description or ""
     if name in Settings.model_fields:
@@ -93,7 +93,7 @@ def control_params() -> dict[str, Param]:
 
 
 def replay_params() -> dict[str, Param]:
-    """Return the parameters of a run of the replay DAG: what a person types of `ReplayRequest`."""
+    """Return the parameters of a run of the replay DAG: the fields of `ReplayRequest` that a person fills in."""
     typed: dict[str, dict[str, Any]] = {
         "start": {"default": None, "type": ["null", "string"], "format": "date-time"},
         "end": {"default": None, "type": ["null", "string"], "format": "date-time"},
@@ -118,6 +118,6 @@ def maintenance_params() -> dict[str, Param]:
             True,
             type="boolean",
             title="Dry run",
-            description="only say what would go, with counts and bytes; scheduled runs always act",
+            description="only report what would go, with counts and bytes; scheduled runs always act",
         )
     }

@@ -41,7 +41,7 @@ def rebalance_dag(entry: ClusterEntry, root: str) -> DAG:
         description=f"Balances the load of Pulsar cluster {entry.name} (mode {settings.mode})",
         doc_md=page("rebalance", entry),
         schedule=_timetable(settings.interval_seconds),
-        # Plans made by hand, and those that were approved, are carried out by runs that their DAGs start.
+        # The by-hand and apply DAGs start runs that carry out their plans.
         **COMMON | {"allowed_run_types": (*COMMON["allowed_run_types"], "operator_triggered")},
         dagrun_timeout=LONGEST_RUN,
         params=run_params(settings),
@@ -61,9 +61,9 @@ def rebalance_dag(entry: ClusterEntry, root: str) -> DAG:
         )
         record = RecordOperator(task_id="record", cluster=entry.name, root=root, run=run, retries=3)
         gate = GateOperator(task_id="gate", cluster=entry.name, settings=settings, run=run)
-        # A mapped task's arguments are serialized: JSON only.
+        # Airflow serializes the arguments of a mapped task, so they must be JSON.
         present = settings.model_dump(mode="json", exclude_defaults=True)
-        # Mapped over nothing, the task is skipped without a process: most plans split nothing.
+        # Most plans split nothing: a task mapped over an empty list is skipped without starting a process.
         split = SplitOperator.partial(
             task_id="split",
             cluster=entry.name,
@@ -98,7 +98,7 @@ def rebalance_dag(entry: ClusterEntry, root: str) -> DAG:
 
 
 def _timetable(interval_seconds: float) -> CronTriggerTimetable | DeltaTriggerTimetable:
-    """Return every full minute when that is the interval, for run ids that can be read; else steps of the interval."""
+    """Return a timetable of the interval; one of a minute runs on the full minute, for readable run ids."""
     if interval_seconds == 60:
         return CronTriggerTimetable("* * * * *", timezone="UTC")
     return DeltaTriggerTimetable(timedelta(seconds=interval_seconds))

@@ -1,4 +1,4 @@
-"""The DAG that tells what other settings would have done with recorded load."""
+"""The DAG that reports what other settings would have done with recorded load."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def replay_dag(entry: ClusterEntry, root: str) -> DAG:
         REPLAY_DAG,
         entry,
         "replay",
-        description=f"Replays recorded load of cluster {entry.name} through other strategies and settings",
+        description=f"Replays recorded load of cluster {entry.name} with other strategies and settings",
         doc_md=page("replay", entry),
         params=replay_params(),
     ) as dag:

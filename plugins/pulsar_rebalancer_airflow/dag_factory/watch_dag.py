@@ -1,8 +1,8 @@
-"""The DAG that tells when the runs of a cluster do not come to their end; there is one where alerts are on.
+"""The DAG that alerts when a cluster's runs stop ending; it exists only where alerts are on.
 
-Not a DeadlineAlert: Airflow makes a deadline for a run that it has created, so none for a paused DAG; its callback has
-no state store, so that it could neither keep quiet about what is known nor tell the end; and it needs an executor or a
-triggerer that runs callbacks. A task of its own needs nothing but the scheduler and a free slot.
+Not a DeadlineAlert: Airflow creates a deadline only for a run that it has created, so not for a paused DAG. Its
+callback has no state store, so it could neither avoid repeats nor report the end. And it needs an executor or triggerer
+that runs callbacks. A task needs only the scheduler and a free slot.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ def watch_dags(entry: ClusterEntry) -> list[DAG]:
     step = timedelta(seconds=settings.interval_seconds * settings.alert_after_intervals)
     with DAG(
         f"pulsar_watch__{entry.name}",
-        description=f"Tells when no run of cluster {entry.name} has come to its end for several intervals",
+        description=f"Sends an alert when no run of cluster {entry.name} has ended for several intervals",
         doc_md=page("watch", entry),
         schedule=DeltaTriggerTimetable(max(step, _SHORTEST)),
         **COMMON,
         dagrun_timeout=timedelta(minutes=5),
         tags={"pulsar", "alerts", entry.name},
-        # Whoever names a connection wants to hear of a cluster that nobody looks after.
+        # A configured alert connection means that somebody wants to hear about a neglected cluster.
         is_paused_upon_creation=False,
     ) as dag:
         WatchOperator(
