@@ -35,6 +35,7 @@ clusters:
   north: {low_treshold: 3}
   "we st": {}
   we_st: {low_threshold: 50, high_threshold: 40}
+  south: {strategy: "elsewhere:shed"}
 """
 
 
@@ -72,6 +73,7 @@ def test_the_dag_folder_has_the_dags_of_every_cluster(clusters: Path) -> None:
         "pulsar_rebalance__north",
         "pulsar_rebalance__we_st",
         "pulsar_rebalance__we_st__broken_1",
+        "pulsar_rebalance__south",
     }
 
 
@@ -201,6 +203,7 @@ def test_every_page_names_a_document(dags: dict[str, DAG]) -> None:
     ("dag_id", "named"),
     [
         ("pulsar_rebalance__north", "low_treshold"),
+        ("pulsar_rebalance__south", "strategy elsewhere:shed is not listed in PULSAR_REBALANCER_STRATEGIES"),
         ("pulsar_rebalance__we_st", "we st"),
         ("pulsar_rebalance__we_st__broken_1", "low_threshold 50 is above high_threshold 40"),
     ],
