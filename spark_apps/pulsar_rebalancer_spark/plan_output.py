@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.decide import plan_files
 from pulsar_rebalancer.decide.by_hand.drains import serve
 from pulsar_rebalancer.decide.explain import complete
@@ -20,6 +19,7 @@ from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.strategies import rows
 from pulsar_rebalancer.strategies.hits import hits_after, start_anew, used_samples
 from pulsar_rebalancer.strategies.scoring import scores_after
+from pulsar_rebalancer.strategies.shedders.registry import profile_of
 from pulsar_rebalancer.strategies.wording import number_of
 from pulsar_rebalancer_spark import split_planning
 
@@ -108,7 +108,7 @@ def _summary(
     scores = {broker: score for broker, score in ends if broker is not None and score is not None}
     request, params = run.request, run.request.params
     forced = Forced(by=request.requested_by, reason=params.force, threshold=request.force_threshold)
-    compares_gaps = run.settings.strategy is Strategy.AVG
+    low = profile_of(run.settings).thresholds(run.settings).get("low")
     return Summary(
         **fields,
         **plan_files.scores(scores, scores_after(scores, taken, decided.source_traffic), run.snapshot.apart),
@@ -116,7 +116,7 @@ def _summary(
         drains=dict(decided.drains or {}),
         counting=run.counting.reason,
         pairs=len(gaps),
-        pairs_over=sum(gap >= run.settings.low_threshold for gap in gaps) if compares_gaps else 0,
+        pairs_over=sum(gap >= low.gap for gap in gaps) if low else 0,
         pairs_fired=sum(decision.fired for decision in judged),
         hits=(
             max((decision.low_hits or 0 for decision in judged), default=0),
