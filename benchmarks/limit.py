@@ -22,6 +22,7 @@ from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.run.plan import MAX_WAVES, OF_A_WAVE
 from pulsar_rebalancer.run.tables import MEANS, MOVES, TRAFFIC, broker_samples
 from pulsar_rebalancer.strategies import waves
+from pulsar_rebalancer.strategies.left_out import left_out_of
 from pulsar_rebalancer.strategies.means import LONG_TERM_SAMPLES, MAX_SAMPLES
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.scoring import LARGEST_FLOAT32, SCORED
@@ -49,7 +50,7 @@ def main(root: str, address: str, folder: str) -> None:
     brokers = pq.read_table(f"{address}/input/brokers.parquet")
     columns = ["cluster", "broker", "bundle", *TRAFFIC, "policy"]
     bundles = pq.read_table(f"{address}/input/bundles.parquet", columns=columns)
-    if run.known_means is None or run.snapshot.left_out or run.counting.samples:
+    if run.known_means is None or left_out_of(run.snapshot) or run.counting.samples:
         raise ValueError(f"{address} is no run of benchmarks.clusters")
     means = updated_means(bundles, pq.read_table(run.known_means.uri))
     pq.write_table(means, Path(folder) / "means.parquet")
@@ -231,7 +232,9 @@ def _ruled(run: RunInput, brokers: Table) -> PolicyFilter:
 
 def _listed(run: RunInput, brokers: Table) -> list[BrokerSample]:
     """Return what rules and waves ask of brokers."""
-    return broker_samples(brokers.select(["broker", "error", "version", "topics"]).to_pylist(), run.snapshot.left_out)
+    return broker_samples(
+        brokers.select(["broker", "error", "version", "topics"]).to_pylist(), left_out_of(run.snapshot)
+    )
 
 
 def _walk(found: Table, pair: Array, rank: Array) -> Array:

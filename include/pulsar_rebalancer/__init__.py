@@ -1,1 +1,1 @@
-"""AvgShedder and its surroundings, in plain Python: no Airflow, no Spark, no Great Expectations."""
+"""What balances a cluster, in plain Python: no Airflow, no Spark, no Great Expectations."""

@@ -24,7 +24,7 @@ from pydantic import SecretStr
 from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.collect.collector import Earlier, Trigger, collect, save
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
-from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.config.enums import DEFAULT_STRATEGY
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.reasons import Reason
@@ -35,6 +35,7 @@ from pulsar_rebalancer.run.tables import MEANS, table
 from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.strategies import means
+from pulsar_rebalancer.strategies.shedders.registry import PROFILES
 from pulsar_rebalancer_airflow.java import java_command, java_version
 from pulsar_rebalancer_airflow.operators.spark_application import (
     CONF,
@@ -128,13 +129,14 @@ async def _sample_runs(root: str) -> list[StoragePath]:
     cluster.spec.isolation_policies = {"vip": {"namespaces": [reserved], "primary": ["elsewhere"], "secondary": []}}
     # Thresholds of zero: the pairs fire, so that the classes of every step are loaded.
     firing = {"low_threshold": 0, "high_threshold": 0, "hit_count_low": 1, "min_unload_message": 0}
+    other = next(name for name, profile in PROFILES.items() if not profile.thresholds(Settings()))
     with running(cluster) as brokers:
         connection = AdminConnection(seeds=(brokers.urls[0],), token=SecretStr(brokers.token))
         async with PulsarAdmin(connection) as admin:
-            return [await _sample_run(admin, root, strategy, firing) for strategy in (Strategy.AVG, Strategy.THRESHOLD)]
+            return [await _sample_run(admin, root, strategy, firing) for strategy in (DEFAULT_STRATEGY, other)]
 
 
-async def _sample_run(admin: PulsarAdmin, root: str, strategy: Strategy, firing: dict[str, Any]) -> StoragePath:
+async def _sample_run(admin: PulsarAdmin, root: str, strategy: str, firing: dict[str, Any]) -> StoragePath:
     storage, now = ClusterStorage(root, strategy), datetime.now(UTC)
     run, given = storage.new_run(now), firing | {"strategy": strategy}
     entry = ClusterEntry(name=strategy, given=given, settings=Settings(**given))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.run.tables import MOVES
 from pulsar_rebalancer.strategies import waves
+from pulsar_rebalancer.strategies.fitting import force_threshold
 from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
 from pulsar_rebalancer.strategies.sample import ClusterSample
 from pulsar_rebalancer.strategies.shedders.avg_shedder import shed
@@ -36,7 +37,7 @@ def decide(
     run: RunInput, brokers: Sequence[BrokerSample], held: Callable[[], DataFrame], kept: Callable[[], None]
 ) -> Decided:
     """Score, pair, count, select and cap (`strategy.Decide`)."""
-    decisions = judged(brokers, run.settings, run.counting, run.decision.hits, run.request.force_threshold)
+    decisions = judged(brokers, run.settings, run.counting, run.decision.hits, force_threshold(run.request))
     moves = _moves(run, brokers, [each for each in decisions if each.target is not None], held, kept)
     (run.folder / "plan" / "moves.parquet").write_table(moves)
     by_name = {broker.broker: broker for broker in brokers}

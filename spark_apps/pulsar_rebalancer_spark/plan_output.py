@@ -17,7 +17,9 @@ from pulsar_rebalancer.run.tables import MOVES
 from pulsar_rebalancer.state.counting import samples_after
 from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.strategies import rows
+from pulsar_rebalancer.strategies.fitting import force_threshold
 from pulsar_rebalancer.strategies.hits import hits_after, start_anew, used_samples
+from pulsar_rebalancer.strategies.left_out import apart_of
 from pulsar_rebalancer.strategies.scoring import scores_after
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
 from pulsar_rebalancer.strategies.wording import number_of
@@ -107,11 +109,11 @@ def _summary(
     ends += [(each.destination, each.destination_score) for each in judged if each.destination]
     scores = {broker: score for broker, score in ends if broker is not None and score is not None}
     request, params = run.request, run.request.params
-    forced = Forced(by=request.requested_by, reason=params.force, threshold=request.force_threshold)
+    forced = Forced(by=request.requested_by, reason=params.force, threshold=force_threshold(request))
     low = profile_of(run.settings).thresholds(run.settings).get("low")
     return Summary(
         **fields,
-        **plan_files.scores(scores, scores_after(scores, taken, decided.source_traffic), run.snapshot.apart),
+        **plan_files.scores(scores, scores_after(scores, taken, decided.source_traffic), apart_of(run.snapshot)),
         forced=forced if request.forced else None,
         drains=dict(decided.drains or {}),
         counting=run.counting.reason,

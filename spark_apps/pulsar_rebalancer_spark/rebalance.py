@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 
-from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.errors import RebalancerError, SnapshotError
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.strategies.left_out import left_out_of
+from pulsar_rebalancer.strategies.shedders.avg_shedder import shed as walked_by_columns
+from pulsar_rebalancer.strategies.shedders.registry import profile_of
 from pulsar_rebalancer_spark import avg_shedder, bundles, plan_output, specification
 from pulsar_rebalancer_spark.run_input import RunInput
 from pulsar_rebalancer_spark.session import own_session, release, session
@@ -48,10 +50,11 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
     plan = run.folder / "plan"
     plan.delete()
     run = run.with_splits()
-    brokers = run.snapshot.brokers
+    brokers = run.snapshot.brokers_without(left_out_of(run.snapshot))
     if not brokers:
         raise SnapshotError(Reason.FILE_DAMAGED, f"{run.folder.uri}: the brokers table has no broker of {run.cluster}")
-    strategy: Decide = avg_shedder.decide if run.settings.strategy is Strategy.AVG else specification.decide
+    by_columns = profile_of(run.settings).shed is walked_by_columns
+    strategy: Decide = avg_shedder.decide if by_columns else specification.decide
     with ThreadPoolExecutor(max_workers=1) as beside:
         held = beside.submit(lambda: bundles.of_run(_session_of_run(spark(), run), run))
         # The means do not depend on the decisions.

@@ -20,6 +20,7 @@ from pulsar_rebalancer.state.counting import Counting, decide_counting
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath, damage_of, failures_of
 from pulsar_rebalancer.strategies.kept import KeptState
+from pulsar_rebalancer.strategies.left_out import left_out_of
 from pulsar_rebalancer_spark import split_planning
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ class RunInput:
             counting=self.counting,
             kept=self.kept,
             policies=self.policies,
-            left_out=self.snapshot.left_out,
+            left_out=left_out_of(self.snapshot),
             forced=self.request.forced,
             unloaded_brokers=unloaded,
             seed=self.folder.name,

@@ -19,6 +19,7 @@ from pulsar_rebalancer.run.tables import LONG_TERM, MEANS, TRAFFIC
 from pulsar_rebalancer.run.topic_loads import FEWEST_TOPICS, Candidates
 from pulsar_rebalancer.storage.path import damage_of, failures_of
 from pulsar_rebalancer.strategies import means
+from pulsar_rebalancer.strategies.left_out import left_out_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -59,7 +60,7 @@ def _loaded(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[Lo
     parents = {bundle for bundle, of_bundle in parts.items() if of_bundle.keys() & set(names)}
     known = _rows(run.known_means, [*names, *parents]) if run.known_means else []
     after = {row["bundle"]: row for row in means.update(sample, means.with_parts(known, parts))}
-    left_out, quarantined = run.snapshot.left_out, run.validation.quarantined
+    left_out, quarantined = left_out_of(run.snapshot), run.validation.quarantined
     found: dict[str, LoadedBundle] = {}
     for row in sorted(sample, key=lambda row: sum(row[name] or 0.0 for name in TRAFFIC)):
         name, broker = row["bundle"], row["broker"]

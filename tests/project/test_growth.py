@@ -30,6 +30,7 @@ from pulsar_rebalancer.run.tables import Measure, broker_samples
 from pulsar_rebalancer.run.topic_loads import Candidate, TopicLoad
 from pulsar_rebalancer.strategies import rows
 from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
+from pulsar_rebalancer.strategies.left_out import left_out_of
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
 from pulsar_rebalancer.strategies.shedders.avg_shedder import shed
@@ -82,7 +83,7 @@ def test_a_strategy_grows_with_its_cluster(strategy, own, tmp_path):
         settings = ALL_SHED.get(strategy, {}) | own
         made = clusters.make(root, brokers, 10, strategy=strategy, **settings)
         run = RunInput.read(root, made.uri)
-        listed = run.snapshot.brokers
+        listed = run.snapshot.brokers_without(left_out_of(run.snapshot))
         held = run.snapshot.table("bundles")
         for measure in ("msg_rate", "msg_throughput"):
             held = held.append_column(measure, pc.add(held[f"{measure}_in"], held[f"{measure}_out"]))
@@ -118,7 +119,7 @@ def test_what_caps_leave_and_the_files_of_a_plan_grow_with_it(tmp_path):
         root = str(tmp_path / str(brokers))
         made = clusters.make(root, brokers, 10, max_bundles_per_broker=4, max_bundles_per_run=brokers)
         run = RunInput.read(root, made.uri)
-        decisions = avg_shedder.judged(run.snapshot.brokers, run.settings, run.counting, {})
+        decisions = avg_shedder.judged(run.snapshot.brokers_without({}), run.settings, run.counting, {})
         pairs = [each for each in decisions if each.target]
         walked = rows.move_table(run.cluster, [candidate(pair, number) for pair in pairs for number in range(10)])
         moves = run.folder / "plan" / "moves.parquet"

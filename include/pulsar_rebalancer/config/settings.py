@@ -204,7 +204,7 @@ class Settings(PulsarSettings):
     def _named(cls, value: str) -> str:
         if value not in list(Strategy) and not _IMPORT_PATH.fullmatch(value):
             raise ValueError(f"Input should be {', '.join(Strategy)} or an import path, package.module:function")
-        return Strategy(value) if value in list(Strategy) else value
+        return value
 
     @field_validator("split_mode")
     @classmethod

@@ -265,7 +265,7 @@ class Reason(StrEnum):
     NOT_OVERLOADED = ("not_overloaded", VERDICT, Trait.NONE,
         "The broker's load is below overloaded_threshold.")
     NOT_BUSIEST = ("not_busiest", VERDICT, Trait.NONE,
-        "UniformLoadShedder sheds only from the busiest broker.")
+        "This strategy sheds only from the busiest broker.")
     SINGLE_BUNDLE = ("single_bundle", VERDICT, Trait.STUCK,
         "The broker should shed but has only one bundle, which would make any other broker as hot.",
         "Split the bundle, or give its namespace more bundles.")
@@ -296,11 +296,11 @@ class Reason(StrEnum):
     FIRED = ("fired", VERDICT, Trait.NONE,
         "Bundles have to move: the broker or pair was above its threshold, and often enough where hits count.")
     BELOW_MINIMUM = ("below_minimum", VERDICT, Trait.STUCK,
-        "The amount to move is below the minimum; AvgShedder resets the pair's hits.")
+        "The amount to move is below the minimum; a pair's hits are reset.")
     NO_FITTING_BUNDLE = ("no_fitting_bundle", VERDICT, Trait.STUCK,
-        "Fired, but no bundle fits into the amount to move; AvgShedder resets the pair's hits.")
+        "Fired, but no bundle fits into the amount to move; a pair's hits are reset.")
     NO_ALLOWED_BUNDLE = ("no_allowed_bundle", VERDICT, Trait.STUCK,
-        "Fired, but policies or placement keep all fitting bundles in place; AvgShedder resets the pair's hits.",
+        "Fired, but policies or placement keep all fitting bundles in place; a pair's hits are reset.",
         "See the bundles' reasons in the table moves.")
     BELOW_FORCE = ("below_force", VERDICT, Trait.NONE,
         "The gap is below the forced run's threshold.")

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, computed_field, model_validator
 
-from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.config.resolution import Resolved, RunParams
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.storage.documents import VersionedDocument
@@ -40,14 +39,6 @@ class RunRequest(VersionedDocument):
     def forced(self) -> bool:
         """Whether the run acts without waiting for hits, and counts none."""
         return bool(self.params.force.strip())
-
-    @property
-    def force_threshold(self) -> float | None:
-        """Gap in points from which a forced run of AvgShedder acts; None for any other run."""
-        if not self.forced or self.resolved.settings.strategy is not Strategy.AVG:
-            return None
-        given = self.params.force_threshold
-        return self.resolved.settings.low_threshold if given is None else given
 
 
 class Finding(BaseModel):

@@ -1,4 +1,4 @@
-"""A run as collect and validate left it: its documents, its tables, and which brokers are left out."""
+"""A run as collect and validate left it: its documents and its tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from pulsar_rebalancer.names import is_extensible
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.compacted_tables import batches
-from pulsar_rebalancer.run.left_out import apart, left_out
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.run.tables import INPUT, TIME, VERSION, broker_samples, version_of
@@ -68,22 +67,6 @@ class Snapshot:
     def policies(self) -> Policies:
         """Return isolation policies, anti-affinity groups and failure domains."""
         return Policies.read(self.folder)
-
-    @cached_property
-    def left_out(self) -> dict[str, Reason]:
-        """Return why a broker is neither source nor destination, by broker."""
-        quarantined, drained = self.validation.quarantined, self.before.drains.brokers
-        return left_out(self.settings, self.policies, quarantined=quarantined, drained=drained)
-
-    @cached_property
-    def apart(self) -> dict[str, Reason]:
-        """Return why a broker is not compared with the others, by broker."""
-        return apart(self.settings, self.policies, self.before.drains.brokers)
-
-    @property
-    def brokers(self) -> list[BrokerSample]:
-        """Return the brokers that the cluster lists, by name, with the reason why some are left out."""
-        return self.brokers_without(self.left_out)
 
     def brokers_without(self, left_out: Mapping[str, Reason]) -> list[BrokerSample]:
         """Return the brokers by name; those without a report are left out in any case.

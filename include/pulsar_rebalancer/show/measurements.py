@@ -17,6 +17,7 @@ from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.show.scores import scores_of
+from pulsar_rebalancer.strategies.left_out import left_out_of
 from pulsar_rebalancer.strategies.shedders.registry import profile_shown
 
 if TYPE_CHECKING:
@@ -89,7 +90,8 @@ def _sample(cluster: str, run: Snapshot) -> Iterable[Measurement]:
     scores = scores_of(run)
     for broker, value in scores.items():
         yield Measurement.of("score", value, cluster=cluster, broker=broker)
-    compared = [value for broker, value in scores.items() if broker not in run.left_out]
+    left_out = left_out_of(run)
+    compared = [value for broker, value in scores.items() if broker not in left_out]
     if compared:
         yield Measurement.of("score_mean", statistics.fmean(compared), cluster=cluster)
         yield Measurement.of("score_stddev", statistics.pstdev(compared), cluster=cluster)

@@ -18,4 +18,4 @@ def scores_of(run: Snapshot) -> dict[str, float]:
         StateError: `state_version`.
     """
     unknown = {*run.silent, *run.validation.quarantined}
-    return {each.broker: score(each, run.settings) for each in run.brokers if each.broker not in unknown}
+    return {each.broker: score(each, run.settings) for each in run.brokers_without({}) if each.broker not in unknown}

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
     from pulsar_rebalancer.config.resolution import Resolved, RunParams
     from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.run.request import RunRequest
 
 _OF_SOME = {name for profile in PROFILES.values() for name in profile.run_params}
 """Parameters of a manual run that not every strategy knows."""
@@ -78,3 +79,10 @@ def resolve(file: Mapping[str, object], brokers: Mapping[str, str], params: RunP
             Reason.CONTRADICTION, f"{', '.join(foreign)}: strategy {found.settings.strategy} does not know them"
         )
     return found
+
+
+def force_threshold(request: RunRequest) -> float | None:
+    """Return the gap in points from which a forced run acts; None for any other run, and where nothing is paired."""
+    settings, given = request.resolved.settings, request.params.force_threshold
+    low = profile_of(settings).thresholds(settings).get("low") if request.forced else None
+    return low.gap if low and given is None else given

@@ -13,6 +13,7 @@ from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
 from pulsar_rebalancer.strategies import rows
 from pulsar_rebalancer.strategies.kept import KeptState
+from pulsar_rebalancer.strategies.left_out import left_out_of
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 from pulsar_rebalancer_spark import plan_output
 from pulsar_rebalancer_spark.run_input import RunInput
@@ -27,7 +28,7 @@ def test_a_plan_with_a_drain_is_one_plan_with_one_hash(tmp_path: Path) -> None:
     drains = Drains(brokers={"a:1": Drain(at=NOW, by="ada", reason="new disks")})
     folder = snapshots.take(drains=drains.model_dump(mode="json"))
     run = RunInput.read(snapshots.storage.root, folder.uri)
-    assert run.snapshot.left_out == {"a:1": Reason.DRAINING}
+    assert left_out_of(run.snapshot) == {"a:1": Reason.DRAINING}
     stays = BundleSample("b:1", name(4), msg_throughput=10.0)
     passed_over = CandidateMove.of(stays, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.OVER_REMAINING)
     (folder / "plan" / "moves.parquet").write_table(rows.move_table(run.cluster, [passed_over]))

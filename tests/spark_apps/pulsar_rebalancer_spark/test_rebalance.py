@@ -26,6 +26,7 @@ from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.tables import BUNDLES
 from pulsar_rebalancer.state.state_documents import DecisionState, HitCount, MovesState, Unload
 from pulsar_rebalancer.strategies import means, rows
+from pulsar_rebalancer.strategies.fitting import force_threshold
 from pulsar_rebalancer.strategies.sample import ClusterSample
 from pulsar_rebalancer_spark import application, rebalance
 from pulsar_rebalancer_spark.rebalance import decide
@@ -48,7 +49,7 @@ def specified(root, run, previous=()):
     """The plan that the specification makes of a run's folder."""
     given = RunInput.read(str(root), run.uri)
     brokers, bundles = runs.sample(given, previous)
-    force = given.request.force_threshold
+    force = force_threshold(given.request)
     sample = ClusterSample(brokers, bundles, given.settings, counting=given.counting, force_threshold=force)
     return clusters.specified(sample, given.decision.hits, given.policies)
 

@@ -16,8 +16,8 @@ from pulsar_rebalancer.decide.candidates import preset_reason
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
-from pulsar_rebalancer.run.left_out import apart, left_out
 from pulsar_rebalancer.run.tables import Measure
+from pulsar_rebalancer.strategies.left_out import apart, left_out
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.sample import ClusterSample
 from pulsar_rebalancer.strategies.scoring import score

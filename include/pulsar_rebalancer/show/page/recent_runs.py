@@ -17,6 +17,7 @@ from pulsar_rebalancer.run.splits import read_outcomes
 from pulsar_rebalancer.show.scores import scores_of
 from pulsar_rebalancer.storage.cache import Cache
 from pulsar_rebalancer.storage.layout import day_of, time_of
+from pulsar_rebalancer.strategies.left_out import left_out_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,7 +72,7 @@ class Run:
             SnapshotError: the table of brokers cannot be read.
         """
         try:
-            found = self.snapshot.left_out
+            found = left_out_of(self.snapshot)
         except (SnapshotError, StateError):
             found = dict.fromkeys(self.snapshot.settings.excluded_brokers, Reason.BROKER_EXCLUDED)
         quarantined = self.validation.quarantined if self.validation else {}
@@ -191,7 +192,7 @@ def _scores_of(folder: StoragePath) -> tuple[dict[str, float], frozenset[str]]:
         return known
     run = Snapshot(folder)
     try:
-        left_out, scores = run.left_out, scores_of(run)
+        left_out, scores = left_out_of(run), scores_of(run)
     except (SnapshotError, StateError):
         return {}, frozenset()
     found = {

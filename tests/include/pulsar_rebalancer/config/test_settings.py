@@ -7,6 +7,7 @@ from pulsar_rebalancer.config.settings import CAPS, Settings, validate
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.names import split_list
 from pulsar_rebalancer.run.request import RunRequest
+from pulsar_rebalancer.strategies.fitting import force_threshold
 
 # Read back from Pulsar's ServiceConfiguration; maxUnloadPercentage as of 5.0.
 DEFAULTS_OF_PULSAR = {
@@ -268,7 +269,7 @@ def test_a_forced_run_has_a_threshold_where_there_are_pairs(strategy, params, fo
         resolved=resolve({"strategy": strategy}, {}),
         collected_at="2026-11-21T10:00:00Z",
     )
-    assert (request.forced, request.force_threshold) == (forced, threshold)
+    assert (request.forced, force_threshold(request)) == (forced, threshold)
 
 
 @pytest.mark.parametrize(

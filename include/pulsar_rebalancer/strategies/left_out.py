@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.strategies.shedders.registry import profile_shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.policies.cluster_policies import Policies
+    from pulsar_rebalancer.run.snapshot import Snapshot
+
+
+def left_out_of(run: Snapshot) -> dict[str, Reason]:
+    """Return why a broker of a run is neither source nor destination."""
+    quarantined, drained = run.validation.quarantined, run.before.drains.brokers
+    return left_out(run.settings, run.policies, quarantined=quarantined, drained=drained)
+
+
+def apart_of(run: Snapshot) -> dict[str, Reason]:
+    """Return why a broker of a run is not compared with the others."""
+    return apart(run.settings, run.policies, run.before.drains.brokers)
 
 
 def left_out(
@@ -32,7 +44,7 @@ def left_out(
 def apart(settings: Settings, policies: Policies, drained: Iterable[str]) -> dict[str, Reason]:
     """Return why a broker is not compared with the others: it is emptied, or takes no persistent topics.
 
-    The latter would take a place in AvgShedder's pairs for nothing. Those that an isolation policy reserves take the
+    The latter would take a place in pairs for nothing. Those that an isolation policy reserves take the
     bundles of its namespaces all the same.
 
     Args:
@@ -40,6 +52,6 @@ def apart(settings: Settings, policies: Policies, drained: Iterable[str]) -> dic
         policies: of the cluster.
         drained: brokers that are drained.
     """
-    unpaired = policies.without_persistent if settings.strategy is Strategy.AVG else ()
+    unpaired = policies.without_persistent if profile_shown(settings).thresholds(settings) else ()
     closed = (name for name in unpaired if policies.reserved_by(name) is None)
     return dict.fromkeys(closed, Reason.NO_PERSISTENT_TOPICS) | dict.fromkeys(drained, Reason.DRAINING)
