@@ -18,13 +18,13 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.columns import FIGURES, NOBODY, ColumnBundles, MeanColumns, Roster
 from pulsar_rebalancer.replay.minute import NO_POLICIES, broker_samples
 from pulsar_rebalancer.replay.placing import Placing
-from pulsar_rebalancer.run.left_out import left_out
 from pulsar_rebalancer.run.tables import BrokerSample
 from pulsar_rebalancer.state.counting import PUNCTUALITY, samples_after, young
 from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.strategies import caps, waves
 from pulsar_rebalancer.strategies.hits import hits_after, used_samples
 from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
+from pulsar_rebalancer.strategies.left_out import left_out
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.sample import ClusterSample
 from pulsar_rebalancer.strategies.shedders.registry import profile_of

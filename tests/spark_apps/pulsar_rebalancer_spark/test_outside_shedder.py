@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
 from tests import outside_shedder
 from tests.spark_apps.pulsar_rebalancer_spark import runs
 
+from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
-from pulsar_rebalancer_spark.rebalance import decide, main
+from pulsar_rebalancer_spark.rebalance import decide
 from pulsar_rebalancer_spark.run_input import RunInput
 
 PATH = outside_shedder.PATH
@@ -46,8 +48,8 @@ def test_without_thresholds_no_pair_is_over_one(spark, tmp_path, monkeypatch):
     assert decided(spark, tmp_path, run).pairs_over == 0
 
 
-def test_one_that_is_not_listed_is_not_decided(tmp_path, monkeypatch, capsys):
+def test_one_that_is_not_listed_is_not_decided(spark, tmp_path, monkeypatch):
     monkeypatch.delenv(STRATEGIES_VARIABLE, raising=False)
     run = runs.make(tmp_path, runs.tables("east", 4, 10), strategy=PATH)
-    assert main(["--root", str(tmp_path), "--run", run.uri]) == 1
-    assert f"strategy {PATH} is not listed in {STRATEGIES_VARIABLE}" in capsys.readouterr().err
+    with pytest.raises(SettingsError, match=f"strategy {PATH} is not listed in {STRATEGIES_VARIABLE}"):
+        decided(spark, tmp_path, run)
