@@ -19,6 +19,7 @@ from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, TRAFFIC, bro
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.strategies import means
+from pulsar_rebalancer.strategies.left_out import left_out_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -94,7 +95,7 @@ def sample(given: RunInput, previous: Iterable[dict[str, Any]] = ()) -> tuple[li
         row["reason"] = preset_reason(
             row["bundle"], given.settings.excluded_namespaces, passed_over, given.settings.excluded_bundles
         )
-    return broker_samples(brokers, given.left_out), bundles_of(bundles)
+    return broker_samples(brokers, left_out_of(given.snapshot)), bundles_of(bundles)
 
 
 def make(
