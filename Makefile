@@ -5,30 +5,30 @@ export DENO_DIR := $(CURDIR)/.cache/deno
 
 .PHONY: help run test test-pulsar lint audit setup lock wheel benchmark experiments clean
 
-help: ## what can be made
+help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
-setup: ## virtual environment from the lock, Java for Spark
+setup: ## create the virtual environment from the lock, install Java for Spark
 	@scripts/setup.sh
 
-run: setup ## balance a simulated cluster; ONCE=1 ends once it is; STRATEGY=OverloadShedder; PULSAR=http://broker:8080 observes your own; FOLDER=.run
+run: setup ## balance a simulated cluster; ONCE=1 exits when balanced; STRATEGY=OverloadShedder; PULSAR=http://broker:8080 observes your own; FOLDER=.run
 	@$(PYTHON_BIN) -m pulsar_rebalancer_airflow.embedded $(if $(ONCE),--once) $(if $(PULSAR),--pulsar "$(PULSAR)") \
 		$(if $(STRATEGY),--strategy "$(STRATEGY)") $(if $(FOLDER),--folder "$(FOLDER)")
 
-# Files are taken in the order given: that of testpaths has the longest first; below one folder they go by name.
+# Files run in the order given: testpaths has the longest first; within a folder they run by name.
 BY_TWO := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-test: setup ## unit, Spark, DAG and integration tests; TESTS=tests/include runs only those (unit tests take seconds)
+test: setup ## run unit, Spark, DAG and integration tests; TESTS=tests/include runs only those (unit tests take seconds)
 	@$(PYTHON_BIN) -m pytest $(if $(TESTS),$(TESTS),$(BY_TWO))
 
-# Throttled brokers that are balanced run by run need the whole machine: they run last and by themselves.
+# Throttled brokers that are balanced run by run need the whole machine, so they run last and by themselves.
 BALANCED := tests/pulsar/test_rebalance.py
 
-test-pulsar: setup ## the same DAG on real Pulsar brokers (Linux, cgroups, Maven)
+test-pulsar: setup ## run the same DAG on real Pulsar brokers (Linux, cgroups, Maven)
 	@$(PYTHON_BIN) -m pytest $(BY_TWO) tests/pulsar --ignore $(BALANCED)
 	@$(PYTHON_BIN) -m pytest $(BALANCED)
 
-lint: setup ## format, lint, types, dependency rule; the same for the JavaScript of the page
+lint: setup ## check format, lint, types and dependency rules, also of the page's JavaScript
 	@ruff format --check .
 	@ruff check .
 	@mypy
@@ -38,7 +38,7 @@ lint: setup ## format, lint, types, dependency rule; the same for the JavaScript
 	@deno check --quiet plugins
 	@! grep -nrE --include '*.js' '.{121}' plugins tests # comments and texts, which no formatter breaks
 
-audit: setup ## known vulnerabilities of the locked packages; IGNORE=ID leaves one out; says so when the service cannot be reached
+audit: setup ## check the locked packages for known vulnerabilities; IGNORE=ID skips one
 	@$(PYTHON_BIN) scripts/audit.py $(if $(IGNORE),--ignore $(IGNORE))
 
 lock: setup ## renew requirements.lock from pyproject.toml
@@ -48,11 +48,11 @@ lock: setup ## renew requirements.lock from pyproject.toml
 wheel: setup ## build the wheel into dist/
 	@$(PYTHON_BIN) -m build --wheel --no-isolation
 
-benchmark: setup ## what a run costs next to its yardsticks; PART=decide measures only that part
+benchmark: setup ## measure what a run costs, next to yardsticks; PART=decide measures only that part
 	@$(PYTHON_BIN) -m benchmarks $(PART)
 
-experiments: setup ## the published comparison of shedders in the simulated cluster; NAME="jitter cold_start" runs only these, SEEDS=2 uses fewer seeds
+experiments: setup ## repeat the published comparison of shedders in the simulated cluster; NAME="jitter cold_start" runs only these, SEEDS=2 uses fewer seeds
 	@$(PYTHON_BIN) -m experiments $(NAME) $(if $(SEEDS),--seeds $(SEEDS))
 
-clean: ## remove what was made, the environment included
+clean: ## remove everything generated, including the environment
 	@rm -rf .venv .run .cache .benchmarks dist build .pytest_cache .mypy_cache .ruff_cache
