@@ -1,4 +1,4 @@
-"""Which plans need no person in mode `approve`, and how a plan is shown to the person who decides."""
+"""Mode `approve`: which plans approve themselves, and how the others are shown to a person."""
 
 from __future__ import annotations
 
@@ -17,16 +17,14 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 LISTED = 20
-"""How many moves are named one by one."""
+"""Maximum number of moves or splits that a page lists."""
 
 
 def approves_itself(criteria: SelfApproval | None, summary: Summary, now: datetime) -> bool:
-    """Return whether a plan meets every criterion that is given; one that a person made, or that splits, never does.
+    """Return whether a plan meets all given criteria; one that splits or that a person made never does.
 
     Args:
-        criteria: of the clusters file; None: every plan needs a person.
-        summary: of the plan.
-        now: the present.
+        criteria: `self_approval` of the clusters file; None if every plan needs a person.
     """
     if criteria is None or summary.by_hand is not None or summary.bundles_split:
         return False
@@ -38,7 +36,7 @@ def approves_itself(criteria: SelfApproval | None, summary: Summary, now: dateti
 
 
 def _gain(summary: Summary) -> float:
-    """Return by how many points the plan is to narrow the range of scores."""
+    """Return by how many points the plan is predicted to narrow the score range."""
     if summary.predicted_max is None or summary.predicted_min is None:
         return 0.0
     return summary.score_range - (summary.predicted_max - summary.predicted_min)
@@ -52,13 +50,11 @@ class Texts(NamedTuple):
 
 
 def texts(summary: Summary, actions: Actions, run: StoragePath, until: datetime) -> Texts:
-    """Return what the person who decides is asked; names from Pulsar are text and nothing else.
+    """Return the plan as shown to the person who decides; names from Pulsar are never interpreted as Markdown.
 
     Args:
-        summary: of the plan.
-        actions: what it does, verified.
-        run: the folder of its run.
-        until: when it is too old.
+        actions: the plan's verified moves and splits.
+        until: end of the time in which the plan can be approved.
 
     Raises:
         SnapshotError: a file of the run cannot be read.
@@ -85,15 +81,15 @@ def texts(summary: Summary, actions: Actions, run: StoragePath, until: datetime)
 
 
 def code(text: str) -> str:
-    """Return a text as a code span of Markdown: nothing in it is markup, no address becomes a link, nothing ends it."""
+    """Return a text as a Markdown code span that nothing in the text can end: no markup, no links."""
     shown = one_line(text, 500)
-    fence = "`" * (max((len(found) for found in re.findall("`+", shown)), default=0) + 1)
-    # Spaces, which Markdown takes away again, keep a backtick at the edge from the fence.
+    fence = "`" * (max((len(backticks) for backticks in re.findall("`+", shown)), default=0) + 1)
+    # The spaces separate a leading or trailing backtick from the fence; Markdown strips them.
     return f"{fence} {shown} {fence}" if shown else ""
 
 
 def _disturbed(run: StoragePath, bundles: list[str]) -> tuple[int, int, int]:
-    """Return topics, producers and consumers of bundles: their clients look for the new owner."""
+    """Return the numbers of topics, producers and consumers of the bundles; these clients reconnect."""
     clients = Snapshot(run).clients(bundles).values()
-    topics, producers, consumers = (sum(each[name] for each in clients) for name in CLIENTS)
+    topics, producers, consumers = (sum(counts[name] for counts in clients) for name in CLIENTS)
     return topics, producers, consumers

@@ -1,9 +1,9 @@
-"""One bundle that is moved: unloaded, placed, and asked for, until it is known where it is.
+"""Move one bundle: unload it, have it placed, and ask the brokers until its owner is known.
 
-With the modular load manager a planned destination is remembered once, in the leader's memory, and consumed by the
-first placement after it (ModularLoadManagerImpl.setNamespaceBundleAffinity). So the success of an unload says nothing
-about where the bundle lands: only what the brokers say they own does. The extensible load manager hands a bundle over
-before it answers, and is asked in the same way.
+With the modular load manager the leader keeps a planned destination in memory, and the next placement of the bundle
+consumes it (ModularLoadManagerImpl.setNamespaceBundleAffinity). A successful unload therefore says nothing about where
+the bundle lands; only the brokers' own lists of bundles do. The extensible load manager hands a bundle over before it
+answers; its brokers are asked in the same way.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _SAME_BROKER = "cannot be transfer to same broker"
-"""How the extensible load manager refuses to move a bundle to its owner (ExtensibleLoadManagerImpl, 500)."""
+"""Part of the extensible load manager's refusal to move a bundle to its owner (ExtensibleLoadManagerImpl, 500)."""
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """How an attempt, or the whole move, ended; `again` if another unload may mend it."""
+    """The end of an attempt or of the whole move; `again` if another unload may help."""
 
     reason: Reason
     owner: str = ""
@@ -48,13 +48,11 @@ class BundleMove:
     """Moves one bundle, once.
 
     Args:
-        admin: asks about bundles and unloads them.
-        move: what is to be moved where.
-        retries: further unloads, if it does not land on its destination.
-        timeout_s: until an unload must have reached a broker, and from then until the bundle must have an owner.
-        unloaded: whether an earlier attempt may have unloaded it.
-        leaves: says why the move is left alone after all.
-        begin: notes that the bundle is unloaded from here on.
+        retries: further unloads if the bundle does not land on its destination.
+        timeout_s: seconds for an unload to reach a broker, and again for the bundle to get an owner.
+        unloaded: whether an earlier attempt may have unloaded the bundle.
+        leaves: returns why the move must not be made after all; None to make it.
+        begin: records, before the first unload, that the bundle is being unloaded.
     """
 
     def __init__(
@@ -85,13 +83,13 @@ class BundleMove:
         """Move the bundle and return the outcome.
 
         Raises:
-            SnapshotError: `begin` could not note it; nothing was unloaded.
+            SnapshotError: `begin` could not write its record; nothing was unloaded.
         """
         begun = time.monotonic()
         try:
             end = await self._move_bundle()
         except AdminError as error:
-            # Raised by reads alone: before the first unload nothing was done, after one the owner is in doubt.
+            # Only reads raise it: before the first unload nothing has changed, afterwards the owner is unknown.
             end = self._broken_off(error.reason, error.message)
         except SnapshotError:
             raise
@@ -136,11 +134,11 @@ class BundleMove:
     # before an unload
 
     async def _check(self) -> _Result | None:
-        """Return how the move ends before any unload; None when the bundle is to be unloaded."""
+        """Return the result if the move ends before any unload; None if the bundle is to be unloaded."""
         early = await self._check_destination(Reason.ALREADY_THERE)
         if early is not None:
             return early
-        # The source is asked first: in the normal case nobody else has to be.
+        # The source is asked first: normally it is the owner, and no other broker need be asked.
         self._owner = await self._admin.owner(self._bundle, (self._move.source,))
         if self._owner == self._destination:
             return _Result(Reason.ALREADY_THERE, self._destination)
@@ -154,7 +152,10 @@ class BundleMove:
         return None if left is None else _Result(left, self._owner or "")
 
     async def _check_destination(self, if_owner: Reason) -> _Result | None:
-        """Ask the destination itself: a killed broker stays in the list of active ones until its session ends."""
+        """Return the result if the destination owns the bundle or is gone; None otherwise.
+
+        The destination itself is asked: a killed broker is listed as active until its session ends.
+        """
         try:
             arrived = await self._admin.owns(self._destination, self._bundle)
         except AdminError as error:
@@ -163,7 +164,7 @@ class BundleMove:
         return _Result(if_owner, self._destination) if arrived else None
 
     async def _topic(self) -> str | None:
-        """Return a topic of the bundle to look up; any other one would place another bundle."""
+        """Return a topic of the bundle to look up, None if it has none; any other would place another bundle."""
         topics = await self._admin.topics_of_bundle(self._bundle)
         return next((topic for topic in topics if is_in_bundle(topic, self._bundle)), None)
 
@@ -179,7 +180,7 @@ class BundleMove:
         except AdminError as error:
             self._kept = self._keeps(error, before)
             if error.reason.has(Trait.NOT_UNLOADED):
-                # Pulsar, too, remembers an unload only after its success (ModularLoadManagerImpl.doLoadShedding).
+                # Pulsar also records an unload only after it succeeded (ModularLoadManagerImpl.doLoadShedding).
                 if not error.reason.has(Trait.MAY_HAVE_PLAN):
                     self._attempts -= 1
                 reason = Reason.DESTINATION_GONE if error.reason is Reason.CONFLICT else error.reason
@@ -187,13 +188,13 @@ class BundleMove:
             if not error.sent:
                 self._owner = await self._admin.owner(self._bundle, (self._destination,))
                 arrived = self._owner == self._destination
-                self._kept &= self._owner == before  # a placement has used the destination up
+                self._kept &= self._owner == before  # another owner means that a placement consumed the destination
                 return _Result(Reason.MOVED if arrived else error.reason, self._owner or "", error.message)
-            failed = error  # it may have been carried out all the same: ownership decides
+            failed = error  # the bundle may be unloaded nevertheless: ownership decides
             _log.warning("%s: unload failed, reading ownership: %s", self._bundle, error)
         self._owner = None
         self._owner = await self._settled(topic, before if failed else None)
-        # Whoever owns it anew was chosen by the leader; while nobody does, the next placement uses the destination up.
+        # The leader chose any new owner; while there is none, the next placement will consume the destination.
         self._kept &= self._owner is not None and self._owner == before
         if self._owner == self._destination:
             there = failed is not None and _SAME_BROKER in failed.message
@@ -205,23 +206,23 @@ class BundleMove:
         return _Result(Reason.ASTRAY, self._owner, again=True)
 
     def _keeps(self, error: AdminError, owner: str | None) -> bool:
-        """Return whether the leader may remember the destination after an unload that failed.
+        """Return whether the leader may remember the destination after a failed unload.
 
-        It stores the destination before it sends the unload on to the owner (NamespacesBase, unload of a bundle). Its
-        own refusals come before that; what an earlier attempt left stays.
+        The leader stores the destination after its own checks and before it redirects the unload to the owner
+        (NamespacesBase, unload of a bundle). A destination stored by an earlier attempt remains.
         """
         if not error.sent:
             return self._kept or error.broker == owner
         return self._kept or not error.reason.has(Trait.NOT_UNLOADED) or error.reason.has(Trait.MAY_HAVE_PLAN)
 
     async def _unload(self) -> None:
-        """Unload the bundle; tried again while it reaches nobody.
+        """Unload the bundle, trying again while the request reaches no broker.
 
-        It is redirected to a dead leader, or by the leader to a dead owner, until that one's session ends. In the
+        Requests are redirected to a dead leader, or by the leader to a dead owner, until its session ends. In the
         second case the leader remembers the destination, and a client may have placed the bundle there meanwhile.
 
         Raises:
-            AdminError: it was refused, failed, or reached nobody within the time-out.
+            AdminError: the unload was refused, failed, or reached no broker within the time-out.
         """
         pauses, until = _pauses(), time.monotonic() + self._timeout_s
         while True:
@@ -237,11 +238,10 @@ class BundleMove:
                     return None
 
     async def _settled(self, topic: str, leaving: str | None) -> str | None:
-        """Return the owner after an unload; None when nobody owns the bundle at the end of the time-out.
+        """Return the owner after an unload; None if the bundle has none at the end of the time-out.
 
         Args:
-            topic: a topic of the bundle.
-            leaving: a broker that may still be busy unloading it, so that owning it proves nothing yet.
+            leaving: a broker that may still be unloading the bundle, so that its ownership proves nothing yet.
 
         Raises:
             AdminError: the owner cannot be established.
@@ -253,10 +253,10 @@ class BundleMove:
             return await self._admin.owner(self._bundle, (self._destination,))
 
     async def _placed(self, topic: str, leaving: str | None) -> str:
-        """Look the topic up until the broker that the lookup names says itself that it owns the bundle.
+        """Look the topic up until the broker in the answer confirms that it owns the bundle; return that broker.
 
-        The first lookup that reaches the leader uses the destination up, and all that follow before the destination
-        owns the bundle are sent to other brokers (apache/pulsar#24884). So this one goes to the destination anyway.
+        The first lookup that reaches the leader consumes the destination, and later ones are redirected to other
+        brokers until the destination owns the bundle (apache/pulsar#24884). So lookups go to the destination itself.
         """
         pauses, destination = _pauses(), self._destination
         while True:
@@ -266,14 +266,14 @@ class BundleMove:
                     return owner
             except AdminError as error:
                 if error.broker == destination and error.reason in (Reason.UNREACHABLE, Reason.TIMEOUT):
-                    destination = ""  # it may be dead: to whom the leader says
-                # Normal for a moment: "Failed to acquire ownership", a leader or an owner that just died.
+                    destination = ""  # it may be dead: the leader chooses
+                # Normal for a moment: "Failed to acquire ownership", or a leader or owner that has just died.
                 _log.info("%s: not placed yet: %s", self._bundle, error)
             await asyncio.sleep(next(pauses))
 
 
 def _pauses() -> Iterator[float]:
-    """Seconds between tries."""
+    """Yield the seconds to wait between attempts."""
     pause = _FIRST_PAUSE_S
     while True:
         yield pause

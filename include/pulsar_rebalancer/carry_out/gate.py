@@ -1,4 +1,4 @@
-"""Whether a plan may be carried out: the rules of the gate, which every wave asks again before it begins."""
+"""The rules of the gate: whether a plan may be carried out. Every wave asks again before it begins."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 
 class Verdict(NamedTuple):
-    """What the gate says of a plan.
+    """The gate's decision on a plan.
 
     Attributes:
         reason: `open`, or why nothing is moved.
-        detail: the figure or name behind it.
-        moves: those of the plan, once its files are known to be those that were recorded.
-        splits: likewise.
+        detail: the figure or name behind the reason.
+        moves: the plan's moves if the gate is open, else none.
+        splits: the plan's splits if the gate is open, else none.
     """
 
     reason: Reason
@@ -47,12 +47,12 @@ class Verdict(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """What people said to plans, in mode `approve`.
+    """People's answers to plans in mode `approve`.
 
     Attributes:
-        approved: whether a person approved what this run carries out.
+        approved: whether a person approved the plan of this run.
         answers: to other plans.
-        unreadable: why neither can be read: nothing counts as approved then, and every plan is asked about.
+        unreadable: why the answers cannot be read; then nothing counts as approved, and every plan needs a person.
     """
 
     approved: bool = False
@@ -72,22 +72,17 @@ def judge_plan(
     until: datetime,
     answered: Answered = NOTHING_ANSWERED,
 ) -> Verdict:
-    """Return whether the plan of a run may be carried out; settings of plan and file both count, the stricter wins.
+    """Return whether the plan of a run may be carried out; of planned and present settings the stricter win.
 
     Args:
-        run: the run's folder.
-        recorded: the state as it is stored.
-        present: the cluster's settings in the clusters file as it is now.
-        control: what people ordered.
-        now: the present.
-        until: end of the time in which it may.
-        answered: what people said to plans.
+        present: the cluster's settings in the clusters file now.
+        until: when the plan becomes too old.
 
     Raises:
         SnapshotError: a file of the run cannot be read.
     """
     summary = Summary.read(run)
-    # Files that were written again since have another hash.
+    # Files rewritten since then have another hash.
     if (recorded.plan_id, recorded.plan_hash) != (summary.plan_id, summary.hash):
         return Verdict(Reason.NOT_RECORDED, f"recorded: {recorded.plan_id or 'none'} {recorded.plan_hash[:12]}")
     try:
@@ -112,7 +107,7 @@ def judge_plan(
 
 
 def may_act(request: RunRequest, validation: Validation) -> bool:
-    """Return whether the gate may open for a plan that is made now, whatever the plan will say."""
+    """Return whether the gate may open for a plan made now, whatever its content."""
     closed = closings(request.resolved.settings, Control(), request.collected_at)
     return not (closed or request.closed or _on_hold(validation))
 
@@ -121,8 +116,8 @@ def _closed(run: StoragePath, summary: Summary, settings: Settings, control: Con
     previous = ""
     if control.skip is not None:
         previous = StateBefore.read(run).decision.plan_id
-    found = closings(settings, control, now, JudgedRun(summary.collected_at, previous))
-    return Verdict(*found[0]) if found else None
+    closed = closings(settings, control, now, JudgedRun(summary.collected_at, previous))
+    return Verdict(*closed[0]) if closed else None
 
 
 def _on_hold(validation: Validation) -> Verdict | None:
@@ -142,7 +137,7 @@ def _other_cluster(planned: Settings, present: Settings) -> Verdict | None:
 
 
 def _not_splitting(splits: Sequence[Split], present: Settings) -> Verdict | None:
-    """Return why automatic splits may no longer be carried out; one made by hand is not asked about the mode."""
+    """Return why automatic splits may no longer be carried out; `split_mode` does not apply to manual ones."""
     automatic = [split for split in splits if split.condition]
     if automatic and present.split_mode is not Mode.AUTO:
         return Verdict(Reason.SPLIT_OBSERVED, f"split_mode {present.split_mode}")
@@ -154,15 +149,19 @@ def _not_splitting(splits: Sequence[Split], present: Settings) -> Verdict | None
 def _unapproved(
     summary: Summary, actions: Actions, settings: tuple[Settings, Settings], answered: Answered, now: datetime
 ) -> Verdict | None:
-    """Return why a plan is not carried out without a person's word; settings are those of the plan and the file."""
-    if answered.approved or all(each.mode is not Mode.APPROVE for each in settings):
+    """Return why the plan is not approved; None if it is or need not be.
+
+    Args:
+        settings: planned and present ones.
+    """
+    planned, present = settings
+    if answered.approved or Mode.APPROVE not in (planned.mode, present.mode):
         return None
-    present = settings[1]
     if answered.unreadable:
         return Verdict(Reason.AWAITING_APPROVAL, f"plan {summary.hash[:16]}; {answered.unreadable}")
     minutes = present.max_awaiting_minutes
     rejection = answered.answers.rejected(now, minutes).get(actions.identity)
-    # Whoever asks for it by hand means it.
+    # A person who requests rejected moves overrules the rejection.
     if rejection is not None and summary.by_hand is None:
         until = f"until {rejection.at + timedelta(minutes=minutes):%Y-%m-%d %H:%M %Z}"
         return Verdict(Reason.REJECTED, f"{until}: these moves were rejected {rejection.because}")
@@ -179,7 +178,7 @@ def _over_cap(moves: Sequence[Move], planned: Settings, present: Settings) -> Ve
     if not moves:
         return None
     off, onto = Counter(move.source for move in moves), Counter(move.destination for move in moves)
-    found = {
+    capped = {
         "max_bundles_per_run": ("the run", len(moves)),
         "max_bundles_per_broker": (off + onto).most_common(1)[0],
         "max_bundles_off_broker": off.most_common(1)[0],
@@ -187,10 +186,10 @@ def _over_cap(moves: Sequence[Move], planned: Settings, present: Settings) -> Ve
         "max_bundles_per_namespace": Counter(namespace_of(move.bundle) for move in moves).most_common(1)[0],
         "max_bytes_per_run": ("the run", sum(move.msg_throughput for move in moves)),
     }
-    for name, (where, figure) in found.items():
+    for name, (where, figure) in capped.items():
         for settings in (planned, present):
             cap = getattr(settings, name)
-            # Sums of floats differ in their last digits with the order of the moves.
+            # The last digits of a float sum depend on the order of the moves.
             if cap is not None and figure > cap * (1 + 1e-9):
                 return Verdict(Reason.OVER_CAP, f"{figure:.12g} for {where}, {name} is {cap:g}")
     return None

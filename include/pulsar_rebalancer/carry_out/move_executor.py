@@ -1,4 +1,4 @@
-"""Carrying out the moves of one wave: several bundles at once, each brought to its end."""
+"""Carry out the moves of one wave, several bundles at once."""
 
 from __future__ import annotations
 
@@ -32,26 +32,25 @@ async def carry_out_moves(
     leaves: Callable[[Move], Reason | None] = lambda _: None,
     begin: Callable[[Move], None] = lambda _: None,
 ) -> list[MoveOutcome]:
-    """Carry out the moves of one wave; what a broker does to one bundle never stops the others.
+    """Carry out the moves of one wave; a failed move never stops the others.
 
-    Repeating it is safe: a bundle on its planned broker is not unloaded again, one that an earlier attempt unloaded and
-    did not place is placed. When it is cancelled, bundles under way have no outcome and count as recently unloaded.
+    Repeating is safe: a bundle on its planned broker is not unloaded again, and one that an earlier attempt unloaded
+    is placed. If this is cancelled, bundles under way have no outcome and count as recently unloaded.
 
     Args:
-        admin: asks about bundles and unloads them.
-        moves: of one wave, so no hash range twice.
-        concurrency: bundles under way at once.
-        retries: further unloads of a bundle that did not land on its destination.
-        timeout_seconds: until an unload must have reached a broker, and from then until the bundle must have an owner;
-            for each attempt.
-        on_outcome: called for each bundle as soon as its outcome is known. When it raises, bundles under way are
-            still brought to their end, no other one is begun, and the error is raised.
-        unloaded: bundles that an earlier attempt may have unloaded: on a third broker they went astray, while others
-            that are found there moved on by themselves and are left alone.
-        held: asked before each bundle is begun: why no further one is to be; those under way come to their end.
-        leaves: asked right before the unload: why this very move is left; what was really unloaded comes to its end.
-        begin: called before the first unload of a bundle, which is not unloaded when it raises.
-        affinity: whether the leader remembers destinations, as the modular load manager's does.
+        moves: those of one wave, so no hash range twice.
+        concurrency: maximum number of bundles under way at once.
+        retries: further unloads of a bundle that does not land on its destination.
+        timeout_seconds: per attempt: for an unload to reach a broker, and again for the bundle to get an owner.
+        on_outcome: called for each bundle as soon as its outcome is known. If it raises, bundles under way are
+            finished, no other one is begun, and the error is raised.
+        unloaded: bundles that an earlier attempt may have unloaded. Found on a third broker, they have gone astray;
+            any other bundle there has changed owner by itself and is not moved.
+        held: called before each bundle; returns why no further one may begin. Bundles under way are finished.
+        leaves: called before the first unload of a bundle; returns why this move must not be made. Not called for
+            bundles that an earlier attempt really unloaded.
+        begin: called before the first unload of a bundle, which is not unloaded if this raises.
+        affinity: whether the leader remembers destinations, as that of the modular load manager does.
 
     Returns:
         One outcome per move, in the order of the moves.

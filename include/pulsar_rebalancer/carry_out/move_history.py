@@ -1,7 +1,8 @@
-"""What one wave of a plan has done so far: planned, then begun and ended, one bundle after the other.
+"""The history of one wave: its moves are planned together, then each is begun and ended.
 
-The unload history in the state store protects bundles from being moved again: the whole wave is there before the first
-unload. The file beside the plan keeps what was begun, before its unload, and how it ended (attempts, seconds, errors).
+The unload history in the state store protects bundles from being moved again; it holds the whole wave before the first
+unload. The wave's file in the run's folder records each move before its unload, and its outcome afterwards (attempts,
+seconds, errors).
 """
 
 from __future__ import annotations
@@ -29,10 +30,8 @@ class WaveHistory:
     """The history of one wave, over all attempts of its task.
 
     Args:
-        stored: the unload history of the cluster as it is stored now.
-        store: changes the history as it is stored by then: what others wrote meanwhile stays.
-        run: the run's folder.
-        wave: number of the wave.
+        stored: the cluster's unload history as stored now.
+        store: applies a change to the history as stored at that time, so that changes by others are kept.
 
     Attributes:
         outcomes: by bundle; `interrupted` while a bundle is under way.
@@ -59,32 +58,35 @@ class WaveHistory:
         self._written_at = 0.0
 
     def remaining(self, moves: Sequence[Move]) -> list[Move]:
-        """Return the moves without an outcome, or with one that another attempt can mend."""
+        """Return the moves without an outcome, and those that another attempt may complete."""
         return remaining(moves, self.outcomes)
 
     def planned(self, moves: Sequence[Move]) -> bool:
-        """Return whether an earlier attempt has planned the wave."""
+        """Return whether an earlier attempt planned this wave."""
         return any(move.bundle in self._planned for move in moves)
 
     @property
     def unloaded(self) -> frozenset[str]:
-        """Return the bundles that an earlier attempt may have unloaded: one that was killed, or whose unload failed."""
+        """Return the bundles that an earlier attempt may have unloaded, even if it was killed or the unload failed."""
         return frozenset(bundle for bundle, outcome in self._earlier.items() if outcome.attempts)
 
     @property
     def ended(self) -> list[MoveOutcome]:
-        """Return the outcomes of moves that were tried and have ended."""
-        found = (each for each in self.outcomes.values() if each.reason is not Reason.INTERRUPTED)
-        return [outcome for outcome in found if not outcome.reason.has(Trait.NOT_BEGUN)]
+        """Return the outcomes of moves that were begun and have ended."""
+        return [
+            outcome
+            for outcome in self.outcomes.values()
+            if outcome.reason is not Reason.INTERRUPTED and not outcome.reason.has(Trait.NOT_BEGUN)
+        ]
 
     @property
     def failed(self) -> int:
-        """Return how many moves of the run have failed, those left out that a report has told the circuit breaker."""
+        """Return the number of failed moves of the run that the circuit breaker has not yet counted."""
         known = (*self._other_waves, *self.ended)
         return sum(outcome.failed and outcome.bundle not in self._reported for outcome in known)
 
     def plan(self, moves: Sequence[Move], now: datetime) -> None:
-        """Store the moves as planned: from here on each counts as recently unloaded, whatever happens to the task."""
+        """Store the moves as planned: from now on each counts as recently unloaded, whatever happens to the task."""
         for move in moves:
             self._unloads[move.bundle] = Unload(
                 at=now, plan_id=self._plan_id, source=move.source, destination=move.destination
@@ -92,7 +94,7 @@ class WaveHistory:
         self._store_unloads()
 
     def begin(self, move: Move) -> None:
-        """Write that a bundle is unloaded from here on: when the task is killed, its retry knows of this one only."""
+        """Record that a bundle is about to be unloaded, for the retry of a killed task."""
         begun = not_moved(move, Reason.INTERRUPTED)
         earlier = self._earlier.get(move.bundle, begun)
         known = {"attempts": earlier.attempts + 1, "destination_kept": earlier.destination_kept}
@@ -100,13 +102,13 @@ class WaveHistory:
         self._write_details()
 
     def add(self, outcome: MoveOutcome, now: datetime) -> None:
-        """Note an outcome; written at most once a second, so call `write` at the end."""
+        """Record an outcome; it is written at most once a second, so call `write` at the end."""
         self._note(outcome, now)
         if time.monotonic() - self._written_at >= _SECONDS_BETWEEN_WRITES:
             self.write()
 
     def leave(self, outcomes: Sequence[MoveOutcome], now: datetime) -> None:
-        """Write outcomes of moves that will not be begun."""
+        """Write the outcomes of moves that will not be begun."""
         for outcome in outcomes:
             self._note(outcome, now)
         self._write_details()
@@ -122,7 +124,7 @@ class WaveHistory:
             self._unloads[outcome.bundle] = planned.model_copy(update=ended)
 
     def write(self) -> None:
-        """Write history and details."""
+        """Write the wave's file and the unload history."""
         self._write_details()
         self._store_unloads()
         self._written_at = time.monotonic()
@@ -132,9 +134,9 @@ class WaveHistory:
 
     def _store_unloads(self) -> None:
         def change(stored: MovesState) -> MovesState:
-            # An unload names its own destination in the place of one that was kept.
+            # The destination of a new unload replaces a kept one.
             replaced = {outcome.bundle for outcome in self.ended if outcome.attempts}
-            kept = {bundle: found for bundle, found in stored.kept.items() if bundle not in replaced}
+            kept = {bundle: destination for bundle, destination in stored.kept.items() if bundle not in replaced}
             changed = {"unloads": stored.unloads | self._unloads, "kept": kept | self._kept()}
             return stored.model_copy(update=changed)
 
@@ -150,7 +152,7 @@ class WaveHistory:
         }
 
     def _merged(self, outcome: MoveOutcome) -> MoveOutcome:
-        """Return the outcome over all attempts: what an earlier one unloaded and this one finds in place was moved."""
+        """Return the outcome over all attempts: a bundle unloaded by an earlier one and now in place was moved."""
         earlier = self._earlier.get(outcome.bundle)
         if earlier is None or earlier.reason.has(Trait.NOT_BEGUN):
             return outcome
@@ -158,7 +160,7 @@ class WaveHistory:
             return earlier
         attempts = earlier.attempts
         if earlier.reason is Reason.INTERRUPTED and outcome.owner == outcome.source:
-            attempts -= 1  # that attempt was killed before its unload
+            attempts -= 1  # the earlier attempt was killed before its unload
         changes = {
             "attempts": outcome.attempts + attempts,
             "reason": Reason.MOVED if attempts and outcome.reason is Reason.ALREADY_THERE else outcome.reason,
@@ -169,7 +171,7 @@ class WaveHistory:
 
 
 def tidied(history: MovesState, outcome: Outcome, now: datetime, grace_minutes: float) -> MovesState:
-    """Return the unload history after a run (`attempts.remembered`); unloads older than the grace period go."""
+    """Return the unload history after a run (`attempts.remembered`), without unloads older than the grace period."""
     unloads = remembered(history.recent(now, grace_minutes), outcome.moves, outcome.plan_id)
     return history.model_copy(update={"unloads": unloads})
 
@@ -177,17 +179,16 @@ def tidied(history: MovesState, outcome: Outcome, now: datetime, grace_minutes: 
 def still_kept(
     history: MovesState, owners: Mapping[str, Container[str]], collected_at: datetime, now: datetime
 ) -> MovesState:
-    """Return the history without destinations that the leader has used: those of bundles that have another owner.
+    """Return the history without kept destinations that the leader has consumed: the bundle has another owner.
 
     Args:
-        history: the unload history.
-        owners: brokers that reported a bundle, by bundle; bundles of brokers without a report are missing.
-        collected_at: when they did; what failed later is not judged by it.
-        now: the present; what failed after it was noted by a clock that has been set back since.
+        owners: by bundle, the brokers that reported it; bundles of brokers without a report are missing.
+        collected_at: when they reported; destinations kept later are not judged by these reports.
+        now: destinations kept after it come from a clock that has since been set back.
     """
     kept = {
-        bundle: found
-        for bundle, found in history.kept.items()
-        if collected_at < found.at <= now or found.owner in owners.get(bundle, (found.owner,))
+        bundle: destination
+        for bundle, destination in history.kept.items()
+        if collected_at < destination.at <= now or destination.owner in owners.get(bundle, (destination.owner,))
     }
     return history.model_copy(update={"kept": kept})

@@ -1,7 +1,7 @@
-"""Carrying out the splits of a plan: ask for one after the other, and read the namespace's bounds back.
+"""Carry out the splits of a plan one after the other, reading the namespace's bounds back after each.
 
-A broker answers 204 whether it split something or not, so only the bounds tell. They cannot be undone: nothing is asked
-for twice, and a bundle whose bounds are not those of the plan is left alone.
+A broker answers 204 whether or not it split the bundle, so only the bounds show the outcome. A split cannot be undone:
+none is requested twice, and a bundle with other bounds than planned is not split.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _PAUSE_S = 0.2
-"""Between reading the bounds again: brokers hear of a change a moment after the one that made it."""
+"""Seconds between two reads of the bounds: other brokers learn of a split with a delay."""
 
 
 async def carry_out_splits(
@@ -40,19 +40,17 @@ async def carry_out_splits(
     held: Callable[[], Reason | None] = lambda: None,
     leaves: Callable[[Split], Reason | None] = lambda _: None,
 ) -> list[SplitOutcome]:
-    """Carry out splits one after the other; what a broker does to one bundle never stops the others.
+    """Carry out splits one after the other; a failed split never stops the others.
 
-    Repeating it is safe: bounds that are there already are a success, and nothing is asked for.
+    Repeating is safe: a bundle that has the planned bounds already is a success and is not split again.
 
     Args:
-        bundles: of the cluster.
-        splits: of one plan.
-        most_bundles: bundles that a namespace may have at most.
-        timeout_seconds: until the bounds must be seen after a split.
+        most_bundles: maximum number of bundles of a namespace.
+        timeout_seconds: for the new bounds to appear after a split.
         on_outcome: called for each bundle as soon as its outcome is known.
-        begun: bundles that an earlier attempt may have split: those that are found split as planned were split by it.
-        held: asked before each split: why none is to be begun.
-        leaves: asked likewise: why this very split is left; what was `begun` comes to its end.
+        begun: bundles that an earlier attempt may have split; if their bounds are as planned, it did.
+        held: called before each split; returns why no further one may begin.
+        leaves: called before each split that is not in `begun`; returns why this one must not be made.
     """
     outcomes = []
     for split in splits:
@@ -69,7 +67,7 @@ async def carry_out_splits(
 
 
 class _BundleSplit:
-    """One bundle that is split."""
+    """Splits one bundle."""
 
     def __init__(self, bundles: BundleAdmin, split: Split, most_bundles: int, timeout_s: float, *, begun: bool) -> None:
         self._bundles = bundles
@@ -81,7 +79,7 @@ class _BundleSplit:
         self._found: tuple[int, ...] = ()
 
     async def outcome(self) -> SplitOutcome:
-        """Split the bundle and say what became of it."""
+        """Split the bundle and return the outcome."""
         error = ""
         try:
             reason = await self._check() or await self._ask()
@@ -100,7 +98,7 @@ class _BundleSplit:
         )
 
     async def _check(self) -> Reason | None:
-        """Return how the split ends before anything is asked for; None when it is to be asked for."""
+        """Return the reason if the split ends before any request; None if it is to be requested."""
         bounds = await self._bundles.bounds(namespace_of(self._split.bundle))
         lower, upper = HashRange.of(self._split.bundle)
         if lower not in bounds or upper not in bounds:
@@ -113,14 +111,14 @@ class _BundleSplit:
         return None
 
     async def _ask(self) -> Reason:
-        """Ask for the split, and wait until its bounds are seen.
+        """Request the split, and wait until its bounds appear.
 
         Raises:
-            AdminError: it was refused, or failed and the bounds are as before.
+            AdminError: the request failed and the bounds are as before.
         """
         self._attempts, failed = 1, None
         by_range = self._split.algorithm is SplitAlgorithm.RANGE
-        # What was planned is what is cut, whatever topics came or went meanwhile; halves of the range need no topic.
+        # Explicit positions cut as planned, whatever topics came or went meanwhile; halving the range needs no topic.
         algorithm = SplitAlgorithm.RANGE if by_range else SplitAlgorithm.POSITIONS
         positions = () if by_range else self._split.positions
         try:
@@ -128,7 +126,7 @@ class _BundleSplit:
         except AdminError as error:
             if not error.sent:
                 self._attempts = 0
-            failed = error  # it may have been carried out all the same: the bounds decide
+            failed = error  # the bundle may be split nevertheless: the bounds decide
             _log.warning("%s: split failed, reading the bounds: %s", self._split.bundle, error)
         until = time.monotonic() + (0 if failed and failed.status else self._timeout_s)
         while not self._found:

@@ -1,7 +1,7 @@
-"""What the splits of a plan have done so far: noted before the first one, then one outcome after the other.
+"""The history of a plan's splits: all are recorded before the first one, then each outcome.
 
-The record in the state store protects parts of a split bundle from being split again, and tells the next run which
-share of the bundle's means they carry on with. The file beside the plan keeps the details for report.
+The records in the state store protect the parts of a split bundle from being split again, and hold the share of the
+bundle's means that each part inherits in the next run. The file next to the plan keeps the details for *report*.
 """
 
 from __future__ import annotations
@@ -24,16 +24,15 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 SHORTEST_MEMORY = timedelta(hours=1)
-"""Records are kept for that long at least: brokers may go on reporting the bundle for a moment."""
+"""Minimum time that records are kept: brokers may report the bundle for a moment after its split."""
 
 
 class SplitHistory:
     """The history of the splits of one plan, over all attempts of their task.
 
     Args:
-        stored: the documents of the cluster as they are stored now.
-        store: changes the stored document as it is by then: what others wrote meanwhile stays.
-        run: the run's folder.
+        stored: the cluster's `moves` document as stored now.
+        store: applies a change to the document as stored at that time, so that changes by others are kept.
     """
 
     def __init__(
@@ -47,11 +46,11 @@ class SplitHistory:
         self.outcomes = read_outcomes(run)
 
     def remaining(self, splits: Sequence[Split]) -> list[Split]:
-        """Return the splits without an outcome, or with one that another attempt can mend."""
+        """Return the splits without an outcome, and those that another attempt may complete."""
         return remaining(splits, self.outcomes)
 
     def plan(self, splits: Sequence[Split], now: datetime) -> None:
-        """Store the splits as planned: whatever happens to the task, their bundles are not split again at once."""
+        """Store the splits as planned: from now on each counts as a recent split, whatever happens to the task."""
         planned = {
             split.bundle: BundleSplit(
                 at=now, plan_id=self._run.name, positions=split.positions, shares=split.shares, outcome=""
@@ -61,17 +60,17 @@ class SplitHistory:
         self._store(lambda state: state.model_copy(update={"splits": state.splits | planned}))
 
     def leave(self, outcomes: Sequence[SplitOutcome]) -> None:
-        """Write outcomes of splits that will not be begun; those that were begun or have one keep what they are."""
+        """Write the outcomes of splits that will not be begun, except for splits begun or ended before."""
         left = {outcome.bundle: outcome for outcome in outcomes if outcome.bundle not in self.begun}
         self.outcomes = left | self.outcomes
         write_outcomes(outcomes_file(self._run), self.outcomes)
 
     def add(self, outcome: SplitOutcome, now: datetime) -> None:
-        """Note an outcome, in the file and in the store."""
+        """Record an outcome in the file and in the store."""
         earlier = self.outcomes.get(outcome.bundle)
         attempts = outcome.attempts + (earlier.attempts if earlier else 0)
         if outcome.bundle in self._unended and outcome.reason.has(RETRIED | Trait.NEEDS_PERSON):
-            attempts = max(attempts, 1)  # an attempt that was killed may have split it
+            attempts = max(attempts, 1)  # a killed attempt may have split it
         self.outcomes[outcome.bundle] = outcome.model_copy(update={"attempts": attempts})
         write_outcomes(outcomes_file(self._run), self.outcomes)
 
@@ -91,14 +90,13 @@ def tidied(
 ) -> dict[str, BundleSplit]:
     """Return the records of splits after a run (`attempts.remembered`).
 
-    Old ones go once a sample has counted after the split: with it the parts take means over.
+    Records past their grace period are dropped once a sample has been counted after the split, which is when the parts
+    inherit the means.
 
     Args:
         splits: by bundle.
-        outcome: of the run.
-        now: the present.
-        grace_minutes: `split_grace_minutes`.
-        counted_at: time of the last sample that counted; None: there are no means to take over.
+        grace_minutes: the setting `split_grace_minutes`.
+        counted_at: time of the last counted sample; None if there are no means to inherit.
     """
     longest = max(SHORTEST_MEMORY, timedelta(minutes=grace_minutes))
     young = {
