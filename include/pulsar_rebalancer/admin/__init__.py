@@ -1,4 +1,4 @@
-"""Ask brokers and tell them what to do: an async client of Pulsar's admin REST API."""
+"""An async client of Pulsar's admin REST API."""
 
 from __future__ import annotations
 

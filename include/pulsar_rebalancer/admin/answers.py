@@ -1,4 +1,4 @@
-"""Read what a broker answers: a value of the documented shape, or an error with a reason code."""
+"""Parse a broker's answer: a value of the documented shape, or an error with a reason code."""
 
 from __future__ import annotations
 
@@ -31,15 +31,12 @@ def failure(
     *,
     sent: bool = True,
 ) -> AdminError:
-    """Return the error that says which request failed where, how, and what to do; the token is masked in it.
+    """Return an error that names the request, the broker, the failure and what to do, with the token masked.
 
     Args:
-        mask: of the connection's token.
-        reason: reason code.
         what: method and path of the request.
         broker: brokerId, or the address that was asked.
-        detail: what was seen.
-        status: HTTP status, if there was an answer.
+        status: HTTP status; None if there was no answer.
         sent: see `AdminError`.
     """
     action = reason.action
@@ -49,7 +46,7 @@ def failure(
 
 
 def first_line(text: str) -> str:
-    """Return the first line of a text from the network, fit to be shown, cut to 200 characters."""
+    """Return the first non-empty line of a text from the network, safe to show, cut to 200 characters."""
     lines = [line.strip() for line in text.splitlines()]
     return one_line(next((line for line in lines if line), ""), QUOTED_CHARS)
 
@@ -60,10 +57,7 @@ class BrokerAnswer:
 
     Attributes:
         what: method and path of the request.
-        broker: who answered: brokerId, or the seed's address.
-        status: HTTP status.
-        body: the body as it came.
-        mask: of the connection's token.
+        broker: brokerId, or the seed's address.
         cut: whether the body is only the beginning of a longer one.
     """
 
@@ -78,16 +72,16 @@ class BrokerAnswer:
         """Return the error of a refused request.
 
         Args:
-            on_412: reason code of "precondition failed", which Pulsar uses for stale bundle ranges, for settings
+            on_412: reason code for "precondition failed", which Pulsar uses for stale bundle ranges, for settings
                 it refuses, and for names it cannot parse.
         """
         said = self._said()
-        detail = f"answered {self.status}" + (f", {_telling_line(said)}" if said else "")
+        detail = f"answered {self.status}" + (f", {_message_line(said)}" if said else "")
         return failure(self.mask, self._reason(on_412, said), self.what, self.broker, detail, self.status)
 
     def _reason(self, on_412: Reason, said: str) -> Reason:
         if self.status == 401:
-            # Without valid credentials Jetty answers an HTML page; a valid role without the right gets JSON.
+            # Without valid credentials Jetty answers with HTML; a valid role that lacks the permission gets JSON.
             return Reason.FORBIDDEN if said else Reason.UNAUTHORIZED
         if self.status == 412:
             return on_412
@@ -98,7 +92,7 @@ class BrokerAnswer:
         return _BY_STATUS.get(self.status, Reason.BAD_ANSWER)
 
     def _said(self) -> str:
-        """Return the `reason` of an error body, or an empty text."""
+        """Return the `reason` of an error body; empty if there is none."""
         try:
             body = parse_json(self.body, self.mask.text)
         except ValueError:
@@ -107,7 +101,7 @@ class BrokerAnswer:
         return reason if isinstance(reason, str) else ""
 
     def text(self) -> str:
-        """Return the body as text, without the quotes of a JSON string.
+        """Return the body as text, without the quotation marks of a JSON string.
 
         Raises:
             AdminError: `bad_answer`.
@@ -116,13 +110,13 @@ class BrokerAnswer:
             body = self.body.strip()
             text = str(parse_json(body, self.mask.text)) if body.startswith(b'"') else body.decode()
         except ValueError:
-            raise self.bad("the answer is no text") from None
+            raise self.bad("the answer is not text") from None
         if len(text) > _LONGEST_TEXT:
-            raise self.bad(f"the answer is a text of {len(text)} characters")
+            raise self.bad(f"the answer has {len(text)} characters, expected at most {_LONGEST_TEXT}")
         return text
 
     def json(self) -> Any:
-        """Return the body as JSON; None when it is empty.
+        """Return the body as JSON; None if it is empty.
 
         Raises:
             AdminError: `bad_answer`.
@@ -132,7 +126,7 @@ class BrokerAnswer:
         try:
             return parse_json(self.body, self.mask.text)
         except ValueError:
-            raise self.bad("the answer is no JSON") from None
+            raise self.bad("the answer is not JSON") from None
 
     def mapping(self) -> dict[str, JsonValue]:
         """Return the body as a JSON object.
@@ -142,29 +136,29 @@ class BrokerAnswer:
         """
         value = self.mapping_or_none()
         if value is None:
-            raise self.bad("the answer is no JSON object")
+            raise self.bad("the answer is not a JSON object")
         return value
 
     def mapping_or_none(self) -> dict[str, JsonValue] | None:
-        """Return the body as a JSON object; None when it is empty or `null`.
+        """Return the body as a JSON object; None if it is empty or `null`.
 
         Raises:
             AdminError: `bad_answer`.
         """
         value = self.json()
         if not isinstance(value, dict | None):
-            raise self.bad("the answer is no JSON object")
+            raise self.bad("the answer is not a JSON object")
         return value
 
     def strings(self) -> list[str]:
-        """Return the body as a JSON list of texts.
+        """Return the body as a JSON list of strings.
 
         Raises:
             AdminError: `bad_answer`.
         """
         value = self.json()
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise self.bad("the answer is no JSON list of texts")
+            raise self.bad("the answer is not a JSON list of strings")
         return value
 
     def objects(self) -> list[dict[str, JsonValue]]:
@@ -175,28 +169,28 @@ class BrokerAnswer:
         """
         value = self.json()
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-            raise self.bad("the answer is no JSON list of objects")
+            raise self.bad("the answer is not a JSON list of objects")
         return value
 
     def brokers(self) -> list[str]:
-        """Return the body as a list of brokerIds, sorted; one that is listed twice stays so.
+        """Return the body as a sorted list of brokerIds; duplicates are kept.
 
-        An entry of another form, which could address something else, stands there in quotation marks: it is refused
-        when it is asked, and the others are not.
+        An entry of another form, which could be the address of something else, is returned in quotation marks: a
+        request to it is refused, requests to the others are not.
 
         Raises:
-            AdminError: `bad_answer`; no entry is of the form host:port.
+            AdminError: `bad_answer`, if no entry has the form host:port.
         """
-        found = self.json()
-        if not isinstance(found, list):
-            raise self.bad("the answer is no JSON list")
-        listed = sorted(map(_listed, found))
+        entries = self.json()
+        if not isinstance(entries, list):
+            raise self.bad("the answer is not a JSON list")
+        listed = sorted(map(_listed, entries))
         if listed and not any(map(is_broker_id, listed)):
             raise self.bad(f"no brokerId of the form host:port in the list, but {listed[0]}")
         return listed
 
     def bad(self, detail: str) -> AdminError:
-        """Return a `bad_answer` for this answer."""
+        """Return a `bad_answer` error."""
         return failure(self.mask, Reason.BAD_ANSWER, self.what, self.broker, detail, self.status)
 
 
@@ -206,8 +200,8 @@ def _listed(entry: object) -> str:
     return f"'{type(entry).__name__}'"
 
 
-def _telling_line(said: str) -> str:
-    """Return the line that tells something: Pulsar wraps an exception in a banner, its message and its trace."""
+def _message_line(said: str) -> str:
+    """Return the line with the exception's message; Pulsar adds a banner and a stack trace to it."""
     for mark in ("Message:", "Stacktrace:"):
         line = first_line(said.partition(mark)[2])
         if line and line not in ("null", "Stacktrace:"):

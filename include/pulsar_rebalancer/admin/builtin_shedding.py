@@ -1,4 +1,4 @@
-"""Switch Pulsar's own shedding off before the rebalancer acts, and on again to hand the cluster back."""
+"""Switch Pulsar's own shedding off before the rebalancer acts, and back on to hand the cluster back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SECONDS_BETWEEN_READS = 0.5
 
 
 def shedding_is_on(runtime: Mapping[str, str]) -> bool:
-    """Return whether a broker with this configuration would shed if it led."""
+    """Return whether a broker with this configuration would shed as leader."""
     return all(runtime[name].strip().lower() == "true" for name in (BALANCER, SHEDDING))
 
 
@@ -32,7 +32,7 @@ def splitting_is_on(runtime: Mapping[str, str]) -> bool:
 
 
 async def read(admin: PulsarAdmin, name: str = SHEDDING) -> dict[str, str]:
-    """Return the value of a switch by broker; `[<reason code>]` for a broker that did not say it.
+    """Return the value of a switch by broker; `[<reason code>]` for a broker that could not be asked.
 
     Raises:
         AdminError: the list of brokers cannot be read.
@@ -49,42 +49,41 @@ async def read(admin: PulsarAdmin, name: str = SHEDDING) -> dict[str, str]:
 
 
 async def switch(admin: PulsarAdmin, value: str, *, timeout_seconds: float) -> dict[str, str]:
-    """Set the value on all brokers and read it back from each; brokers take a dynamic value a moment later.
+    """Set the shedding switch and read it back from every broker; brokers apply a dynamic value with a delay.
 
-    Setting it again changes nothing.
+    Repeating is safe.
 
     Args:
-        admin: the admin client.
         value: `true` or `false`.
-        timeout_seconds: how long brokers have to take it.
+        timeout_seconds: for all brokers to apply the value.
 
     Returns:
-        The value by broker when all took it or the time was over: judge it by `require`.
+        The value by broker once all have applied it or the time is over; check it with `require`.
 
     Raises:
         AdminError: the brokers refused, or the list of brokers cannot be read.
     """
     await admin.set_dynamic(SHEDDING, value)
     limit = time.monotonic() + timeout_seconds
-    found = await read(admin)
-    while not _all(found, value) and time.monotonic() < limit:
+    values = await read(admin)
+    while not _all(values, value) and time.monotonic() < limit:
         await asyncio.sleep(_SECONDS_BETWEEN_READS)
-        found = await read(admin)
-    return found
+        values = await read(admin)
+    return values
 
 
-def require(found: Mapping[str, str], value: str) -> None:
+def require(values: Mapping[str, str], value: str) -> None:
     """Check that every broker runs with the value.
 
     Raises:
         AdminError: `setting_not_taken`, with the brokers that do not.
     """
-    if not _all(found, value):
-        others = ", ".join(f"{broker} says {said}" for broker, said in found.items() if said != value)
+    if not _all(values, value):
+        others = ", ".join(f"{broker} says {said}" for broker, said in values.items() if said != value)
         raise AdminError(
             Reason.SETTING_NOT_TAKEN, f"{SHEDDING} was set to {value}, but {others or 'no broker is listed'}."
         )
 
 
-def _all(found: Mapping[str, str], value: str) -> bool:
-    return bool(found) and set(found.values()) == {value}
+def _all(values: Mapping[str, str], value: str) -> bool:
+    return bool(values) and set(values.values()) == {value}

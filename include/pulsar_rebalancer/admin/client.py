@@ -1,4 +1,4 @@
-"""Ask brokers about themselves, their settings and the cluster's policies; what concerns bundles is beside it."""
+"""Calls about the cluster, its brokers, settings and policies; `bundle_calls.py` has those about bundles."""
 
 from __future__ import annotations
 
@@ -30,12 +30,6 @@ class PulsarAdmin:
 
     Every method raises `AdminError` with a reason code of `pulsar_rebalancer.reasons`.
 
-    Args:
-        connection: how the brokers are reached.
-
-    Attributes:
-        bundles: the calls about bundles and their topics.
-
     Raises:
         SettingsError: a certificate file of the connection cannot be used.
     """
@@ -59,11 +53,11 @@ class PulsarAdmin:
         return await self._transport.brokers()
 
     def know(self, brokers: Iterable[str]) -> None:
-        """Take these brokerIds as brokers of the cluster, which are asked when no seed accepts a connection."""
+        """Take these brokerIds as the cluster's brokers, to be asked if no seed accepts a connection."""
         self._transport.know(brokers)
 
     async def leader(self) -> str:
-        """Return the brokerId of the leader; empty when there is none."""
+        """Return the brokerId of the leader; empty if there is none."""
         try:
             answer = await self._transport.get("/admin/v2/brokers/leaderBroker")
         except AdminError as error:
@@ -72,17 +66,17 @@ class PulsarAdmin:
             raise
         leader = answer.mapping()
         broker, url = leader.get("brokerId"), leader.get("serviceUrl")
-        # Brokers before brokerIds name the leader by its address, which then is the id.
+        # Older brokers, without brokerIds, name the leader by its address, which serves as its id.
         leader_id = broker if isinstance(broker, str) else address_in(url)
         if not is_broker_id(leader_id):
             raise answer.bad("the answer names no leader of the form host:port")
         return leader_id
 
     async def cluster_name(self) -> str:
-        """Return the cluster's name: the connection's own, the only one configured, or what the brokers run as."""
+        """Return the cluster's name: that of the connection, the only one in Pulsar, or the brokers' `clusterName`."""
         if not self._cluster:
             local = [name for name in (await self._transport.get("/admin/v2/clusters")).strings() if name != "global"]
-            # Geo-replicated instances list every cluster; only the configuration tells which one this is.
+            # Geo-replicated instances list every cluster; only the configuration says which one this is.
             self._cluster = local[0] if len(local) == 1 else await self._configured_cluster()
         return self._cluster
 
@@ -96,10 +90,10 @@ class PulsarAdmin:
     # brokers
 
     async def load_report(self, broker: str) -> dict[str, JsonValue] | None:
-        """Ask the broker itself for its load report: the answer is local to whoever is asked, nothing is followed.
+        """Return the broker's load report; redirects are not followed, as each broker answers only for itself.
 
         Returns:
-            LocalBrokerData of the modular load manager; None for an empty one (NoopLoadManager).
+            LocalBrokerData of the modular load manager; None if it is empty (NoopLoadManager).
         """
         answer = await self._transport.get("/admin/v2/broker-stats/load-report", broker=broker, follow=False)
         return answer.mapping_or_none()
@@ -107,16 +101,15 @@ class PulsarAdmin:
     async def load_reports(
         self, brokers: Iterable[str], read: Callable[[str, dict[str, JsonValue]], _Read]
     ) -> dict[str, _Read | AdminError | None]:
-        """Ask many brokers for their load reports, at most `concurrency` at once, and keep what `read` takes of each.
+        """Fetch the load reports of many brokers, at most `concurrency` at once, and return the results of `read`.
 
-        A report as JSON takes many times its length: it is read and dropped before the next answer is parsed.
+        A parsed report takes many times the memory of its JSON, so each is reduced before the next is parsed.
 
         Args:
-            brokers: brokerIds.
-            read: takes a broker and its report; may raise `AdminError`.
+            read: called with a broker and its report; may raise `AdminError`.
 
         Returns:
-            Broker to what was read, to None for an empty report, or to the error of asking it.
+            By broker: the result of `read`, None for an empty report, or the error.
         """
 
         async def ask(broker: str) -> _Read | AdminError | None:
@@ -130,27 +123,27 @@ class PulsarAdmin:
         return dict(zip(asked, await asyncio.gather(*map(ask, asked)), strict=True))
 
     async def metrics(self, broker: str) -> list[dict[str, JsonValue]]:
-        """Return the metrics of the broker itself: objects with `metrics` (name to figure) and `dimensions`."""
-        url_path = "/admin/v2/broker-stats/metrics"  # of every loaded namespace as well
+        """Return the broker's own metrics: objects with `metrics` (name to figure) and `dimensions`."""
+        url_path = "/admin/v2/broker-stats/metrics"  # includes every loaded namespace
         return (await self._transport.get(url_path, broker=broker, follow=False, size=TOPIC_NAMES)).objects()
 
     async def topic_stats(self, broker: str) -> dict[str, JsonValue]:
-        """Return the statistics of the broker's loaded topics: namespace, hash range, domain, topic.
+        """Return the statistics of the broker's loaded topics, nested by namespace, hash range, domain and topic.
 
-        Brokers renew them when they compute rates, every `statsUpdateFrequencyInSecs`.
+        Brokers update them every `statsUpdateFrequencyInSecs`, when they compute rates.
         """
         url_path = "/admin/v2/broker-stats/topics"
         return (await self._transport.get(url_path, broker=broker, follow=False, size=TOPIC_STATS)).mapping()
 
     async def version(self, broker: str) -> str:
-        """Return Pulsar's version that the broker runs."""
+        """Return the Pulsar version of the broker."""
         return (await self._transport.get("/admin/v2/brokers/version", broker=broker, follow=False)).text()
 
     async def owned_bundles(self, broker: str) -> set[str]:
         """Return the bundles that the broker owns, with or without loaded topics.
 
-        For the extensible load manager: under the modular one the question may block a broker that is taking bundles
-        over (see `BundleAdmin.owns`).
+        Only for the extensible load manager: with the modular one, this request can block a broker that is taking
+        bundles over (see `BundleAdmin.owns`).
         """
         url_path = path("admin", "v2", "brokers", await self.cluster_name(), broker, "ownedNamespaces")
         return set((await self._transport.get(url_path, broker=broker)).mapping())
@@ -158,16 +151,16 @@ class PulsarAdmin:
     # settings
 
     async def runtime_configuration(self, broker: str | None = None) -> dict[str, str]:
-        """Return effective settings of a broker (of any when None): every value is a text, as it prints.
+        """Return the effective settings of a broker (of any broker if None), all values as text.
 
         Raises:
-            AdminError: `bad_answer` also when it does not say whether the broker sheds: that must not pass for "off".
+            AdminError: `bad_answer`, also if a setting about shedding is missing: that must not pass for "off".
         """
         answer = await self._transport.get("/admin/v2/brokers/configuration/runtime", broker=broker or "")
-        found = answer.mapping()
-        if odd := [name for name, value in found.items() if isinstance(value, list | dict)]:
-            raise answer.bad(f"the value of {first_line(ascii(odd[0]))} is no text")
-        texts = {name: "" if value is None else str(value) for name, value in found.items()}
+        values = answer.mapping()
+        if odd := [name for name, value in values.items() if isinstance(value, list | dict)]:
+            raise answer.bad(f"the value of {first_line(ascii(odd[0]))} is not text")
+        texts = {name: "" if value is None else str(value) for name, value in values.items()}
         for name in (BALANCER, SHEDDING):
             if texts.get(name, "").strip().lower() not in ("true", "false"):
                 raise answer.bad(f"the answer does not say whether {name} is true or false")
@@ -176,10 +169,10 @@ class PulsarAdmin:
     async def set_dynamic(self, name: str, value: str) -> None:
         """Override a dynamic setting on all brokers.
 
-        Brokers store a value of the wrong type as well, and then ignore it: read the effect back.
+        Brokers also store a value of the wrong type, and then ignore it: read the effective value back.
 
         Raises:
-            AdminError: `wrong_setting`; the name is unknown or not dynamic.
+            AdminError: `wrong_setting`, if the name is unknown or not dynamic.
         """
         url_path = path("admin", "v2", "brokers", "configuration", name, value)
         await self._transport.write("POST", url_path, on_412=Reason.WRONG_SETTING)
@@ -187,11 +180,11 @@ class PulsarAdmin:
     # policies
 
     async def isolation_policies(self, cluster: str) -> dict[str, JsonValue]:
-        """Return namespace isolation policies by name; empty when none was ever set (404)."""
+        """Return the namespace isolation policies by name; empty if none was ever set (404)."""
         return await self._policies(path("admin", "v2", "clusters", cluster, "namespaceIsolationPolicies"))
 
     async def failure_domains(self, cluster: str) -> dict[str, JsonValue]:
-        """Return the failure domains by name, each `{"brokers": […]}`; empty when there is none."""
+        """Return the failure domains by name, each `{"brokers": […]}`; empty if there are none."""
         return await self._policies(path("admin", "v2", "clusters", cluster, "failureDomains"))
 
     async def _policies(self, url_path: str) -> dict[str, JsonValue]:
@@ -204,11 +197,10 @@ class PulsarAdmin:
             raise
 
     async def anti_affinity_group(self, namespace: str, broker: str = "") -> str:
-        """Return the anti-affinity group of `tenant/namespace`; empty when it is in none.
+        """Return the anti-affinity group of `tenant/namespace`; empty if it is in none.
 
         Args:
-            namespace: its name.
-            broker: who is asked; every broker reads it in the metadata store.
+            broker: broker to ask; any broker reads the group from the metadata store.
         """
         url_path = path("admin", "v2", "namespaces", *split_namespace(namespace), "antiAffinity")
         text = (await self._transport.get(url_path, broker=broker)).text()

@@ -1,4 +1,4 @@
-"""Say how the brokers of one cluster are reached: addresses, credentials, TLS, limits."""
+"""How to reach the brokers of one cluster: addresses, credentials, TLS, limits."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _DEFAULT_PORT = {"http": 80, "https": 443}
 
 
 def is_service_url(text: str) -> bool:
-    """Return whether the text is `pulsar://host:port` or `pulsar+ssl://host:port`, or lists several such hosts."""
-    found = _SERVICE_URL.fullmatch(text)
-    return found is not None and all(map(is_broker_id, found[1].split(",")))
+    """Return whether the text is `pulsar://host:port` or `pulsar+ssl://host:port`, with one host or several."""
+    match = _SERVICE_URL.fullmatch(text)
+    return match is not None and all(map(is_broker_id, match[1].split(",")))
 
 
 def address_of(url: str) -> str:
-    """Return `host:port` of a URL in lower case, the scheme's port where none is written.
+    """Return `host:port` of a URL in lower case; the port defaults to the scheme's.
 
     Raises:
-        ValueError: the URL has no host, or a port that is none.
+        ValueError: the URL has no host or an invalid port.
     """
     parts = urlsplit(url)
     if not parts.hostname:
@@ -42,7 +42,7 @@ def address_of(url: str) -> str:
 
 
 def address_in(url: object) -> str:
-    """Return `host:port` of a URL from the network, or an empty text if it is none."""
+    """Return `host:port` of a URL from the network; empty if it is not a URL."""
     try:
         return address_of(url) if isinstance(url, str) else ""
     except ValueError:
@@ -51,18 +51,18 @@ def address_in(url: object) -> str:
 
 def _plain(address: str, key: str) -> str:
     if set("@?#") & set(address):
-        # It is not shown: a password or a token may stand there.
+        # The value is not shown: it may hold a password or a token.
         raise SettingsError(
-            Reason.WRONG_SETTING, f"{key}: an address must hold neither user, password nor query; use the token"
+            Reason.WRONG_SETTING, f"{key}: an address must not contain a user, password or query; use the token"
         )
     return address
 
 
 def _base(url: str, key: str) -> str:
-    """Return the URL without a trailing slash, if it is a plain http(s) address: no user, no query, no fragment."""
+    """Return an http(s) URL without its trailing slash; one with a user, query or fragment is refused."""
     if not address_in(_plain(url, key)) or not re.fullmatch(r"https?://\S+", url):
-        shown = "an address with percents" if "%" in url else repr(url)
-        raise SettingsError(Reason.WRONG_SETTING, f"{key}: {shown} is no http(s)://host:port address")
+        shown = "an address with percent signs" if "%" in url else repr(url)
+        raise SettingsError(Reason.WRONG_SETTING, f"{key}: {shown} is not an http(s)://host:port address")
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.lower()}{parts.path.rstrip('/')}"
 
@@ -71,35 +71,35 @@ def _base(url: str, key: str) -> str:
 class AdminConnection:
     """The admin REST API of one cluster.
 
-    A brokerId is an identifier (`advertisedAddress:webServicePort`), not always an address that can be
-    reached from here. A broker is asked at `address_map[brokerId]`, else at `address_template` filled with its
-    host and port, else at its brokerId itself with the scheme of the seeds.
+    A brokerId is an identifier (`advertisedAddress:webServicePort`), not always a reachable address. Requests to a
+    broker go to `address_map[brokerId]`, else to `address_template` with its host and port, else to the brokerId
+    itself with the scheme of the seeds.
 
     Attributes:
-        seeds: base URLs of one or more brokers (or of what stands before them), all http or all https. They are
-            tried in order when one accepts no connection.
-        token: JSON web token; sent to brokers of the cluster only, and shown nowhere.
-        ca_file: PEM file of the only certificate authority to trust; the system's when absent. Host names are
-            always verified.
+        seeds: base URLs of one or more brokers (or their proxies), all http or all https. If one accepts no
+            connection, the next is tried.
+        token: JSON web token; sent only to brokers of the cluster, and never shown.
+        ca_file: PEM file of the only trusted certificate authority; None for the system's. Host names are always
+            verified.
         client_cert_file: PEM file of a client certificate (AuthenticationProviderTls).
-        client_key_file: PEM file of its key; absent when the key is in the certificate's file.
-        cluster: the cluster's name in Pulsar; asked of the brokers when empty.
-        connect_timeout_s: seconds until a connection must stand.
-        read_timeout_s: seconds until an answer must be complete, counted from the connection on.
-        unload_timeout_s: the same for an unload, which brokers give up after 60 s themselves
+        client_key_file: PEM file of its key; None if the certificate's file contains the key.
+        cluster: the cluster's name in Pulsar; if empty, the brokers are asked.
+        connect_timeout_s: maximum seconds to establish a connection.
+        read_timeout_s: maximum seconds for a complete answer once connected.
+        unload_timeout_s: the same for an unload, which brokers themselves give up after 60 s
             (namespaceBundleUnloadingTimeoutMs).
-        max_answer_bytes: a longer answer is cut off and refused; those about single topics may be longer. A load report
-            takes 250 to 450 bytes for each bundle of the broker, so 8 MiB are some 18,000 bundles at least. Pulsar
-            itself writes the report into its metadata store, where ZooKeeper takes 1 MiB (jute.maxbuffer).
-        read_only: refuse every request that is not a GET before it is sent.
-        address_map: brokerId or advertised `host:port` to the base URL it is reached at.
+        max_answer_bytes: a longer answer is cut off and refused; answers about single topics may be longer. A load
+            report takes 250 to 450 bytes per bundle of the broker, so 8 MiB hold at least 18,000 bundles. Pulsar
+            itself writes the report to its metadata store, where ZooKeeper takes 1 MiB (jute.maxbuffer).
+        read_only: refuse every request other than GET before it is sent.
+        address_map: base URL by brokerId or advertised `host:port`.
         address_template: base URL with `{host}` and `{port}`, for brokers that are not in the map.
         service_url: `pulsar://host:port` or `pulsar+ssl://host:port` of brokers or a proxy, for the system topics of
-            the extensible load manager; asked of the brokers when empty, who may then name hosts of brokers alone.
-        concurrency: how many requests may be under way at once.
+            the extensible load manager; if empty, the brokers are asked, and must name a broker's host.
+        concurrency: maximum number of concurrent requests.
 
     Raises:
-        SettingsError: a value is out of range, an address is none, or http and https are mixed.
+        SettingsError: a value is out of range, an address is invalid, or http and https are mixed.
     """
 
     seeds: tuple[str, ...]
@@ -132,7 +132,7 @@ class AdminConnection:
         object.__setattr__(self, "address_map", mapped)
         schemes = {urlsplit(url).scheme for url in (*self.seeds, *mapped.values(), *self._template_sample())}
         if len(schemes) > 1:
-            # A token that is meant for https must never travel over http.
+            # A token meant for https must never be sent over http.
             raise SettingsError(Reason.CONTRADICTION, "seeds, address_map and address_template mix http and https")
         self._check_service_url()
 
@@ -143,7 +143,7 @@ class AdminConnection:
 
     def _check_service_url(self) -> None:
         if self.service_url and not is_service_url(self.service_url):
-            # The value is not shown: somebody may have put credentials before the host.
+            # The value is not shown: it may have credentials before the host.
             raise SettingsError(
                 Reason.WRONG_SETTING, "service_url: expected pulsar://host:port or pulsar+ssl://host:port"
             )
@@ -152,7 +152,7 @@ class AdminConnection:
 
     @property
     def has_credentials(self) -> bool:
-        """Return whether whoever is spoken to gets to see a token or a client certificate."""
+        """Return whether requests carry a token or a client certificate."""
         return self.token is not None or self.client_cert_file is not None
 
     def _check_token(self) -> None:
@@ -160,9 +160,9 @@ class AdminConnection:
             return
         if not isinstance(self.token, SecretStr):
             raise SettingsError(Reason.WRONG_SETTING, "token: wrap it in pydantic.SecretStr (value not shown)")
-        # A control character would make the HTTP library quote the header in its error.
+        # For a control character, the HTTP library would quote the header in its error.
         if re.fullmatch(r"[!-~]+", self.token.get_secret_value()) is None:
-            raise SettingsError(Reason.WRONG_SETTING, "token: only printable ASCII without blanks (value not shown)")
+            raise SettingsError(Reason.WRONG_SETTING, "token: only printable ASCII without spaces (value not shown)")
 
     def _template_sample(self) -> tuple[str, ...]:
         if not self.address_template:
@@ -170,10 +170,12 @@ class AdminConnection:
         try:
             return (_base(self.address_template.format(host="host", port="1"), "address_template"),)
         except (AttributeError, KeyError, IndexError, ValueError):
-            raise SettingsError(Reason.WRONG_SETTING, "address_template: it may hold {host} and {port} only") from None
+            raise SettingsError(
+                Reason.WRONG_SETTING, "address_template: only the placeholders {host} and {port} are allowed"
+            ) from None
 
     def base_url(self, broker: str) -> str:
-        """Return where a broker is reached, without a trailing slash.
+        """Return the base URL of a broker, without a trailing slash.
 
         Args:
             broker: brokerId, `host:port`.
@@ -190,7 +192,7 @@ class AdminConnection:
         """Return TLS settings that verify certificate and host name.
 
         Raises:
-            SettingsError: a certificate file is missing or holds none.
+            SettingsError: a certificate file is missing or invalid.
         """
         try:
             context = ssl.create_default_context(cafile=self.ca_file)

@@ -1,4 +1,4 @@
-"""Exchange a request and its answer with one broker: bounded in time, number and size."""
+"""Send a request to one broker and read its answer, with limits on time, concurrency and size."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.admin.connection import AdminConnection
     from pulsar_rebalancer.errors import AdminError
 
-logging.getLogger("httpcore").setLevel(logging.INFO)  # below, it writes headers, which may hold a token
+logging.getLogger("httpcore").setLevel(logging.INFO)  # below that level it logs headers, which may hold a token
 
 MAX_ERROR_BYTES = 64 * 1024
-"""Of an error's body no more is read: it is only quoted."""
+"""Maximum bytes read of an error's body, which is only quoted."""
 TOPIC_NAMES = 4
-"""How many times as long as others an answer with names of topics may be: 32 MiB are some 300,000 of a namespace."""
+"""Factor on `max_answer_bytes` for answers with topic names: 32 MiB hold some 300,000 topics of a namespace."""
 TOPIC_STATS = 32
-"""The same for statistics of single topics: 256 MiB are some 100,000 of a broker."""
+"""The same for topic statistics: 256 MiB hold some 100,000 topics of a broker."""
 _SHORT_BYTES = 1024 * 1024
-"""Up to here all answers under way are read side by side: Pulsar's metadata store holds no longer report by itself."""
+"""Up to this size all answers are read concurrently; Pulsar's metadata store takes no larger report by default."""
 _LONG_AT_ONCE = 8
-"""Of longer answers so many are read on at once: brokers that send too much must not fill the memory together."""
+"""Maximum number of longer answers read concurrently, so that large answers together do not exhaust the memory."""
 OF_ONE_BROKER = 32
-"""Of all requests under way so many may be at one address: a cluster's thousand namespaces are asked of one broker."""
+"""Maximum concurrent requests per address: questions about a thousand namespaces all go to one broker."""
 MOST_KEPT = max(384, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
-"""Connections that are kept for the next request, beside those to the first seed, which is asked most: a process often
-may open no more than 1,024 files."""
+"""Maximum number of idle connections, not counting the first seed, which gets most requests. Processes are often
+limited to 1,024 open files."""
 _KEPT_SECONDS = 15
-"""A connection is kept from one round of questions to the next; brokers close one that is idle for 30 s."""
+"""Maximum idle time of a connection that is reused; brokers close one after 30 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,11 @@ class Request:
         path: absolute, percent-encoded.
         query: encoded, without the question mark.
         timeout_s: seconds for one hop.
-        follow: whether redirects are followed; otherwise they are a `bad_answer`.
+        follow: whether to follow redirects; if not, they are a `bad_answer`.
         on_412: reason code of an answer 412.
-        size: how many times as long as `max_answer_bytes` the answer may be.
-        body: what is sent with it, JSON; nothing with a GET.
-        chosen: brokerId that an authoritative redirect goes to, whatever broker it names; empty: the one named.
+        size: factor on `max_answer_bytes` for the answer.
+        body: JSON; not sent with a GET.
+        chosen: brokerId to follow authoritative redirects to, whichever broker they name; empty for the one named.
     """
 
     method: str
@@ -81,22 +81,22 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a hop goes: the base URL, the query there, and the name of the broker for messages."""
+    """The target of one hop: base URL, query, and the broker's name for messages."""
 
     base: str
     query: str
     broker: str
 
     def url(self, request: Request) -> str:
-        """Return the URL of the request there."""
+        """Return the request's full URL at this target."""
         return f"{self.base}{request.path}" + (f"?{self.query}" if self.query else "")
 
 
 class NotSentError(Exception):
-    """No connection: the broker has seen nothing of the request; `reason` is a reason code."""
+    """No connection could be made, so the broker has not seen the request; `reason` is a reason code."""
 
     def __init__(self, error: BaseException) -> None:
-        while error.__cause__ is not None:  # httpcore and anyio wrap what the system said
+        while error.__cause__ is not None:  # httpcore and anyio wrap the system's error
             error = error.__cause__
         super().__init__(first_line(str(error)) or type(error).__name__)
         refused = isinstance(error, ssl.SSLCertVerificationError)
@@ -104,16 +104,16 @@ class NotSentError(Exception):
 
 
 class _BrokenError(Exception):
-    """The connection broke before a whole answer came: the broker may have seen the request."""
+    """The connection broke before the answer was complete; the broker may have seen the request."""
 
 
 def _url(text: str) -> httpcore.URL:
-    """Return a URL; a redirect may hold what no request line may."""
+    """Return a URL; a redirect may contain characters that a request line may not."""
     return httpcore.URL(quote(text, safe="/?:@!$&'()*+,;=-._~%[]"))
 
 
 def _can_be_used_again(connection: httpcore.AsyncHTTPConnection) -> bool:
-    """Return whether the last answer ended well, and nothing follows it that httpcore would take for the next one."""
+    """Return whether the last answer ended well, without excess bytes that httpcore would take for the next one."""
     if not connection.is_idle() or connection.has_expired():
         return False
     http11: Any = connection._connection
@@ -121,10 +121,7 @@ def _can_be_used_again(connection: httpcore.AsyncHTTPConnection) -> bool:
 
 
 class Exchange:
-    """Sends requests with the credentials of a connection to whatever address it is told.
-
-    Args:
-        connection: how the brokers are reached.
+    """Sends requests with the credentials of a connection; callers must check the address.
 
     Raises:
         SettingsError: a certificate file of the connection cannot be used.
@@ -132,13 +129,13 @@ class Exchange:
 
     def __init__(self, connection: AdminConnection) -> None:
         self._connection = connection
-        # Redirects, proxies and a .netrc of the environment are unknown here: none may see or add credentials.
+        # Redirects, and proxies or a .netrc of the environment, are not used here: none may see or add credentials.
         headers = {"User-Agent": "pulsar-rebalancer", "Accept": "application/json, */*;q=0.5"}
-        # Sizes are bounded as they come: nothing is unpacked.
+        # Compressed answers could be larger than their limit.
         headers["Accept-Encoding"] = "identity"
         if connection.token is not None:
             headers["Authorization"] = f"Bearer {connection.token.get_secret_value()}"
-            # Brokers with strictAuthMethod=true want the method named.
+            # Brokers with strictAuthMethod=true require the method.
             headers["X-Pulsar-Auth-Method-Name"] = "token"
         self._headers = headers
         self.mask = TokenMask(connection.token)
@@ -150,7 +147,7 @@ class Exchange:
         self._long_slots = asyncio.Semaphore(_LONG_AT_ONCE)
 
     async def close(self) -> None:
-        """Close the connections that were kept."""
+        """Close idle connections."""
         for connection in chain.from_iterable(self._idle.values()):
             await connection.aclose()
 
@@ -168,14 +165,14 @@ class Exchange:
         return failure(self.mask, reason, request.what, broker, detail, status, sent=sent)
 
     def most_bytes(self, request: Request) -> int:
-        """Return how long the answer may be."""
+        """Return the maximum length of the answer in bytes."""
         return self._connection.max_answer_bytes * request.size
 
     async def ask(self, request: Request, place: Place) -> tuple[int, str, bytes, bool]:
-        """Send a request and read its answer; a GET whose connection was reset is sent once more.
+        """Send a request and read its answer; a GET is sent once more if its connection broke.
 
         Returns:
-            Status, where a redirect leads, body, and whether the body is only the beginning of a longer one.
+            Status, location of a redirect, body, and whether the body is only the beginning of a longer one.
 
         Raises:
             NotSentError: no connection.
@@ -198,12 +195,12 @@ class Exchange:
         return self.failure(request, place.broker, Reason.UNREACHABLE, detail)
 
     async def _once(self, request: Request, place: Place) -> tuple[int, str, bytes, bool]:
-        if not address_in(place.base):  # a template made it of a broker's name
-            detail = f"{first_line(place.base)} is no address: check the connection's address_template"
+        if not address_in(place.base):  # made from a template and a broker's name
+            detail = f"{first_line(place.base)} is not an address: check the connection's address_template"
             raise self.failure(request, place.broker, Reason.BAD_ANSWER, detail)
         limit = self._connection.connect_timeout_s + request.timeout_s
         try:
-            # The slot is awaited before the clock starts.
+            # The time spent waiting for a slot does not count.
             async with self._slots_of[place.base], self._slots, asyncio.timeout(limit) as deadline:
                 return await self._stream(request, place, deadline)
         except TimeoutError:
@@ -216,14 +213,14 @@ class Exchange:
         except (httpcore.ProtocolError, UnicodeError) as error:
             if isinstance(error, httpcore.RemoteProtocolError) and error.__cause__ is None:  # h11 has no complaint
                 raise _BrokenError("closed without an answer") from None
-            detail = f"the answer is no complete HTTP ({first_line(self.mask.text(str(error)))})"
+            detail = f"the answer is not complete HTTP ({first_line(self.mask.text(str(error)))})"
             raise self.failure(request, place.broker, Reason.BAD_ANSWER, detail) from None
 
     @asynccontextmanager
     async def _connected(self, base: str) -> AsyncIterator[httpcore.AsyncHTTPConnection]:
-        """Yield a connection to one broker for one request at a time.
+        """Yield a connection to one broker for a single request.
 
-        A pool that requests share would look through all of its connections for each of them.
+        A connection pool shared by all brokers would search all of its connections for each request.
         """
         idle = self._idle.setdefault(base, [])
         while idle:
@@ -261,12 +258,12 @@ class Exchange:
             ) as response,
         ):
             most = self.most_bytes(request) if 200 <= response.status < 300 else MAX_ERROR_BYTES
-            found, cut = await self._read(response, most, deadline)
+            content, cut = await self._read(response, most, deadline)
         location = next((value for name, value in response.headers if name.lower() == b"location"), b"")
-        return response.status, self.mask.body(location).decode(errors="replace"), self.mask.body(found), cut
+        return response.status, self.mask.body(location).decode(errors="replace"), self.mask.body(content), cut
 
     async def _read(self, response: httpcore.Response, most: int, deadline: asyncio.Timeout) -> tuple[bytes, bool]:
-        """Read a body; the wait for a turn to read on a long one does not count towards the deadline."""
+        """Read a body; waiting for a turn to read a long one does not count towards the deadline."""
         chunks: list[bytes] = []
         size = 0
         async with AsyncExitStack() as turn:

@@ -1,4 +1,4 @@
-"""Mask a token that a server sends back: it is shown to nobody and stored nowhere."""
+"""Mask the token in server answers, so that it is never shown or stored."""
 
 from __future__ import annotations
 
@@ -16,11 +16,7 @@ MASK = "***"
 
 
 class TokenMask:
-    """Replaces a token by `***` in what came from the network: as it is, or escaped for a URL, HTML or JSON.
-
-    Args:
-        token: the connection's token; None masks nothing.
-    """
+    """Replaces a token by `***` in answers, in its plain form or escaped for a URL, HTML or JSON."""
 
     def __init__(self, token: SecretStr | None) -> None:
         value = token.get_secret_value() if token is not None else ""
@@ -28,13 +24,13 @@ class TokenMask:
         self._forms = sorted(forms, key=len, reverse=True)
 
     def body(self, data: bytes) -> bytes:
-        """Return the body of an answer without the token."""
+        """Return the body of an answer with the token masked."""
         for form in self._forms:
             data = data.replace(form.encode(), MASK.encode())
         return data
 
     def text(self, text: str) -> str:
-        """Return a text without the token, storable. Mask before cutting: a part of a token is not found."""
+        """Return a storable text with the token masked. Mask before cutting: parts of a token are not recognised."""
         for form in self._forms:
             text = text.replace(form, MASK)
         return storable(text)

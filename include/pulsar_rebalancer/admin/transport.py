@@ -1,4 +1,4 @@
-"""Send requests to the brokers of one cluster and to nobody else: redirects are checked and followed by hand."""
+"""Send requests only to the brokers of one cluster: every redirect is checked before it is followed."""
 
 from __future__ import annotations
 
@@ -23,15 +23,12 @@ _log = logging.getLogger(__name__)
 
 MAX_HOPS = 5
 _ASKED_AFTER_SEEDS = 2
-"""Known brokers that a request goes to when no seed accepts a connection: a host that is down costs the time-out."""
+"""Number of known brokers tried if no seed accepts a connection; each host that is down costs a time-out."""
 _REDIRECTS = (301, 302, 307, 308)
 
 
 class Transport:
-    """Sends requests with the credentials of a connection, to brokers of its cluster only.
-
-    Args:
-        connection: how the brokers are reached.
+    """Sends requests with the credentials of a connection, only to brokers of its cluster.
 
     Raises:
         SettingsError: a certificate file of the connection cannot be used.
@@ -61,7 +58,7 @@ class Transport:
         size: int = 1,
         chosen: str = "",
     ) -> BrokerAnswer:
-        """Read something; see `Request` and `send`."""
+        """Send a GET request; see `Request` and `send`."""
         timeout_s = self.connection.read_timeout_s
         request = Request("GET", path, urlencode(query), timeout_s, follow, on_412, size, chosen=chosen)
         return await self.send(request, broker)
@@ -76,30 +73,29 @@ class Transport:
         timeout_s: float | None = None,
         body: bytes = b"",
     ) -> None:
-        """Change something, within the read time-out if no other is given; see `Request` and `send`."""
+        """Send a request that changes something; the read time-out is the default. See `Request` and `send`."""
         timeout_s = self.connection.read_timeout_s if timeout_s is None else timeout_s
         await self.send(Request(method, path, urlencode(query or {}), timeout_s, on_412=on_412, body=body))
 
     async def brokers(self) -> list[str]:
-        """Return the brokerIds of the active brokers, sorted; they are known from now on."""
-        found = (await self.get("/admin/v2/brokers")).brokers()
-        self.know(found)
-        return found
+        """Return the brokerIds of the active brokers, sorted, and remember them (`know`)."""
+        brokers = (await self.get("/admin/v2/brokers")).brokers()
+        self.know(brokers)
+        return brokers
 
     def know(self, brokers: Iterable[str]) -> None:
-        """Follow redirects to these brokers from now on, and ask them when no seed accepts a connection."""
+        """Allow redirects to these brokers from now on, and try them if no seed accepts a connection."""
         known = [broker.lower() for broker in brokers if is_broker_id(broker)]
         self.addresses.know(known)
         bases = dict.fromkeys((*self.connection.seeds, *map(self.connection.base_url, known)))
-        # Those that refused lately stay behind the others.
+        # Keeps the order: hosts that refused recently come last.
         self._hosts = list(dict.fromkeys([*(host for host in self._hosts if host in bases), *bases]))
 
     async def send(self, request: Request, broker: str = "") -> BrokerAnswer:
-        """Send a request and return the answer of whom it was redirected to.
+        """Send a request and return the answer after all redirects.
 
         Args:
-            request: what to send.
-            broker: brokerId to ask; the first seed that accepts a connection when empty, then known brokers.
+            broker: brokerId to ask; if empty, the first seed that accepts a connection, else a known broker.
 
         Raises:
             AdminError: with any reason code of the admin REST API.
@@ -110,7 +106,7 @@ class Transport:
                 request, target, Reason.READ_ONLY, "the connection is read-only, nothing was sent"
             )
         if broker and not is_broker_id(broker):
-            detail = "this is no brokerId of the form host:port; nothing was sent"
+            detail = "not a brokerId of the form host:port; nothing was sent"
             raise self._exchange.failure(request, broker, Reason.NOT_FOUND, detail)
         if broker:
             return await self._chain(request, Place(self.connection.base_url(broker), request.query, broker))
@@ -125,16 +121,16 @@ class Transport:
             except NotSentError as error:
                 refused.append(f"{address_of(host)} ({error})")
                 reasons.add(error.reason)
-                if host in self._hosts:  # the next request begins with one that may be alive
+                if host in self._hosts:  # the next request starts with a host that may be alive
                     self._hosts.remove(host)
                     self._hosts.append(host)
         first = address_of(self.connection.seeds[0])
-        # One that is merely down may be back at the next attempt.
+        # With mixed reasons, a host that is only down may be back at the next attempt.
         reason = reasons.pop() if len(reasons) == 1 else Reason.UNREACHABLE
         raise self._exchange.failure(request, first, reason, f"no connection to {', '.join(refused)}", sent=False)
 
     async def _chain(self, request: Request, place: Place, *, seed: bool = False) -> BrokerAnswer:
-        """Follow a request through its redirects; with `seed`, a first hop without connection is told apart."""
+        """Send a request and follow its redirects; with `seed`, a failed first connection raises NotSentError."""
         seen = {place.url(request)}
         for hop in range(MAX_HOPS + 1):
             try:
@@ -164,23 +160,23 @@ class Transport:
         return answer
 
     async def _next(self, request: Request, answer: BrokerAnswer, came_from: str, location: str) -> Place:
-        """Return where a redirect leads, after it was checked and mapped.
+        """Return the checked and mapped target of a redirect.
 
-        Brokers redirect by changing host and query only; the scheme is always the connection's own.
+        Brokers' redirects change only host and query; the scheme is always that of the connection.
         """
         try:
             location = urljoin(came_from, location)
             address, parts = address_of(location), urlsplit(location)
         except ValueError:
-            raise answer.bad("redirected to no address") from None
-        found = self.addresses.find(address, parts.path)
-        if found is None:
+            raise answer.bad("redirected to an invalid address") from None
+        target = self.addresses.find(address, parts.path)
+        if target is None:
             await self._refresh(request)
-            found = self.addresses.find(address, parts.path)
-        if found is None:
-            detail = f"redirected to {first_line(address)}, which is no broker of the cluster; nothing was sent there"
+            target = self.addresses.find(address, parts.path)
+        if target is None:
+            detail = f"redirected to {first_line(address)}, not a broker of the cluster; nothing was sent there"
             raise self._exchange.failure(request, answer.broker, Reason.FOREIGN_REDIRECT, detail, answer.status)
-        base, path = found
+        base, path = target
         if unquote(path) != unquote(request.path):
             raise answer.bad(f"redirected to another path, {first_line(path)}; nothing was sent there")
         if request.chosen and ("authoritative", "true") in parse_qsl(parts.query):
@@ -188,9 +184,9 @@ class Transport:
         return Place(base, parts.query, address)
 
     async def _refresh(self, request: Request) -> None:
-        """Read the list of brokers: one that joined lately is no stranger.
+        """Read the list of brokers again: the target may have joined recently.
 
-        Where the list itself is redirected, what is known stays.
+        If this request is redirected itself, the known brokers stay.
         """
         asked = Request("GET", "/admin/v2/brokers", "", request.timeout_s, follow=False)
         try:

@@ -1,4 +1,4 @@
-"""Make URL paths of names of Pulsar: a name fills one path segment and can never become another path."""
+"""Build URL paths from Pulsar names: a name is always a single path segment."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def path(*segments: str) -> str:
     """Return an absolute path of percent-encoded segments.
 
     Raises:
-        AdminError: `not_found`; a segment is empty, `.`, `..`, or no text that UTF-8 can carry, so no such
-            name exists and asking would address another path.
+        AdminError: `not_found`, if a segment is empty, `.`, `..` or not valid UTF-8: no such name exists, and the
+            request would go to another path.
     """
     return "".join(f"/{_segment(s)}" for s in segments)
 
@@ -28,18 +28,18 @@ def _segment(name: str) -> str:
     try:
         return quote(name, safe=":")
     except UnicodeEncodeError:
-        raise AdminError(Reason.NOT_FOUND, f"{name!a} is no valid text; nothing was sent") from None
+        raise AdminError(Reason.NOT_FOUND, f"{name!a} is not valid text; nothing was sent") from None
 
 
 def split_namespace(namespace: str) -> tuple[str, str]:
     """Return the two parts of `tenant/namespace`.
 
     Raises:
-        AdminError: `not_found`; the text has another form.
+        AdminError: `not_found`, if the text has another form.
     """
     tenant, slash, local = namespace.partition("/")
     if not (tenant and slash and local) or "/" in local:
-        raise AdminError(Reason.NOT_FOUND, f"{namespace!a} is no namespace of the form tenant/namespace")
+        raise AdminError(Reason.NOT_FOUND, f"{namespace!a} is not a namespace of the form tenant/namespace")
     return tenant, local
 
 
@@ -47,24 +47,24 @@ def split_bundle(bundle: str) -> tuple[str, str, str]:
     """Return tenant, namespace and range of `tenant/namespace/0x…_0x…`.
 
     Raises:
-        AdminError: `bad_range`; the text has another form (brokers answer 500 to some of those).
+        AdminError: `bad_range`, if the text has another form (brokers answer 500 to some of those).
     """
     parts = bundle.split("/")
     if len(parts) != 3 or not all(parts) or _RANGE.fullmatch(parts[2]) is None:
         raise AdminError(
-            Reason.BAD_RANGE, f"{bundle!a} is no bundle of the form tenant/namespace/0x00000000_0xffffffff"
+            Reason.BAD_RANGE, f"{bundle!a} is not a bundle of the form tenant/namespace/0x00000000_0xffffffff"
         )
     return parts[0], parts[1], parts[2]
 
 
 def split_topic(topic: str) -> tuple[str, str, str, str]:
-    """Return the four parts of `domain://tenant/namespace/topic`; the last may hold slashes.
+    """Return the four parts of `domain://tenant/namespace/topic`; the last may contain slashes.
 
     Raises:
-        AdminError: `not_found`; the text has another form.
+        AdminError: `not_found`, if the text has another form.
     """
     domain, _, rest = topic.partition("://")
     parts = rest.split("/", 2)
     if domain not in _DOMAINS or len(parts) != 3 or not all(parts):
-        raise AdminError(Reason.NOT_FOUND, f"{topic!a} is no topic of the form domain://tenant/namespace/topic")
+        raise AdminError(Reason.NOT_FOUND, f"{topic!a} is not a topic of the form domain://tenant/namespace/topic")
     return domain, parts[0], parts[1], parts[2]
