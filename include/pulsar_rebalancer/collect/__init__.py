@@ -1,1 +1,1 @@
-"""Take one sample of a cluster: what its brokers report, as the tables of a run."""
+"""Act 1: take one sample of a cluster from its brokers' answers, as the tables of a run."""

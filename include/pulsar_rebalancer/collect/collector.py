@@ -1,4 +1,4 @@
-"""Ask the brokers and write down what they say; nothing is decided here."""
+"""Collect what the brokers report and write it to the run's folder; nothing is decided here."""
 
 from __future__ import annotations
 
@@ -46,9 +46,8 @@ class Trigger:
 
     Attributes:
         now: time of the sample.
-        airflow_run_id: the DAG run.
-        params: those of a manual run.
-        requested_by: who started a manual run.
+        params: parameters of a manual run.
+        requested_by: the person who started a manual run; else empty.
     """
 
     now: datetime
@@ -59,32 +58,32 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """What runs before this one left.
+    """What earlier runs left.
 
     Attributes:
-        folder: where the means of bundles lie, and what brokers under the extensible load manager published; None:
-            nothing is left, and nothing is kept.
-        before: what the state store keeps.
+        folder: holds the bundles' means, and the load data that brokers under the extensible load manager published;
+            None if there is nothing from earlier runs and nothing is to be kept.
+        before: the documents of the state store.
     """
 
     folder: StoragePath | None = None
     before: StateBefore = field(default_factory=StateBefore)
 
     def long_term_means(self, settings: Settings) -> pa.Table | None:
-        """Return long-term means by bundle, if they decide what is split: the modular load manager's conditions."""
+        """Return long-term means by bundle; None if there are none or splitting is off."""
         means = self.before.decision.means
         if settings.split_mode is Mode.OFF or self.folder is None or not means:
             return None
         try:
             return (self.folder / means).read_table(["bundle", *tables.LONG_TERM])
-        except SnapshotError as error:  # gone: bundles start anew with this sample
+        except SnapshotError as error:  # the file is gone: all means start again with this sample
             _log.warning("%s", error)
             return None
 
 
 @dataclass(frozen=True)
 class Collected:
-    """What one sample of a cluster holds.
+    """One sample of a cluster.
 
     Attributes:
         request: who asked for what, and the effective settings.
@@ -109,19 +108,13 @@ async def collect(
 ) -> Collected:
     """Take one sample of a cluster.
 
-    Settings are resolved before a load report is asked for: contradictions are refused first.
-
-    Args:
-        admin: the admin client of the cluster.
-        entry: the cluster in the clusters file.
-        trigger: what started the run.
-        earlier: what runs before this one left.
+    Settings are resolved before any load report is read, so contradictions are refused first.
 
     Raises:
         SettingsError: `wrong_setting` or `contradiction`.
-        AdminError: the list of brokers, the leader or every broker's configuration cannot be read; the credentials
-            are refused; `no_load_report` when the load manager gives none; `client_missing`, or the system topics of
-            the extensible load manager cannot be read.
+        AdminError: the list of brokers, the leader or all configurations cannot be read; the credentials are refused;
+            `no_load_report` if the load manager gives none; `client_missing`, or the system topics of the extensible
+            load manager cannot be read.
     """
     if entry.error:
         raise SettingsError(Reason.WRONG_SETTING, f"cluster {entry.name}: {entry.error}")

@@ -1,4 +1,4 @@
-"""Which bundles may have to be split, by the sample and the means of the one before."""
+"""Choose the bundles that may have to be split, by the sample's figures and the means before it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 MOST_BUNDLES = 20
-"""Bundles that are asked about in one run; the others wait."""
+"""Maximum number of bundles examined in one run; the others wait for a later one."""
 
 
 class LargeBundle(NamedTuple):
@@ -32,7 +32,7 @@ class LargeBundle(NamedTuple):
     Attributes:
         bundle: `tenant/namespace/0x…_0x…`.
         broker: brokerId of its owner.
-        excess: how many times its bound that figure is which exceeds it most.
+        excess: the largest ratio of a figure to its bound.
     """
 
     bundle: str
@@ -41,7 +41,7 @@ class LargeBundle(NamedTuple):
 
 
 class _Bounds(NamedTuple):
-    """What a bundle may have before it is split; 0 or less: as much as it likes."""
+    """Bounds above which a bundle is split; 0 or less: no bound."""
 
     topics: int
     sessions: int
@@ -55,16 +55,18 @@ class _Bounds(NamedTuple):
         return cls(settings.max_bundle_topics, settings.max_bundle_sessions, rate, bandwidth)
 
     def exceeded(self) -> pc.Expression:
-        """Return which rows of the bundles table exceed one."""
-        found = (
+        """Return a filter for the rows of the bundles table that exceed a bound."""
+        too_large = (
             (_figure("topics") > self.topics)
             | (_figure("msg_rate_in") + _figure("msg_rate_out") > self.msg_rate)
             | (_figure("msg_throughput_in") + _figure("msg_throughput_out") > self.msg_throughput)
         )
-        return found | (_figure("producers") + _figure("consumers") > self.sessions) if self.sessions > 0 else found
+        if self.sessions > 0:
+            too_large |= _figure("producers") + _figure("consumers") > self.sessions
+        return too_large
 
     def excess(self, row: Mapping[str, float | None]) -> float:
-        """Return how many times its bound that figure of a row is which exceeds it most."""
+        """Return the largest ratio of a figure of the row to its bound."""
         return max(
             _times(row["topics"], self.topics),
             _times(_sum(row, "producers", "consumers"), self.sessions),
@@ -73,7 +75,7 @@ class _Bounds(NamedTuple):
         )
 
     def excess_of_means(self, means: pa.Table | None) -> dict[str, float]:
-        """Return the same of long-term means that exceed one, by bundle."""
+        """Return the same ratio by bundle, for long-term means that exceed a bound."""
         if means is None:
             return {}
         rate, throughput = _figure("long_term_msg_rate"), _figure("long_term_msg_throughput")
@@ -91,38 +93,36 @@ def choose(
 ) -> list[LargeBundle]:
     """Return the bundles that may meet a condition of splitting, those furthest above a bound first.
 
-    Bundles that are not split anyway take no place of others: those of the brokers' own and of excluded namespaces are
-    left out, and those with a figure that validation refuses; those that wait come last.
+    Bundles that are not split anyway must not displace others: those of the brokers' own and of excluded namespaces,
+    and those with a figure that validation refuses, are left out; those that wait come last.
 
-    A mean exceeds a bound only if the mean before or the present figure does, so both are looked at.
+    A mean exceeds a bound only if the previous mean or the present figure does, so both are checked.
 
     Args:
-        bundles: the bundles table.
-        means: the means table of the last counted sample, or None.
-        settings: effective settings.
-        waits: whether a bundle is not split again yet.
+        means: long-term means of the last counted sample; None if there are none.
+        waits: returns whether a bundle was split too recently to be split again.
     """
     bounds = _Bounds.of(settings)
     of_means = bounds.excess_of_means(means)
     large = bounds.exceeded() | pc.field("bundle").isin(pa.array(of_means, pa.string()))
     possible = reduce(and_, map(_possible, (*TRAFFIC, "topics", "producers", "consumers")))
     rows = bundles.filter(possible).filter(large & (_figure("topics") >= FEWEST_TOPICS)).to_pylist()
-    found = [
+    chosen = [
         LargeBundle(name, row["broker"], max(bounds.excess(row), of_means.get(name, 0.0)))
         for row in rows
         if not is_of_brokers(name := row["bundle"]) and namespace_of(name) not in settings.excluded_namespaces
     ]
-    found.sort(key=lambda each: (waits(each.bundle), -each.excess, each.bundle))
+    chosen.sort(key=lambda candidate: (waits(candidate.bundle), -candidate.excess, candidate.bundle))
     once: dict[str, LargeBundle] = {}
-    for each in found:
-        once.setdefault(each.bundle, each)
+    for candidate in chosen:
+        once.setdefault(candidate.bundle, candidate)
     if len(once) > MOST_BUNDLES:
-        _log.warning("%d bundles may have to be split; %d of them are looked at", len(once), MOST_BUNDLES)
+        _log.warning("%d bundles may have to be split; %d of them are examined", len(once), MOST_BUNDLES)
     return list(once.values())[:MOST_BUNDLES]
 
 
 def _times(figure: float | None, bound: float) -> float:
-    """Return how many times its bound a figure is; a bound of 0 or less is none."""
+    """Return the ratio of a figure to its bound; 0 if there is no bound."""
     return (figure or 0.0) / bound if bound > 0 else 0.0
 
 
@@ -135,5 +135,5 @@ def _figure(name: str) -> pc.Expression:
 
 
 def _possible(name: str) -> pc.Expression:
-    # Whole numbers are compared with whole ones: Arrow refuses some that do not fit into a float.
+    # Integers are compared with integers: Arrow refuses those that a float cannot represent.
     return (_figure(name) >= 0) & (_figure(name) <= int(LARGEST[name]))

@@ -1,8 +1,8 @@
-"""Read what a broker reports (LocalBrokerData of the modular load manager) as columns of the snapshot.
+"""Read a broker's load report (LocalBrokerData of the modular load manager) as columns of the snapshot.
 
-Reports of other brokers are put together in that form (`extensible.load_data`), with moving averages and ranks added.
-Nothing is cleaned here: a figure that is missing, a text, NaN, infinite or negative reaches the table as null, NaN,
-infinite or negative, so that validation can name it. Unknown fields are passed over.
+Reports of brokers under the extensible load manager are built in the same form (`extensible.load_data`), with moving
+averages and ranks added. Nothing is cleaned here, so that validation can name what is wrong: a missing figure or a text
+becomes null; NaN, infinite and negative figures are kept. Unknown fields are ignored.
 """
 
 from __future__ import annotations
@@ -45,15 +45,14 @@ _LONGEST_VERSION = 200
 
 @dataclass(frozen=True, slots=True)
 class BrokerReport:
-    """What is kept of a broker's report.
+    """The columns of a broker's report.
 
     Attributes:
-        names: the `host:port` names under which it speaks of its broker. Brokers up to 4.x do not write their brokerId;
-            their web addresses hold the same host and port.
-        takes_persistent_topics: whether the broker serves persistent topics.
-        columns: those of `tables.BROKERS` that the report alone decides.
-        bundles: those of `tables.BUNDLES` that it alone decides. A row for every bundle with at least one loaded topic,
-            system and heartbeat namespaces among them.
+        names: the `host:port` names that the report gives its broker. Brokers up to 4.x do not write their brokerId,
+            but their web addresses have the same host and port.
+        columns: the columns of `tables.BROKERS` that depend only on the report.
+        bundles: the columns of `tables.BUNDLES` that depend only on the report. One row per bundle with at least one
+            loaded topic, including system and heartbeat namespaces.
     """
 
     names: tuple[str, ...]
@@ -65,16 +64,16 @@ class BrokerReport:
 def read_report(
     broker: str, report: Mapping[str, JsonValue], *, collected_at: datetime, host_interval_s: float
 ) -> BrokerReport:
-    """Return what the snapshot needs of a report.
+    """Return the columns of one report.
 
     Args:
-        broker: brokerId of who was asked.
-        report: LocalBrokerData as JSON gave it.
+        broker: brokerId of the broker that was asked.
+        report: LocalBrokerData, parsed from JSON.
         collected_at: time of the sample.
         host_interval_s: seconds between two host samples of a broker.
 
     Raises:
-        AdminError: `bad_answer`; the report holds no `lastStats` (bundle to NamespaceBundleStats).
+        AdminError: `bad_answer`, if the report holds no `lastStats` (NamespaceBundleStats by bundle).
     """
     stats = report.get("lastStats")
     if not isinstance(stats, dict):
@@ -88,10 +87,10 @@ def read_report(
 
 
 def _broker_columns(report: Mapping[str, JsonValue], collected_at: datetime, host_interval_s: float) -> dict[str, Cell]:
-    """Return the columns that the report alone decides.
+    """Return the columns of the brokers table.
 
-    `last_update` is the time of the last metadata write, so up to 15 minutes old in a healthy cluster.
-    `usage` and `limit` of -1 each are Pulsar's own sign for a resource that is not measured.
+    `last_update` is the time of the last metadata write: up to 15 minutes ago in a healthy cluster.
+    With `usage` and `limit` both -1, Pulsar marks a resource that is not measured.
     """
     now_ms = collected_at.timestamp() * 1000
     updated, started = figure(report.get("lastUpdate")), figure(report.get("startTimestamp"))
@@ -104,8 +103,8 @@ def _broker_columns(report: Mapping[str, JsonValue], collected_at: datetime, hos
         "version": one_line(version, _LONGEST_VERSION) if isinstance(version, str) else None,
     }
     for column, name in _RESOURCE_FIELDS.items():
-        found = report.get(name)
-        usage = found if isinstance(found, dict) else {}
+        resource = report.get(name)
+        usage = resource if isinstance(resource, dict) else {}
         columns[f"{column}_usage"] = figure(usage.get("usage"))
         columns[f"{column}_limit"] = figure(usage.get("limit"))
     columns |= {column: figure(report.get(name)) for column, name in (_TRAFFIC_FIELDS | _AVERAGES).items()}
@@ -123,12 +122,12 @@ def _bundle_columns(broker: str, stats: Mapping[str, JsonValue]) -> pa.Table:
 
 def _names(report: Mapping[str, JsonValue]) -> tuple[str, ...]:
     urls = (report.get("webServiceUrl"), report.get("webServiceUrlTls"))
-    found = [report.get("brokerId"), *(url.partition("://")[2] for url in urls if isinstance(url, str))]
-    return tuple(name for name in found if isinstance(name, str) and name)
+    names = [report.get("brokerId"), *(url.partition("://")[2] for url in urls if isinstance(url, str))]
+    return tuple(name for name in names if isinstance(name, str) and name)
 
 
 def figure(value: object) -> float | None:
-    """Return a number as float, NaN and infinities included; None for anything else (texts and truth values too)."""
+    """Return a number as float, including NaN and infinities; None for anything else, such as text or booleans."""
     if type(value) is float:
         return value
     if type(value) is not int:

@@ -1,4 +1,4 @@
-"""What the brokers are configured to do, as they say themselves."""
+"""The brokers' own configuration."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Runtimes:
     """The runtime configuration of a cluster's brokers.
 
     Attributes:
-        leader: brokerId of the leader, empty when there is none.
-        by_broker: configuration of each broker that gave it.
-        failed: why the others did not.
+        leader: brokerId of the leader; empty if there is none.
+        by_broker: configuration by broker, where it could be read.
+        failed: by broker, why it could not be read.
     """
 
     leader: str
@@ -36,21 +36,21 @@ class Runtimes:
 
     @property
     def of_leader(self) -> Mapping[str, str]:
-        """Return the configuration of the leader, or of another broker where the leader gave none."""
+        """Return the configuration of the leader, or of another broker if the leader's could not be read."""
         return self.by_broker.get(self.leader) or next(iter(self.by_broker.values()), {})
 
     def settings(self) -> dict[str, str]:
-        """Return the settings that the brokers give; one broker that splits is enough for `auto_split`."""
+        """Return the brokers' settings; `auto_split` is on if at least one broker splits."""
         splits = any(map(splitting_is_on, self.by_broker.values()))
         return from_brokers(self.of_leader) | ({"auto_split": "true"} if splits else {})
 
     def to_ask(self) -> dict[str, Mapping[str, str]]:
-        """Return the brokers that may answer further questions, by name, each with the configuration to go by."""
+        """Return the brokers that may answer further requests, each with its configuration or else the leader's."""
         others = {broker for broker, reason in self.failed.items() if not reason.has(Trait.NO_ANSWER)}
         return {broker: self.by_broker.get(broker, self.of_leader) for broker in sorted(others | self.by_broker.keys())}
 
     def switches(self) -> dict[str, bool | str]:
-        """Return the settings that balancers and brokers must agree on; one broker that differs is enough."""
+        """Return the settings that rebalancer and brokers must agree on; a flag is set if one broker has it on."""
         runtimes = self.by_broker.values()
         even = (runtime.get("loadBalancerDistributeBundlesEvenlyEnabled", "") for runtime in runtimes)
         return {
@@ -61,11 +61,10 @@ class Runtimes:
 
 
 async def read_runtimes(admin: PulsarAdmin, brokers: Sequence[str]) -> Runtimes:
-    """Ask who leads, and every broker for its configuration.
+    """Read the leader and every broker's configuration.
 
     Raises:
-        AdminError: the leader cannot be read, or no broker gave its configuration: neither settings nor switches are
-            known.
+        AdminError: the leader or all configurations cannot be read.
     """
     leader, (by_broker, failed) = await asyncio.gather(admin.leader(), _configurations(admin, brokers))
     return Runtimes(leader, by_broker, failed)
@@ -85,5 +84,5 @@ async def _configurations(
     errors = {broker: answer for broker, answer in answers.items() if isinstance(answer, AdminError)}
     if errors and len(errors) == len(brokers):
         raise next(iter(errors.values()))
-    found = {broker: answer for broker, answer in answers.items() if not isinstance(answer, AdminError)}
-    return found, {broker: error.reason for broker, error in errors.items()}
+    by_broker = {broker: answer for broker, answer in answers.items() if not isinstance(answer, AdminError)}
+    return by_broker, {broker: error.reason for broker, error in errors.items()}

@@ -22,22 +22,18 @@ if TYPE_CHECKING:
 
 
 def owners_of(reported: pa.Table) -> Counter[str]:
-    """Return how many brokers report each bundle."""
+    """Return the number of brokers that report each bundle."""
     return Counter(_texts(reported["bundle"]))
 
 
 def cluster_table(
     request: RunRequest, listed: int, runtimes: Runtimes, reports: UsableReports, bundles: int, policies: Policies
 ) -> pa.Table:
-    """Return the one row of the table `cluster`.
+    """Return the table `cluster`, which has one row.
 
     Args:
-        request: the run.
-        listed: how many brokers the cluster lists.
-        runtimes: what they are configured to do.
-        reports: what they report.
-        bundles: rows of the table `bundles`.
-        policies: what was read of them.
+        listed: number of brokers that the cluster lists.
+        bundles: number of rows of the table `bundles`.
     """
     manager = runtimes.of_leader.get("loadManagerClassName", "").rpartition(".")[2]
     row = {
@@ -58,7 +54,7 @@ def cluster_table(
 def broker_table(
     request: RunRequest, listings: Mapping[str, int], reports: UsableReports, policies: Policies
 ) -> pa.Table:
-    """Return the table `brokers`: every listed broker, and how often it is listed."""
+    """Return the table `brokers`: one row per listed broker, with the number of times it is listed."""
     rows = []
     for broker, times in sorted(listings.items()):
         row: dict[str, Cell] = {"broker": broker, "listings": times, "error": reports.errors.get(broker)}
@@ -69,7 +65,7 @@ def broker_table(
 
 
 def bundle_table(request: RunRequest, reported: pa.Table, owners: Mapping[str, int], policies: Policies) -> pa.Table:
-    """Return the table `bundles`: what brokers report, with how many own each bundle and the policy it is under."""
+    """Return the table `bundles`: the reported bundles with their number of owners and their kind of policy."""
     kinds = {name: policies.kind(name) for name in set(map(namespace_of, owners))}
     names = _texts(reported["bundle"])
     columns: dict[str, pa.Array[Any] | pa.ChunkedArray[Any]] = {

@@ -1,4 +1,4 @@
-"""Ask about the few bundles that may have to be split: their topics and the bounds of their namespaces."""
+"""Read the topics and namespace bounds of the few bundles that may have to be split."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 MOST_TOPICS = 100_000
-"""Topics of all of them together; a bundle with more is not split by its topics."""
+"""Maximum number of topics read in one run. A bundle with more than are left is not split by its topics."""
 
 MOST_SECONDS = 30
-"""For reading the topics of all of them: a plan must not grow old by bundles that might be split."""
+"""Maximum time for reading the topics of all bundles, so that the plan does not become too old."""
 
 _LARGEST = {"msgRate": LARGEST["msg_rate_in"], "msgThroughput": LARGEST["msg_throughput_in"]}
 
@@ -41,43 +41,42 @@ async def read_candidates(
     settings: Settings,
     waits: Callable[[str], bool] = lambda _: False,
 ) -> Candidates:
-    """Ask the owners of the bundles that may have to be split about their topics, and what those carry.
+    """Return the bundles that may have to be split, with the load of each topic as their owners report it.
+
+    Nothing is requested if `split_mode` is off.
 
     Args:
-        admin: client of the cluster.
         bundles: the bundles table of the sample.
-        means: bundle and long-term means of the last counted sample (`tables.MEANS`); None when there are none.
-        settings: effective settings; nothing is asked while `split_mode` is off.
-        waits: whether a bundle is not split again yet.
+        means: bundle and long-term means of the last counted sample (`tables.MEANS`); None if there are none.
+        waits: returns whether a bundle was split too recently to be split again.
     """
     chosen = choose(bundles, means, settings, waits) if settings.split_mode is not Mode.OFF else []
     if not chosen:
         return Candidates()
-    namespaces = sorted({namespace_of(each.bundle) for each in chosen})
+    namespaces = sorted({namespace_of(large.bundle) for large in chosen})
     bounds = dict(zip(namespaces, await asyncio.gather(*(_bounds(admin, n) for n in namespaces)), strict=True))
     topics: dict[str, tuple[TopicLoad, ...] | None] = {}
     try:
         async with asyncio.timeout(MOST_SECONDS):
-            for broker in sorted({each.broker for each in chosen}):
-                # Answered for all topics of a broker at once, which may be long: one answer is held at a time.
+            for broker in sorted({large.broker for large in chosen}):
+                # The answer has all topics of a broker and may be long, so only one is in memory at a time.
                 stats = await _topic_stats(admin, broker)
-                for name in (each.bundle for each in chosen if each.broker == broker):
-                    left = MOST_TOPICS - sum(len(found or ()) for found in topics.values())
+                for name in (large.bundle for large in chosen if large.broker == broker):
+                    left = MOST_TOPICS - sum(len(loads or ()) for loads in topics.values())
                     topics[name] = await _topics(admin, name, stats, left)
                 del stats
     except TimeoutError:
         _log.warning("topics of %d bundles were not read within %d s", len(chosen) - len(topics), MOST_SECONDS)
-    names = [each.bundle for each in chosen]
+    names = [large.bundle for large in chosen]
     return Candidates(
         bundles=tuple(Candidate(bundle=n, bounds=bounds[namespace_of(n)], topics=topics.get(n)) for n in names)
     )
 
 
 async def read_candidate(admin: PulsarAdmin, bundle: str, broker: str) -> Candidate:
-    """Ask about one bundle that a person wants to split, whatever it carries.
+    """Return the same for one bundle that a person wants to split, whatever its load.
 
     Args:
-        admin: client of the cluster.
         bundle: `tenant/namespace/0x…_0x…`.
         broker: brokerId of its owner.
     """
@@ -104,14 +103,14 @@ async def _topic_stats(admin: PulsarAdmin, broker: str) -> dict[str, JsonValue]:
 async def _topics(
     admin: PulsarAdmin, bundle: str, stats: dict[str, JsonValue], most: int
 ) -> tuple[TopicLoad, ...] | None:
-    """Return the topics that the owner lists, those without statistics idle; None when they cannot be read."""
+    """Return the owner's topics, as idle if they have no statistics; None if unreadable or more than `most`."""
     try:
         positions = await admin.bundles.topic_hash_positions(bundle)
     except AdminError as error:
         _log.warning("%s", error)
         return None
     if len(positions) > most:
-        _log.warning("%s has %d topics: too many to look at", bundle, len(positions))
+        _log.warning("%s has %d topics, more than can be examined", bundle, len(positions))
         return None
     loads = _loads(stats, bundle)
     return tuple(
@@ -121,14 +120,14 @@ async def _topics(
 
 
 def _loads(stats: dict[str, JsonValue], bundle: str) -> dict[str, JsonValue]:
-    found: JsonValue = stats
+    branch: JsonValue = stats
     for key in (namespace_of(bundle), range_of(bundle)):
-        found = found.get(key) if isinstance(found, dict) else None
-    domains = found.values() if isinstance(found, dict) else ()
+        branch = branch.get(key) if isinstance(branch, dict) else None
+    domains = branch.values() if isinstance(branch, dict) else ()
     return {topic: load for domain in domains if isinstance(domain, dict) for topic, load in domain.items()}
 
 
 def _carried(load: JsonValue, kind: Literal["msgRate", "msgThroughput"]) -> float:
-    """Return in plus out of one topic; what is no sound figure counts as none."""
+    """Return the sum of a topic's incoming and outgoing rate; an invalid figure counts as 0."""
     figures = [figure(load.get(f"{kind}{way}")) for way in ("In", "Out")] if isinstance(load, dict) else []
-    return sum(found for found in figures if found is not None and 0 <= found <= _LARGEST[kind])
+    return sum(rate for rate in figures if rate is not None and 0 <= rate <= _LARGEST[kind])

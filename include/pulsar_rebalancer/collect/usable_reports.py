@@ -1,4 +1,4 @@
-"""Which load reports can be used, and why there is none of the other brokers."""
+"""The load reports that can be used, and why the others cannot."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 LONGEST_NAME = 200
-"""Characters that are kept of a name that a broker gives."""
+"""Names in a broker's answer are cut to this number of characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class UsableReports:
     """The load reports of a cluster's brokers.
 
     Attributes:
-        by_broker: those that can be used.
-        errors: why there is none of each other broker.
+        by_broker: the usable reports.
+        errors: by broker, why there is no usable report.
     """
 
     by_broker: Mapping[str, BrokerReport]
@@ -44,11 +44,11 @@ class UsableReports:
         """Judge the answers of the brokers that were asked.
 
         Raises:
-            AdminError: there is no report at all because of the credentials or the load manager.
+            AdminError: no report is usable because of the credentials or the load manager.
         """
         judged = {broker: _judge(broker, answer, listed) for broker, answer in answers.items()}
-        reports = {broker: found for broker, found in judged.items() if not isinstance(found, Reason)}
-        refused = {broker: found for broker, found in judged.items() if isinstance(found, Reason)}
+        reports = {broker: verdict for broker, verdict in judged.items() if not isinstance(verdict, Reason)}
+        refused = {broker: verdict for broker, verdict in judged.items() if isinstance(verdict, Reason)}
         if not reports:
             _refuse_if_hopeless(answers, refused, runtimes.of_leader)
         failed = {broker: reason for broker, reason in runtimes.failed.items() if broker not in reports}
@@ -56,13 +56,13 @@ class UsableReports:
 
     @property
     def without_persistent(self) -> list[str]:
-        """Return the brokers that take no persistent topics; none where no broker does: the cluster serves no such."""
+        """Return the brokers without persistent topics; empty if that is every broker, so the whole cluster."""
         closed = [broker for broker, report in self.by_broker.items() if not report.takes_persistent_topics]
         return closed if len(closed) < len(self.by_broker) else []
 
     def bundles(self) -> pa.Table:
-        """Return the bundles that they list, one row for each broker that does."""
-        return pa.concat_tables([each.bundles for each in self.by_broker.values()] or [BUNDLES.empty_table()])
+        """Return the reported bundles; one that several brokers report has a row for each."""
+        return pa.concat_tables([report.bundles for report in self.by_broker.values()] or [BUNDLES.empty_table()])
 
 
 def _judge(broker: str, answer: BrokerReport | AdminError | None, listed: Collection[str]) -> BrokerReport | Reason:
@@ -79,7 +79,7 @@ def _judge(broker: str, answer: BrokerReport | AdminError | None, listed: Collec
 
 
 def _is_of_another(report: BrokerReport, broker: str, listed: Collection[str]) -> bool:
-    """Return whether the report is certainly another listed broker's: a proxy answered in the broker's place."""
+    """Return whether the report is certainly that of another listed broker, for example because of a proxy."""
     names = {name.lower() for name in report.names}
     return broker.lower() not in names and any(other.lower() in names for other in listed)
 

@@ -1,7 +1,7 @@
 """Sample clusters under Pulsar's ExtensibleLoadManagerImpl, whose brokers give no load report.
 
-What a load report says elsewhere is put together from the admin REST API (`broker-stats` of each broker) and from what
-brokers publish on two non-persistent system topics: their moving averages and their top bundles.
+Equivalent reports are built from the admin REST API (`broker-stats` of each broker) and from what brokers publish on
+two non-persistent system topics: their moving averages and their top bundles.
 """
 
 from pulsar_rebalancer.collect.extensible.reports import load_reports

@@ -1,7 +1,7 @@
-"""Make a load report (LocalBrokerData) of what a broker under the extensible load manager says about itself.
+"""Build a load report (LocalBrokerData) from the figures of a broker under the extensible load manager.
 
-So the rows of the snapshot are made by the same functions as elsewhere. Two keys are added to the report,
-`weightedMaxEMA` and `msgThroughputEMA`, and `topRank` to the statistics of its top bundles.
+This lets the same functions make the snapshot's rows for both load managers. The report has two more keys,
+`weightedMaxEMA` and `msgThroughputEMA`, and the statistics of its top bundles have `topRank`.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ _SUMS = {"numTopics": "topics", "numProducers": "producerCount", "numConsumers":
 
 
 def bundle_stats(topics: Mapping[str, JsonValue]) -> dict[str, dict[str, float]]:
-    """Return statistics of a broker's bundles (NamespaceBundleStats), summed up from those of its topics.
+    """Return the statistics of a broker's bundles (NamespaceBundleStats), summed from those of its topics.
 
-    The size of a bundle's cache is not among them.
+    Cache sizes are missing.
 
     Args:
-        topics: answer of `broker-stats/topics`: namespace, hash range, domain, topic.
+        topics: answer of `broker-stats/topics`, nested by namespace, hash range, domain and topic.
 
     Returns:
-        Bundle to its statistics, for bundles with at least one loaded topic.
+        Statistics by bundle, for bundles with at least one loaded topic.
     """
-    found = {}
+    stats = {}
     for namespace, ranges in topics.items():
         for hash_range, domains in _mapping(ranges).items():
             loaded = [topic for domain in _mapping(domains).values() for topic in _mapping(domain).values()]
             if loaded:
-                found[f"{namespace}/{hash_range}"] = _sum(map(_mapping, loaded), len(loaded))
-    return found
+                stats[f"{namespace}/{hash_range}"] = _sum(map(_mapping, loaded), len(loaded))
+    return stats
 
 
 def _sum(topics: Iterable[Mapping[str, JsonValue]], count: int) -> dict[str, float]:
@@ -58,18 +58,18 @@ def _sum(topics: Iterable[Mapping[str, JsonValue]], count: int) -> dict[str, flo
             total[name] += math.nan if rate is None else rate
         total["producerCount"] += _length(topic.get("publishers"))
         subscriptions = _mapping(topic.get("subscriptions")).values()
-        total["consumerCount"] += sum(_length(_mapping(each).get("consumers")) for each in subscriptions)
+        total["consumerCount"] += sum(_length(_mapping(entry).get("consumers")) for entry in subscriptions)
     return total
 
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """What the metrics of a broker say about its load.
+    """A broker's metrics about its load.
 
     Attributes:
-        percents: usage by resource, as LocalBrokerData names them; None when the load manager has no such metrics.
-        load_average: moving average of its load (`weightedMaxEMA`), 1 is 100 percent; None when it is not told.
-        started_at_ms: when its process started, ms since 1970; None when it is not told.
+        percents: usage by resource, as named in LocalBrokerData; None if the load manager has no such metrics.
+        load_average: moving average of the load (`weightedMaxEMA`), 1 is 100 percent; None if not reported.
+        started_at_ms: start of the broker's process, ms since 1970; None if not reported.
     """
 
     percents: Mapping[str, float | None] | None
@@ -78,10 +78,7 @@ class Metrics:
 
 
 def read_metrics(metrics: Sequence[Mapping[str, JsonValue]]) -> Metrics:
-    """Return what the answer of `broker-stats/metrics` says: percents, computed when brokers are asked.
-
-    (BrokerLoadData.toMetrics.)
-    """
+    """Parse the answer of `broker-stats/metrics`; brokers compute it per request (BrokerLoadData.toMetrics)."""
     percents = _group(metrics, "brk_lb_cpu_usage")
     average = _group(metrics, "brk_lb_resource_usage", feature="max_ema") or {}
     return Metrics(
@@ -92,14 +89,13 @@ def read_metrics(metrics: Sequence[Mapping[str, JsonValue]]) -> Metrics:
 
 
 def load_now(metrics: Metrics, published: Mapping[str, JsonValue]) -> dict[str, JsonValue] | None:
-    """Return a broker's load at this moment, with the limits that it published; 100 as long as none were received.
+    """Return a broker's present load, with the limits that it published, or limits of 100 if none were received.
 
     Args:
-        metrics: percents of its resources.
-        published: BrokerLoadData as received last; empty when it never was.
+        published: the last BrokerLoadData received; empty if there is none.
 
     Returns:
-        Resources and `weightedMaxEMA`; None when the load manager has no such metrics.
+        Resources and `weightedMaxEMA`; None if the load manager has no such metrics.
     """
     if metrics.percents is None:
         return None
@@ -108,13 +104,13 @@ def load_now(metrics: Metrics, published: Mapping[str, JsonValue]) -> dict[str, 
 
 
 def other_host(metrics: Sequence[Mapping[str, JsonValue]], broker: str) -> str:
-    """Return the host that answered in the broker's place; empty when it was the broker's own, or is not said.
+    """Return the host that answered in the broker's place; empty if it was the broker's own or is not reported.
 
-    Metrics of the load manager name the advertised address, which is the host of brokerIds as well
-    (ExtensibleLoadManagerImpl.getMetrics). Brokers on one host cannot be told apart.
+    Metrics of the load manager name the advertised address, which is also the host of brokerIds
+    (ExtensibleLoadManagerImpl.getMetrics). Brokers on the same host cannot be distinguished.
     """
     labels = (_mapping(group.get("dimensions")) for group in metrics)
-    named = next((each.get("broker") for each in labels if each.get("metric") == "loadBalancing"), None)
+    named = next((label.get("broker") for label in labels if label.get("metric") == "loadBalancing"), None)
     if not isinstance(named, str) or _plain(named) == _plain(broker.rpartition(":")[0]):
         return ""
     return named
@@ -125,23 +121,24 @@ def _plain(host: str) -> str:
 
 
 def are_of_another(stats: Collection[str], owned: Collection[str]) -> bool:
-    """Return whether statistics are another broker's: they are of several bundles, and the broker owns others only.
+    """Return whether statistics are another broker's: of several bundles, none of which the broker owns.
 
-    They are up to `statsUpdateFrequencyInSecs` old. A bundle may have moved since, also in exchange for another one,
-    and all of them when the broker is drained. Bundles of heartbeats, whose names hold the broker's port, never move.
+    Statistics are up to `statsUpdateFrequencyInSecs` old. Since then one bundle may have moved, even in exchange for
+    another, and all of them if the broker is being drained. Heartbeat bundles, named with the broker's port, never
+    move.
     """
     if any(":" in bundle for bundle in {*stats} & {*owned}):
         return False
-    theirs, mine = ({bundle for bundle in found if ":" not in bundle} for found in (stats, owned))
+    theirs, mine = ({bundle for bundle in names if ":" not in bundle} for names in (stats, owned))
     return len(theirs) > 1 and bool(mine) and mine.isdisjoint(theirs)
 
 
 def _group(metrics: Sequence[Mapping[str, JsonValue]], name: str, **dimensions: str) -> Mapping[str, JsonValue] | None:
-    """Return the group of metrics that holds this one."""
+    """Return the figures of the first group that has the metric and the dimensions; None if there is none."""
     for group in metrics:
-        found, labels = _mapping(group.get("metrics")), _mapping(group.get("dimensions"))
-        if name in found and dimensions.items() <= labels.items():
-            return found
+        figures, labels = _mapping(group.get("metrics")), _mapping(group.get("dimensions"))
+        if name in figures and dimensions.items() <= labels.items():
+            return figures
     return None
 
 
@@ -150,12 +147,12 @@ def _usage(share: float | None, published: object) -> dict[str, JsonValue]:
     limit = figure(pair.get("limit"))
     if limit is None:
         return {"usage": share, "limit": 100.0}
-    # Without a limit there is no percentage either; -1 of -1 is Pulsar's sign for a resource that is not measured.
+    # Without a limit there is no percentage; Pulsar marks a resource that is not measured with -1 of -1.
     return {"usage": None if share is None else share / 100 * limit, "limit": limit} if limit > 0 else pair
 
 
 def kept(published: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return what is kept of BrokerLoadData between runs: the figures that are used."""
+    """Return the figures of BrokerLoadData that are kept between runs."""
     figures = {name: figure(published.get(name)) for name in _PUBLISHED}
     pairs = {field: _mapping(published[field]) for field in _USAGE if field in published}
     usage: dict[str, JsonValue] = {
@@ -167,15 +164,15 @@ def kept(published: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 def is_current(
     published: Mapping[str, JsonValue], stats: Mapping[str, Mapping[str, float]], threshold_percent: float
 ) -> bool:
-    """Return whether what a broker published may be the last that it did: its rates have not changed enough since.
+    """Return whether published load data may be the latest: rates have not changed enough to publish again.
 
     Brokers publish when message rate or throughput has changed by more than
     loadBalancerReportUpdateThresholdPercentage (BrokerLoadDataReporter.needBrokerDataUpdate).
 
     Args:
         published: BrokerLoadData.
-        stats: the broker's bundles now.
-        threshold_percent: that setting.
+        stats: present statistics by bundle.
+        threshold_percent: the value of that setting.
     """
     for names in (RATES[:2], RATES[2:]):
         then = sum(figure(published.get(name)) or 0.0 for name in names)
@@ -193,14 +190,13 @@ def report(
     stats: Mapping[str, Mapping[str, float]],
     top: Sequence[str] = (),
 ) -> dict[str, JsonValue]:
-    """Return the load report that the broker would give, without its version and its start.
+    """Return the broker's load report, without its version and start time.
 
     Args:
-        broker: brokerId.
-        load: resources and `weightedMaxEMA`, as BrokerLoadData or from `load_now`.
-        throughput_average: moving average of its throughput, bytes/s; None when it is not known.
-        stats: its bundles.
-        top: its top bundles, in the order in which it published them.
+        load: resources and `weightedMaxEMA`, from BrokerLoadData or `load_now`.
+        throughput_average: moving average of its throughput, bytes/s; None if unknown.
+        stats: by bundle.
+        top: its top bundles, in published order.
     """
     ranks = {bundle: rank for rank, bundle in enumerate(top)}
     return {

@@ -1,4 +1,4 @@
-"""Keep what brokers published on the system topics: they publish on changes, not when they are asked."""
+"""Keep what brokers publish on the system topics between runs: they publish only on changes."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class TopicMessage:
     """A message of a system topic.
 
     Attributes:
-        broker: its key, a brokerId.
-        at_ms: when it was published, ms since 1970.
-        data: a JSON document; empty when the broker took back what it published before.
+        broker: brokerId, the message's key.
+        at_ms: publish time, ms since 1970.
+        data: a JSON document; empty if the broker withdrew its previous message.
     """
 
     broker: str
@@ -39,7 +39,7 @@ class TopicMessage:
 
 
 class TopBundles(BaseModel):
-    """Names of a broker's top bundles, in its order, and when they were published (ms since 1970)."""
+    """Names of a broker's top bundles in its order, and their publish time (ms since 1970)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -48,10 +48,10 @@ class TopBundles(BaseModel):
 
 
 class Published(VersionedDocument):
-    """What was received last of each broker.
+    """The last messages received from each broker.
 
     Attributes:
-        load: what is used of its BrokerLoadData, by broker.
+        load: the used figures of BrokerLoadData, by broker.
         top: top bundles by broker.
     """
 
@@ -64,21 +64,21 @@ class Published(VersionedDocument):
 
     @classmethod
     def earlier(cls, folder: StoragePath | None) -> Self:
-        """Return what earlier runs received; nothing without a file of this version: it is received anew."""
+        """Return what earlier runs received; empty without a readable file of this version."""
         try:
             return (cls.find(folder) if folder else None) or cls()
         except SnapshotError as error:
-            _log.warning("what brokers published is received anew: %s", error)
+            _log.warning("load data kept from earlier runs cannot be used: %s", error)
             return cls()
 
     def keep_only(self, brokers: Collection[str]) -> None:
-        """Forget brokers that are not listed any more."""
+        """Forget brokers that are no longer listed."""
         for by_broker in (self.load, self.top):
             for broker in by_broker.keys() - set(brokers):
                 del by_broker[broker]
 
     def take_load(self, message: TopicMessage) -> bool:
-        """Take a message of the topic of load data; return whether there was anything in it."""
+        """Store a message of the load data topic; return whether it had content."""
         self.load.pop(message.broker, None)
         document = _document(message)
         if document is None:
@@ -87,14 +87,14 @@ class Published(VersionedDocument):
         return True
 
     def take_top(self, message: TopicMessage) -> bool:
-        """Take a message of the topic of top bundles; return whether there was anything in it."""
+        """Store a message of the top bundles topic; return whether it had content."""
         self.top.pop(message.broker, None)
         entries = (_document(message) or {}).get("topBundlesLoadData")
         if not isinstance(entries, list):
             return False
         names = (entry.get("bundleName") for entry in entries if isinstance(entry, dict))
-        found = tuple(name for name in names if isinstance(name, str))
-        self.top[message.broker] = TopBundles(at_ms=message.at_ms, bundles=found)
+        bundles = tuple(name for name in names if isinstance(name, str))
+        self.top[message.broker] = TopBundles(at_ms=message.at_ms, bundles=bundles)
         return True
 
 
@@ -102,11 +102,11 @@ def _document(message: TopicMessage) -> dict[str, JsonValue] | None:
     if not message.data:
         return None
     try:
-        found = parse_json(message.data)
-        json.dumps(found, allow_nan=False)  # as it is kept
+        document = parse_json(message.data)
+        json.dumps(document, allow_nan=False)  # must be storable as JSON
     except (ValueError, RecursionError):
-        found = None
-    if isinstance(found, dict):
-        return found
-    _log.warning("%s published what is no JSON object", message.broker)
+        document = None
+    if isinstance(document, dict):
+        return document
+    _log.warning("%s published a message that is not a JSON object", message.broker)
     return None

@@ -1,4 +1,4 @@
-"""Take a report of every broker, asked of each as its load manager answers."""
+"""Get a load report of every broker, in the way its load manager supports."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 _TOPIC_STATS_AT_ONCE = 4
-"""Statistics of single topics are long: few brokers' are held at the same time."""
+"""Topic statistics are long, so those of only a few brokers are in memory at a time."""
 
 _SLACK_S = 60.0
 
@@ -42,21 +42,19 @@ async def load_reports(
     now: datetime,
     state_folder: StoragePath | None = None,
 ) -> dict[str, BrokerReport | AdminError | None]:
-    """Take reports of the brokers, each asked as its load manager answers.
+    """Return the load reports of the brokers, each read in the way its load manager supports.
 
     Args:
-        admin: the admin client.
-        runtimes: the brokers to ask, with their configuration.
-        settings: effective settings.
+        runtimes: the brokers to ask, with their configurations.
         now: time of the sample.
-        state_folder: where what brokers published is kept between runs; None keeps nothing.
+        state_folder: keeps what brokers published for the next run; None keeps nothing.
 
     Returns:
-        Broker to its report, to None when it gives none, or to the error of asking it.
+        By broker: its report, None if it gives none, or the error.
 
     Raises:
         AdminError: `client_missing`, or the system topics of the extensible load manager cannot be read.
-        SettingsError: `contradiction`; the brokers offer no TLS to a token that came over https.
+        SettingsError: `contradiction`, if the connection uses https and the brokers' service URL is without TLS.
     """
     read = partial(read_report, collected_at=now, host_interval_s=settings.host_usage_interval_minutes * 60)
     extensible = {
@@ -74,7 +72,7 @@ async def load_reports(
 
 @dataclass(frozen=True, slots=True)
 class _OwnFigures:
-    """What a broker says about itself when it is asked."""
+    """A broker's answers about itself."""
 
     metrics: load_data.Metrics
     bundles: dict[str, dict[str, float]]
@@ -102,7 +100,7 @@ class _ExtensibleBrokers:
         self._slots = asyncio.Semaphore(_TOPIC_STATS_AT_ONCE)
 
     async def reports(self) -> dict[str, dict[str, JsonValue] | AdminError | None]:
-        """Return a load report of each, None where it says nothing, or the error of asking it."""
+        """Return by broker: its load report, None if it gives none, or the error."""
         if self._settings.listen_seconds:
             require_client()
         asked = dict(zip(self._runtimes, await asyncio.gather(*map(self._ask, self._runtimes)), strict=True))
@@ -119,7 +117,7 @@ class _ExtensibleBrokers:
             return error
 
     async def _figures(self, broker: str) -> _OwnFigures:
-        """Ask the broker, one request after the other: it is the brokers that are asked side by side."""
+        """Ask one broker, one request at a time; only different brokers are asked concurrently."""
         metrics = await self._admin.metrics(broker)
         other = load_data.other_host(metrics, broker)
         if other:
@@ -127,7 +125,7 @@ class _ExtensibleBrokers:
                 Reason.WRONG_BROKER, f"{broker} answered with the metrics of {one_line(other, 200)!a}", broker=broker
             )
         async with self._slots:
-            # Summed up before anything else is awaited: single topics take most of the memory.
+            # Summed before anything else is awaited: the topics take most of the memory.
             bundles = load_data.bundle_stats(await self._admin.topic_stats(broker))
         if load_data.are_of_another(bundles, await self._admin.owned_bundles(broker)):
             raise AdminError(
@@ -136,9 +134,9 @@ class _ExtensibleBrokers:
         return _OwnFigures(load_data.read_metrics(metrics), bundles, await self._admin.version(broker))
 
     async def _receive(self, figures: Mapping[str, _OwnFigures]) -> None:
-        """Receive what brokers publish until nothing is missing or the time is over, and keep it."""
+        """Receive what brokers publish, until nothing is missing or the time is over, and store it."""
         self._published.keep_only(self._runtimes)
-        # Top bundles are published all the time, load data after changes alone.
+        # Brokers publish top bundles regularly, but load data only after changes.
         missing = {LOAD: {b for b in figures if not self._is_current(b, figures[b])}, TOP: set(figures)}
 
         def take(topic: str, message: TopicMessage) -> bool:
@@ -165,7 +163,8 @@ class _ExtensibleBrokers:
         url = connection.service_url or await self._admin.bundles.service_url(LOAD)
         if connection.tls and not url.startswith("pulsar+ssl://"):
             raise SettingsError(
-                Reason.CONTRADICTION, f"https, but {url} is without TLS; set the connection's service_url"
+                Reason.CONTRADICTION,
+                f"the connection uses https, but {url} is without TLS; set the connection's service_url",
             )
         return url
 
@@ -189,7 +188,7 @@ class _ExtensibleBrokers:
         }
 
     def _is_current(self, broker: str, own: _OwnFigures) -> bool:
-        """Return whether the load data received last is that published last, as far as can be own."""
+        """Return whether the last load data received may be the last published, judging by the broker's figures."""
         if broker in self._received_now:
             return True
         published = self._published.load.get(broker, {})
@@ -201,9 +200,9 @@ class _ExtensibleBrokers:
         return load_data.is_current(published, own.bundles, threshold)
 
     def _top(self, broker: str, own: _OwnFigures) -> Sequence[str]:
-        """Return the top bundles received last, unless others must have been published since.
+        """Return the last top bundles received, unless others must have been published since.
 
-        Brokers publish them whenever they compute rates (TopBundleLoadDataReporter), and take them back when a bundle
+        Brokers publish them whenever they compute rates (TopBundleLoadDataReporter), and withdraw them when a bundle
         comes or goes.
         """
         top = self._published.top.get(broker)

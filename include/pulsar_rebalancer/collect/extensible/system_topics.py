@@ -1,6 +1,6 @@
-"""Receive what is published on the system topics of the extensible load manager, with Pulsar's own client.
+"""Receive messages from the system topics of the extensible load manager, with Pulsar's own client.
 
-The client is C++: its log goes nowhere, because it writes past Python's logging, and it is taken apart before
+The client is written in C++. Its log is discarded, because it bypasses Python's logging, and it is closed before
 `receive` returns, because its threads live as long as its objects.
 """
 
@@ -40,7 +40,7 @@ def require_client() -> None:
         AdminError: `client_missing`.
     """
     try:
-        import pulsar  # noqa: F401 # a C++ library: loaded by those who need it
+        import pulsar  # noqa: F401 # a C++ library, loaded only if needed
     except ImportError as error:
         what = f"the Python package pulsar-client cannot be loaded ({error})"
         raise AdminError(Reason.CLIENT_MISSING, f"the brokers run the extensible load manager, and {what}") from None
@@ -49,17 +49,15 @@ def require_client() -> None:
 def receive(
     connection: AdminConnection, service_url: str, topics: Mapping[str, Callable[[TopicMessage], bool]], seconds: float
 ) -> None:
-    """Hand over the messages that arrive until a handler has had enough or the time is over; blocks.
+    """Pass arriving messages to the handlers until one of them wants no more or the time is over; blocks.
 
     Args:
-        connection: credentials, authority and time-out.
-        service_url: where the brokers are.
-        topics: topic to what takes its messages; it answers whether nothing more is wanted.
-        seconds: how long, once the topics are open.
+        topics: message handler by topic; it returns whether to stop.
+        seconds: to listen once the topics are open.
 
     Raises:
         AdminError: `client_missing`; or the topics cannot be read: `forbidden`, `unauthorized`, `timeout` (also for a
-            token that the brokers do not accept), `unreachable`, `bad_answer` (an address that the client cannot take).
+            token that the brokers do not accept), `unreachable`, `bad_answer` (an address the client does not accept).
     """
     require_client()
     import pulsar
@@ -70,7 +68,7 @@ def receive(
     except (pulsar.PulsarException, ValueError) as error:
         failed = TokenMask(connection.token).text(f"{type(error).__name__}, {error}")
         reason = _REASONS.get(type(error).__name__, Reason.UNREACHABLE)
-    # Raised here, where the client is gone: the error that was caught holds on to it.
+    # Raised outside the handler, because the caught error keeps the client alive.
     raise AdminError(reason, f"the system topics of {service_url} cannot be read: {failed}")
 
 
@@ -82,12 +80,12 @@ def _receive(client: Any, topics: Mapping[str, Callable[[TopicMessage], bool]], 
         readers = []
         for topic, take in topics.items():
             reader = client.create_reader(topic, pulsar.MessageId.latest)
-            closing.callback(reader.close)  # the client refers to readers that are open, and they to the client
+            closing.callback(reader.close)  # the client and open readers refer to each other
             readers.append((reader, take))
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             for reader, take in readers:
-                # All that waits on one topic before the other is looked at: a quiet topic costs its time-out once.
+                # One topic is drained before the next is read, so a quiet topic costs its time-out only once.
                 while time.monotonic() < end and (message := _next(reader)) is not None:
                     if take(message):
                         return
@@ -97,14 +95,14 @@ def _next(reader: Any) -> TopicMessage | None:
     import pulsar
 
     try:
-        found = reader.read_next(timeout_millis=_POLL_MS)
+        message = reader.read_next(timeout_millis=_POLL_MS)
     except pulsar.Timeout:
         return None
-    return TopicMessage(found.partition_key(), found.publish_timestamp(), found.data())
+    return TopicMessage(message.partition_key(), message.publish_timestamp(), message.data())
 
 
 def _options(connection: AdminConnection) -> dict[str, object]:
-    """Return what `pulsar.Client` takes: the same credentials and authority as for the admin REST API."""
+    """Return the options of `pulsar.Client`, with the credentials and authority of the admin REST API."""
     import pulsar
 
     options: dict[str, object] = {

@@ -64,7 +64,7 @@ def test_those_furthest_above_a_bound_are_looked_at_each_once_and_none_of_an_exc
     found = choose(table([*many, twice, excluded], BUNDLES), None, settings)
     assert [each.bundle for each in found] == [f"a/b/{n:02}" for n in range(24, 4, -1)]
     assert found[0].broker == "b:1"
-    assert "25 bundles may have to be split; 20 of them are looked at" in caplog.text
+    assert "25 bundles may have to be split; 20 of them are examined" in caplog.text
 
 
 def test_how_far_above_its_bound_a_mean_is_counts_as_well():
