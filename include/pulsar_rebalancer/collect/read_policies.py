@@ -25,23 +25,22 @@ if TYPE_CHECKING:
 _NAMESPACE = re.compile(r"[^/:]+/[^/:]+")
 _NAMED = 3
 _ASKED = 8
-"""So many brokers share the questions about namespaces: one alone would answer a thousand of them for seconds."""
+"""Maximum number of brokers that share the requests about namespaces: one broker takes seconds for a thousand."""
 
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """The isolation policies, in Pulsar's order, of the cluster of this name inside Pulsar."""
+    """The isolation policies in Pulsar's order, and the cluster's name in Pulsar."""
 
     cluster: str
     policies: tuple[IsolationPolicy, ...]
 
 
 async def read_isolation(admin: PulsarAdmin, cluster: str) -> Isolation | AdminError:
-    """Read the isolation policies; the error when that fails.
+    """Return the isolation policies, or the error that prevented reading them.
 
     Args:
-        admin: the admin client.
-        cluster: the cluster's name inside Pulsar; asked of the brokers when empty.
+        cluster: the cluster's name in Pulsar; if empty, the brokers are asked.
     """
     try:
         cluster = cluster or await admin.cluster_name()
@@ -60,16 +59,16 @@ async def read_policies(
     without_persistent: Collection[str] = (),
     answering: Sequence[str] = (),
 ) -> Policies:
-    """Read the policies that concern these brokers and bundles, and keep what can be read when a call fails.
+    """Return the policies for these brokers and bundles; if a call fails, the rest is still read.
 
     Args:
-        admin: the admin client; it bounds how many requests are under way. It is asked once per namespace.
-        read: what `read_isolation` gave.
+        admin: receives one request per namespace; it limits their concurrency.
+        read: the result of `read_isolation`.
         brokers: brokerIds of all active brokers.
-        bundles: names of the loaded bundles: namespaces without one are not asked about.
+        bundles: names of the loaded bundles; namespaces without any are skipped.
         failure_domains: whether anti-affinity groups are spread over failure domains first.
         without_persistent: brokers whose load report says that they take no persistent topics.
-        answering: brokers that answered just now; some of them share the questions about namespaces.
+        answering: brokers that have just answered; some of them share the requests about namespaces.
     """
     namespaces = sorted({name for name in set(map(namespace_of, bundles)) if _is_users(name)})
     if isinstance(read, AdminError):
@@ -104,7 +103,7 @@ async def read_policies(
 async def _groups(
     admin: PulsarAdmin, namespaces: Sequence[str], brokers: Sequence[str]
 ) -> tuple[dict[str, str], dict[str, AdminError]]:
-    """Return groups by namespace, and the errors of those that cannot be read."""
+    """Return anti-affinity groups by namespace, and errors by namespace."""
 
     async def ask(namespace: str, broker: str) -> str | AdminError:
         try:
@@ -112,22 +111,22 @@ async def _groups(
         except AdminError as error:
             if broker and error.reason.has(Trait.NO_ANSWER):
                 return await ask(namespace, "")
-            # Deleted since its bundles were reported.
+            # The namespace was deleted after its bundles were reported.
             return "" if error.reason == Reason.NOT_FOUND else error
 
     asked = zip(namespaces, cycle(brokers or [""]))
-    answers = dict(zip(namespaces, await asyncio.gather(*(ask(*each) for each in asked)), strict=True))
+    answers = dict(zip(namespaces, await asyncio.gather(*(ask(*pair) for pair in asked)), strict=True))
     failed = {name: answer for name, answer in answers.items() if isinstance(answer, AdminError)}
     return {name: answer for name, answer in answers.items() if isinstance(answer, str) and answer.strip()}, failed
 
 
 def _domains(document: Mapping[str, JsonValue]) -> dict[str, str]:
-    """Return the failure domain by broker; what is of another shape lists no broker."""
-    found: dict[str, str] = {}
+    """Return the failure domain by broker; malformed domains are ignored."""
+    domain_of: dict[str, str] = {}
     for name, domain in document.items():
         brokers = domain.get("brokers") if isinstance(domain, dict) else None
-        found |= {broker: name for broker in _list(brokers) if isinstance(broker, str)}
-    return found
+        domain_of |= {broker: name for broker in _list(brokers) if isinstance(broker, str)}
+    return domain_of
 
 
 def _list(value: object) -> list[object]:
@@ -135,7 +134,7 @@ def _list(value: object) -> list[object]:
 
 
 def _unserved(isolation: Sequence[IsolationPolicy], brokers: Sequence[str], namespaces: Iterable[str]) -> Iterator[str]:
-    """Yield what is wrong with policies with a loaded namespace and without an active broker."""
+    """Yield a sentence per policy that has loaded namespaces but no active broker."""
     ruling = [policy_of(isolation, namespace) for namespace in namespaces]
     names = {policy.name for policy in ruling if policy}
     for policy in isolation:
@@ -147,10 +146,10 @@ def _unserved(isolation: Sequence[IsolationPolicy], brokers: Sequence[str], name
 
 
 def _by_value(texts: Mapping[str, str]) -> list[tuple[str, list[str]]]:
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for name, text in texts.items():
-        found.setdefault(text, []).append(name)
-    return list(found.items())
+        names.setdefault(text, []).append(name)
+    return list(names.items())
 
 
 def _named(names: Collection[str]) -> str:
@@ -159,5 +158,5 @@ def _named(names: Collection[str]) -> str:
 
 
 def _is_users(namespace: str) -> bool:
-    """Return whether it is a namespace of users: heartbeat and SLA namespaces hold a `:` or three parts."""
+    """Return whether a namespace belongs to users: heartbeat and SLA namespaces have a `:` or three parts."""
     return _NAMESPACE.fullmatch(namespace) is not None and namespace != "pulsar/system"

@@ -10,16 +10,16 @@ from pulsar_rebalancer.storage.documents import VersionedDocument
 
 
 class Policies(VersionedDocument):
-    """`input/policies.json`: what policies say about a cluster, as far as it could be read.
+    """`input/policies.json`: the policies of a cluster, as far as they could be read.
 
     Attributes:
         isolation: isolation policies in Pulsar's order.
-        groups: anti-affinity group by namespace; those in none are not in it.
-        domains: failure domain by broker; empty when domains are off.
-        unknown: why it is not known where a namespace may be, by namespace: an admin reason code or a sentence.
+        groups: anti-affinity group by namespace, for namespaces in a group.
+        domains: failure domain by broker; empty if domains are off.
+        unknown: by namespace, why its permitted brokers are unknown: an admin reason code or a sentence.
         without_persistent: brokers that take no persistent topics, while others do.
-        readable: whether anything is known about the namespaces at all.
-        problem: what could not be read, and which policy no broker can serve; empty when all is well.
+        readable: whether the policies of at least one namespace are known, or there is no namespace.
+        problem: what could not be read, and policies that no broker can serve; empty if all is well.
     """
 
     FILE: ClassVar[str] = "input/policies.json"
@@ -33,7 +33,7 @@ class Policies(VersionedDocument):
     problem: str = ""
 
     def kind(self, namespace: str) -> str | None:
-        """Return `unknown`, `isolation` or `anti_affinity`, the first that applies; None for one under neither."""
+        """Return the first that applies of `unknown`, `isolation` and `anti_affinity`; None if none does."""
         if namespace in self.unknown:
             return "unknown"
         if policy_of(self.isolation, namespace):
@@ -41,8 +41,8 @@ class Policies(VersionedDocument):
         return Reason.ANTI_AFFINITY if namespace in self.groups else None
 
     def reserved_by(self, broker: str) -> str | None:
-        """Return the first isolation policy of which the broker is primary: other namespaces may not be placed there.
+        """Return the first isolation policy that has the broker as primary; it is closed to other namespaces.
 
-        (NamespaceIsolationPolicies.isSharedBroker; Pulsar does not check a manual destination against it.)
+        See NamespaceIsolationPolicies.isSharedBroker; Pulsar does not check a manual destination against it.
         """
         return next((policy.name for policy in self.isolation if policy.reserves(broker)), None)

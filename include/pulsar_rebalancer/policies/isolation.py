@@ -1,4 +1,4 @@
-"""Read namespace isolation policies the way Java reads them: which brokers are for which namespaces."""
+"""Interpret namespace isolation policies as Java does: which brokers are for which namespaces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-# Java reads `[a[b]]` as a union and `[a&&b]` as an intersection, Python says nothing; `{,3}` is none to Java.
+# Java reads `[a[b]]` as a union and `[a&&b]` as an intersection, Python as plain characters; Java rejects `{,3}`.
 _READ_OTHERWISE = re.compile(r"\[[^\]]*(?:\[|&&)|\{,")
 _REPEAT = re.compile(r"(?<!\()[*+?{]")
 _REPEATED_GROUP = re.compile(r"\)[*+?{]")
@@ -23,7 +23,7 @@ _MOST_REPEATS = 3
 _LONGEST_QUOTE = 80
 _LONGEST_PATTERN = 1000
 _LONGEST_NAME = 300
-"""Of a namespace; hosts are shorter. Between three repeats so many characters are shared out soon enough."""
+"""Maximum characters of a namespace; hosts are shorter. With three repeats, matching this length is fast enough."""
 _PATTERNS = ("namespaces", "primary", "secondary")
 _FAILOVER = "auto_failover_policy"
 
@@ -32,13 +32,11 @@ class IsolationPolicy(BaseModel):
     """One namespace isolation policy.
 
     Attributes:
-        name: its name.
         namespaces: patterns of `tenant/namespace`.
-        primary: patterns of the hosts of the brokers that it reserves for its namespaces.
-        secondary: patterns of the hosts that help out.
-        min_limit: primary brokers below which the secondary ones help out.
-        problems: what is wrong with a part, by the part's name in Pulsar's document; the parts above then hold what
-            could be read of it.
+        primary: patterns of the hosts of brokers that are reserved for its namespaces.
+        secondary: patterns of the hosts of failover brokers.
+        min_limit: secondary brokers are used while fewer primary ones than this are active.
+        problems: what is wrong, by the part's name in Pulsar's document; the fields above hold what could be read.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -51,18 +49,18 @@ class IsolationPolicy(BaseModel):
     problems: dict[str, str] = {}
 
     def covers(self, namespace: str) -> bool:
-        """Return whether a namespace is under the policy: the whole name matches (NamespaceIsolationPolicyImpl)."""
+        """Return whether a pattern matches the whole name of a namespace (NamespaceIsolationPolicyImpl)."""
         return _matches(self.namespaces, namespace)
 
     def reserves(self, broker: str) -> bool:
-        """Return whether the broker's host, without its port, is a primary one."""
+        """Return whether the broker is a primary one; only its host counts, not the port."""
         return _matches(self.primary, host_of(broker))
 
     def candidates(self, brokers: Sequence[str]) -> list[str]:
         """Return the brokers for its namespaces (LoadManagerShared.applyNamespacePolicies, MinAvailablePolicy).
 
         Args:
-            brokers: all active brokers; the failover counts them.
+            brokers: all active brokers.
         """
         primary = [broker for broker in brokers if self.reserves(broker)]
         if len(primary) >= self.min_limit:
@@ -76,20 +74,20 @@ def host_of(broker: str) -> str:
 
 
 def parse_isolation(document: Mapping[str, JsonValue]) -> tuple[IsolationPolicy, ...]:
-    """Return the policies in Pulsar's order: the first that covers a namespace rules it."""
+    """Return the policies in Pulsar's order: the first that covers a namespace applies to it."""
     return tuple(_policy(name, policy) for name, policy in document.items())
 
 
 def policy_of(policies: Iterable[IsolationPolicy], namespace: str) -> IsolationPolicy | None:
-    """Return the policy that rules a namespace, as far as policies could be read; None when none does."""
+    """Return the policy that applies to a namespace, as far as policies could be read; None if there is none."""
     return next((policy for policy in policies if policy.covers(namespace)), None)
 
 
 def doubt(policies: Sequence[IsolationPolicy], namespace: str) -> str:
-    """Return why it cannot be told which brokers a namespace may be on; empty when it can.
+    """Return why the brokers permitted to a namespace are unknown; empty if they are known.
 
-    A policy whose namespaces cannot be read may rule every namespace that no earlier one rules. Brokers that cannot be
-    read may be any, so the brokers left for the namespaces under no policy are unknown as well.
+    A policy whose namespaces cannot be read may apply to any namespace that no earlier policy covers. Primary brokers
+    that cannot be read may be any brokers, so those left for namespaces under no policy are unknown as well.
     """
     if len(namespace) > _LONGEST_NAME:
         return f"the name of a namespace has {len(namespace)} characters"
@@ -108,7 +106,7 @@ class _Part(NamedTuple):
 
 def _policy(name: str, policy: object) -> IsolationPolicy:
     if not isinstance(policy, dict):
-        problem = f"isolation policy {_quoted(name)} is no JSON object"
+        problem = f"isolation policy {_quoted(name)} is not a JSON object"
         return IsolationPolicy(name=name, problems=dict.fromkeys((*_PATTERNS, _FAILOVER), problem))
     parts = {key: _patterns(policy.get(key) or []) for key in _PATTERNS}
     failover = _min_limit(policy.get(_FAILOVER))
@@ -123,9 +121,9 @@ def _policy(name: str, policy: object) -> IsolationPolicy:
 
 def _patterns(given: object) -> _Part:
     if not isinstance(given, list) or not all(isinstance(pattern, str) for pattern in given):
-        return _Part((), "no list of texts")
+        return _Part((), "not a list of strings")
     unreadable = [pattern for pattern in given if not _is_readable(pattern)]
-    problem = f"{_quoted(unreadable[0])} is no pattern that can be read here" if unreadable else ""
+    problem = f"{_quoted(unreadable[0])} is not a supported pattern" if unreadable else ""
     return _Part(tuple(pattern for pattern in given if pattern not in unreadable), problem)
 
 
@@ -141,25 +139,26 @@ def _min_limit(given: object) -> _Part:
     if given is None:
         return _Part(0, "")
     if not isinstance(given, dict) or given.get("policy_type") != "min_available":
-        return _Part(0, "no policy of type min_available")
+        return _Part(0, "not a policy of type min_available")
     parameters = given.get("parameters")
     limit = parameters.get("min_limit") if isinstance(parameters, dict) else None
     shown = str(limit) if isinstance(limit, str | int) else type(limit).__name__
-    return (
-        _Part(int(shown), "") if _WHOLE.fullmatch(shown) else _Part(0, f"min_limit {_quoted(shown)} is no whole number")
-    )
+    if _WHOLE.fullmatch(shown):
+        return _Part(int(shown), "")
+    return _Part(0, f"min_limit {_quoted(shown)} is not a whole number")
 
 
 @lru_cache(maxsize=4096)
 def _matcher(pattern: str) -> Callable[[str], bool]:
-    """Return what tells whether a whole text matches the pattern, in a time that no pattern makes endless.
+    """Return a function that says whether a whole text matches the pattern, in bounded time for any pattern.
 
-    Python's engine tries every way to share a text out between the repeats of a pattern, as Java's does: `(a+)+b` takes
-    twice as long for every further letter. It gets patterns with few repeats and no repeated group alone. The others go
-    to RE2, which comes with Arrow and reads every character once; on whole texts the two agree where both can read.
+    Python's engine backtracks, as Java's does: `(a+)+b` takes twice as long for each further character. It only gets
+    patterns with few repeats and no repeated group. The others go to RE2, which comes with Arrow and takes linear
+    time; for matches of whole texts the two agree on every pattern that both support.
 
     Raises:
-        ValueError: it is none, or has many repeats beside what RE2 cannot read, such as `(?!…)`.
+        ValueError: the pattern is invalid, or it has many repeats and something that RE2 does not support, such as
+            `(?!…)`.
     """
     if len(pattern) > _LONGEST_PATTERN or _READ_OTHERWISE.search(pattern):
         raise ValueError("too long, or read by Java in another way")
@@ -174,7 +173,7 @@ def _matcher(pattern: str) -> Callable[[str], bool]:
     def matches(text: str) -> bool:
         return pc.match_substring_regex(pa.array([text], pa.string()), whole)[0].as_py() is True
 
-    matches("")  # where RE2 cannot read it, this says so
+    matches("")  # raises if RE2 does not support the pattern
     return matches
 
 

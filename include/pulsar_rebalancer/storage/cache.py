@@ -1,4 +1,4 @@
-"""What is kept of files that do not change any more, within a bound."""
+"""A bounded cache for what was read from files that no longer change."""
 
 from __future__ import annotations
 
@@ -10,31 +10,27 @@ _Value = TypeVar("_Value")
 
 
 class Cache(Generic[_Value]):
-    """Values by key; once they weigh more than a limit, those that were not asked for longest go.
-
-    Args:
-        limit: of the sum of weights.
-    """
+    """Values by key; the least recently used ones are dropped while the sum of weights exceeds the limit."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._found: OrderedDict[str, tuple[_Value, int]] = OrderedDict()
+        self._values: OrderedDict[str, tuple[_Value, int]] = OrderedDict()
         self._lock = Lock()  # the web server answers in several threads
         self.weight = 0
 
     def get(self, key: str) -> _Value | None:
-        """Return a value; None when it is not known, or not any more."""
+        """Return a value; None if it is not in the cache."""
         with self._lock:
-            if key not in self._found:
+            if key not in self._values:
                 return None
-            self._found.move_to_end(key)
-            return self._found[key][0]
+            self._values.move_to_end(key)
+            return self._values[key][0]
 
     def put(self, key: str, value: _Value, weight: int = 1) -> _Value:
-        """Keep a value, and return it."""
+        """Store a value, and return it."""
         with self._lock:
-            self.weight += weight - self._found.pop(key, (value, 0))[1]
-            self._found[key] = (value, weight)
-            while self.weight > self._limit and len(self._found) > 1:
-                self.weight -= self._found.popitem(last=False)[1][1]
+            self.weight += weight - self._values.pop(key, (value, 0))[1]
+            self._values[key] = (value, weight)
+            while self.weight > self._limit and len(self._values) > 1:
+                self.weight -= self._values.popitem(last=False)[1][1]
         return value

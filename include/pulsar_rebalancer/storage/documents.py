@@ -1,4 +1,4 @@
-"""JSON documents: read when this release knows their version, else refused with a reason code."""
+"""JSON documents with a version; those of another version are refused with a reason code."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 _Model = TypeVar("_Model", bound=BaseModel)
 
 VERSION = 1
-"""Of every document that carries a version: one that gains a field with a default keeps it, any other change counts."""
+"""Version of all these documents. A new field with a default keeps it; any other change of a document raises it."""
 
 
 class VersionedDocument(BaseModel):
-    """A JSON document with one place below a folder, such as a run's.
+    """A JSON document with a fixed place in a folder, such as a run's.
 
     Attributes:
         FILE: its path below the folder.
@@ -33,25 +33,25 @@ class VersionedDocument(BaseModel):
     version: int = VERSION
 
     def write(self, folder: StoragePath) -> None:
-        """Write it to its place below the folder."""
+        """Write the document to its place in a folder."""
         (folder / self.FILE).write_json(self.model_dump(mode="json"))
 
     @classmethod
     def read(cls, folder: StoragePath) -> Self:
-        """Read it from its place below the folder.
+        """Read the document from its place in a folder.
 
         Raises:
-            SnapshotError: `file_missing`, `file_damaged`, or `file_version` when another release wrote it.
+            SnapshotError: `file_missing`, `file_damaged`, or `file_version` if another release wrote it.
         """
         file = folder / cls.FILE
         return cls.parse(file.read_json(), file.uri)
 
     @classmethod
     def parse(cls, document: Any, where: str) -> Self:
-        """Return what was read.
+        """Return a document from its JSON values.
 
         Raises:
-            SnapshotError: `file_damaged`, or `file_version` when another release wrote it.
+            SnapshotError: `file_damaged`, or `file_version` if another release wrote it.
         """
         version = document.get("version") if isinstance(document, Mapping) else None
         if version != VERSION:
@@ -68,7 +68,7 @@ class VersionedDocument(BaseModel):
 
     @classmethod
     def find(cls, folder: StoragePath) -> Self | None:
-        """Read it, or return None when the folder has none.
+        """Read the document; None if the folder has none.
 
         Raises:
             SnapshotError: `file_damaged` or `file_version`.
@@ -77,10 +77,10 @@ class VersionedDocument(BaseModel):
 
 
 def load(model: type[_Model], document: Any, where: str) -> _Model:
-    """Return a document or a part of one that carries no version.
+    """Return a document, or a part of one, without checking a version.
 
     Raises:
-        SnapshotError: `file_version` when it has a field that this release does not know, else `file_damaged`.
+        SnapshotError: `file_version` if it has a field that this release does not know, else `file_damaged`.
     """
     try:
         return model.model_validate(document)

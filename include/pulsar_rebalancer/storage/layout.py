@@ -1,4 +1,4 @@
-"""Where the files of a cluster lie below the storage root, and what its run folders are called."""
+"""The layout of a cluster's files below the storage root, and the names of its run folders."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from datetime import UTC, date, datetime
 from pulsar_rebalancer.storage.path import StoragePath
 
 LOAD_DATA = "load-data.json"
-"""Name of the file in a cluster's state folder that holds what brokers of the extensible load manager published."""
+"""File in a cluster's state folder with what brokers under the extensible load manager published."""
 
 DRAINS, CONTROL = "drains.json", "control.json"
-"""Names of the copies of what no loss of the state store may end."""
+"""Copies, in the state folder, of documents that must survive a loss of the state store."""
 
 _DAY = re.compile(r"date=(\d{4}-\d{2}-\d{2})")
 _RUN = re.compile(r"(\d{8}T\d{6}\.\d{6}Z)-[0-9a-f]{8}")
 
 
 def day_of(name: str) -> date | None:
-    """Return the day that `date=YYYY-MM-DD` names; None for any other name."""
-    found = _DAY.fullmatch(name)
+    """Return the day of a folder name `date=YYYY-MM-DD`; None for any other name."""
+    match = _DAY.fullmatch(name)
     try:
-        return date.fromisoformat(found[1]) if found else None
+        return date.fromisoformat(match[1]) if match else None
     except ValueError:
         return None
 
 
 def time_of(name: str) -> datetime | None:
-    """Return when a run of this folder name took its sample; None when it is no such name."""
-    found = _RUN.fullmatch(name)
+    """Return the sample time in a run folder's name; None for any other name."""
+    match = _RUN.fullmatch(name)
     try:
-        return datetime.strptime(found[1], "%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC) if found else None
+        return datetime.strptime(match[1], "%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC) if match else None
     except ValueError:
         return None
 
@@ -56,17 +56,17 @@ class ClusterStorage:
 
     @property
     def state(self) -> StoragePath:
-        """`<root>/<cluster>/state`: copies of the committed decision state, and the means of bundles."""
+        """`<root>/<cluster>/state`: copies of the committed decision state, and the bundles' means."""
         return self.base / "state"
 
     @property
     def drains(self) -> StoragePath:
-        """Return the copy of the marks of brokers that are drained."""
+        """The copy of the list of drained brokers."""
         return self.state / DRAINS
 
     @property
     def control(self) -> StoragePath:
-        """Return the copy of what people ordered."""
+        """The copy of people's orders."""
         return self.state / CONTROL
 
     @property
@@ -75,19 +75,19 @@ class ClusterStorage:
         return self.base / "replays"
 
     def new_replay(self, now: datetime) -> StoragePath:
-        """Return a folder for one attempt of a replay, called as those of runs are."""
+        """Return a new folder for one attempt of a replay, named like those of runs."""
         return self.replays / self.new_run(now).name
 
     def replay(self, name: str) -> StoragePath | None:
-        """Return the folder of the replay of this name, whether there is one or not; None for what is no such name."""
+        """Return the folder of a replay, whether it exists or not; None if the name is not a replay's."""
         return None if time_of(name) is None else self.replays / name
 
     def new_run(self, now: datetime) -> StoragePath:
-        """Return a folder for one attempt: its name holds the time and random hex digits, nothing a user typed."""
+        """Return a new folder for one attempt of a run; its name has the time and random hex digits, no user input."""
         at = now.astimezone(UTC)
         return self.runs / f"date={at:%Y-%m-%d}" / f"{at:%Y%m%dT%H%M%S.%fZ}-{secrets.token_hex(4)}"
 
     def run(self, name: str) -> StoragePath | None:
-        """Return the folder of the run of this name, whether there is one or not; None for what is no run's name."""
+        """Return the folder of a run, whether it exists or not; None if the name is not a run's."""
         at = time_of(name)
         return None if at is None else self.runs / f"date={at:%Y-%m-%d}" / name

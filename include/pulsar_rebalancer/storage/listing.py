@@ -1,4 +1,4 @@
-"""What lies below a cluster's folder, and deleting it: links are seen and never followed."""
+"""List and delete what a cluster's folder contains; symbolic links are listed but never followed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Kind(StrEnum):
-    """What an entry of a folder is."""
+    """The kind of a folder's entry."""
 
     FILE = "file"
     FOLDER = "folder"
@@ -36,9 +36,9 @@ class Entry:
     """One entry below a folder.
 
     Attributes:
-        path: relative to the folder that was looked at, parts separated by `/`.
-        size: bytes; 0 of anything but a file.
-        changed_at: last modification; None where the store does not tell, as of most folders of object stores.
+        path: relative to the listed folder, parts separated by `/`.
+        size: bytes; 0 for anything but a file.
+        changed_at: last modification; None if the store does not report it, as for most folders of object stores.
     """
 
     path: str
@@ -48,12 +48,12 @@ class Entry:
 
 
 def entries(folder: StoragePath) -> list[Entry]:
-    """Return what lies directly below, by name; empty when the folder does not exist or is a link."""
+    """Return a folder's direct entries, sorted by name; empty if it does not exist or is a link."""
     return _listed(folder, deep=False)
 
 
 def walk(folder: StoragePath) -> list[Entry]:
-    """Return everything below, folders before what they hold; links are named and not followed."""
+    """Return all entries below a folder, folders before their content; links are listed but not followed."""
     return _listed(folder, deep=True)
 
 
@@ -62,22 +62,22 @@ def _listed(folder: StoragePath, *, deep: bool) -> list[Entry]:
     with failures_of(folder.uri, "listed"):
         if isinstance(file_system, pafs.LocalFileSystem):
             return list(_local(Path(path), "", deep=deep))
-        found = file_system.get_file_info(pafs.FileSelector(path, allow_not_found=True, recursive=deep))
+        infos = file_system.get_file_info(pafs.FileSelector(path, allow_not_found=True, recursive=deep))
     kinds = {pafs.FileType.File: Kind.FILE, pafs.FileType.Directory: Kind.FOLDER}
     listed = [
         Entry(info.path[len(path) :].strip("/"), kinds.get(info.type, Kind.OTHER), info.size or 0, info.mtime)
-        for info in found
+        for info in infos
     ]
     return sorted(listed, key=lambda entry: entry.path)
 
 
 def _local(top: Path, prefix: str, *, deep: bool) -> Iterator[Entry]:
-    # What vanishes while it is looked at was deleted by somebody else: that is no error.
+    # Others may delete entries during the listing: that is not an error.
     try:
         if not stat.S_ISDIR(top.lstat().st_mode):
             return
-        with os.scandir(top) as found:
-            children = sorted(found, key=lambda child: child.name)
+        with os.scandir(top) as scanned:
+            children = sorted(scanned, key=lambda child: child.name)
     except FileNotFoundError:
         return
     for child in children:
@@ -98,23 +98,23 @@ def _local(top: Path, prefix: str, *, deep: bool) -> Iterator[Entry]:
 
 
 def below(name: str, content: Iterable[Entry]) -> list[Entry]:
-    """Return a folder and its content, as seen from the folder that holds it."""
+    """Return a folder and its content, with paths relative to the folder's parent."""
     return [Entry(name, Kind.FOLDER), *(replace(entry, path=f"{name}/{entry.path}") for entry in content)]
 
 
 def remove(base: StoragePath, folder: StoragePath, content: Sequence[Entry], *, whole: bool) -> None:
-    """Delete entries of a folder, then the folder itself if nothing is left in it.
+    """Delete entries of a folder, then the folder itself if it is empty.
 
-    What is gone already is no error, so a second attempt finishes what a first one left.
+    Entries that no longer exist are not an error, so a second attempt completes the first one.
 
     Args:
-        base: the cluster's folder: nothing outside it is deleted.
-        folder: the folder, below `base`.
-        content: what to delete, as `walk` or `entries` gave it; entries that are neither file nor folder are not.
-        whole: whether `content` is all that there is, so that an object store can delete it in few requests.
+        base: the cluster's folder; nothing outside it is deleted.
+        folder: below `base`.
+        content: entries to delete, from `walk` or `entries`; those that are neither file nor folder are kept.
+        whole: whether `content` is complete, so that an object store can delete the folder in few requests.
 
     Raises:
-        SnapshotError: `file_damaged` when a path leads out of the cluster's folder, or `storage_failed`.
+        SnapshotError: `file_damaged` if a path leads out of the cluster's folder, or `storage_failed`.
     """
     file_system, path = folder.open()
     with failures_of(folder.uri, "emptied"):
@@ -137,7 +137,7 @@ def _remove_local(base: Path, folder: Path, content: Sequence[Entry]) -> None:
     for file in files:
         file.unlink(missing_ok=True)
     for emptied in sorted(folders, key=lambda path: len(path.parts), reverse=True):
-        with suppress(OSError):  # it holds something that is not ours, or is gone
+        with suppress(OSError):  # it holds something that is not ours, or no longer exists
             emptied.rmdir()
 
 

@@ -1,6 +1,6 @@
-"""Where runs and state lie: one root that every Airflow worker and every Spark executor sees.
+"""Paths below the storage root, which every Airflow worker and Spark executor can reach.
 
-A local folder, a shared volume or an object store (`s3://…`, `gs://…`), through Arrow's file systems.
+The root is a local folder, a shared volume or an object store (`s3://…`, `gs://…`), used through Arrow's file systems.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 ROWS_READ_TOGETHER = 100_000
-"""Rows of a Parquet file that several readers of it share among them, such as Spark's tasks."""
+"""Rows per row group of a Parquet file: several readers, such as Spark's tasks, share a file by row groups."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class StoragePath:
     uri: str
 
     def __truediv__(self, name: str) -> StoragePath:
-        """Return the folder or file `name` below this one."""
+        """Return the path of `name` in this folder."""
         return StoragePath(f"{self.uri}/{name}")
 
     @property
@@ -48,44 +48,44 @@ class StoragePath:
         return self.uri.rsplit("/", 1)[-1]
 
     def beside(self, name: str) -> StoragePath:
-        """Return the folder or file `name` in the same folder as this one."""
+        """Return the path of `name` in the same folder as this one."""
         return StoragePath(f"{self.uri.rsplit('/', 1)[0]}/{name}")
 
     @property
     def for_spark(self) -> str:
-        """The address under which Spark knows the folder: Hadoop's S3 client is called `s3a`."""
+        """The address for Spark: the scheme of Hadoop's S3 client is `s3a`."""
         return "s3a" + self.uri.removeprefix("s3") if self.uri.startswith("s3://") else self.uri
 
     def open(self) -> tuple[pafs.FileSystem, str]:
-        """Arrow's file system and the path inside it."""
+        """Return Arrow's file system and the path in it."""
         if "://" in self.uri:
             file_system, path = pafs.FileSystem.from_uri(self.uri.replace("s3a://", "s3://", 1))
             return file_system, path
         return pafs.LocalFileSystem(), str(Path(self.uri).absolute())
 
     def exists(self) -> bool:
-        """Return whether there is a file or folder at this address.
+        """Return whether there is a file or folder at this path.
 
         Raises:
             SnapshotError: `storage_failed`.
         """
         file_system, path = self.open()
-        with failures_of(self.uri, "looked at"):
+        with failures_of(self.uri, "accessed"):
             return file_system.get_file_info(path).type != pafs.FileType.NotFound
 
     def names(self) -> list[str]:
-        """Return sorted names of what lies directly below; empty when the folder does not exist.
+        """Return the sorted names of the folder's direct entries; empty if it does not exist.
 
         Raises:
             SnapshotError: `storage_failed`.
         """
         file_system, path = self.open()
         with failures_of(self.uri, "listed"):
-            found = file_system.get_file_info(pafs.FileSelector(path, allow_not_found=True))
-        return sorted(info.base_name for info in found)
+            infos = file_system.get_file_info(pafs.FileSelector(path, allow_not_found=True))
+        return sorted(info.base_name for info in infos)
 
     def delete(self) -> None:
-        """Remove the file or folder; nothing happens when it is not there.
+        """Delete the file or folder, if it exists.
 
         Raises:
             SnapshotError: `storage_failed`.
@@ -99,10 +99,10 @@ class StoragePath:
                 file_system.delete_file(path)
 
     def write_bytes(self, data: bytes) -> None:
-        """Write a file whole or not at all; on a local disk for its owner only.
+        """Write a file atomically; on a local disk only its owner may read it.
 
         Raises:
-            SnapshotError: `storage_failed`; what was there before stays.
+            SnapshotError: `storage_failed`; an existing file is unchanged.
         """
         file_system, path = self.open()
         with failures_of(self.uri, "written"):
@@ -123,7 +123,7 @@ class StoragePath:
             return bytes(source.read())
 
     def write_json(self, document: Any) -> None:
-        """Write a JSON document, keys sorted, whole or not at all.
+        """Write a JSON document with sorted keys, atomically.
 
         Raises:
             SnapshotError: `storage_failed`.
@@ -131,7 +131,7 @@ class StoragePath:
         self.write_bytes(json.dumps(document, sort_keys=True, indent=1, allow_nan=False, default=str).encode())
 
     def read_json(self) -> Any:
-        """Return a JSON document of finite numbers and whole characters.
+        """Return a JSON document; NaN, infinities and lone surrogates are refused.
 
         Raises:
             SnapshotError: `file_missing`, `file_damaged` or `storage_failed`.
@@ -139,7 +139,7 @@ class StoragePath:
         return json_document(self.read_bytes(), self.uri)
 
     def write_table(self, table: pa.Table) -> None:
-        """Write one Parquet file, whole or not at all.
+        """Write one Parquet file, atomically.
 
         Raises:
             SnapshotError: `storage_failed`.
@@ -149,7 +149,7 @@ class StoragePath:
         self.write_bytes(sink.getvalue().to_pybytes())
 
     def read_table(self, columns: list[str] | None = None) -> pa.Table:
-        """Return a Parquet file, or a folder of them as Spark writes it.
+        """Return the table in a Parquet file, or in a folder of them as Spark writes it.
 
         Raises:
             SnapshotError: `file_missing`, `file_damaged` or `storage_failed`.
@@ -160,10 +160,10 @@ class StoragePath:
             parts = [f"{path}/{name}" for name in self.names() if name[0] not in "._"] if is_folder else [path]
             # Not `pq.read_table`, which imports pandas.
             read = [_read_part(file_system, part, columns) for part in parts]
-            # Spark says of some columns that they are never null, which the other parts need not.
-            found = pa.concat_tables(read, promote_options="default")
-            found.validate(full=True)
-        return found
+            # Spark may mark a column as never null in one part and not in another.
+            table = pa.concat_tables(read, promote_options="default")
+            table.validate(full=True)
+        return table
 
 
 def _read_part(file_system: pafs.FileSystem, path: str, columns: list[str] | None) -> pa.Table:
@@ -172,7 +172,7 @@ def _read_part(file_system: pafs.FileSystem, path: str, columns: list[str] | Non
 
 
 def json_document(data: bytes | str, where: str) -> Any:
-    """Return a JSON document of finite numbers and whole characters.
+    """Parse a JSON document; NaN, infinities and lone surrogates are refused.
 
     Raises:
         SnapshotError: `file_damaged`.
@@ -181,34 +181,34 @@ def json_document(data: bytes | str, where: str) -> Any:
         document = json.loads(data)
         json.dumps(document, allow_nan=False, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
-        raise SnapshotError(Reason.FILE_DAMAGED, f"{where} is no JSON document") from None
+        raise SnapshotError(Reason.FILE_DAMAGED, f"{where} is not a JSON document") from None
     return document
 
 
 @contextmanager
 def failures_of(uri: str, done: str) -> Iterator[None]:
-    """Give errors of the file system a reason.
+    """Turn errors of the file system into errors with a reason.
 
     Args:
-        uri: what is being accessed.
-        done: how, for the message.
+        uri: the path being accessed.
+        done: the kind of access, for the message "cannot be …".
 
     Raises:
-        SnapshotError: `file_missing` when it is not there, else `storage_failed`.
+        SnapshotError: `file_missing` if the file does not exist, else `storage_failed`.
     """
     try:
         yield
     except OSError as error:
         if isinstance(error, FileNotFoundError | IsADirectoryError):
             raise SnapshotError(Reason.FILE_MISSING, f"{uri} does not exist as a file") from None
-        # The text of a file system may hold whatever an address held.
+        # The error's own text may quote secrets from an address.
         why = os.strerror(error.errno) if error.errno else type(error).__name__
         raise SnapshotError(Reason.STORAGE_FAILED, f"{uri} cannot be {done}: {why}") from None
 
 
 @contextmanager
 def damage_of(uri: str) -> Iterator[None]:
-    """Give what Arrow says of a file's content a reason.
+    """Turn Arrow's errors about a file's content into errors with a reason.
 
     Raises:
         SnapshotError: `file_damaged`.
@@ -216,14 +216,14 @@ def damage_of(uri: str) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, ValueError, OSError) as error:
-        # What Parquet says of its content is an OSError without a number.
+        # Parquet reports damaged content as an OSError without a number.
         if isinstance(error, FileNotFoundError) or getattr(error, "errno", None):
             raise
         raise SnapshotError(Reason.FILE_DAMAGED, f"{uri} cannot be read ({type(error).__name__})") from None
 
 
 def make_private(folder: Path) -> None:
-    """Make a local folder and those above it that are missing, for their owner only whatever the umask is."""
+    """Create a local folder and its missing parents, accessible only to their owner whatever the umask."""
     for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)
 
@@ -239,5 +239,5 @@ def _write_local(path: Path, data: bytes) -> None:
             os.fsync(out.fileno())
         draft.replace(path)
     except BaseException:
-        draft.unlink()  # on a full disk the next write would find no room either
+        draft.unlink()  # on a full disk it would leave no room for the next write
         raise

@@ -108,7 +108,7 @@ def nested(depth):
 def test_json_that_is_no_plain_document_is_damaged(folder, content):
     (folder / "bad.json").write_bytes(content)
 
-    with pytest.raises(SnapshotError, match="no JSON document") as damaged:
+    with pytest.raises(SnapshotError, match="not a JSON document") as damaged:
         (folder / "bad.json").read_json()
 
     assert damaged.value.reason == "file_damaged"
