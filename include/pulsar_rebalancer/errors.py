@@ -1,4 +1,4 @@
-"""The errors of the domain: each carries a reason code that docs/reference/reason-codes.md explains."""
+"""The errors of the domain; docs/reference/reason-codes.md explains their reason codes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ if TYPE_CHECKING:
 
 
 class RebalancerError(Exception):
-    """Something an operator can act on.
+    """An error that an operator can act on.
 
     Args:
-        reason: why.
-        message: what was wrong, with the offending value; never a secret. Each of its lines is cut and cleaned,
-            because the value may come from the network.
+        message: what was wrong, with the offending value; never a secret. Its lines are cut and cleaned, because the
+            value may come from the network.
     """
 
     def __init__(self, reason: Reason, message: str) -> None:
@@ -27,18 +26,16 @@ class RebalancerError(Exception):
 
 
 class SettingsError(RebalancerError):
-    """A setting is unknown, of the wrong type, out of range, or contradicts another one."""
+    """A setting is unknown, of the wrong type, out of range, or in contradiction to another one."""
 
 
 class AdminError(RebalancerError):
-    """A broker's admin REST API refused, failed, or could not be reached.
+    """A request to a broker's admin REST API was refused, failed, or could not be sent.
 
     Args:
-        reason: why.
-        message: what was wrong; never a secret.
         broker: brokerId, or the address that was asked.
-        status: HTTP status, if there was an answer.
-        sent: False when there was no connection to the one who should have carried it out: so nobody did.
+        status: HTTP status; None if there was no answer.
+        sent: False if there was no connection to the broker that should have carried it out, so it was not.
     """
 
     def __init__(
@@ -51,12 +48,12 @@ class AdminError(RebalancerError):
 
 
 class SnapshotError(RebalancerError):
-    """A file below the storage root is missing, of another version, damaged, or cannot be read or written."""
+    """A file below the storage root is missing, damaged, of another version, or cannot be read or written."""
 
 
 class StateError(RebalancerError):
-    """The state kept between runs is lost, of another version, or has moved on (`stale_plan`)."""
+    """The state kept between runs is lost, of another version, or newer than the plan (`stale_plan`)."""
 
 
 class PlanError(RebalancerError):
-    """A plan is not the one that was recorded, too old, or damaged."""
+    """A plan is too old, damaged, or not the one that was recorded."""

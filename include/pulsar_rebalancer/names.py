@@ -1,4 +1,4 @@
-"""Forms of the names that people write and brokers answer, and names of the brokers' own switches."""
+"""Formats of the names in settings and brokers' answers, and the names of the brokers' own switches."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ CLUSTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 """Cluster names become folders and DAG ids."""
 
 SHEDDING = "loadBalancerSheddingEnabled"
-"""The dynamic setting that the leader looks at before it sheds.
+"""The dynamic setting that the leader checks, with `loadBalancerEnabled`, before it sheds.
 
-(LoadSheddingTask; with the extensible load manager UnloadScheduler, which looks at both settings as well.)
+See LoadSheddingTask, and UnloadScheduler of the extensible load manager.
 """
 
 BALANCER = "loadBalancerEnabled"
-"""The static setting without which a broker never sheds, whatever the dynamic one says."""
+"""The static setting without which a broker never sheds, whatever the dynamic one."""
 
 SPLITTING = "loadBalancerAutoBundleSplitEnabled"
-"""The dynamic setting that a broker looks at before it splits a bundle by itself.
+"""The dynamic setting that Pulsar checks before it splits a bundle by itself.
 
-The leader does (ModularLoadManagerImpl.checkNamespaceBundleSplit); with the extensible load manager every broker does
-(SplitScheduler), for its own bundles.
+The leader splits (ModularLoadManagerImpl.checkNamespaceBundleSplit); with the extensible load manager every broker
+splits its own bundles (SplitScheduler).
 """
 
 HEARTBEAT_NAMESPACE = r"(?:pulsar|sla-monitor)/[^:/]+:[0-9]+"
-"""Heartbeat and SLA-monitor namespaces, which no strategy of Pulsar looks at (NamespaceService, 4.2.4 and 5.0.1)."""
+"""Heartbeat and SLA-monitor namespaces, which Pulsar's strategies ignore (NamespaceService, 4.2.4 and 5.0.1)."""
 
 SYSTEM_NAMESPACE = "pulsar/system"
 """Pulsar would move its bundles; the rebalancer never does."""
@@ -38,7 +38,7 @@ _HEARTBEAT = re.compile(HEARTBEAT_NAMESPACE)
 _BROKER_ID = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}")
 _NAMESPACE = re.compile(r"[^/\s]+/[^/\s]+")
 _LONGEST_BROKER_ID = 253 + len("[]:65535")
-"""The longest name of a host (RFC 1035) and a port."""
+"""The longest host name (RFC 1035) with a port."""
 _LAST_HASH = 0xFFFFFFFF
 
 
@@ -69,14 +69,14 @@ def is_heartbeat(bundle: str) -> bool:
 
 
 def is_of_brokers(bundle: str) -> bool:
-    """Return whether the bundle holds topics of the brokers themselves, so that it is never touched."""
+    """Return whether the bundle holds topics of the brokers themselves, so that it is never moved or split."""
     return is_heartbeat(bundle) or namespace_of(bundle) == SYSTEM_NAMESPACE
 
 
 def is_in_bundle(topic: str, bundle: str) -> bool:
-    """Return whether a topic is in a bundle: the CRC32 of its full name lies in the range, the upper bound exclusive.
+    """Return whether a topic is in a bundle: the CRC32 of its full name is in the range, the upper bound exclusive.
 
-    The last range of a namespace holds its upper bound as well (NamespaceBundle.includes, Hashing.crc32).
+    The last range of a namespace includes its upper bound (NamespaceBundle.includes, Hashing.crc32).
 
     Args:
         topic: full name, `domain://tenant/namespace/topic`.
@@ -90,14 +90,14 @@ def is_in_bundle(topic: str, bundle: str) -> bool:
 
 
 def is_extensible(load_manager: str) -> bool:
-    """Return whether a class name, with its package or without, is that of the extensible load manager."""
+    """Return whether a class name, with or without its package, is that of the extensible load manager."""
     return load_manager.strip().rpartition(".")[2] == "ExtensibleLoadManagerImpl"
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """Return the items of a comma separated list, also in the brokers' form `[a, b]`."""
+    """Return the items of a comma-separated list, which may be in brackets as in brokers' answers: `[a, b]`."""
     text = text.strip()
-    # The brackets of an IPv6 address stay: "[::1]:8080".
+    # Keeps the brackets of an IPv6 address: "[::1]:8080".
     if text.startswith("[") and text.endswith("]"):
         text = text[1:-1]
     return tuple(item.strip() for item in text.split(",") if item.strip())
@@ -116,18 +116,18 @@ def _broker(name: str) -> str:
 
 
 def regex_of(pattern: str) -> str:
-    """Return a pattern as a regular expression, for Python and Java alike; `*` is any text, `?` any character."""
+    """Return a pattern as a regular expression for both Python and Java; `*` is any text, `?` any character."""
     return "".join({"*": ".*", "?": "."}.get(letter, re.escape(letter)) for letter in pattern)
 
 
 def _pattern(text: str) -> str:
     if not text or len(text) > 512 or len(text.split()) != 1:
-        raise ValueError(f"{text[:80]!r} is no pattern of bundle names: one word of at most 512 characters")
+        raise ValueError(f"{text[:80]!r} is not a pattern of bundle names: one word of at most 512 characters")
     return text
 
 
 def _items(value: object) -> object:
-    """Split a list that may be written as one text; what surrounds a name is not part of it."""
+    """Return the names of a list, which may be written as one text, without surrounding spaces."""
     if isinstance(value, str):
         return split_list(value)
     if isinstance(value, (list, tuple)):
@@ -153,5 +153,5 @@ class HashRange(NamedTuple):
         return cls(lower, upper)
 
     def contains(self, other: HashRange) -> bool:
-        """Return whether another range lies in this one."""
+        """Return whether this range contains another one."""
         return self.lower <= other.lower and other.upper <= self.upper

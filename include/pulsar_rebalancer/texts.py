@@ -1,4 +1,4 @@
-"""Make texts from outside storable where they come in, and fit for one line where they are shown."""
+"""Clean texts from outside: storable when they are read, printable on one line when they are shown."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LONGEST_MESSAGE = 2000
-"""Characters of an error's message."""
+"""Maximum characters of a line in an error's message."""
 
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufeff") | {chr(c) for c in range(0xFE00, 0xFE10)}
-"""Characters that count as printable and show nothing."""
+"""Characters that Python considers printable although they are invisible."""
 
 
 def one_line(text: str, most: int = LONGEST_MESSAGE) -> str:
-    """Return the text free of control, zero-width, direction and surrogate characters, cut to so many characters.
+    """Return the text without control, zero-width, direction and surrogate characters, cut to `most` characters.
 
-    What has a width becomes a blank, what has none goes.
+    Characters with a width are replaced by a space, the others are removed.
     """
     if not text.isprintable() or not _BLANK.isdisjoint(text):
         text = "".join(map(_shown, text))
@@ -35,32 +35,31 @@ def _shown(character: str) -> str:
 
 
 def storable(text: str) -> str:
-    """Return the text with a question mark for every lone surrogate, which JSON may hold and UTF-8 may not."""
+    """Return the text with a question mark for each lone surrogate, which JSON allows and UTF-8 does not."""
     return text.encode("utf-8", "replace").decode()
 
 
 def parse_json(data: bytes, fix: Callable[[str], str] = storable) -> Any:
-    """Return the JSON document; lone surrogates in it are question marks.
+    """Return the JSON document in UTF-8 bytes; lone surrogates become question marks.
 
     Args:
-        data: in UTF-8.
-        fix: what is applied to texts that were written with escapes; the others hold what the bytes say.
+        fix: applied to all strings if any of them has an escape; without escapes no string can need it.
 
     Raises:
-        ValueError: it is no JSON, or nested too deep.
+        ValueError: it is not JSON, or nested too deeply.
     """
     try:
-        found = _loads(data)
-        return _fixed(found, fix) if b"\\" in data else found
+        document = _loads(data)
+        return _fixed(document, fix) if b"\\" in data else document
     except RecursionError:
         raise ValueError("nested too deep") from None
 
 
 def _loads(data: bytes) -> Any:
     try:
-        return msgspec.json.decode(data)  # a third of the time
+        return msgspec.json.decode(data)  # takes a third of the time
     except (msgspec.DecodeError, RecursionError):
-        return json.loads(data.decode())  # NaN, infinities and lone surrogates are known to Python's parser alone
+        return json.loads(data.decode())  # only Python's parser accepts NaN, infinities and lone surrogates
 
 
 def _fixed(value: Any, fix: Callable[[str], str]) -> Any:

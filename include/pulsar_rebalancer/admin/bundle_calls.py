@@ -44,6 +44,8 @@ class LookupResult:
 class BundleAdmin:
     """The calls of the admin REST API about bundles and topics (`PulsarAdmin.bundles`).
 
+    Bundles are named `tenant/namespace/0x…_0x…`, brokers by brokerId, topics with their domain.
+
     Every method raises `AdminError` with a reason code of `pulsar_rebalancer.reasons`.
     """
 
@@ -72,8 +74,7 @@ class BundleAdmin:
         """Return the bundle's topics with their hashes (0 … 2**32 - 1), as its owner reports them.
 
         Args:
-            bundle: `tenant/namespace/0x…_0x…`.
-            topic: full name of the only topic to ask for; all topics of the bundle if empty.
+            topic: the only topic to ask for; all topics of the bundle if empty.
             broker: broker to ask, which must be the owner; if empty, the one that any broker redirects to.
 
         Raises:
@@ -93,8 +94,7 @@ class BundleAdmin:
         """Look a topic up as clients do; a bundle without an owner gets one this way.
 
         Args:
-            topic: full name, `persistent://tenant/namespace/topic` or `non-persistent://…`.
-            destination: brokerId that gets a bundle without an owner, whichever broker the leader chooses. A broker
+            destination: broker that gets a bundle without an owner, whichever broker the leader chooses. A broker
                 takes the bundle if the lookup is authoritative, as is one that the leader redirects to the broker it
                 chose (NamespaceService.searchForCandidateBroker). A bundle with an owner stays there.
         """
@@ -151,9 +151,6 @@ class BundleAdmin:
         (PulsarWebResource.validateBundleOwnershipAsync, read-only). A broker that waited for a bundle that another one
         got first answers 500, and is asked again.
 
-        Args:
-            bundle: `tenant/namespace/0x…_0x…`.
-
         Raises:
             AdminError: `unreachable` or `timeout` if the broker cannot be asked, `bad_range` if the range is stale.
         """
@@ -177,7 +174,6 @@ class BundleAdmin:
         An unloaded bundle has no owner until the next lookup.
 
         Args:
-            bundle: `tenant/namespace/0x…_0x…`.
             likely: brokers to ask first, one after the other.
 
         Raises:
@@ -208,10 +204,6 @@ class BundleAdmin:
         Success says nothing about where the bundle lands: look a topic up and read the owner back. The modular load
         manager unloads a bundle even if the destination already owns it.
 
-        Args:
-            bundle: `tenant/namespace/0x…_0x…`.
-            destination: brokerId.
-
         Raises:
             AdminError: `conflict` if the destination is not active, `bad_range` if the range is stale.
         """
@@ -220,11 +212,7 @@ class BundleAdmin:
         await self._transport.write("PUT", url_path, query, timeout_s=self._transport.connection.unload_timeout_s)
 
     async def bounds(self, namespace: str) -> list[int]:
-        """Return the bounds of a namespace's bundles, ascending; n bundles have n + 1 bounds.
-
-        Args:
-            namespace: `tenant/namespace`.
-        """
+        """Return the bounds of a namespace's bundles, ascending; n bundles have n + 1 bounds."""
         answer = await self._transport.get(path("admin", "v2", "namespaces", *split_namespace(namespace), "bundles"))
         boundaries = answer.mapping().get("boundaries")
         try:
@@ -242,7 +230,6 @@ class BundleAdmin:
         broker that receives the request becomes the owner of the parts if the bundle had none.
 
         Args:
-            bundle: `tenant/namespace/0x…_0x…`.
             algorithm: Pulsar's name for it. Brokers fail at `flow_or_qps_equally_divide` unless it is their default.
             positions: for `specified_positions_divide`; other algorithms ignore them.
             unload: whether to unload the parts afterwards.

@@ -175,11 +175,7 @@ class AdminConnection:
             ) from None
 
     def base_url(self, broker: str) -> str:
-        """Return the base URL of a broker, without a trailing slash.
-
-        Args:
-            broker: brokerId, `host:port`.
-        """
+        """Return the base URL of a brokerId, without a trailing slash."""
         mapped = self.address_map.get(broker.lower())
         if mapped is not None:
             return mapped

@@ -94,8 +94,6 @@ def tidied(
     inherit the means.
 
     Args:
-        splits: by bundle.
-        grace_minutes: the setting `split_grace_minutes`.
         counted_at: time of the last counted sample; None if there are no means to inherit.
     """
     longest = max(SHORTEST_MEMORY, timedelta(minutes=grace_minutes))

@@ -171,7 +171,7 @@ async def _candidates(admin: PulsarAdmin, bundles: pa.Table, request: RunRequest
 
 
 def save(collected: Collected, run: StoragePath) -> None:
-    """Write a sample to `<run>/input/*.parquet` and the documents beside them."""
+    """Write a sample to `<run>/input/*.parquet` and the documents next to them."""
     tables.write(run, collected.tables)
     collected.policies.write(run)
     if collected.candidates.bundles:

@@ -69,7 +69,6 @@ def read_report(
     Args:
         broker: brokerId of the broker that was asked.
         report: LocalBrokerData, parsed from JSON.
-        collected_at: time of the sample.
         host_interval_s: seconds between two host samples of a broker.
 
     Raises:

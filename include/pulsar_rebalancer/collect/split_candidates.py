@@ -74,12 +74,7 @@ async def read_candidates(
 
 
 async def read_candidate(admin: PulsarAdmin, bundle: str, broker: str) -> Candidate:
-    """Return the same for one bundle that a person wants to split, whatever its load.
-
-    Args:
-        bundle: `tenant/namespace/0x…_0x…`.
-        broker: brokerId of its owner.
-    """
+    """Return the same for one bundle of a broker that a person wants to split, whatever its load."""
     bounds, stats = await _bounds(admin, namespace_of(bundle)), await _topic_stats(admin, broker)
     return Candidate(bundle=bundle, bounds=bounds, topics=await _topics(admin, bundle, stats, MOST_TOPICS))
 

@@ -1,1 +1,1 @@
-"""Daily upkeep: finished days become one table per kind, and what is old goes."""
+"""Daily upkeep: compact finished days into one table per kind, and delete old files."""

@@ -1,7 +1,7 @@
-"""From a day's run folders to one table per kind: whole or not at all, and checked before anything is deleted.
+"""Compact a day's run folders into one table per kind, and verify the tables before anything is deleted.
 
-A crash at any point leaves everything readable: tables take their place one by one, `runs` last, and a run's folder
-goes only when the history holds it whole. What was left half done is done again from the folders that are still there.
+A crash at any point leaves everything readable: the tables are published one by one, `runs` last, and a run's folder is
+deleted only if the history holds the complete run. The next attempt starts again from the remaining folders.
 """
 
 from __future__ import annotations
@@ -41,11 +41,7 @@ _TABLE_FILES = frozenset(path for path, _ in TABLES.values())
 
 
 class UnreadableRunError(Exception):
-    """A run cannot be taken into the history.
-
-    Attributes:
-        run: its name.
-    """
+    """A run cannot be added to the history."""
 
     def __init__(self, run: str, why: str) -> None:
         super().__init__(why)
@@ -55,21 +51,17 @@ class UnreadableRunError(Exception):
 def compact(storage: ClusterStorage, day: date, runs: Sequence[RunFolder], *, dry_run: bool = False) -> dict[str, str]:
     """Add runs to the history of their day.
 
-    Rows that the history has of these runs already, from an attempt that did not end, are replaced; those of other
-    runs stay. No run's folder is touched.
+    Rows of these runs from an interrupted attempt are replaced; rows of other runs stay. Run folders are not changed.
 
     Args:
-        storage: of the cluster.
-        day: the runs' day.
-        runs: the runs.
-        dry_run: write nothing; data that is damaged behind a sound footer goes unseen.
+        dry_run: write nothing; damaged data behind a valid footer is not noticed.
 
     Returns:
-        Why, by name, for every run that could not be read; the others are in the history.
+        The problem of each run that could not be read, by name; all other runs are in the history.
 
     Raises:
-        SnapshotError: `file_damaged`, the day's tables cannot be read or do not hold what was written to them,
-            `file_version`, another release wrote them, or `storage_failed`; they are as they were.
+        SnapshotError: `file_damaged` if the day's tables cannot be read or do not hold what was written,
+            `file_version` if another release wrote them, or `storage_failed`; the tables are unchanged.
     """
     unreadable = {}
     readable = []
@@ -83,21 +75,21 @@ def compact(storage: ClusterStorage, day: date, runs: Sequence[RunFolder], *, dr
         try:
             _write(storage, day, readable)
             break
-        except UnreadableRunError as error:  # its footers were sound, its data is not
+        except UnreadableRunError as error:  # its footers are valid, its data is not
             unreadable[error.run] = str(error)
             readable = [run for run in readable if run.name != error.run]
     return unreadable
 
 
 def check(run: RunFolder) -> None:
-    """Look at a run's files without reading their data.
+    """Check a run's files without reading their data.
 
     Raises:
-        UnreadableRunError: a table's footer cannot be read, its columns are not today's kinds of values, another
-            release wrote it, or the run holds what has no place in the history.
+        UnreadableRunError: a table's footer cannot be read, its columns have incompatible types, another release wrote
+            it, or the run has files that the history cannot hold.
     """
     if run.foreign:
-        raise UnreadableRunError(run.name, f"it holds what is not the rebalancer's: {', '.join(run.foreign[:3])}")
+        raise UnreadableRunError(run.name, f"it has files that are not the rebalancer's: {', '.join(run.foreign[:3])}")
     for path in run.files:
         table = path.partition(".parquet/")[0].removesuffix(".parquet") + ".parquet"
         if ".parquet" in path and not path.rpartition("/")[2].startswith(".") and table not in _TABLE_FILES:
@@ -131,33 +123,33 @@ def _write(storage: ClusterStorage, day: date, runs: Sequence[RunFolder]) -> Non
 
 
 def _stored_columns(target: StoragePath, today: pa.Schema) -> pa.Schema:
-    """Columns of a day's table, in types that hold what is there and what comes."""
+    """Return the columns of a day's table, in types that hold both its present and its new rows."""
     columns = with_run(today)
     if target.exists():
-        found = footer_of(target)[0]
-        refuse_other(found, today, target.uri)
+        stored = footer_of(target)[0]
+        refuse_other(stored, today, target.uri)
         try:
-            columns = pa.unify_schemas([columns, found], promote_options="permissive")
+            columns = pa.unify_schemas([columns, stored], promote_options="permissive")
         except pa.ArrowException as error:
-            raise SnapshotError(Reason.FILE_DAMAGED, f"{target.uri} has other kinds of values: {error}") from None
+            raise SnapshotError(Reason.FILE_DAMAGED, f"{target.uri} has incompatible column types: {error}") from None
     return columns
 
 
 def _columns(columns: pa.Schema, kind: str, runs: Sequence[RunFolder]) -> pa.Schema:
-    """Columns in types that hold the rows of all runs."""
+    """Return the columns, in types that hold the rows of all runs."""
     for run in runs:
         for part in _parts(run, TABLES[kind][0]):
             try:
-                found = footer_of(part)[0]
-                refuse_other(found, TABLES[kind][1], part.uri)
-                columns = pa.unify_schemas([columns, found], promote_options="permissive")
+                stored = footer_of(part)[0]
+                refuse_other(stored, TABLES[kind][1], part.uri)
+                columns = pa.unify_schemas([columns, stored], promote_options="permissive")
             except (SnapshotError, pa.ArrowException) as error:
                 raise _unreadable(run, error) from None
     return columns.with_metadata(TABLES[kind][1].metadata)
 
 
 def _keep_others(draft: Draft, target: StoragePath, names: set[str]) -> dict[str, int]:
-    """Copy the rows of other runs; how many by run."""
+    """Copy the rows of other runs; return their number by run."""
     if not target.exists():
         return {}
     new = pa.array(sorted(names), pa.string())
@@ -167,7 +159,7 @@ def _keep_others(draft: Draft, target: StoragePath, names: set[str]) -> dict[str
 
 
 def _add(draft: Draft, kind: str, run: RunFolder) -> int | None:
-    """Add a run's rows; how many its files say they hold, None when the run has no such table."""
+    """Add a run's rows; return their number according to the files' footers, None if the run has no such table."""
     parts = _parts(run, TABLES[kind][0])
     try:
         for part in parts:
@@ -179,13 +171,13 @@ def _add(draft: Draft, kind: str, run: RunFolder) -> int | None:
 
 
 def _unreadable(run: RunFolder, error: Exception) -> Exception:
-    """Return what is to be raised for a run that could not be taken: a full disk is not the run's fault."""
+    """Return the error to raise for a run that could not be added: a full disk is not the run's fault."""
     passing = isinstance(error, SnapshotError) and error.reason is Reason.STORAGE_FAILED
     return error if passing else UnreadableRunError(run.name, str(error))
 
 
 def _parts(run: RunFolder, path: str) -> list[StoragePath]:
-    """Return the files of a table: one, or the parts of a folder as Spark writes it."""
+    """Return the files of a table: a single one, or the parts of a folder that Spark wrote."""
     if path in run.files:
         return [run.folder / path]
     parts = [name for name in run.files if name.startswith(f"{path}/") and name.endswith(".parquet")]
@@ -208,17 +200,17 @@ def _run_row(run: RunFolder, rows: Mapping[str, int | None]) -> pa.Table:
 
 
 def _compare(draft: Draft, expected: Mapping[str, int]) -> None:
-    """Read the finished draft back.
+    """Read the finished draft back and check its number of rows by run.
 
     Raises:
-        SnapshotError: `file_damaged` when it does not hold the rows that were to be written.
+        SnapshotError: `file_damaged` if a number is not the expected one.
     """
-    found = rows_by_run(draft.file)
-    wrong = sorted(run for run in expected.keys() | found.keys() if expected.get(run, 0) != found[run])
+    written = rows_by_run(draft.file)
+    wrong = sorted(run for run in expected.keys() | written.keys() if expected.get(run, 0) != written[run])
     if wrong:
         run = wrong[0]
         raise SnapshotError(
             Reason.FILE_DAMAGED,
-            f"{draft.file.uri} holds {found[run]} rows of run {run} instead of {expected.get(run, 0)}; "
-            "the day's tables and runs are as they were",
+            f"{draft.file.uri} holds {written[run]} rows of run {run} instead of {expected.get(run, 0)}; "
+            "the day's tables and runs are unchanged",
         )

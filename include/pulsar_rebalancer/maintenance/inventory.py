@@ -1,4 +1,4 @@
-"""The run folders of a cluster as they lie on disk: what is ours in them, and what is not."""
+"""List a cluster's run folders on disk, and separate the rebalancer's files from others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _OUR_FILE = re.compile(
     r"(?:[a-z_]+/)?[a-z0-9_-]+\.(?:json|parquet|html)"
-    r"|(?:[a-z_]+/)?\.[a-z0-9_-]+\.(?:json|parquet|html)\.[0-9a-f]{8}"  # a draft that a killed task left
+    r"|(?:[a-z_]+/)?\.[a-z0-9_-]+\.(?:json|parquet|html)\.[0-9a-f]{8}"  # a draft left by a killed task
     r"|[a-z_]+/[a-z0-9_-]+\.parquet/.+"  # a part of a table that Spark wrote
 )
 _OUR_FOLDER = re.compile(r"[a-z_]+(?:/[a-z0-9_-]+\.parquet(?:/.+)?)?")
@@ -29,10 +29,10 @@ class RunFolder:
     """One run on disk.
 
     Attributes:
-        folder: where it lies; its name is the run's id.
-        at: when the sample was taken, as the name says.
-        ours: entries that the rebalancer writes.
-        foreign: paths of everything else, links among them; never deleted.
+        folder: its name is the run's id.
+        at: the sample time, from the folder's name.
+        ours: entries written by the rebalancer.
+        foreign: paths of all other entries, including links; never deleted.
     """
 
     folder: StoragePath
@@ -42,17 +42,17 @@ class RunFolder:
 
     @property
     def name(self) -> str:
-        """Name of the folder."""
+        """The name of the folder."""
         return self.folder.name
 
     @property
     def files(self) -> dict[str, int]:
-        """Bytes of our files, by path below the folder."""
+        """The size of the rebalancer's files in bytes, by path below the folder."""
         return {entry.path: entry.size for entry in self.ours if entry.kind is Kind.FILE}
 
     @property
     def ended(self) -> bool:
-        """Whether report has written the outcome."""
+        """Whether *report* has written the outcome."""
         return any(entry.path == "outcome.json" for entry in self.ours)
 
 
@@ -61,7 +61,7 @@ class Day:
     """The runs of one day (UTC).
 
     Attributes:
-        foreign: names of what is no run folder of this day.
+        foreign: names of entries that are not run folders of this day.
     """
 
     date: date
@@ -71,7 +71,7 @@ class Day:
 
 
 def days_before(storage: ClusterStorage, limit: date) -> Iterator[Day]:
-    """Yield the days before `limit` that have a folder, oldest first; each is looked at when it is asked for."""
+    """Yield the days before `limit` that have a folder, oldest first; a day's folder is listed when it is yielded."""
     for entry in entries(storage.runs):
         day = day_of(entry.path)
         if entry.kind is Kind.FOLDER and day is not None and day < limit:
@@ -79,7 +79,7 @@ def days_before(storage: ClusterStorage, limit: date) -> Iterator[Day]:
 
 
 def names_of_others(storage: ClusterStorage) -> list[str]:
-    """Return names below the folder of runs that are no day's folder."""
+    """Return the names of entries in the folder of runs that are not folders of a day."""
     return [e.path for e in entries(storage.runs) if e.kind is not Kind.FOLDER or day_of(e.path) is None]
 
 
@@ -95,9 +95,9 @@ def _day(folder: StoragePath, day: date) -> Day:
 
 
 def _run(folder: StoragePath, at: datetime) -> RunFolder:
-    found = walk(folder)
-    ours = tuple(entry for entry in found if _is_ours(entry))
-    return RunFolder(folder, at, ours, tuple(entry.path for entry in found if not _is_ours(entry)))
+    content = walk(folder)
+    ours = tuple(entry for entry in content if _is_ours(entry))
+    return RunFolder(folder, at, ours, tuple(entry.path for entry in content if not _is_ours(entry)))
 
 
 def _is_ours(entry: Entry) -> bool:

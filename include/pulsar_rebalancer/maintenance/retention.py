@@ -1,7 +1,7 @@
-"""Upkeep of what runs leave behind: compact days that are over, remove what is older than the settings keep.
+"""Upkeep of the files of runs: compact past days, and delete what is older than the settings allow.
 
-Never touched: runs of today, a run without an outcome that is younger than a day, the run of a plan that the state
-holds, the files that the state points to, and whatever the rebalancer did not write.
+Never touched: runs of today, runs younger than a day without an outcome, runs whose plan is in the state, files that
+the state points to, and everything that the rebalancer did not write.
 """
 
 from __future__ import annotations
@@ -35,16 +35,13 @@ _NOT_OURS = "not the rebalancer's"
 
 
 def maintain(storage: ClusterStorage, settings: Settings, needed: Needed, now: datetime, *, dry_run: bool) -> Report:
-    """Compact and remove what is due.
+    """Compact and delete what is due; return a report.
 
-    It may be stopped at any time; the next call finishes what this one began.
+    This may be interrupted at any time; the next call completes it.
 
     Args:
-        storage: of the cluster.
-        settings: `compact_after_days`, `retention_days` and `history_days` count.
-        needed: what the state needs.
-        now: the present.
-        dry_run: only say what would be done.
+        settings: `compact_after_days`, `retention_days` and `history_days` are used.
+        dry_run: change nothing, only report.
     """
     upkeep = _Upkeep(storage, settings, needed, now.astimezone(UTC), Report(dry_run))
     upkeep.runs()
@@ -55,7 +52,7 @@ def maintain(storage: ClusterStorage, settings: Settings, needed: Needed, now: d
 
 
 def expired(day: date, now: datetime, days: int) -> bool:
-    """Return whether the day ended more than `days` days before today (UTC); 0 keeps for ever."""
+    """Return whether a day is more than `days` days before today (UTC); never if `days` is 0."""
     return days > 0 and (now.date() - day).days > days
 
 
@@ -80,7 +77,7 @@ class _Upkeep:
             if expired(day.date, self.now, self.settings.retention_days):
                 self._remove_runs("remove runs", day, left)
             if not self.report.dry_run:
-                remove(self.storage.base, day.folder, [], whole=False)  # it goes once it is empty
+                remove(self.storage.base, day.folder, [], whole=False)  # only deletes an empty folder
 
     def _may_go(self, run: RunFolder) -> bool:
         if run.name in self.needed.plans:
@@ -97,7 +94,7 @@ class _Upkeep:
         return due and not expired(day, self.now, settings.history_days)
 
     def _compact(self, day: Day, runs: Sequence[RunFolder]) -> list[RunFolder]:
-        """Compact a day; the runs that cannot be, which only their age removes."""
+        """Compact a day; return the runs that cannot be compacted, to be deleted only by age."""
         try:
             done = complete_runs(self.storage, day.date)
             waiting = [run for run in runs if run.name not in done]
@@ -137,7 +134,7 @@ class _Upkeep:
         gone: dict[str, list[tuple[StoragePath, Entry]]] = defaultdict(list)
         top = self.storage.base / "history"
         kinds = {entry.path for entry in entries(top) if entry.kind is Kind.FOLDER}
-        for kind in reversed(KINDS):  # `runs` first: what it lists has to be whole
+        for kind in reversed(KINDS):  # `runs` first: all runs that it lists must be complete
             if kind not in kinds:
                 continue
             folder = top / kind
@@ -151,9 +148,9 @@ class _Upkeep:
                         gone["drafts"].append((folder, entry))
                 else:
                     self._leave(folder / entry.path, _NOT_OURS)
-        for what, found in sorted(gone.items()):
-            self._note("remove history", what, 0, (entry for _, entry in found))
-            for folder, entry in found if not self.report.dry_run else ():
+        for what, files in sorted(gone.items()):
+            self._note("remove history", what, 0, (entry for _, entry in files))
+            for folder, entry in files if not self.report.dry_run else ():
                 remove(self.storage.base, folder, [entry], whole=False)
 
     # state

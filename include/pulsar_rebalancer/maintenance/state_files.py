@@ -1,4 +1,4 @@
-"""The files of the state folder: which of them nobody needs any more."""
+"""Find the files of the state folder that are no longer needed."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _CHANGE = re.compile(r"change-[0-9A-Za-z_.-]+\.json")
 _DRAFT = re.compile(r"\.[A-Za-z0-9=_.-]+\.(?:json|parquet)\.[0-9a-f]{8}")
 
 _GRACE = timedelta(days=1)
-"""A younger file may be of a run under way: decide writes means before record makes the state point to them."""
+"""Younger files may belong to an active run: *decide* writes means before *record* makes the state point to them."""
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 class Needed(NamedTuple):
-    """What the state needs of a cluster's files.
+    """The files of a cluster that the state needs.
 
     Attributes:
-        plans: names of runs whose plans the stored state and its copies hold, or a person may still have carried out.
-        files: names below the state folder: kept copies and the means they point to; None when the stored state is
-            lost, so that everything in the folder may be needed to restore it.
+        plans: names of runs whose plans are in the stored state or its copies, or may still be carried out.
+        files: names in the state folder: kept copies and the means they point to; None if the stored state is lost,
+            so that everything in the folder may be needed to restore it.
     """
 
     plans: frozenset[str]
@@ -46,16 +46,15 @@ class Needed(NamedTuple):
         """Return what a stored state and its copies need.
 
         Args:
-            storage: of the cluster.
-            stored: None when it is lost.
-            plans: further names of runs whose plans are needed.
+            stored: None if it is lost.
+            plans: names of further runs whose plans are needed.
 
         Raises:
             StateError: `state_version`.
             SnapshotError: a copy cannot be read.
         """
         sequences = backup.committed_sequences(storage)
-        # Copies of a higher number are of a store that was rolled back since: `keep_copy` does not keep them either.
+        # Copies with a higher number are from before the store was rolled back: `keep_copy` deletes them as well.
         kept = sequences if stored is None else [seq for seq in sequences if seq <= stored.seq][-backup.KEPT :]
         copies = [backup.copy_of(storage, seq) for seq in kept]
         states = [DecisionState.parse(copy.read_json()) for copy in copies] + ([stored] if stored else [])
@@ -66,25 +65,23 @@ class Needed(NamedTuple):
 
 
 def is_draft(entry: Entry) -> bool:
-    """Return whether the entry is what a task that was killed left of a file it was writing."""
+    """Return whether the entry is a partly written file left by a killed task."""
     return entry.kind is Kind.FILE and _DRAFT.fullmatch(entry.path) is not None
 
 
 def unneeded_files(
     folder: StoragePath, needed: Collection[str] | None, now: datetime, retention_days: int
 ) -> tuple[dict[str, list[Entry]], list[str]]:
-    """Return what can go from a state folder.
+    """Return the entries of a state folder that can be deleted.
 
-    Records of changes, which say who changed what and why, stay for ever. So do published load data, drains and orders.
+    Records of changes (who changed what and why) are kept for ever, as are published load data, drains and orders.
 
     Args:
-        folder: the state folder.
-        needed: names that the state needs; None when it is lost, so that copies and means may be needed to restore it.
-        now: the present.
-        retention_days: age from which exports go; 0: never.
+        needed: `Needed.files`.
+        retention_days: minimum age at which exports are deleted; 0: never.
 
     Returns:
-        What can go, by `copies`, `means`, `exports` and `drafts`; and names that are not the rebalancer's.
+        Entries to delete, by `copies`, `means`, `exports` and `drafts`; and names that are not the rebalancer's.
     """
     old: dict[str, list[Entry]] = defaultdict(list)
     foreign = []
@@ -99,7 +96,7 @@ def unneeded_files(
             continue
         elif kind not in ("changes", "kept"):
             content = _content(folder, entry)
-            times = [found.changed_at for found in content if found.changed_at]
+            times = [part.changed_at for part in content if part.changed_at]
             if times and max(times) < now - _GRACE:
                 old[kind] += content
     return dict(old), foreign
@@ -121,13 +118,13 @@ def _kind(entry: Entry) -> str | None:
 
 
 def _content(folder: StoragePath, entry: Entry) -> list[Entry]:
-    """Yield the entry itself, and what it holds."""
+    """Return the entry and everything below it."""
     return [entry] if entry.kind is Kind.FILE else [entry, *below(entry.path, walk(folder / entry.path))[1:]]
 
 
 def _written(entry: Entry) -> datetime:
-    found = _EXPORT.fullmatch(entry.path)
+    match = _EXPORT.fullmatch(entry.path)
     try:
-        return datetime.strptime(found[1], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC) if found else _NEVER
+        return datetime.strptime(match[1], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC) if match else _NEVER
     except ValueError:
         return _NEVER

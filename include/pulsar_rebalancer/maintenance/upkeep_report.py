@@ -1,4 +1,4 @@
-"""What daily upkeep did to a cluster's files, or would do."""
+"""The report of daily upkeep: what it did to a cluster's files, or would do."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
 LISTED = 20
-"""How many things that were left the log names one by one."""
+"""Maximum number of kept entries that the log lists."""
 
 
 class Step(NamedTuple):
-    """One thing that was done, or would be.
+    """One step that was done, or would be done.
 
     Attributes:
-        action: `compact` (and remove the folders), `remove runs`, `remove history` or `remove state files`.
-        what: a day, or the kind of state files.
-        runs: run folders that go.
-        files, size: files that go, and their bytes.
+        action: `compact` (which also deletes the run folders), `remove runs`, `remove history`, `remove state files`
+            or `remove replays`.
+        what: a day, a replay, or the kind of files.
+        runs: number of run folders deleted.
+        files, size: number of files deleted, and their bytes.
     """
 
     action: str
@@ -34,8 +35,8 @@ class Report:
     """What upkeep did, or would do.
 
     Attributes:
-        left: what is old and stays, with the reason.
-        problems: what a person has to look at; nothing of it was deleted.
+        left: old entries that are kept, with the reason.
+        problems: problems that a person should look at; none of the files concerned was deleted.
     """
 
     dry_run: bool
@@ -44,7 +45,7 @@ class Report:
     problems: list[str] = field(default_factory=list)
 
     def document(self) -> dict[str, JsonValue]:
-        """Return the report in JSON's types: totals, steps, and at most a hundred of what was left."""
+        """Return the report as JSON values: totals, steps, and up to a hundred kept entries."""
         return {
             "dry_run": self.dry_run,
             "files": sum(step.files for step in self.steps),

@@ -190,7 +190,6 @@ def failures_of(uri: str, done: str) -> Iterator[None]:
     """Turn errors of the file system into errors with a reason.
 
     Args:
-        uri: the path being accessed.
         done: the kind of access, for the message "cannot be …".
 
     Raises:

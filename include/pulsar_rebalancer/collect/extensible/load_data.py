@@ -171,7 +171,7 @@ def is_current(
 
     Args:
         published: BrokerLoadData.
-        stats: present statistics by bundle.
+        stats: the broker's present statistics by bundle.
         threshold_percent: the value of that setting.
     """
     for names in (RATES[:2], RATES[2:]):
@@ -195,7 +195,6 @@ def report(
     Args:
         load: resources and `weightedMaxEMA`, from BrokerLoadData or `load_now`.
         throughput_average: moving average of its throughput, bytes/s; None if unknown.
-        stats: by bundle.
         top: its top bundles, in published order.
     """
     ranks = {bundle: rank for rank, bundle in enumerate(top)}

@@ -46,7 +46,6 @@ async def load_reports(
 
     Args:
         runtimes: the brokers to ask, with their configurations.
-        now: time of the sample.
         state_folder: keeps what brokers published for the next run; None keeps nothing.
 
     Returns:
