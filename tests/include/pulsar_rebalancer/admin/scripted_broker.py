@@ -145,7 +145,7 @@ async def raw_broker(*replies: bytes | None, host: str = "127.0.0.1") -> AsyncIt
 
 
 def closed_port() -> str:
-    """`host:port` where nobody listens."""
+    """`host:port` on which nothing listens."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return f"127.0.0.1:{listener.getsockname()[1]}"
 
@@ -156,7 +156,7 @@ def refused(status: int, reason: str) -> Response:
 
 
 def connect(*seeds: Broker | str, **options: Any) -> PulsarAdmin:
-    """A client of these brokers, with the token unless told otherwise."""
+    """A client of these brokers, by default with the token."""
     urls = tuple(seed if isinstance(seed, str) else seed.url for seed in seeds)
     options.setdefault("token", SecretStr(TOKEN))
     return PulsarAdmin(AdminConnection(seeds=urls, **options))

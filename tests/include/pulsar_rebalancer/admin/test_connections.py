@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 
 class KeepAlive:
-    """A server that answers as often as it is asked on one connection, and counts connections."""
+    """A server that answers any number of requests per connection, and counts connections."""
 
     def __init__(self, answer: Callable[[], bytes]) -> None:
         self.opened = self.open = self.most = 0

@@ -139,7 +139,7 @@ async def test_redirect_circle_ends() -> None:
                 await admin.bundles.lookup(TOPIC)
         assert caught.value.reason == "redirect_loop"
         asked = [(b.id, s.query) for b in (one, two) for s in b.seen if s.path == LOOKUP]
-        # Nobody is asked the same twice.
+        # No broker gets the same request twice.
         assert asked == [(one.id, ""), (one.id, "authoritative=false"), (two.id, "authoritative=false")]
 
 

@@ -168,7 +168,7 @@ FORMS = {
 
 
 def shows(text: str) -> bool:
-    """Whether a part of the token of some length stands there, in whatever case."""
+    """Whether the text contains 16 consecutive characters of the token, in upper or lower case."""
     return any(TOKEN[i : i + 16].lower() in text.lower() for i in range(len(TOKEN) - 15))
 
 

@@ -176,7 +176,7 @@ async def test_huge_answer_is_cut_off_early(status: int, reason: str) -> None:
 
 
 async def peak_of_reports(body: list[bytes], count: int, read: Callable[[str, dict[str, Any]], object]) -> float:
-    """MiB that are held at most while so many brokers answer at the same time with this load report."""
+    """Peak memory in MiB while `count` brokers answer concurrently with this load report."""
     head = f"HTTP/1.1 200 OK\r\nContent-Length: {sum(map(len, body))}\r\n\r\n".encode()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""Moves carried out over HTTP: what is left alone, refused, or lost with its broker."""
+"""Moves carried out over HTTP: bundles that are not moved, are refused, or are lost with their broker."""
 
 import itertools
 
@@ -138,7 +138,7 @@ def test_a_destination_that_dies_with_the_bundle_on_its_way_is_not_tried_again(s
     scene.cluster.faults.add("destination_vanishes", scene.b, times=1)
 
     def prepare(admin):
-        # The first lookup still names the dead broker; then its session ends and clients place the bundle anew.
+        # The first lookup still names the dead broker; then its session ends and clients place the bundle again.
         admin.after_lookup = scene.once(lambda: scene.cluster.advance(SESSION))
 
     outcome = scene.run_one(prepare=prepare)

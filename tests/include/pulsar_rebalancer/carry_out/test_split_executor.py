@@ -1,4 +1,4 @@
-"""Splits carried out over HTTP: what is read back, what is left alone, and what a second attempt finds."""
+"""Splits carried out over HTTP: bounds read back, bundles that are not split, and second attempts."""
 
 import asyncio
 

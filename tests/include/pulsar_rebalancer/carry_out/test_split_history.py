@@ -1,4 +1,4 @@
-"""What is kept of splits: before they begin, once they ended, and for how long."""
+"""The records of splits: before they begin, after they ended, and for how long they are kept."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -70,7 +70,7 @@ def test_a_killed_attempt_is_known_by_what_it_noted_before_and_a_retry_goes_on(r
     assert again.begun == {ONE, OTHER}
     assert again.remaining(both) == both[1:]
     again.add(ended("server_error", OTHER), NOW)
-    assert again.remaining(both) == both[1:]  # another attempt may mend it
+    assert again.remaining(both) == both[1:]  # another attempt may complete it
     again.add(ended("split", OTHER), NOW)
     assert [outcome.attempts for outcome in read_outcomes(run).values()] == [1, 2]
     assert {name: known.outcome for name, known in store.state.splits.items()} == {ONE: "split", OTHER: "split"}

@@ -1,7 +1,7 @@
 """A simulated cluster of three brokers to move bundles on over HTTP: A (hot), B (in between) and C (empty).
 
-C is the least loaded broker, so a bundle that lost its planned destination lands there, and never on B by chance.
-The cluster's clock stands still: clients do not look topics up, sessions do not end, unless a test lets time pass.
+C is the least loaded broker, so a bundle that has lost its planned destination lands there, and never on B by chance.
+The cluster's clock is stopped: clients look no topics up and sessions do not end unless a test lets time pass.
 """
 
 import asyncio

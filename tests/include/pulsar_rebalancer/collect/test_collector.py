@@ -1,4 +1,4 @@
-"""Collect over HTTP from simulated brokers: what the sample says, and what is refused."""
+"""Collect over HTTP from simulated brokers: the tables of the sample, and what is refused."""
 
 import asyncio
 from dataclasses import replace

@@ -21,7 +21,7 @@ def row(bundle="a/b/1", **figures):
         ({"topics": 1000}, {}, False),
         ({"topics": 1001}, {}, True),
         ({"producers": 600, "consumers": 401}, {}, True),
-        ({"producers": 1001}, {}, True),  # consumers were not told
+        ({"producers": 1001}, {}, True),  # no consumers reported
         ({"topics": 5, "producers": 2**62, "consumers": 2**62}, {}, False),  # validation leaves it out
         ({"topics": 5, "producers": -(2**63), "consumers": -1}, {}, False),
         ({"topics": 2**63 - 1}, {}, False),

@@ -41,7 +41,7 @@ HALF = "\\ud800"
 
 
 def escaped(document: Any) -> Response:
-    """A JSON answer in which `HALF` stands as it is written here."""
+    """A JSON answer that contains `HALF` exactly as written here."""
     return Response(json.dumps(document).replace("\\\\ud800", HALF))
 
 

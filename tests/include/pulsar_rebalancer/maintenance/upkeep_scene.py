@@ -37,7 +37,7 @@ def all_files(storage: ClusterStorage) -> dict[str, bytes]:
 
 
 def aged(file: StoragePath, days: float, content: bytes = b"{}") -> StoragePath:
-    """A file, or a folder of parts, that was written so many days ago."""
+    """A file, or a folder of parts, that was written this number of days ago."""
     if not file.exists():
         file.write_bytes(content)
     written = (NOW - timedelta(days=days)).timestamp()

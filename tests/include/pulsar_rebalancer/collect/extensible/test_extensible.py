@@ -1,6 +1,6 @@
-"""Brokers under the extensible load manager: what real ones said, and what is made of it.
+"""Brokers under the extensible load manager: recorded answers of real ones, and the reports built from them.
 
-Listening itself is tested on real brokers; here a list says what would be heard.
+Listening itself is tested on real brokers; here a list holds the messages.
 """
 
 import asyncio
