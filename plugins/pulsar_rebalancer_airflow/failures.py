@@ -1,4 +1,4 @@
-"""How errors of the domain end a task: with the reason and what to do, and without a retry that cannot help."""
+"""How domain errors fail a task: with the reason and what to do, and without a pointless retry."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 FAILURE = "failure"
-"""XCom key of the reason code that a task failed with."""
+"""XCom key of a failed task's reason code."""
 
 
 def sentence(error: RebalancerError) -> str:
-    """Return the error with its reason code and what to do about it."""
+    """Return the error message with its reason code and what to do about it."""
     action = error.reason.action
     return f"{error} {action}".strip() if action not in error.message else str(error)
 
 
 @contextmanager
 def final_unless_passing(context: Context | None = None) -> Iterator[None]:
-    """Turn an error of the domain into a failure without retry, unless its reason is a passing one.
+    """Turn a domain error into a failure without retry, unless its reason is passing.
 
     Args:
-        context: of a task whose reason code others want to know: it becomes the XCom `failure`.
+        context: task context, to store the reason code as the XCom `failure`; None for no XCom.
 
     Raises:
-        AirflowFailException: instead of a `RebalancerError` that a retry cannot mend.
+        AirflowFailException: in place of a `RebalancerError` that a retry cannot fix.
     """
     try:
         yield

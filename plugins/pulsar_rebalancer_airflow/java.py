@@ -1,4 +1,4 @@
-"""The Java that Spark runs on; set-up and the class archive ask for the same one."""
+"""The Java that Spark uses; set-up and the class archive check the same one."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ _OLDEST = 17
 
 
 def java_command() -> str:
-    """Return the `java` that Spark starts (bin/spark-class): that of JAVA_HOME if it is set, else the first on PATH."""
+    """Return the `java` that Spark starts (bin/spark-class): from JAVA_HOME if set, else the first on PATH."""
     home = os.environ.get("JAVA_HOME")
     return f"{home}/bin/java" if home else "java"
 
 
 def java_version() -> str:
-    """Return what that `java` says of its version.
+    """Return that Java's answer to `-version`.
 
     Raises:
-        SettingsError: `wrong_setting` when it cannot be started, or is too old for Spark.
+        SettingsError: `wrong_setting` if it cannot be started, or is too old for Spark.
     """
     try:
-        said = subprocess.run([java_command(), "-version"], capture_output=True, text=True, check=False).stderr
+        answer = subprocess.run([java_command(), "-version"], capture_output=True, text=True, check=False).stderr
     except OSError:
-        said = ""
-    found = re.search(r'version "(\d+)', said)
-    if found is not None and int(found[1]) >= _OLDEST:
-        return said
+        answer = ""
+    release = re.search(r'version "(\d+)', answer)
+    if release is not None and int(release[1]) >= _OLDEST:
+        return answer
     if home := os.environ.get("JAVA_HOME"):
         place = f"JAVA_HOME={home}, where Spark looks first,"
         advice = "set JAVA_HOME to one that is, or unset it"

@@ -1,8 +1,8 @@
-"""The schedule of a cluster goes on after every run, whoever started it.
+"""Keep a cluster's schedule going after every run, no matter who started it.
 
 Airflow creates no scheduled run of a DAG while `DagModel.exceeds_max_non_backfill` is set. Its scheduler (3.3.2,
-`SchedulerJobRunner._schedule_dag_run`) looks again when a scheduled or manual run ends, not when one ends that a task
-started, nor when a person ends one in the UI. It would stay set until the DAG file is parsed again.
+`SchedulerJobRunner._schedule_dag_run`) updates that flag when a scheduled or manual run ends, but not after a run that
+a task started or a person ended in the UI. The flag would stay set until the DAG file is parsed again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def on_dag_run_failed(dag_run: DagRun) -> None:
 
 
 def _look_again(ended: DagRun) -> None:
-    """Count the other active runs of a rebalancing DAG, in the session of the run that ends."""
+    """Update the flag of a rebalancing DAG from its other active runs, in the session of the ended run."""
     from airflow.models.dagrun import DagRun
     from airflow.utils.state import DagRunState
     from sqlalchemy import func, select

@@ -1,4 +1,4 @@
-"""Where this Airflow keeps the clusters file and the runs, and what the DAG of a cluster is called."""
+"""Locations of the clusters file, the runs and a run's folder, and the ids of a cluster's DAGs."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ STORAGE_VARIABLE = "PULSAR_REBALANCER_STORAGE"
 """Environment variable with the storage root, a path or an object-store URI."""
 
 REBALANCE_DAG = "pulsar_rebalance__"
-"""Prefix of the id of the DAG that rebalances a cluster; the cluster's name follows."""
+"""Prefix of the id of the DAG that rebalances a cluster; here and below, the cluster's name follows."""
 
 BY_HAND_DAG = "pulsar_by_hand__"
-"""Likewise of the DAG that makes plans by hand."""
+"""Prefix of the id of the DAG for plans made by hand."""
 
 APPLY_DAG = "pulsar_apply__"
-"""Likewise of the DAG in which people approve plans."""
+"""Prefix of the id of the DAG in which people approve plans."""
 
 REPLAY_DAG = "pulsar_replay__"
-"""Likewise of the DAG that replays recorded load."""
+"""Prefix of the id of the DAG that replays recorded load."""
 
 CONTROL_DAG = "pulsar_control__"
-"""Likewise of the DAG with which people hold it back, and look after its state."""
+"""Prefix of the id of the DAG with which people pause and stop a cluster, and manage its state."""
 
 PAGE_ROUTE = "pulsar-balance"
-"""Part of the UI's own address that opens the page of a cluster."""
+"""Route of the cluster page within the UI."""
 
 
 def clusters_file() -> Path:
@@ -54,49 +54,49 @@ def storage_root() -> str:
     """Return the storage root: from the environment, else `pulsar_rebalancer` in AIRFLOW_HOME.
 
     Raises:
-        SettingsError: `wrong_setting`; an object-store URI holds a user, a password or a query. The root is shown on
-            pages and in logs, and keys belong to the environment of Airflow and to the Spark connection.
+        SettingsError: `wrong_setting`; an object-store URI contains a user, a password or a query. Pages and logs show
+            the root, so keys belong in Airflow's environment and in the Spark connection.
     """
     root = os.environ.get(STORAGE_VARIABLE) or str(_airflow_home() / "pulsar_rebalancer")
     if "://" in root and set("@?#") & set(root):
         raise SettingsError(
-            Reason.WRONG_SETTING, f"{STORAGE_VARIABLE}: an address must hold neither user, password nor query"
+            Reason.WRONG_SETTING, f"{STORAGE_VARIABLE}: the address must not contain a user, a password or a query"
         )
     return root
 
 
 def storage_of(cluster: str) -> ClusterStorage:
-    """Return the folders of a cluster below the storage root.
+    """Return a cluster's storage below the storage root.
 
     Raises:
-        SettingsError: as `storage_root`.
+        SettingsError: as in `storage_root`.
     """
     return ClusterStorage(storage_root(), cluster)
 
 
 def rebalance_dags(entries: Iterable[ClusterEntry]) -> dict[str, ClusterEntry]:
-    """Return the clusters by the id of the DAG that rebalances each.
+    """Return the clusters by the id of the DAG that rebalances them.
 
-    A broken entry whose name a sound one has, or one that was made safe, does not take its place.
+    A broken entry gets an id of its own if a valid entry, or one with a replaced name, already has that id.
     """
-    found: dict[str, ClusterEntry] = {}
+    dags: dict[str, ClusterEntry] = {}
     for entry in sorted(entries, key=lambda entry: bool(entry.error)):
         names = (f"{REBALANCE_DAG}{entry.name}{suffix}" for suffix in ("", *(f"__broken_{n}" for n in range(1, 1000))))
-        found[next(name for name in names if name not in found)] = entry
-    return found
+        dags[next(name for name in names if name not in dags)] = entry
+    return dags
 
 
 FOLDER = "folder"
-"""XCom key of the run's folder that a task worked on."""
+"""XCom key of the run folder that a task worked on."""
 
 
 def run_folder(context: Context, cluster: str, address: object) -> StoragePath:
-    """Return the folder of the run of a context: an XCom names it, which others than the tasks may write.
+    """Return the folder of a context's run; the address comes from an XCom, so it is checked.
 
-    Whatever the task leaves as an XCom is about this folder, and says so (`left_about_run`).
+    Store the address as an XCom, because the task's other XComs are about this folder (`left_about_run`).
 
     Raises:
-        PlanError: `foreign_run`; it is none of this cluster and DAG run.
+        PlanError: `foreign_run`; the folder belongs to another cluster or DAG run.
         SnapshotError: the run's request cannot be read.
     """
     context["ti"].xcom_push(key=FOLDER, value=str(address))
@@ -104,9 +104,9 @@ def run_folder(context: Context, cluster: str, address: object) -> StoragePath:
 
 
 def left_about_run(context: Context, task: str, key: str) -> Any:
-    """Return what a task left about the present folder of the run; None when it is about an earlier one.
+    """Return a task's XCom about the run's present folder; None if it is about an earlier folder.
 
-    A run that is cleared from collect on gets another folder. Tasks that it does not reach keep what they left before.
+    A run that is cleared from collect on gets a new folder. Tasks that it does not reach keep their old XComs.
     """
     ti = context["ti"]
     about, present = ti.xcom_pull(task_ids=task, key=FOLDER), ti.xcom_pull(task_ids="collect", key="return_value")

@@ -1,4 +1,4 @@
-"""What Airflow loads at start, through the entry point `airflow.plugins`."""
+"""The Airflow plugin, loaded at start through the entry point `airflow.plugins`."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 async def pages(scope: Scope, receive: Receive, send: Send) -> None:
-    """Serve the application, loaded with the first request: Airflow loads plugins in every process it has."""
+    """Serve the application, imported on the first request because Airflow loads plugins in every process."""
     from pulsar_rebalancer_airflow.overview.app import app
 
     await app(scope, receive, send)
 
 
 class PulsarRebalancerPlugin(AirflowPlugin):
-    """The page of a cluster, the links to validation results and replay reports, what keeps the schedule going.
+    """The page of a cluster, the links to validation results and replay reports, and the schedule listener.
 
-    The connection type is registered by `provider`.
+    `provider` registers the connection type.
     """
 
     name = "pulsar_rebalancer"

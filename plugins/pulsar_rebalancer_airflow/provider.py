@@ -1,4 +1,4 @@
-"""What Airflow asks of a provider: connection types are registered here and nowhere else."""
+"""The provider information for Airflow; a connection type can only be registered here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HOOK = "pulsar_rebalancer_airflow.hooks.pulsar_admin.PulsarAdminHook"
 
 
 def get_provider_info() -> dict[str, JsonValue]:
-    """Return the connection type `pulsar_admin` with its form; the entry point `apache_airflow_provider` names this."""
+    """Return the connection type `pulsar_admin` with its form, for the entry point `apache_airflow_provider`."""
     return {
         "package-name": "pulsar-rebalancer",
         "name": "Pulsar rebalancer",
@@ -30,7 +30,7 @@ def get_provider_info() -> dict[str, JsonValue]:
                     "relabeling": {"schema": "Scheme", "password": "Token"},
                     "placeholders": {
                         "host": "broker-0.example.com, or several separated by commas",
-                        "port": "8080, with https 8443",
+                        "port": "8080, or 8443 for https",
                         "schema": "http or https",
                         "password": "JSON web token of a super-user",
                     },
@@ -38,7 +38,7 @@ def get_provider_info() -> dict[str, JsonValue]:
                 "conn-fields": {
                     "ca_file": _text("CA file", "PEM file of the only certificate authority to trust"),
                     "client_cert": _text("Client certificate", "PEM file"),
-                    "client_key": _text("Client key", "PEM file; empty when the certificate's file holds the key"),
+                    "client_key": _text("Client key", "PEM file; empty if the certificate's file contains the key"),
                     "read_only": {
                         "label": "Read-only",
                         "description": "Refuse every request that is not a GET, before it is sent",
@@ -46,19 +46,19 @@ def get_provider_info() -> dict[str, JsonValue]:
                     },
                     "address_map": _text(
                         "Address map",
-                        'JSON: brokerId to the URL it is reached at, {"broker-0:8080": "http://127.0.0.1:18080"}',
+                        'URL by brokerId, as JSON: {"broker-0:8080": "http://127.0.0.1:18080"}',
                     ),
                     "address_template": _text(
                         "Address template",
-                        "URL with {host} and {port} of the brokerId, for brokers that are not in the map",
+                        "URL with {host} and {port} of the brokerId, for brokers missing from the map",
                     ),
                     "service_url": _text(
                         "Service URL",
-                        "pulsar+ssl://broker-0:6651, for the extensible load manager; empty: asked of the brokers",
+                        "pulsar+ssl://broker-0:6651, for the extensible load manager; empty to query the brokers",
                     ),
                     "timeout_seconds": {
                         "label": "Time-out",
-                        "description": "Seconds until an answer must be complete",
+                        "description": "Maximum seconds until an answer is complete",
                         "schema": {"type": ["number", "null"], "exclusiveMinimum": 0},
                     },
                 },

@@ -1,8 +1,8 @@
-"""A class-data archive of Spark's classes: loading them from it halves the start of a Spark application.
+"""A class-data archive of Spark's classes, which halves the start-up time of a Spark application.
 
     python -m pulsar_rebalancer_airflow.spark_archive PATH
 
-makes one for the variable PULSAR_REBALANCER_SPARK_ARCHIVE of a worker.
+creates one, for a worker's variable PULSAR_REBALANCER_SPARK_ARCHIVE.
 """
 
 from __future__ import annotations
@@ -58,12 +58,14 @@ class ArchiveError(RebalancerError):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Make the archive at the path that is given; returns the exit code."""
+    """Create the archive at the given path and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m pulsar_rebalancer_airflow.spark_archive",
-        description="Make a class-data archive of Spark's classes, which halves the start of the Spark application.",
+        description="Create a class-data archive of Spark's classes, which halves the Spark application's start-up.",
     )
-    parser.add_argument("path", type=Path, metavar="PATH", help="the file, for PULSAR_REBALANCER_SPARK_ARCHIVE")
+    parser.add_argument(
+        "path", type=Path, metavar="PATH", help="the archive's path, for PULSAR_REBALANCER_SPARK_ARCHIVE"
+    )
     try:
         make_archive(parser.parse_args(arguments).path)
     except RebalancerError as error:
@@ -73,10 +75,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def cached_archive(cache: Path, before_making: Callable[[], None] = lambda: None) -> Path:
-    """Return the archive for this Spark, this Java and its options below a folder; made if it is not there.
+    """Return the archive in `cache` for this Spark, this Java and its options; create it if it is missing.
 
     Raises:
-        SettingsError: `wrong_setting` when there is no Java that Spark could run on.
+        SettingsError: `wrong_setting` if there is no Java that Spark can use.
         ArchiveError: the application failed.
     """
     archive = archive_path(cache)
@@ -87,10 +89,10 @@ def cached_archive(cache: Path, before_making: Callable[[], None] = lambda: None
 
 
 def archive_path(cache: Path) -> Path:
-    """Return where the archive for this Spark, this Java and its options belongs: one of others would be ignored.
+    """Return the path of the archive for this Spark, this Java and its options; Java ignores an archive of others.
 
     Raises:
-        SettingsError: `wrong_setting` when there is no Java that Spark could run on.
+        SettingsError: `wrong_setting` if there is no Java that Spark can use.
     """
     ours = Path(__file__).read_text(encoding="utf-8")
     made_of = (version("pyspark"), java_version(), str(shutil.which(java_command())), JAVA_OPTIONS, ours)
@@ -99,13 +101,13 @@ def archive_path(cache: Path) -> Path:
 
 
 def make_archive(path: Path) -> None:
-    """Decide a small simulated cluster with and without the specification, and keep the classes that were loaded.
+    """Run decisions on a small simulated cluster, with and without the specification, and archive the loaded classes.
 
     Raises:
-        ArchiveError: the application failed, with the last lines of its output.
+        ArchiveError: the application failed; the message has the last lines of its output.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # In the folder of the archive, which takes the place of an older one at once; of its own for runs side by side.
+    # In the archive's folder, so that it can replace an older one atomically; in its own subfolder for parallel runs.
     with tempfile.TemporaryDirectory(dir=path.parent) as root:
         draft = Path(root) / path.name
         runs = asyncio.run(_sample_runs(root))
@@ -117,17 +119,17 @@ def make_archive(path: Path) -> None:
         with driver_environment():
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode or not draft.exists():
-            said = (done.stdout + done.stderr)[-3000:]
-            raise ArchiveError(Reason.UNEXPECTED_ERROR, f"the Spark application failed on a small cluster:\n{said}")
+            output = (done.stdout + done.stderr)[-3000:]
+            raise ArchiveError(Reason.UNEXPECTED_ERROR, f"the Spark application failed on a small cluster:\n{output}")
         draft.replace(path)
 
 
 async def _sample_runs(root: str) -> list[StoragePath]:
-    """Return runs that together ask Spark all there is to be asked of a small cluster."""
+    """Return runs that together exercise every step of the Spark application."""
     cluster = build(brokers=4, bundles=40)
     reserved = next(iter(cluster.topology.namespaces))
     cluster.spec.isolation_policies = {"vip": {"namespaces": [reserved], "primary": ["elsewhere"], "secondary": []}}
-    # Thresholds of zero: the pairs fire, so that the classes of every step are loaded.
+    # With thresholds of zero the pairs fire, which loads the classes of every step.
     firing = {"low_threshold": 0, "high_threshold": 0, "hit_count_low": 1, "min_unload_message": 0}
     other = next(name for name, profile in PROFILES.items() if not profile.thresholds(Settings()))
     with running(cluster) as brokers:
@@ -142,7 +144,7 @@ async def _sample_run(admin: PulsarAdmin, root: str, strategy: str, firing: dict
     entry = ClusterEntry(name=strategy, given=given, settings=Settings(**given))
     before = StateBefore(decision=DecisionState(means="means-0.parquet"))
     save(await collect(admin, entry, Trigger(now, "sample"), Earlier(before=before)), run)
-    # Means of a run before: they are joined with the bundles from the second run on.
+    # Means of an earlier run: a run that has some joins them with its bundles.
     known = means.update(Snapshot(run).table("bundles").to_pylist(), [])
     (storage.state / "means-0.parquet").write_table(table(known, MEANS))
     Validation().write(run)

@@ -1,4 +1,4 @@
-"""Spark that runs already: where a Spark Connect server is, and an application of this package that works on it."""
+"""Spark Connect: the address of a running server, and an application of this package that uses it."""
 
 from __future__ import annotations
 
@@ -25,24 +25,23 @@ CONNECTION_TYPE = "spark_connect"
 DEFAULT_PORT = 15002
 _REACHED_SECONDS = 10
 _RELEASED_SECONDS = 4
-"""So long a process that is told to end may take to have the server end what it does; Airflow kills a task after 5."""
+"""Time for a terminated process to stop its work on the server; Airflow kills a task after 5 seconds."""
 _LAST_LINES = 20
 
 
 def server_environment(connection: Connection, where: str) -> dict[str, str]:
-    """Return the environment variables that name a server to an application.
+    """Return the environment variables with the address of a server.
 
     Args:
         connection: Airflow connection of type `spark_connect`.
-        where: its name in messages.
+        where: name of the connection in messages.
 
     Returns:
-        The address, and the token by itself: an address may be told, a token may not.
+        The address, and separately the token: the address may be logged, the token must not.
 
     Raises:
-        SettingsError: `wrong_setting` when the host is none, or another machine would be spoken to without TLS or
-            without a token; `spark_unreachable` when nobody accepts a connection there, which Spark's client would
-            try for many minutes.
+        SettingsError: `wrong_setting` if the host is invalid, or on another machine and without TLS or a token;
+            `spark_unreachable` if the server accepts no connection, which Spark's client would retry for many minutes.
     """
     host, port = _address(connection, where)
     tls = str(connection.extra_dejson.get("use_ssl", "")).lower() == "true"
@@ -52,13 +51,13 @@ def server_environment(connection: Connection, where: str) -> dict[str, str]:
             f"{where}: {host} is another machine: a Spark Connect server there needs use_ssl and a token",
         )
     if not tls:
-        # Under any other name Spark's client would speak TLS as soon as there is a token.
+        # For any other host name Spark's client uses TLS as soon as there is a token.
         host = "localhost"
     try:
         socket.create_connection((host.strip("[]"), port), _REACHED_SECONDS).close()
     except OSError as error:
-        said = error.strerror or type(error).__name__
-        raise SettingsError(Reason.SPARK_UNREACHABLE, f"{where}: {host}:{port}: {said}") from None
+        problem = error.strerror or type(error).__name__
+        raise SettingsError(Reason.SPARK_UNREACHABLE, f"{where}: {host}:{port}: {problem}") from None
     address = f"sc://{host}:{port}/"
     if tls:
         address += ";use_ssl=true"
@@ -76,7 +75,9 @@ def _address(connection: Connection, where: str) -> tuple[str, int]:
     except ValueError:
         host, port, parts = "", 0, urlsplit("")
     if not host or parts.netloc != given or "@" in given or ";" in given:
-        raise SettingsError(Reason.WRONG_SETTING, f"{where}: host {given[:100]!r} is no host of a Spark Connect server")
+        raise SettingsError(
+            Reason.WRONG_SETTING, f"{where}: host {given[:100]!r} is not the host of a Spark Connect server"
+        )
     return (f"[{host}]" if ":" in host else host), port
 
 
@@ -88,14 +89,14 @@ def _is_loopback(host: str) -> bool:
 
 
 class ConnectedApplication:
-    """An application as a process of its own beside the task, without any Java."""
+    """An application in a child process of the task, without Java."""
 
     def __init__(self, command: Sequence[str], server: Mapping[str, str]) -> None:
-        """Start it.
+        """Start the application.
 
         Args:
             command: path of the application and its arguments.
-            server: see `server_environment`.
+            server: environment variables from `server_environment`.
         """
         self._process = subprocess.Popen(
             [sys.executable, *command],
@@ -108,29 +109,29 @@ class ConnectedApplication:
 
     @property
     def ended(self) -> bool:
-        """Return whether it has come to its end."""
+        """Return whether the process has ended."""
         return self._process.poll() is not None
 
-    def wait(self, tell: Callable[[str], object]) -> None:
-        """Wait for its end, and tell what it says line by line.
+    def wait(self, log: Callable[[str], object]) -> None:
+        """Wait for its end, and log its output line by line.
 
         Raises:
-            AirflowException: it failed; with its last lines.
+            AirflowException: it failed; the message has the last lines of its output.
         """
         last: deque[str] = deque(maxlen=_LAST_LINES)
         try:
             for line in self._process.stdout or ():
-                tell(line.rstrip())
+                log(line.rstrip())
                 last.append(line)
             code = self._process.wait()
-        except BaseException:  # such as the task's time-out: nobody else would end it
+        except BaseException:  # such as the task's time-out: nothing else would end the process
             self.end()
             raise
         if code:
             raise AirflowException(f"The application ended with {code}. It said:\n{''.join(last)}")
 
     def end(self) -> None:
-        """End it, and what the server does for it."""
+        """End the process and its work on the server."""
         self._process.terminate()
         try:
             self._process.wait(_RELEASED_SECONDS)

@@ -1,7 +1,7 @@
-"""Typed access to what a cluster keeps between runs: a few documents in Airflow's asset state store.
+"""Typed access to a cluster's state between runs: a few documents in Airflow's asset state store.
 
-The asset is an inlet of every task that touches the state: an outlet would write an asset event every interval, and
-Airflow deletes the state of an asset that is an outlet alone soon after its DAG file is gone.
+The asset is an inlet of every task that uses the state. An outlet would create an asset event every interval, and
+Airflow deletes the state of an asset that is only an outlet soon after its DAG file is gone.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.layout import ClusterStorage
 
 ALERTS, WATCH = "alerts", "watch"
-"""Keys of the open conditions: what report sees, and what the watch sees.
+"""Keys of the documents of open conditions: those that the task report sees, and those that the watch sees.
 
-Each has one writer; while a cluster has no alerts, and so no watch, report empties both.
+Each document has one writer; while a cluster has no alerts, and so no watch, report empties both.
 """
 
 _Document = TypeVar("_Document", bound=StateDocument)
 
 
 class Reader(Protocol):
-    """What reads one asset's state."""
+    """Read access to one asset's state."""
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return the stored value, or the default."""
@@ -53,7 +53,7 @@ class Reader(Protocol):
 
 
 class Accessor(Reader, Protocol):
-    """What is used of Airflow's accessor of one asset's state."""
+    """Airflow's accessor of one asset's state, as far as it is used."""
 
     def set(self, key: str, value: Any) -> None:
         """Write or overwrite the value."""
@@ -66,31 +66,31 @@ def state_asset(cluster: str) -> Asset:
 
 
 def moves_asset(cluster: str) -> Asset:
-    """Return the asset that has an event whenever a run moved something: other DAGs can be scheduled on it."""
+    """Return the asset that gets an event whenever a run has moved something; other DAGs can be scheduled on it."""
     return Asset(name=f"pulsar_rebalancer/{cluster}/moves", uri=f"x-pulsar-rebalancer://{cluster}/moves")
 
 
 def moves_alias(cluster: str) -> AssetAlias:
-    """Return the outlet of report: an alias has an event only when one is added, an asset has one in every run."""
+    """Return the outlet of the task report; an alias gets an event only on request, an asset gets one in every run."""
     return AssetAlias(name=f"pulsar_rebalancer/{cluster}/moved")
 
 
 class StoredState:
-    """What is stored of one cluster, for whoever reads it alone.
+    """Read-only access to the documents of one cluster.
 
     Args:
-        reader: of the cluster's state asset.
+        reader: read access to the cluster's state asset.
     """
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
 
     def raw(self, key: str) -> Any:
-        """Return a document as it is stored; None when there is none."""
+        """Return a document as stored; None if there is none."""
         return self._reader.get(key)
 
     def get(self, model: type[_Document]) -> _Document:
-        """Return a document; the one to begin with when nothing is stored.
+        """Return a document; an initial one if nothing is stored.
 
         Raises:
             StateError: `state_version`.
@@ -98,12 +98,12 @@ class StoredState:
         return model.parse(self.raw(model.KEY))
 
     def last_plan(self) -> str:
-        """Return the id of the plan that was recorded last; empty when there is none, or it cannot be read."""
+        """Return the id of the plan recorded last; empty if there is none, or the document cannot be read."""
         document = self.raw(DecisionState.KEY)
         return str(document.get("plan_id") or "") if isinstance(document, dict) else ""
 
     def answers(self, model: type[_Document]) -> _Document:
-        """Return what a person is asked, or what people answered.
+        """Return the document of the open question or of the answers.
 
         Raises:
             StateError: `approval_unreadable`.
@@ -114,14 +114,14 @@ class StoredState:
             raise StateError(Reason.APPROVAL_UNREADABLE, f"{model.KEY}: {error.message}") from None
 
     def answers_or_none(self, model: type[_Document]) -> _Document:
-        """Return such a document; one that cannot be read as if there were none, for its only writer, or to tell."""
+        """Return such a document, an initial one if it cannot be read; only for its writer, and for display."""
         try:
             return self.get(model)
         except StateError:
             return model()
 
     def drains(self, storage: ClusterStorage) -> Drains:
-        """Return the brokers that are drained, by the `drains` document and its copy: the loss of one ends no drain.
+        """Return the drained brokers, from the `drains` document and its copy: losing one of them ends no drain.
 
         Raises:
             StateError: `drains_unreadable`.
@@ -133,7 +133,7 @@ class StoredState:
         return drains
 
     def readable_drains(self, storage: ClusterStorage) -> tuple[Drains, str]:
-        """Return what can be read of the drained brokers, and why not all of it can.
+        """Return the drained brokers that can be read, and an error if a document cannot; empty if both can.
 
         Raises:
             SnapshotError: `storage_failed`.
@@ -149,9 +149,9 @@ class StoredState:
         return drains, unreadable
 
     def control(self, storage: ClusterStorage) -> Control:
-        """Return what people ordered, by the `control` document and its copy; of both the stricter holds.
+        """Return people's orders, from the `control` document and its copy; the stricter of both applies.
 
-        What cannot be read holds as well: it says so (`Control.unreadable`), beside what the other one holds.
+        A document that cannot be read blocks as well (`Control.unreadable`), in addition to the other's orders.
         """
         control, unreadable = Control(), ""
         for read in (partial(_copied_control, storage), partial(self.get, Control)):
@@ -163,12 +163,11 @@ class StoredState:
         return control.model_copy(update={"breaker": breaker, "unreadable": unreadable})
 
     def told(self, storage: ClusterStorage, drains: Drains, started: datetime | None = None) -> OrdersInForce:
-        """Return what the sentence on what is in force tells; what cannot be read of approvals is left out.
+        """Return the facts for the sentence about the orders in force; unreadable approvals are left out.
 
         Args:
-            storage: of the cluster.
-            drains: as `drains` returned it.
-            started: when the run began that a stop may have hit; None: none is under way.
+            drains: the drained brokers, from the method `drains`.
+            started: start of the run that a stop may affect; None if no run is in progress.
         """
         return OrdersInForce(
             control=self.control(storage),
@@ -180,10 +179,10 @@ class StoredState:
 
 
 class StateStore(StoredState):
-    """The documents of one cluster, read and written.
+    """Read and write access to the documents of one cluster.
 
     Args:
-        accessor: of the cluster's state asset.
+        accessor: Airflow's accessor of the cluster's state asset.
     """
 
     def __init__(self, accessor: Accessor) -> None:
@@ -200,14 +199,14 @@ class StateStore(StoredState):
         self._accessor.set(document.KEY, document.model_dump(mode="json"))
 
     def change_moves(self, change: Callable[[MovesState], MovesState]) -> None:
-        """Store the `moves` document as the change makes it of the one that is stored now."""
+        """Apply a change to the stored `moves` document."""
         self.put(change(self.get(MovesState)))
 
     def decision_or_lost(self, storage: ClusterStorage) -> DecisionState:
         """Return the `decision` document; an empty store is fine only before the first run.
 
         Raises:
-            StateError: `state_version`, or `state_lost` when the store is empty beside copies of committed states.
+            StateError: `state_version`, or `state_lost` if the store is empty although committed states have copies.
         """
         document = self.raw(DecisionState.KEY)
         copies = committed_sequences(storage)
@@ -220,12 +219,12 @@ class StateStore(StoredState):
         return DecisionState.parse(document)
 
     def handed_over(self, identity: str, airflow_run_id: str) -> HandedOver | None:
-        """Return the plan of a hash that this very run was started to carry out; None when there is no such plan.
+        """Return the plan with this hash if this run was started to carry it out, else None.
 
         Raises:
             StateError: `state_version`, `approval_unreadable`.
         """
-        # Plans made by hand first: they do without what people answered.
+        # Plans made by hand first: they need no answers.
         plan = self.get(HandedOverPlans).plans.get(identity)
         if plan is not None and plan.run_id == airflow_run_id:
             return plan
@@ -239,8 +238,8 @@ class StateStore(StoredState):
             StateError: `state_version`, `approval_unreadable`.
         """
         carried = summary.by_hand.carries_out if summary.by_hand else ""
-        found = self.handed_over(carried, airflow_run_id) if carried else None
-        return found is not None and found.approved
+        plan = self.handed_over(carried, airflow_run_id) if carried else None
+        return plan is not None and plan.approved
 
     def put_drains(self, storage: ClusterStorage, state: Drains) -> None:
         """Store the `drains` document and its copy."""
@@ -253,9 +252,9 @@ class StateStore(StoredState):
         storage.control.write_json(state.model_dump(mode="json"))
 
     def put_stop(self, storage: ClusterStorage, stop: Order) -> None:
-        """Store a stop in the `control` document and its copy, each as far as it can be read.
+        """Store a stop in the `control` document and its copy, if they can be read.
 
-        One that cannot be stays as it is: it goes on holding everything, and ends a wave that asks it.
+        One that cannot be read stays as it is: it keeps blocking everything, and ends a wave that checks it.
         """
         with suppress(StateError):
             self.put(self.get(Control).model_copy(update={"stop": stop}))
@@ -266,14 +265,12 @@ class StateStore(StoredState):
     def change_breaker(
         self, rules: BreakerRules, seen: Round, now: datetime, run: str, closed_at: datetime | None
     ) -> None:
-        """Store the `breaker` document after a run, which counts once; one that cannot be read counts as opened now.
+        """Update the `breaker` document after a run, which counts once; an unreadable one counts as opened now.
 
         Args:
-            rules: of the clusters file.
             seen: what the run saw and did.
-            now: the present.
             run: name of the run's folder.
-            closed_at: when a person closed it last.
+            closed_at: when a person last closed the breaker; None: never.
         """
         present = readable_breaker(self.raw(Breaker.KEY), now)
         changed = advance(present, rules, seen, now, run, closed_at)
@@ -281,7 +278,7 @@ class StateStore(StoredState):
             self.put(changed)
 
     def alerts(self, key: str = ALERTS) -> AlertsState:
-        """Return the document of open conditions under one of its two keys; an empty one when none can be read."""
+        """Return the document of open conditions under one of its two keys; an empty one if it cannot be read."""
         return parse_alerts(self.raw(key))
 
     def put_alerts(self, state: AlertsState, key: str = ALERTS) -> None:

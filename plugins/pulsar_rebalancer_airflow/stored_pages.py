@@ -1,6 +1,6 @@
-"""What the routes to stored pages have in common: who may read one, of which cluster it is, how it is served.
+"""Shared parts of the routes to stored pages: who may read one, its cluster, and its headers.
 
-Imported by Airflow's web server alone: it loads Airflow's API with the metadata database.
+Only Airflow's web server imports this module: it loads Airflow's API with the metadata database.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _HEADERS = {
 
 
 def cluster_of(dag_id: str, *prefixes: str) -> str | None:
-    """Return the cluster of a DAG, None unless its id is one of the prefixes and a cluster's name."""
+    """Return the cluster of a DAG; None unless the id is one of the prefixes followed by a valid cluster name."""
     cluster = next((dag_id.removeprefix(prefix) for prefix in prefixes if dag_id.startswith(prefix)), "")
     return cluster if CLUSTER_NAME.fullmatch(cluster) else None
 
 
 def served(page: bytes | None, missing: str) -> HTMLResponse:
-    """Return a page as an answer that runs and loads nothing.
+    """Return a page as a response that can neither run nor load anything.
 
     Raises:
-        HTTPException: 404 with `missing` where there is none.
+        HTTPException: 404 with the text `missing` if there is no page.
     """
     if page is None:
         raise HTTPException(404, missing)

@@ -1,4 +1,4 @@
-"""What tasks left for others, as the web server reads it. Imported by that server alone."""
+"""Read XComs in the web server. Only that server imports this module."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def left_by(session: Session, dag_id: str, run_id: str, *, key: str, task: str) -> Any:
-    """Return what a task left; None when that is nothing."""
+    """Return a task's XCom; None if there is none."""
     of_task = (XComModel.dag_id == dag_id, XComModel.run_id == run_id, XComModel.task_id == task, XComModel.key == key)
     left = session.scalars(select(XComModel).where(*of_task)).first()
     return None if left is None else XComModel.deserialize_value(left)

@@ -1,4 +1,4 @@
-"""The one YAML file of clusters: a broken entry is told apart from the others, which live."""
+"""The YAML file of clusters; one broken entry does not affect the others."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 
 
 class _Entries(dict[Any, Any]):
-    """A mapping that knows which keys were written more than once; YAML keeps the last without a word."""
+    """A mapping that knows its repeated keys; YAML silently keeps the last of them."""
 
     repeated: tuple[str, ...] = ()
 
 
 _DEEPEST = 20
-"""Levels of a clusters file; a sound one has four."""
+"""Maximum nesting levels of a clusters file; a valid one has four."""
 
 _MOST_VALUES = 100_000
-"""Values of a clusters file, those behind aliases counted as often as they are linked."""
+"""Maximum values in a clusters file; those behind an alias count every time it is used."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads plain values alone; what is wrong with an entry does not make the whole file unreadable."""
+    """Reads only plain values; an invalid value in one entry does not make the whole file unreadable."""
 
     def get_single_node(self) -> yaml.Node | None:
-        """Return the document's root, unless it is without end in depth or size."""
+        """Return the document's root; refuse one that is too deep or too large, such as by nested aliases."""
         try:
             node: yaml.Node | None = super().get_single_node()
         except RecursionError:
@@ -48,7 +48,7 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def construct_time(self, node: yaml.ScalarNode) -> object:
-        # A day that does not exist stays text, and is then one wrong setting.
+        # A date that does not exist stays text, so that only its setting is refused.
         try:
             return self.construct_yaml_timestamp(node)
         except ValueError:
@@ -66,7 +66,7 @@ _TOO_DEEP = f"it is nested more than {_DEEPEST} levels deep"
 
 
 def _size(node: yaml.Node, above: tuple[int, ...], known: dict[int, int]) -> int:
-    """Return how many values a node has, those behind aliases counted as often as they are linked."""
+    """Return the number of values in a node; those behind an alias count every time it is used."""
     if id(node) in above:
         raise yaml.YAMLError(f"an alias in line {node.start_mark.line + 1} contains itself")
     if len(above) >= _DEEPEST:
@@ -85,10 +85,10 @@ class ClusterEntry(BaseModel):
     """One cluster of the file.
 
     Attributes:
-        name: the cluster's name here; folders and DAG ids carry it.
-        given: what the file says, `defaults` merged in, by our field names.
-        settings: the same with Pulsar's defaults filled in; the live brokers are asked later.
-        error: why the entry cannot be used; then `settings` are the defaults.
+        name: the cluster's name in this file, part of folders and DAG ids.
+        given: the file's settings including `defaults`, by our field names.
+        settings: the same, completed by Pulsar's defaults; the live brokers are queried later.
+        error: why the entry cannot be used, in which case `settings` are the defaults; empty if it can.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -105,11 +105,11 @@ def load_clusters(path: Path, check: Check | None = None) -> list[ClusterEntry]:
     The file has a mapping `clusters` of names to settings and, optionally, `defaults` for all of them.
 
     Args:
-        path: of the file.
-        check: as for `validate`.
+        path: path of the clusters file.
+        check: a further check, as in `validate`.
 
     Raises:
-        SettingsError: `wrong_setting` when the file as a whole cannot be read; a single broken entry does not raise.
+        SettingsError: `wrong_setting` if the whole file cannot be read; a single broken entry does not raise.
     """
     try:
         document = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader) or _Entries()
@@ -118,7 +118,7 @@ def load_clusters(path: Path, check: Check | None = None) -> list[ClusterEntry]:
             Reason.WRONG_SETTING, f"{path.name}: cannot be read: {str(error).splitlines()[0]}"
         ) from None
     if not isinstance(document, _Entries) or set(document) - {"defaults", "clusters"}:
-        raise SettingsError(Reason.WRONG_SETTING, f"{path.name}: expected the keys `defaults` and `clusters` alone")
+        raise SettingsError(Reason.WRONG_SETTING, f"{path.name}: expected only the keys `defaults` and `clusters`")
     _refuse_repeated(document, path.name)
     defaults, clusters = document.get("defaults") or _Entries(), document.get("clusters") or _Entries()
     if not isinstance(defaults, _Entries) or not isinstance(clusters, _Entries):
@@ -142,12 +142,10 @@ def _entry(
     try:
         if safe != name:
             raise SettingsError(
-                Reason.WRONG_SETTING, f"{file}: {name!r} is no cluster name: letters, digits, . _ - only"
+                Reason.WRONG_SETTING, f"{file}: {name!r} is not a cluster name: only letters, digits, . _ - are allowed"
             )
         if twice:
-            raise SettingsError(
-                Reason.CONTRADICTION, f"{file}: two clusters are named {name}: give each a name of its own"
-            )
+            raise SettingsError(Reason.CONTRADICTION, f"{file}: two clusters are named {name}: give each its own name")
         if given is not None and not isinstance(given, _Entries):
             raise SettingsError(Reason.WRONG_SETTING, f"{file}: {name}: expected a mapping of settings")
         merged = _by_field(defaults, f"{file}: defaults") | _by_field(given or _Entries(), f"{file}: {name}")
@@ -158,12 +156,12 @@ def _entry(
 
 def _by_field(entries: _Entries, where: str) -> dict[str, object]:
     _refuse_repeated(entries, where)
-    found: dict[str, object] = {}
+    given: dict[str, object] = {}
     for key, value in entries.items():
         field = FIELD_OF_PULSAR_NAME.get(str(key), str(key))
-        if field in found:
-            raise SettingsError(Reason.CONTRADICTION, f"{where}: {field} is written under its two names")
+        if field in given:
+            raise SettingsError(Reason.CONTRADICTION, f"{where}: {field} is written under both its names")
         if isinstance(value, _Entries):
             _refuse_repeated(value, f"{where}: {field}")
-        found[field] = value
-    return found
+        given[field] = value
+    return given

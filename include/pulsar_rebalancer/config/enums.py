@@ -1,4 +1,4 @@
-"""Settings that are chosen by name: modes, strategies, placements."""
+"""Settings with a fixed set of values: modes, strategies, placements."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Mode(StrEnum):
-    """What the rebalancer may do, weakest first."""
+    """What the rebalancer may do, from least to most."""
 
     OFF = "off"
     OBSERVE = "observe"
@@ -15,17 +15,17 @@ class Mode(StrEnum):
 
     @property
     def rank(self) -> int:
-        """Return the position in the order of power: a manual run may lower it, never raise it."""
+        """Return the position in that order; a manual run may lower it, never raise it."""
         return list(Mode).index(self)
 
     @property
     def moves(self) -> bool:
-        """Return whether bundles are moved in it, with a person's approval or without."""
+        """Return whether bundles are moved in this mode, with a person's approval or without."""
         return self in (Mode.APPROVE, Mode.AUTO)
 
 
 class Strategy(StrEnum):
-    """Pulsar's shedders, by the names of their classes."""
+    """Pulsar's shedders, by class name."""
 
     AVG = "AvgShedder"
     THRESHOLD = "ThresholdShedder"
@@ -38,7 +38,7 @@ DEFAULT_STRATEGY = Strategy.AVG
 
 
 class Placement(StrEnum):
-    """Pulsar's placement strategies, by the names of their classes."""
+    """Pulsar's placement strategies, by class name."""
 
     AVG = "AvgShedder"
     LEAST_RATE = "LeastLongTermMessageRate"
@@ -47,7 +47,7 @@ class Placement(StrEnum):
 
 
 class SplitAlgorithm(StrEnum):
-    """How Pulsar finds the positions at which a bundle is cut, by its own names."""
+    """How Pulsar chooses the positions at which it splits a bundle, by Pulsar's names."""
 
     RANGE = "range_equally_divide"
     TOPIC_COUNT = "topic_count_equally_divide"
@@ -56,7 +56,7 @@ class SplitAlgorithm(StrEnum):
 
 
 class Action(StrEnum):
-    """What a person may ask for by hand."""
+    """Manual actions that a person may request."""
 
     UNLOAD = "unload"
     DRAIN = "drain"

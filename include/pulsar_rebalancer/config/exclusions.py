@@ -1,4 +1,4 @@
-"""What the clusters file keeps from being moved."""
+"""Namespaces, bundles and brokers that the clusters file excludes from moves."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def of_bundle(bundle: str, namespaces: Collection[str], patterns: Collection[str]) -> Reason | None:
-    """Return why a bundle is excluded, `namespace_excluded` or `bundle_excluded`; None when it is not.
+    """Return why a bundle is excluded, `namespace_excluded` or `bundle_excluded`; None if it is not.
 
     Args:
-        bundle: `tenant/namespace/0x…_0x…`.
-        namespaces: excluded ones, `tenant/namespace`.
-        patterns: of names of bundles that are excluded.
+        bundle: name, `tenant/namespace/0x…_0x…`.
+        namespaces: names of excluded namespaces, `tenant/namespace`.
+        patterns: patterns of the names of excluded bundles.
     """
     if namespace_of(bundle) in namespaces:
         return Reason.NAMESPACE_EXCLUDED
@@ -30,13 +30,15 @@ def of_bundle(bundle: str, namespaces: Collection[str], patterns: Collection[str
 
 
 def since(planned: Settings, present: Settings, bundle: str, brokers: Collection[str]) -> Reason | None:
-    """Return why a part of a plan is excluded by now; what was excluded when it was planned has been overruled.
+    """Return why a part of a plan has been excluded since it was planned; None if it has not.
+
+    A part that was already excluded when planned was overruled, so it is not excluded now.
 
     Args:
-        planned: settings of the plan.
-        present: settings of the clusters file.
-        bundle: what the part is about.
-        brokers: where it is, and where it is to go.
+        planned: the settings that the plan was made with.
+        present: the current settings of the clusters file.
+        bundle: the bundle that the part is about.
+        brokers: its current broker, and its destination if there is one.
     """
     return None if _reason(planned, bundle, brokers) else _reason(present, bundle, brokers)
 

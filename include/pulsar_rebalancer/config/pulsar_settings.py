@@ -1,4 +1,4 @@
-"""The load-balancer settings that Pulsar knows: its meaning, its defaults, its names."""
+"""Pulsar's own load-balancer settings, with Pulsar's meanings, defaults and names."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Percent = Annotated[float, Field(ge=0, le=1000)]
 Weight = Annotated[float, Field(ge=0, le=100)]
 
 _LARGEST = 1e12
-"""No setting needs a larger number, and sums and times made of it can still be computed."""
+"""No setting needs a larger number, and sums and times computed from it do not overflow."""
 
 MIB = 1048576
 """Bytes in what Pulsar's settings call a megabyte."""
 
 
 class PulsarSettings(BaseModel):
-    """Settings that may come from the live brokers: each has Pulsar's own name beside ours.
+    """Settings that may come from the live brokers; each has Pulsar's name in addition to ours.
 
     The defaults are those of Pulsar 5.0 (ServiceConfiguration).
     """
@@ -33,7 +33,7 @@ class PulsarSettings(BaseModel):
     high_threshold: Percent = Field(
         40,
         alias="loadBalancerAvgShedderHighThreshold",
-        description="gap that counts a high hit as well, points of score",
+        description="gap of a pair that also counts a high hit, points of score",
     )
     hit_count_low: int = Field(
         8,
@@ -54,7 +54,7 @@ class PulsarSettings(BaseModel):
         1048576, ge=0, alias="minUnloadMessageThroughput", description="smallest throughput worth moving, bytes/s"
     )
     max_unload_percentage: float = Field(
-        0.5, gt=0, le=1, alias="maxUnloadPercentage", description="share of a pair's difference that is moved, ratio"
+        0.5, gt=0, le=1, alias="maxUnloadPercentage", description="share of a pair's difference to move, ratio"
     )
     cpu_weight: Weight = Field(1.0, alias="loadBalancerCPUResourceWeight", description="weight of CPU in the score")
     direct_memory_weight: Weight = Field(
@@ -69,7 +69,7 @@ class PulsarSettings(BaseModel):
     memory_weight: Weight = Field(
         0.0,
         alias="loadBalancerMemoryResourceWeight",
-        description="weight of the JVM heap, which the extensible load manager alone looks at",
+        description="weight of the JVM heap; extensible load manager only",
     )
     history_percentage: float = Field(
         0.9,
@@ -81,7 +81,7 @@ class PulsarSettings(BaseModel):
     average_threshold: Percent = Field(
         10,
         alias="loadBalancerBrokerThresholdShedderPercentage",
-        description="ThresholdShedder: points above the average from which a broker sheds",
+        description="ThresholdShedder: points above the average at which a broker sheds",
     )
     min_unload_bundle_throughput: float = Field(
         10,
@@ -92,7 +92,7 @@ class PulsarSettings(BaseModel):
     lower_boundary: bool = Field(
         False,
         alias="lowerBoundarySheddingEnabled",
-        description="ThresholdShedder: shed as well when a broker is that far below the average",
+        description="ThresholdShedder: also shed when a broker is that far below the average",
     )
     overloaded_threshold: Percent = Field(
         85,
@@ -102,12 +102,12 @@ class PulsarSettings(BaseModel):
     rate_difference: float = Field(
         50,
         alias="loadBalancerMsgRateDifferenceShedderThreshold",
-        description="UniformLoadShedder: message rate of the busiest broker over the idlest, percent; 0: not looked at",
+        description="UniformLoadShedder: message rate of the busiest broker over the idlest, percent; 0: ignored",
     )
     throughput_ratio: float = Field(
         4,
         alias="loadBalancerMsgThroughputMultiplierDifferenceShedderThreshold",
-        description="UniformLoadShedder: throughput of the busiest broker by the idlest, ratio; 0: not looked at",
+        description="UniformLoadShedder: throughput of the busiest broker relative to the idlest, ratio; 0: ignored",
     )
     max_unload_bundles: int = Field(
         -1,
@@ -119,24 +119,24 @@ class PulsarSettings(BaseModel):
         0.25,
         ge=0,
         alias="loadBalancerBrokerLoadTargetStd",
-        description="TransferShedder: standard deviation of the loads to aim at, 1 is 100 percent",
+        description="TransferShedder: target standard deviation of the brokers' loads, 1 is 100 percent",
     )
     hit_count_transfer: int = Field(
         3,
         ge=0,
         alias="loadBalancerSheddingConditionHitCountThreshold",
-        description="TransferShedder: runs out of balance that must be exceeded before it sheds",
+        description="TransferShedder: unbalanced runs in a row that must be exceeded before it sheds",
     )
     transfer: bool = Field(
         True,
         alias="loadBalancerTransferEnabled",
-        description="TransferShedder: name the destination and allow swaps; else placement chooses",
+        description="TransferShedder: name destinations and allow swaps; otherwise placement chooses",
     )
     max_brokers_per_run: int = Field(
         3,
         ge=0,
         alias="loadBalancerMaxNumberOfBrokerSheddingPerCycle",
-        description="TransferShedder: brokers that shed in one run",
+        description="TransferShedder: maximum brokers that shed in one run",
     )
     shedding_delay_seconds: float = Field(
         180,
@@ -148,13 +148,13 @@ class PulsarSettings(BaseModel):
         1800,
         ge=0,
         alias="loadBalancerBrokerLoadDataTTLInSeconds",
-        description="TransferShedder: age from which a report is not looked at, seconds",
+        description="TransferShedder: age from which a report is ignored, seconds",
     )
     top_bundles: int = Field(
         10,
         ge=1,
         alias="loadBalancerMaxNumberOfBundlesInBundleLoadReport",
-        description="TransferShedder: busiest bundles of a broker that are looked at",
+        description="TransferShedder: number of a broker's busiest bundles considered",
     )
     shed_policy_bundles: bool = Field(
         False,
@@ -164,7 +164,7 @@ class PulsarSettings(BaseModel):
     credit_swaps: bool = Field(
         False,
         alias="loadBalancerDebugModeEnabled",
-        description="TransferShedder: count what a swap brings back, as Pulsar does in debug mode alone",
+        description="TransferShedder: count the load that a swap brings back, as Pulsar does only in debug mode",
     )
     usage_difference: Percent = Field(
         10,
@@ -172,7 +172,10 @@ class PulsarSettings(BaseModel):
         description="LeastResourceUsageWithWeight: points below the average that make a broker a destination",
     )
     max_broker_topics: int = Field(
-        50000, ge=0, alias="loadBalancerBrokerMaxTopics", description="topics from which a broker is no destination"
+        50000,
+        ge=0,
+        alias="loadBalancerBrokerMaxTopics",
+        description="topics at which a broker is no longer a destination",
     )
     even_distribution: bool = Field(
         False,
@@ -180,10 +183,10 @@ class PulsarSettings(BaseModel):
         description="placement prefers the brokers with the fewest bundles of the namespace",
     )
     failure_domains: bool = Field(
-        False, alias="failureDomainsEnabled", description="anti-affinity groups are spread over failure domains first"
+        False, alias="failureDomainsEnabled", description="spread anti-affinity groups over failure domains first"
     )
     prefer_later_versions: bool = Field(
-        False, alias="preferLaterVersions", description="placement takes brokers of the latest version alone"
+        False, alias="preferLaterVersions", description="placement chooses only brokers of the latest version"
     )
     excluded_namespaces: Namespaces = Field(
         (), alias="loadBalancerSheddingExcludedNamespaces", description="namespaces (tenant/namespace) never moved"
@@ -198,7 +201,7 @@ class PulsarSettings(BaseModel):
         15,
         gt=0,
         alias="loadBalancerReportUpdateMaxIntervalMinutes",
-        description="minutes between metadata writes, at the latest",
+        description="maximum minutes between a broker's load reports in the metadata store",
     )
     host_usage_interval_minutes: float = Field(
         1,
@@ -220,7 +223,7 @@ class PulsarSettings(BaseModel):
     split_algorithm: SplitAlgorithm = Field(
         SplitAlgorithm.RANGE,
         alias="defaultNamespaceBundleSplitAlgorithm",
-        description="where a bundle is cut, by Pulsar's name",
+        description="how the split position is chosen, by Pulsar's name",
     )
     max_bundle_topics: int = Field(
         1000, alias="loadBalancerNamespaceBundleMaxTopics", description="topics above which a bundle is split"
@@ -228,7 +231,7 @@ class PulsarSettings(BaseModel):
     max_bundle_sessions: int = Field(
         1000,
         alias="loadBalancerNamespaceBundleMaxSessions",
-        description="producers and consumers above which a bundle is split; 0: not looked at",
+        description="producers and consumers above which a bundle is split; 0: ignored",
     )
     max_bundle_msg_rate: int = Field(
         30000,
@@ -243,7 +246,7 @@ class PulsarSettings(BaseModel):
     max_namespace_bundles: int = Field(
         128,
         alias="loadBalancerNamespaceMaximumBundles",
-        description="bundles of a namespace from which none of it is split",
+        description="bundles of a namespace at which none of them is split any more",
     )
     flow_difference: float = Field(
         10,
@@ -254,13 +257,13 @@ class PulsarSettings(BaseModel):
     hit_count_split: int = Field(
         3,
         alias="loadBalancerNamespaceBundleSplitConditionHitCountThreshold",
-        description="samples in a row with a condition that must be exceeded before a bundle is split; "
-        "extensible load manager alone",
+        description="consecutive samples over a limit that must be exceeded before a bundle is split; "
+        "extensible load manager only",
     )
     max_splits_per_broker: int = Field(
         10,
         alias="loadBalancerMaxNumberOfBundlesToSplitPerCycle",
-        description="bundles of one broker that are split in one run; extensible load manager alone",
+        description="maximum bundles of one broker split in one run; extensible load manager only",
     )
 
     @field_validator("*")

@@ -1,4 +1,4 @@
-"""Effective settings: where each one came from, and what a manual run may change.
+"""Effective settings, the origin of each, and what a manual run may change.
 
 Later sources win: the defaults of Pulsar 5.0, the live brokers' configuration (load-balancer keys only), the clusters
 file, the parameters of a manual run.
@@ -34,22 +34,22 @@ class Origin(StrEnum):
 
 
 PLAN_HASH = "[0-9a-f]{64}"
-"""Form of the hash of a plan."""
+"""Regular expression of a plan's hash."""
 
 THRESHOLD_FIELDS = ("low_threshold", "high_threshold", "hit_count_low", "hit_count_high", "max_unload_percentage")
-"""A manual run that changes one of these counts no hits."""
+"""Settings whose change in a manual run keeps it from counting hits."""
 
 
 class RunParams(BaseModel):
-    """What a manual run may say: force a balance, lower the mode, use other thresholds, leave things out."""
+    """Parameters of a manual run: force a balance, lower the mode, change thresholds, add exclusions."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    force: str = Field("", max_length=500, description="why a balance is forced; empty: a normal run")
+    force: str = Field("", max_length=500, description="reason for forcing a balance; empty for a normal run")
     force_threshold: Percent | None = Field(
-        None, description="gap from which a forced run acts; empty: the low threshold"
+        None, description="gap at which a forced run acts; empty for the low threshold"
     )
-    mode: Mode | None = Field(None, description="a lower mode than the clusters file's")
+    mode: Mode | None = Field(None, description="a lower mode than that of the clusters file")
     low_threshold: Percent | None = None
     high_threshold: Percent | None = None
     hit_count_low: int | None = Field(None, ge=1)
@@ -64,7 +64,7 @@ class RunParams(BaseModel):
     excluded_namespaces: Namespaces = ()
     excluded_brokers: Brokers = ()
     excluded_bundles: Patterns = ()
-    plan: str = Field("", pattern=f"^({PLAN_HASH})?$", description="hash of the plan made by hand that it carries out")
+    plan: str = Field("", pattern=f"^({PLAN_HASH})?$", description="hash of the manual plan to carry out")
 
     @model_validator(mode="after")
     def _two_fields(self) -> Self:
@@ -76,7 +76,7 @@ class RunParams(BaseModel):
 
     @property
     def changes_thresholds(self) -> bool:
-        """Return whether the run judges by thresholds of its own, or pairs other brokers than the other runs do."""
+        """Return whether the run has its own thresholds, or pairs other brokers than scheduled runs do."""
         return bool(self.excluded_brokers) or any(getattr(self, name) is not None for name in THRESHOLD_FIELDS)
 
 
@@ -90,10 +90,10 @@ class Resolved(BaseModel):
 
 
 def parse_params(values: Mapping[str, object]) -> RunParams:
-    """Return the parameters of a manual run, refused with the field's name before anything is collected.
+    """Return the parameters of a manual run, validated before anything is collected.
 
     Raises:
-        SettingsError: `wrong_setting` or `contradiction`.
+        SettingsError: `wrong_setting` or `contradiction`, with the field's name.
     """
     given = {name: value for name, value in values.items() if value not in (None, "", [])}
     try:
@@ -103,29 +103,29 @@ def parse_params(values: Mapping[str, object]) -> RunParams:
 
 
 def from_brokers(runtime: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings that the live brokers give, by our field names.
+    """Return the load-balancer settings of the live brokers, by our field names.
 
     Args:
-        runtime: `/admin/v2/brokers/configuration/runtime`, every value a string.
+        runtime: answer of `/admin/v2/brokers/configuration/runtime`; all values are strings.
     """
-    found = {}
+    settings = {}
     for pulsar_name, field in FIELD_OF_PULSAR_NAME.items():
         value = _plain(runtime.get(pulsar_name))
         if value is not None:
-            found[field] = value
+            settings[field] = value
     # The misspelt old keys win only while the new key still has its default (ServiceConfiguration).
     for field, old in (("bandwidth_in_weight", "In"), ("bandwidth_out_weight", "Out")):
         value = _plain(runtime.get(f"loadBalancerBandwith{old}ResourceWeight"))
-        if value is not None and _is_one(found.get(field, "1.0")) and not _is_one(value):
-            found[field] = value
-    return found
+        if value is not None and _is_one(settings.get(field, "1.0")) and not _is_one(value):
+            settings[field] = value
+    return settings
 
 
 def _is_one(value: str) -> bool:
     try:
         return float(value) == 1.0
     except ValueError:
-        # What is no number is refused with the key's name when the settings are resolved.
+        # Resolving the settings will refuse it with the key's name.
         return False
 
 
@@ -148,9 +148,9 @@ def resolve(
 
     Args:
         file: the cluster's entry, by our names or Pulsar's.
-        brokers: what `from_brokers` gave.
-        params: those of a manual run; lists are added to the file's, the mode is lowered only.
-        check: as for `validate`.
+        brokers: live settings, from `from_brokers`.
+        params: parameters of a manual run; its lists extend the file's, its mode may only be lower.
+        check: a further check, as in `validate`.
 
     Raises:
         SettingsError: `wrong_setting` or `contradiction`, with the key's name.

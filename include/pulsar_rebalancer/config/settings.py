@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Pause(BaseModel):
-    """A pause of one cluster: decisions go on, nothing is moved."""
+    """A pause of one cluster: decisions continue, but nothing is moved."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -42,13 +42,13 @@ class Pause(BaseModel):
 
 
 class SelfApproval(BaseModel):
-    """Which plans need no person in mode `approve`: those that meet every criterion given."""
+    """Plans that need no person's approval in mode `approve`: those that meet every criterion given."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    max_bundles: int | None = Field(None, ge=1, description="at most so many bundles")
-    min_gain: float | None = Field(None, gt=0, description="the range of scores is to become so many points smaller")
-    window: Window | None = Field(None, description="within this time")
+    max_bundles: int | None = Field(None, ge=1, description="maximum bundles in the plan")
+    min_gain: float | None = Field(None, gt=0, description="minimum reduction of the range of scores, points")
+    window: Window | None = Field(None, description="only within this window")
 
     @model_validator(mode="after")
     def _something(self) -> Self:
@@ -58,14 +58,16 @@ class SelfApproval(BaseModel):
 
 
 class BreakerRules(BaseModel):
-    """When the circuit breaker opens, and for how long."""
+    """Conditions that open the circuit breaker, and for how long."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    bad_brokers: int | None = Field(None, ge=1, description="so many brokers are left out at once")
-    failed_moves: int | None = Field(None, ge=1, description="so many moves of a run fail or go astray")
-    worse_rounds: int | None = Field(None, ge=1, description="the range had grown after so many rounds in a row")
-    minutes: float = Field(60, gt=0, le=60 * 24 * 366, description="it closes by itself after so long")
+    bad_brokers: int | None = Field(None, ge=1, description="it opens when this many brokers are left out at once")
+    failed_moves: int | None = Field(None, ge=1, description="it opens when this many moves of a run fail or go astray")
+    worse_rounds: int | None = Field(
+        None, ge=1, description="it opens when the range has grown after this many rounds in a row"
+    )
+    minutes: float = Field(60, gt=0, le=60 * 24 * 366, description="minutes until it closes by itself")
 
     @model_validator(mode="after")
     def _something(self) -> Self:
@@ -82,23 +84,23 @@ CAPS = (
     "max_bundles_per_namespace",
     "max_bytes_per_run",
 )
-"""Settings that cap what one run may move."""
+"""Settings that cap the moves of one run."""
 
 
 class Settings(PulsarSettings):
     """Effective settings of one cluster.
 
-    Those of Pulsar may come from the live brokers; the others come from the clusters file or from a manual run alone.
+    Pulsar's settings may come from the live brokers; the others come only from the clusters file or a manual run.
     """
 
     strategy: str = Field(
         DEFAULT_STRATEGY,
-        description="which shedder chooses bundles, by Pulsar's class name, or the import path of one from outside",
+        description="shedder that chooses bundles: Pulsar's class name, or the import path of a custom shedder",
     )
-    strategy_settings: dict[str, JsonValue] = Field({}, description="what a shedder from outside has of its own")
+    strategy_settings: dict[str, JsonValue] = Field({}, description="settings of a custom shedder")
     placement: Placement | None = Field(
         None,
-        description="who names a destination where the shedder does not, by Pulsar's class name; "
+        description="strategy that names destinations where the shedder does not, by Pulsar's class name; "
         "empty: AvgShedder for AvgShedder, LeastResourceUsageWithWeight for TransferShedder, "
         "else LeastLongTermMessageRate",
     )
@@ -106,18 +108,18 @@ class Settings(PulsarSettings):
         0,
         ge=0,
         le=1,
-        description="AvgShedder: share of the amount to be moved that a bundle must carry to be moved, ratio; 0: any",
+        description="AvgShedder: minimum share of the amount to move that a bundle must carry, ratio; 0: any",
     )
     mode: Mode = Field(
         Mode.OBSERVE,
         description="off, observe (decide and explain), approve (act once a person approves) or auto (act)",
     )
-    interval_seconds: float = Field(60, ge=5, le=86400, description="seconds between two runs")
+    interval_seconds: float = Field(60, ge=5, le=86400, description="seconds between runs")
     connection: str = Field("pulsar_admin_default", min_length=1, description="Airflow connection of type pulsar_admin")
     spark_connection: str = Field(
         "spark_default", min_length=1, description="Airflow connection of type spark or spark_connect"
     )
-    pulsar_cluster: str = Field("", description="the cluster's name inside Pulsar; empty: asked of the brokers")
+    pulsar_cluster: str = Field("", description="the cluster's name inside Pulsar; empty to query the brokers for it")
     excluded_brokers: Brokers = Field((), description="brokers (host:port) that neither give nor take bundles")
     max_bundles_per_run: int | None = Field(None, ge=1, description="cap of bundles moved in one run")
     max_bundles_per_broker: int | None = Field(
@@ -131,41 +133,39 @@ class Settings(PulsarSettings):
     max_bytes_per_run: float | None = Field(
         None, gt=0, description="cap of the throughput of the bundles moved in one run, bytes/s in and out"
     )
-    excluded_bundles: Patterns = Field(
-        (), description="bundles that stay where they are; * stands for any text, ? for any character"
-    )
-    max_quarantined_brokers: int = Field(2, ge=0, description="brokers that may be left out before the run is blocked")
+    excluded_bundles: Patterns = Field((), description="bundles never moved; * matches any text, ? any character")
+    max_quarantined_brokers: int = Field(2, ge=0, description="maximum brokers left out before the run is blocked")
     max_quarantined_traffic: float = Field(
         0.25,
         ge=0,
         le=1,
-        description="share of a broker's traffic that bundles left out may carry before the broker is left out, ratio",
+        description="maximum share of a broker's traffic on bundles left out before the broker is left out, ratio",
     )
     pause: Pause | None = Field(None, description="nothing is moved until its end")
-    maintenance_windows: tuple[Window, ...] = Field((), description="bundles are moved within these times alone")
-    blackouts: tuple[Window, ...] = Field((), description="nothing is moved within these times")
+    maintenance_windows: tuple[Window, ...] = Field((), description="bundles are moved only within these windows")
+    blackouts: tuple[Window, ...] = Field((), description="nothing is moved within these windows")
     breaker: BreakerRules | None = Field(None, description="circuit breaker: when it opens, and for how long")
     state_max_gap: float = Field(3, ge=1, description="intervals after which hits are no longer consecutive")
     listen_seconds: float = Field(
         6,
         ge=0,
         le=120,
-        description="seconds at most that brokers under the extensible load manager are listened to; 0: not at all, "
-        "averages of throughput and top bundles are then computed here",
+        description="maximum seconds of reading the extensible load manager's system topics; 0: never, and averages of "
+        "throughput and top bundles are computed here",
     )
-    max_plan_age_seconds: float = Field(180, gt=0, description="age at which a plan is no longer carried out")
+    max_plan_age_seconds: float = Field(180, gt=0, description="maximum age of a plan when it is carried out, seconds")
     max_wave_delay_seconds: float = Field(
-        300, ge=0, description="seconds after max_plan_age_seconds at which a wave is no longer begun"
+        300, ge=0, description="seconds after max_plan_age_seconds until which waves may still begin"
     )
     max_awaiting_minutes: float = Field(
-        60, gt=0, le=1440, description="mode approve: age at which a plan can no longer be approved"
+        60, gt=0, le=1440, description="mode approve: maximum age of a plan when it is approved, minutes"
     )
-    self_approval: SelfApproval | None = Field(None, description="mode approve: which plans need no person")
+    self_approval: SelfApproval | None = Field(None, description="mode approve: plans that need no person's approval")
     max_shown_plan_age_seconds: float = Field(
-        900, gt=0, le=86400, description="age at which a plan made by hand is no longer carried out"
+        900, gt=0, le=86400, description="maximum age of a manual plan when it is carried out, seconds"
     )
-    unload_concurrency: int = Field(4, ge=1, le=64, description="bundles moved at the same time")
-    unload_retries: int = Field(2, ge=0, le=10, description="further tries for a bundle that landed elsewhere")
+    unload_concurrency: int = Field(4, ge=1, le=64, description="maximum concurrent moves")
+    unload_retries: int = Field(2, ge=0, le=10, description="retries for a bundle that landed on another broker")
     unload_timeout_seconds: float = Field(
         30, gt=0, description="seconds until an unload must reach a broker, and from then until its bundle has an owner"
     )
@@ -174,29 +174,29 @@ class Settings(PulsarSettings):
     )
     max_splits_per_run: int = Field(1, ge=1, description="cap of bundles split in one run")
     max_splits_per_namespace: int = Field(1, ge=1, description="cap of bundles of one namespace split in one run")
-    min_split_width: int = Field(65536, ge=1, description="hashes that each part of a split must be wide")
+    min_split_width: int = Field(65536, ge=1, description="minimum width of each part of a split, hashes")
     split_grace_minutes: float = Field(60, ge=0, description="minutes before a part of a split bundle is split again")
     compact_after_days: int = Field(
         1, ge=0, le=3650, description="days after which a day's runs become one table per kind; 0: never"
     )
     retention_days: int = Field(
-        14, ge=0, le=3650, description="days that run folders and exports of the state are kept at most; 0: for ever"
+        14, ge=0, le=3650, description="maximum days that run folders and exports of the state are kept; 0: for ever"
     )
     history_days: int = Field(
         90, ge=0, le=3650, description="days that the tables of compacted runs are kept; 0: for ever"
     )
     alert_connection: str = Field("", description="Airflow connection of type apprise; empty: no alerts")
     alert_after_intervals: int = Field(
-        5, ge=2, le=1000, description="intervals without the end of a run until that is told"
+        5, ge=2, le=1000, description="intervals without an ended run before an alert is sent"
     )
     alert_quiet_minutes: float = Field(
-        5, ge=0, description="minutes that a condition must stay away until it is told to be over"
+        5, ge=0, description="minutes that a condition must be absent before it is reported as over"
     )
 
     @field_validator("mode", "split_mode", mode="before")
     @classmethod
     def _off(cls, value: object) -> object:
-        # YAML takes a bare `off` for the truth value.
+        # YAML reads a bare `off` as false.
         return Mode.OFF if value is False else value
 
     @field_validator("strategy")
@@ -228,40 +228,40 @@ _SHORT.maxlevel, _SHORT.maxstring = 3, 100
 
 
 Check = Callable[[Settings, str], Settings]
-"""Returns settings that fit their strategy; the second argument is what its error names as the place."""
+"""Returns settings that fit their strategy; the second argument names their source in errors."""
 
 
 def validate(
     values: Mapping[str, object], *, where: str, origins: Mapping[str, str] | None = None, check: Check | None = None
 ) -> Settings:
-    """Return settings from names and values.
+    """Return validated settings.
 
     Args:
-        values: setting names (ours or Pulsar's) and their values.
-        where: what the error names as the place, such as `clusters.yaml: east`.
-        origins: where the values of our fields came from, if from several places.
-        check: what else has to fit.
+        values: values by setting name, ours or Pulsar's.
+        where: source of the settings, for errors, such as `clusters.yaml: east`.
+        origins: origin of each field, for errors, if there are several sources.
+        check: a further check of the settings, such as against their strategy.
 
     Raises:
         SettingsError: `wrong_setting` or `contradiction`, with the key's name.
     """
     try:
-        found = Settings.model_validate(dict(values))
+        settings = Settings.model_validate(dict(values))
     except ValidationError as error:
         raise settings_error(error, where, origins) from None
-    return check(found, where) if check else found
+    return check(settings, where) if check else settings
 
 
 def settings_error(error: ValidationError, where: str, origins: Mapping[str, str] | None = None) -> SettingsError:
-    """Return what is wrong with settings or parameters, by the names of their keys.
+    """Return a validation error of settings or parameters as a `SettingsError` that names the keys.
 
     Args:
-        error: of a model of settings.
-        where: the place, such as `clusters.yaml: east`.
-        origins: as in `validate`.
+        error: error from a settings or parameters model.
+        where: source of the settings, such as `clusters.yaml: east`.
+        origins: origin of each field, as in `validate`.
 
     Returns:
-        `contradiction` when it takes two keys to be wrong, else `wrong_setting`.
+        `contradiction` if only a combination of keys is wrong, else `wrong_setting`.
     """
     problems = []
     for item in error.errors(include_url=False, include_input=True, include_context=False):
@@ -275,7 +275,7 @@ def settings_error(error: ValidationError, where: str, origins: Mapping[str, str
 
 
 def _shown(value: object) -> str:
-    """Return a value as it was given, cut short: a list may be endless, and a number too long to be written."""
+    """Return a value as given, truncated: a list may be endless, and a number too long to print."""
     try:
         return repr((value if isinstance(value, str) else _SHORT.repr(value))[:80])
     except ValueError:

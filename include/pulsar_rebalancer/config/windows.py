@@ -1,4 +1,4 @@
-"""Times in the clusters file: maintenance windows, and blackouts."""
+"""Time windows in the clusters file: maintenance windows and blackouts."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _JUDGED_FROM, _JUDGED = pendulum.naive(2026, 1, 1), 100
 
 
 class Window(BaseModel):
-    """A time that comes again and again (`cron` and `minutes`), or once (`start` and `end`)."""
+    """A recurring window (`cron` and `minutes`), or a single one (`start` and `end`)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    cron: str = Field("", description="when it begins, five fields, local time")
-    minutes: float | None = Field(None, gt=0, le=60 * 24 * 366, description="how long it lasts by the local clock")
-    start: NaiveDatetime | None = Field(None, description="when it begins, local time")
-    end: NaiveDatetime | None = Field(None, description="when it ends, local time")
-    timezone: str = Field("UTC", description="whose local time, such as Europe/Berlin")
+    cron: str = Field("", description="cron expression of its start, five fields, local time")
+    minutes: float | None = Field(None, gt=0, le=60 * 24 * 366, description="length in minutes of the local clock")
+    start: NaiveDatetime | None = Field(None, description="start, local time")
+    end: NaiveDatetime | None = Field(None, description="end, local time")
+    timezone: str = Field("UTC", description="time zone of the local times, such as Europe/Berlin")
     reason: str = Field("", max_length=500, description="why, shown in every run")
 
     @field_validator("timezone")
@@ -44,7 +44,7 @@ class Window(BaseModel):
         except (CroniterError, StopIteration):
             pass
         if expression:
-            raise ValueError("no cron expression of five fields that ever comes")
+            raise ValueError("expected a cron expression of five fields that ever matches")
         return ""
 
     @model_validator(mode="after")
@@ -60,5 +60,5 @@ class Window(BaseModel):
         if self.minutes is not None:
             begins = islice(croniter(self.cron, _JUDGED_FROM).all_next(datetime), _JUDGED)
             if any(later - earlier < timedelta(minutes=self.minutes) for earlier, later in pairwise(begins)):
-                raise ValueError(f"minutes {self.minutes:g} is longer than it takes until it begins again")
+                raise ValueError(f"minutes {self.minutes:g} is longer than the time until the next window begins")
         return self

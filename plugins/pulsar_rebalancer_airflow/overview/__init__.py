@@ -1,1 +1,1 @@
-"""The page of a cluster inside the Airflow UI: what `pulsar_rebalancer.show.page` says, served and drawn."""
+"""The page of a cluster inside the Airflow UI: the models of `pulsar_rebalancer.show.page`, served and drawn."""

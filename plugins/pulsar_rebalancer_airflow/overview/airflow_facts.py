@@ -1,4 +1,4 @@
-"""What the page says that Airflow alone knows: when the next run is, where a run's files lie, where to read more."""
+"""Facts for the page that only Airflow knows: when the next run is, where a run's files are, where to read more."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 _ASKS = "approve"
-"""Task of the apply DAG that asks a person."""
+"""The apply DAG's task that asks a person."""
 
 
 class _Stored:
@@ -61,12 +61,12 @@ class _Stored:
     def get(self, key: str, default: Any = None) -> Any:
         """Return a stored value, or the default."""
         of_asset = select(AssetStateStoreModel.value).join(AssetModel, AssetModel.id == AssetStateStoreModel.asset_id)
-        found = self._session.scalar(of_asset.where(AssetModel.name == self._asset, AssetStateStoreModel.key == key))
-        return default if found is None else json.loads(found)
+        value = self._session.scalar(of_asset.where(AssetModel.name == self._asset, AssetStateStoreModel.key == key))
+        return default if value is None else json.loads(value)
 
 
 def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowFacts:
-    """Return what Airflow knows of a cluster by its DAG; of one that it does not have, what is stored alone."""
+    """Return what Airflow knows about a cluster; if its DAG does not exist, only what is stored."""
     stored, dag = StoredState(_Stored(session, storage.cluster)), session.get(DagModel, dag_id)
     drains, unreadable = _drains(stored, storage)
     scheduler = most_recent_job("SchedulerJob", session=session)
@@ -91,7 +91,7 @@ def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowFac
 
 
 def _drains(stored: StoredState, storage: ClusterStorage) -> tuple[dict[str, Drain], str]:
-    """Return the brokers that are drained, and why that is not known."""
+    """Return the drained brokers, and an error if they cannot be read."""
     try:
         return stored.drains(storage).brokers, ""
     except RebalancerError as error:
@@ -99,7 +99,7 @@ def _drains(stored: StoredState, storage: ClusterStorage) -> tuple[dict[str, Dra
 
 
 def _opened(session: Session, dag_id: str) -> str:
-    """Return the run that is under way if its gate has opened: one DAG has one at a time."""
+    """Return the id of the current run if its gate has opened; else an empty text."""
     running = select(DagRun.run_id).where(DagRun.dag_id == dag_id, DagRun.state == DagRunState.RUNNING)
     run_id = session.scalar(running.order_by(DagRun.id.desc()).limit(1))
     said = _left_about_run(session, dag_id, run_id, key="reason", task="gate") if run_id else None
@@ -116,7 +116,7 @@ def _failed(session: Session, dag_id: str) -> FailedRun | None:
 
 
 def failure_of(session: Session, dag_id: str, run_id: str) -> tuple[str, str]:
-    """Return the task that failed first, and the reason code that it left; empty where there is none."""
+    """Return the task that failed first and its reason code; each empty if there is none."""
     of_run = (TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id)
     tasks = select(TaskInstance.task_id).where(*of_run, TaskInstance.state == TaskInstanceState.FAILED)
     task = session.scalar(tasks.order_by(TaskInstance.end_date).limit(1)) or ""
@@ -124,14 +124,14 @@ def failure_of(session: Session, dag_id: str, run_id: str) -> tuple[str, str]:
 
 
 def _left_about_run(session: Session, dag_id: str, run_id: str, *, key: str, task: str) -> Any:
-    """Return what a task left about the present folder of its run, as `locations.left_about_run` does for tasks."""
+    """Return a task's XCom about the run's present folder, as `locations.left_about_run` does inside tasks."""
     about = left_by(session, dag_id, run_id, key=FOLDER, task=task)
     present = left_by(session, dag_id, run_id, key="return_value", task="collect")
     return left_by(session, dag_id, run_id, key=key, task=task) if about in (None, present) else None
 
 
 def run_folder(session: Session, storage: ClusterStorage, dag_id: str, run_id: str) -> StoragePath | None:
-    """Return the folder of a DAG run as its task collect left it; None when there is none of this very run."""
+    """Return the folder of a DAG run, as named by its task collect; None if it has none of its own."""
     left = left_by(session, dag_id, run_id, key="return_value", task="collect")
     if left is None:
         return None
@@ -142,7 +142,7 @@ def run_folder(session: Session, storage: ClusterStorage, dag_id: str, run_id: s
 
 
 def acts(session: Session, entry: ClusterEntry, facts: AirflowFacts, user: BaseUser, now: datetime) -> Acts:
-    """Return what a user may do: that what Airflow lets them trigger, and answer."""
+    """Return what a user may do: the DAGs that Airflow lets them trigger, and the questions they may answer."""
     manager, control = get_auth_manager(), facts.control
 
     def may(prefix: str, method: ResourceMethod = "POST", of: DagAccessEntity = DagAccessEntity.RUN) -> str:
@@ -151,10 +151,10 @@ def acts(session: Session, entry: ClusterEntry, facts: AirflowFacts, user: BaseU
         return dag_id if manager.is_authorized_dag(method=method, access_entity=of, details=details, user=user) else ""
 
     asks = may(APPLY_DAG) and may(APPLY_DAG, "PUT", DagAccessEntity.HITL_DETAIL)
-    closings = {each.reason for each in held_by(entry, facts, now)}
+    closings = {closing.reason for closing in held_by(entry, facts, now)}
     return Acts(
         control=may(CONTROL_DAG),
-        # A run of a DAG that is paused waits, and would force a balance whenever somebody unpauses it.
+        # A run of a paused DAG waits, and would force a balance when somebody unpauses the DAG.
         rebalance="" if facts.paused else may(REBALANCE_DAG),
         question=_question(session, entry, facts, asks, now) if asks else None,
         paused=control.pause is not None and now < control.pause.until,
@@ -166,7 +166,7 @@ def acts(session: Session, entry: ClusterEntry, facts: AirflowFacts, user: BaseU
 def _question(
     session: Session, entry: ClusterEntry, facts: AirflowFacts, dag_id: str, now: datetime
 ) -> ShownQuestion | None:
-    """Return what a person is asked about the plan that waits; None when the question is not open."""
+    """Return the question about the waiting plan; None if no question is open."""
     until, run_id = waits_until(entry, facts, now), facts.question.run_id
     if until is None:
         return None
@@ -178,24 +178,21 @@ def _question(
     return ShownQuestion(dag=dag_id, run=run_id, task=_ASKS, hash=facts.question.hash, until=until)
 
 
-def with_links(found: Overview, dag_id: str, storage: ClusterStorage, failed: FailedRun | None = None) -> Overview:
-    """Return it with the addresses of its run, the log that says most of it, and its validation result.
+def with_links(page: Overview, dag_id: str, storage: ClusterStorage, failed: FailedRun | None = None) -> Overview:
+    """Return the page with links to its run, the most useful log and the validation result.
 
     Args:
-        found: the page.
-        dag_id: of its runs.
-        storage: of the cluster.
         failed: the newest run, if it failed.
     """
     dag = f"{base_path()}/dags/{quote(dag_id, safe='')}"
-    status = found.status.model_copy(update={"dag_id": dag_id})
-    links, folder = Links(dag=dag), storage.run(found.folder)
+    status = page.status.model_copy(update={"dag_id": dag_id})
+    links, folder = Links(dag=dag), storage.run(page.folder)
     if folder is not None:
-        run = f"{dag}/runs/{quote(found.run_id, safe='')}"
-        validation = page_path(dag_id, found.run_id, found.folder) if page_of(folder).exists() else ""
+        run = f"{dag}/runs/{quote(page.run_id, safe='')}"
+        validation = page_path(dag_id, page.run_id, page.folder) if page_of(folder).exists() else ""
         task = "validate" if status.state is State.BLOCKED else "report"
         links = Links(dag=dag, run=run, log=f"{run}/tasks/{task}", validation=validation)
     if failed is not None and status.state in (State.FAILED, State.STALE):
         run = f"{dag}/runs/{quote(failed.run_id, safe='')}"
         links = links.model_copy(update={"run": run, "log": f"{run}/tasks/{failed.task}" if failed.task else run})
-    return found.model_copy(update={"status": status, "links": links})
+    return page.model_copy(update={"status": status, "links": links})

@@ -1,4 +1,4 @@
-"""What Airflow's web server serves of this package. Imported by that server alone."""
+"""The FastAPI application that Airflow's web server mounts. Only that server imports this module."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ app.include_router(replay_web.router)
 
 @app.exception_handler(RebalancerError)
 def unreadable(_: Request, error: Exception) -> JSONResponse:
-    """Answer that the clusters file, the storage root or a file cannot be read, in words."""
+    """Answer 503 with a sentence when the clusters file, the storage root or a file cannot be read."""
     return JSONResponse({"detail": str(error)}, status_code=503)

@@ -1,6 +1,6 @@
-"""The page, what it is made of, and the documents that it shows: read only, for whoever may read the DAG in question.
+"""The page, its static files and the documents it shows, for users who may read the DAG in question.
 
-Nothing is written here: its buttons call Airflow's own API, as the user who presses them.
+All routes are read-only: the page's buttons call Airflow's own API as the user who presses them.
 """
 
 from datetime import UTC, datetime
@@ -34,7 +34,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "frame-ancestors 'self'; base-uri 'none'; form-action 'none'"
 )
-"""Content security policy: everything comes from this server, and nothing is written inline."""
+"""Content security policy: everything comes from this server, nothing is inline."""
 
 HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -51,23 +51,23 @@ router = APIRouter(dependencies=[Depends(requires_access_dag("GET"))])
 
 @router.get("/page/static/{name}")
 def static(name: str) -> Response:
-    """Return a file that the page is made of.
+    """Return a static file of the page.
 
     Raises:
-        HTTPException: 404 when there is no such file.
+        HTTPException: 404 if there is no such file.
     """
     kind = next((kind for ending, kind in _KINDS.items() if name.endswith(ending)), None)
-    # One of the folder's own names: nothing of the request becomes a path.
-    found = next((file for file in files(__package__).joinpath("static").iterdir() if file.name == name), None)
-    if kind is None or found is None:
+    # Picked from the folder's own listing: the name from the request never becomes part of a path.
+    file = next((file for file in files(__package__).joinpath("static").iterdir() if file.name == name), None)
+    if kind is None or file is None:
         raise HTTPException(404, "There is no such file.")
-    return Response(found.read_bytes(), media_type=kind, headers=HEADERS | {"Cache-Control": "private, no-cache"})
+    return Response(file.read_bytes(), media_type=kind, headers=HEADERS | {"Cache-Control": "private, no-cache"})
 
 
 @router.get("/page")
 @router.get("/page/{dag_id}")
 def page(dag_id: str = "", run_id: Annotated[str, Query()] = "") -> Response:
-    """Return the page; it asks for its documents itself. In the tab of a replay's run, its report takes its place."""
+    """Return the page, which loads its documents itself; for a run of the replay DAG, redirect to its report."""
     report = report_of_run(storage_root(), dag_id, run_id) if run_id else None
     if report is not None:
         return RedirectResponse(report_path(dag_id, run_id, report))
@@ -77,12 +77,12 @@ def page(dag_id: str = "", run_id: Annotated[str, Query()] = "") -> Response:
 
 @router.get("/clusters")
 def clusters(session: SessionDep, user: GetUserDep) -> list[Status]:
-    """Return the strips of all clusters whose DAG the user may read; one that cannot be read says so."""
-    readable, found = get_auth_manager().get_authorized_dag_ids(user=user, method="GET", session=session), []
+    """Return the status of all clusters whose DAG the user may read; one that cannot be read says so."""
+    readable, strips = get_auth_manager().get_authorized_dag_ids(user=user, method="GET", session=session), []
     for dag_id, entry in rebalance_dags(load_clusters(clusters_file())).items():
         if dag_id in readable:
-            found.append(_strip(session, entry, dag_id).model_copy(update={"dag_id": dag_id}))
-    return found
+            strips.append(_strip(session, entry, dag_id).model_copy(update={"dag_id": dag_id}))
+    return strips
 
 
 def _strip(session: SessionDep, entry: ClusterEntry, dag_id: str) -> Status:
@@ -98,49 +98,49 @@ def cluster(dag_id: str, session: SessionDep, user: GetUserDep, run_id: Annotate
     """Return a cluster as it is now, or as one run saw it.
 
     Raises:
-        HTTPException: 404 when the DAG is of no cluster, or the run left no files that are still there.
+        HTTPException: 404 if the DAG belongs to no cluster, or the run has no files, or no longer.
     """
     balances, entry = _entry(dag_id)
     storage = ClusterStorage(storage_root(), entry.name)
     if run_id:
         folder = airflow_facts.run_folder(session, storage, dag_id, run_id)
-        found = overview.of_one_run(storage, entry, folder, _now()) if folder else None
-        if found is None:
-            raise HTTPException(404, "This run has no files yet, or they are part of its day's history by now.")
-        return airflow_facts.with_links(found, dag_id, storage)
+        view = overview.of_one_run(storage, entry, folder, _now()) if folder else None
+        if view is None:
+            raise HTTPException(404, "This run has no files yet, or they are already part of its day's history.")
+        return airflow_facts.with_links(view, dag_id, storage)
     facts = airflow_facts.of_dag(session, storage, balances)
-    found = overview.present(storage, entry, facts, _now())
+    view = overview.present(storage, entry, facts, _now())
     if not entry.error:
-        found = found.model_copy(update={"acts": airflow_facts.acts(session, entry, facts, user, _now())})
-    return airflow_facts.with_links(found, balances, storage, facts.failed)
+        view = view.model_copy(update={"acts": airflow_facts.acts(session, entry, facts, user, _now())})
+    return airflow_facts.with_links(view, balances, storage, facts.failed)
 
 
 @router.get("/dags/{dag_id}/runs/{run_id}/answer", dependencies=[Depends(requires_access_dag("GET", _RUN))])
 def answer(dag_id: str, run_id: str, session: SessionDep) -> RunAnswer:
-    """Return what became of a run that was started with a button.
+    """Return the outcome of a run that was started with a button.
 
     Raises:
-        HTTPException: 404 when there is no such run of a cluster.
+        HTTPException: 404 if there is no such run of a cluster.
     """
-    found = answer_of(session, dag_id, run_id)
-    if found is None:
+    outcome = answer_of(session, dag_id, run_id)
+    if outcome is None:
         raise HTTPException(404, "There is no such run of a cluster.")
-    return found
+    return outcome
 
 
 @router.get("/dags/{dag_id}/timeline")
 def history(dag_id: str, span: Span = Span.HOUR) -> Timeline:
-    """Return what happened over an hour, a day or a month.
+    """Return the history of the last hour, day or month.
 
     Raises:
-        HTTPException: 404 when the DAG is of no cluster.
+        HTTPException: 404 if the DAG belongs to no cluster.
     """
     storage = ClusterStorage(storage_root(), _entry(dag_id)[1].name)
     return timeline(storage, span, _now())
 
 
 def _entry(dag_id: str) -> tuple[str, ClusterEntry]:
-    """Return the cluster whose load or whose plans by hand a DAG is about, and the DAG that balances it."""
+    """Return the id of the DAG that balances a cluster, and the cluster, by that DAG or its by-hand DAG."""
     known = rebalance_dags(load_clusters(clusters_file()))
     by_hand = dag_id.startswith(BY_HAND_DAG)
     balances = f"{REBALANCE_DAG}{dag_id.removeprefix(BY_HAND_DAG)}" if by_hand else dag_id

@@ -1,4 +1,4 @@
-"""What became of a run that somebody started with a button of the page, in a sentence."""
+"""The outcome of a run that somebody started with a button of the page, as a sentence."""
 
 from __future__ import annotations
 
@@ -21,31 +21,25 @@ from pulsar_rebalancer_airflow.xcoms import left_by
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-_UNDER_WAY = {DagRunState.QUEUED: "waits for its turn", DagRunState.RUNNING: "is under way"}
+_IN_PROGRESS = {DagRunState.QUEUED: "waits for its turn", DagRunState.RUNNING: "is under way"}
 
 
 def answer_of(session: Session, dag_id: str, run_id: str) -> RunAnswer | None:
-    """Return what became of a run; None when there is none, or its DAG has no buttons.
-
-    Args:
-        session: of the metadata database.
-        dag_id: of the run.
-        run_id: the run.
-    """
-    prefix = next((each for each in (CONTROL_DAG, APPLY_DAG, REBALANCE_DAG) if dag_id.startswith(each)), "")
+    """Return the outcome of a run; None if the run does not exist, or its DAG has no buttons."""
+    prefix = next((dag for dag in (CONTROL_DAG, APPLY_DAG, REBALANCE_DAG) if dag_id.startswith(dag)), "")
     run = session.scalar(select(DagRun).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id))
     if not prefix or run is None:
         return None
     state = DagRunState(run.state)
-    if state in _UNDER_WAY:
-        return RunAnswer(state=state, text=_UNDER_WAY[state])
+    if state in _IN_PROGRESS:
+        return RunAnswer(state=state, text=_IN_PROGRESS[state])
     cluster = dag_id.removeprefix(prefix)
     came_to = _came_to(session, cluster, dag_id, run_id) if prefix == REBALANCE_DAG else ""
     if state is DagRunState.FAILED:
         return RunAnswer(state=state, text=_refused(session, dag_id, run_id, came_to))
     if prefix == CONTROL_DAG:
-        told = left_by(session, dag_id, run_id, key="return_value", task="control")
-        return RunAnswer(state=state, text=_ordered(told if isinstance(told, dict) else {}))
+        result = left_by(session, dag_id, run_id, key="return_value", task="control")
+        return RunAnswer(state=state, text=_ordered(result if isinstance(result, dict) else {}))
     if prefix == APPLY_DAG:
         started = left_by(session, dag_id, run_id, key="trigger_run_id", task="carry_out")
         if started is None:
@@ -63,19 +57,19 @@ def _refused(session: Session, dag_id: str, run_id: str, came_to: str) -> str:
     return f"failed in {task}: {came_to or 'its log says why.'}" if task else "took too long and was ended."
 
 
-def _ordered(told: dict[str, object]) -> str:
-    said, stopped = str(told.get("in_force") or ""), told.get("stopped")
-    words = [f"Done. {said}{'' if said.endswith('.') else '.'}" if said else "Done."]
+def _ordered(result: dict[str, object]) -> str:
+    in_force, stopped = str(result.get("in_force") or ""), result.get("stopped")
+    words = [f"Done. {in_force}{'' if in_force.endswith('.') else '.'}" if in_force else "Done."]
     if isinstance(stopped, dict):
         finished = [f"{bundle} {reason}" for bundle, reason in dict(stopped.get("finished") or {}).items()]
-        words.append(f"Came to their end: {', '.join(finished) or 'none'}.")
+        words.append(f"Finished: {', '.join(finished) or 'none'}.")
         unfinished = [str(bundle) for bundle in stopped.get("unfinished") or ()]
         words += [f"Still under way: {', '.join(unfinished)}."] if unfinished else []
         words.append(f"Not begun: {number_of(int(stopped.get('not_begun') or 0), 'bundle')}.")
     elif stopped:
         words.append(f"What was under way cannot be read: {stopped}.")
-    if told.get("undecided"):
-        words.append(f"Besides, {told['undecided']}.")
+    if result.get("undecided"):
+        words.append(f"Also, {result['undecided']}.")
     return " ".join(words)
 
 

@@ -1,4 +1,4 @@
-"""Where the page stands in Airflow's UI: in its navigation, and as a tab of DAGs and of their runs."""
+"""The places of the page in Airflow's UI: its navigation, and tabs of DAGs and runs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pulsar_rebalancer_airflow.validation.validation_link import PREFIX, base_pa
 
 
 def external_views() -> list[dict[str, object]]:
-    """Return the entries of the plugin; Airflow fills in ids and frames what has a route.
+    """Return the plugin's external views; Airflow fills in ids, and shows views with a route in a frame.
 
-    Airflow knows no tab of some DAGs alone: on the DAGs of others the page says that it is not about them.
+    Airflow cannot limit a tab to some DAGs: on unrelated DAGs the page says that it is not about them.
     """
     base = f"{base_path()}{PREFIX}/page"
     icons = {"icon": f"{base}/static/icon-light.svg", "icon_dark_mode": f"{base}/static/icon-dark.svg"}

@@ -1,4 +1,4 @@
-"""The link from the task that replayed to its report."""
+"""The link from the replay task to its report."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 class ReplayLink(BaseOperatorLink):
-    """Opens the report of a replay. Airflow asks for it when the task ends."""
+    """Opens the report of a replay. Airflow requests the link when the task ends."""
 
     name = "Replay report"
 
     def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:
-        """Return the path of the report; empty when the task did not get as far."""
+        """Return the path of the report; empty if the task did not get as far as writing it."""
         name = str(getattr(operator, "report_of", ""))
         return report_path(ti_key.dag_id, ti_key.run_id, name) if name else ""
 
 
 def report_path(dag_id: str, run_id: str, name: str) -> str:
-    """Return the path of a report on the web server, whatever host it is reached by."""
+    """Return the path of a report on the web server, without a host."""
     dag, run, folder = (quote(part, safe="") for part in (dag_id, run_id, name))
     return f"{base_path()}{PREFIX}/dags/{dag}/runs/{run}/replay/{folder}"

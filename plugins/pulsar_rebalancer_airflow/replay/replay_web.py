@@ -1,6 +1,6 @@
-"""The route to the report of a replay, for whoever may read the logs of its DAG.
+"""The route to the report of a replay, for users who may read the logs of its DAG.
 
-Imported by the web server alone: it loads Airflow's API with the metadata database.
+Only Airflow's web server imports this module: it loads Airflow's API with the metadata database.
 """
 
 from __future__ import annotations
@@ -27,20 +27,18 @@ def replay_report(dag_id: str, run_id: str, folder: str) -> HTMLResponse:
     """Return the report of a replay as a page.
 
     Raises:
-        HTTPException: 404 unless the folder is one of this very DAG run and holds a report.
+        HTTPException: 404 unless the folder belongs to this DAG run and holds a report.
     """
     page = stored_report(storage_root(), dag_id, run_id, folder)
     return served(page, "This DAG run has no such report; reports are kept for retention_days.")
 
 
 def stored_report(root: str, dag_id: str, run_id: str, name: str) -> bytes | None:
-    """Return the report of a DAG run if its folder has this name; nothing of the name is trusted.
+    """Return the report of a DAG run if its folder has this name; None if not.
 
     Args:
-        root: storage root.
         dag_id: DAG that the user may read.
-        run_id: the DAG run.
-        name: of the replay's folder, as it came with the request.
+        name: name of the replay's folder, from the request and therefore untrusted.
     """
     cluster = cluster_of(dag_id, REPLAY_DAG)
     folder = ClusterStorage(root, cluster).replay(name) if cluster else None
@@ -55,12 +53,10 @@ def stored_report(root: str, dag_id: str, run_id: str, name: str) -> bytes | Non
 
 
 def report_of_run(root: str, dag_id: str, run_id: str) -> str | None:
-    """Return the folder of the newest report of a DAG run, of several attempts the last; None without one.
+    """Return the folder name of a DAG run's report, the newest if there are several; None without one.
 
     Args:
-        root: storage root.
         dag_id: DAG that the user may read.
-        run_id: the DAG run.
     """
     cluster = cluster_of(dag_id, REPLAY_DAG)
     names = ClusterStorage(root, cluster).replays.names() if cluster else []

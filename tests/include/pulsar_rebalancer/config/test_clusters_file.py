@@ -60,7 +60,10 @@ def test_two_clusters_of_one_name_are_refused_and_the_others_live(tmp_path):
     ("entry", "said"),
     [
         ("{low_threshold: 10, mode: auto, low_threshold: 5}", "more than once: low_threshold"),
-        ("{low_threshold: 10, loadBalancerAvgShedderLowThreshold: 30}", "low_threshold is written under its two names"),
+        (
+            "{low_threshold: 10, loadBalancerAvgShedderLowThreshold: 30}",
+            "low_threshold is written under both its names",
+        ),
         (
             "{pause: {until: 2027-01-05T10:00:00Z, until: 2026-01-05T10:00:00Z, reason: x}}",
             "pause: written more than once: until",
