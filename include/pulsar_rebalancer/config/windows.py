@@ -60,5 +60,5 @@ class Window(BaseModel):
         if self.minutes is not None:
             begins = islice(croniter(self.cron, _JUDGED_FROM).all_next(datetime), _JUDGED)
             if any(later - earlier < timedelta(minutes=self.minutes) for earlier, later in pairwise(begins)):
-                raise ValueError(f"minutes {self.minutes:g} is longer than the time until the next window begins")
+                raise ValueError(f"minutes {self.minutes:g} is longer than the time until it begins again")
         return self

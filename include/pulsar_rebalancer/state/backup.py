@@ -1,4 +1,4 @@
-"""Copies of the committed decision state beside the runs: what is restored when the state store was lost."""
+"""Copies of the committed decision state, stored next to the runs, to restore a lost state store."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 KEPT = 2
-"""How many copies are kept, and the means that they point to."""
+"""Number of copies kept, with the means that they refer to."""
 
 NAME = re.compile(r"decision-(\d{1,18})\.json")
-"""Names of copies, with the sequence number."""
+"""File names of copies, with the sequence number."""
 
 _MEANS = re.compile(r"means-.*\.parquet")
 
 
 def committed_sequences(storage: ClusterStorage) -> list[int]:
     """Return the sequence numbers of the copies, ascending."""
-    return sorted(int(found[1]) for name in storage.state.names() if (found := NAME.fullmatch(name)))
+    return sorted(int(match[1]) for name in storage.state.names() if (match := NAME.fullmatch(name)))
 
 
 def copy_of(storage: ClusterStorage, seq: int) -> StoragePath:
-    """Return the file of one copy."""
+    """Return the file of a copy."""
     return storage.state / f"decision-{seq}.json"
 
 
 def keep_copy(storage: ClusterStorage, state: DecisionState) -> None:
-    """Write the copy of a state that the store already holds, and delete what no kept copy needs.
+    """Write the copy of a state that the store already holds, and delete files that no kept copy needs.
 
-    Repeating it changes nothing. The means that a kept copy points to are kept as well, and all of them beside a copy
-    that cannot be read: a reset is the way out of a state that another release wrote. Copies with a higher sequence
-    number belong to a store that was rolled back since: they go.
+    Repeating it changes nothing. The means of every kept copy stay; if a copy cannot be read, all means stay, because
+    it may come from another release, and a reset resolves that. Copies with a higher sequence number are deleted: the
+    store has been rolled back since.
     """
     copy_of(storage, state.seq).write_json(state.model_dump(mode="json"))
     sequences = committed_sequences(storage)

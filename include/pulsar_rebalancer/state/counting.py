@@ -2,14 +2,14 @@
 
 One sample of a broker is one hit, whatever the parameters of the run that sees it:
 
-* a run counts when at least half an interval has passed since the last one that did;
-* a pair counts when a host interval has passed since its last hit, or the figure of one of its brokers has changed
-  since: brokers measure their machine once per host interval and repeat the figure until then. So a broker that gave
-  a hit does not give another by the same figure when its partner changes;
+* a run counts if at least half an interval has passed since the last one that counted;
+* a pair counts if a host interval has passed since its last hit, or if the figure of one of its brokers has changed
+  since: brokers measure their host once per host interval and repeat the figure until then. So a broker that gave a
+  hit does not give another with the same figure when its partner changes;
 * hits older than `state_max_gap` intervals are no longer consecutive;
-* a forced run, and one with thresholds of its own, change no counter, with one exception: a pair that they move
-  bundles of starts anew, provided that the run may act (`Counting.acts`). The gate judges after the state is recorded
-  and may still close for what nobody knows before, such as a pause set meanwhile: those hits have to be earned again.
+* forced runs and runs with their own thresholds change no counter, with one exception: if the run may act
+  (`Counting.acts`), pairs whose bundles it moves start from zero. The gate judges after the state is recorded, and may
+  still close for a new reason, such as a pause set in the meantime; the pair then has to earn those hits again.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import Settings
 
 PUNCTUALITY = 0.9
-"""Share of a host interval after which a figure that is still the same is a new sample: runs start some seconds early
-or late, and a broker at its limit shows the same figure for ever."""
+"""Share of a host interval after which an unchanged figure is a new sample: runs start a few seconds early or late, and
+a broker at its limit always shows the same figure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class Counting:
         counts: whether the sample adds hits, and whether the bundles' means are kept.
         reason: `counted`, `gap`, `strategy_changed`, `too_soon`, `forced` or `other_thresholds`.
         clear: whether counters are cleared before the run.
-        acts: whether a pair starts anew that a run moves bundles of which counts nothing.
-        samples: the figure by which each broker gave a hit less than a host interval ago.
+        acts: whether a run that counts nothing resets the pairs whose bundles it moves.
+        samples: figure by broker, for brokers that gave a hit less than a host interval ago.
     """
 
     counts: bool
@@ -52,11 +52,11 @@ class Counting:
 
     @property
     def judges(self) -> bool:
-        """Return whether the sample may make a pair fire by its hits."""
+        """Return whether the sample's hits may make a pair fire."""
         return self.counts or self.reason == Reason.OTHER_THRESHOLDS
 
     def is_repeated(self, figures: Mapping[str, float]) -> bool:
-        """Return whether these brokers repeat the figures of a hit; one that gave none lately makes nothing new."""
+        """Return whether these brokers repeat the figures of a hit; brokers without a recent hit do not matter."""
         known = [self.samples[broker] == figure for broker, figure in figures.items() if broker in self.samples]
         return bool(known) and all(known)
 
@@ -73,17 +73,15 @@ def decide_counting(
     """Return how a run treats the counters.
 
     Args:
-        state: the decision state as collect found it.
-        settings: effective settings.
-        now: time of the sample.
+        state: the decision state read by collect.
         forced: the run acts without hits, and counts none.
-        thresholds: the run has thresholds of its own, and counts none.
-        acts: its mode, the pause and validation let it act, as far as that is known before the gate.
+        thresholds: the run has its own thresholds, and counts no hits.
+        acts: its mode, pauses and validation allow it to act, as far as known before the gate.
     """
     changed = bool(state.strategy) and state.strategy != settings.strategy
     since = (now - state.counted_at).total_seconds() if state.counted_at else None
     longest = settings.state_max_gap * settings.interval_seconds
-    # A sample from the future was taken by a clock that ran ahead: waiting for it to pass would freeze the counters.
+    # A sample from the future comes from a clock that ran ahead; waiting for that time would freeze the counters.
     apart = since is not None and not 0 <= since <= longest
     gap = apart and bool(state.hits or state.split_hits or state.kept.get("shedder", {}).get("hits"))
     if forced:
@@ -104,7 +102,7 @@ def decide_counting(
 
 
 def young(state: DecisionState, settings: Settings, now: datetime) -> dict[str, float]:
-    """Return the figure by which each broker gave a hit less than a host interval ago."""
+    """Return the figure by broker, for brokers that gave a hit less than a host interval ago."""
     interval = settings.host_usage_interval_minutes * 60 * PUNCTUALITY
     return {
         broker: sample.figure
@@ -119,9 +117,9 @@ def samples_after(
     """Return the samples to keep: those that may still be repeated, and those that gave a hit now.
 
     Args:
-        state: the decision state as collect found it.
+        state: the decision state read by collect.
         counting: how the run treated the counters.
-        used: figures by broker that gave a hit, or by which bundles moved.
+        used: figure by broker, for brokers that gave a hit or moved bundles.
         now: time of the sample.
     """
     before = {broker: state.samples[broker] for broker in counting.samples}
@@ -129,14 +127,14 @@ def samples_after(
 
 
 def commit(stored: DecisionState, plan_state: DecisionState) -> DecisionState | None:
-    """Return the document to store for a plan, or None when it is stored already.
+    """Return the document to store for a plan; None if it is already stored.
 
     Args:
-        stored: what the store holds now.
-        plan_state: the state that decide derived; its `seq` is the plan's base plus one.
+        stored: the document now in the store.
+        plan_state: the state derived by decide; its `seq` is one more than that of the state it was derived from.
 
     Raises:
-        StateError: `stale_plan` when the state moved on after the plan was made.
+        StateError: `stale_plan` if the state has changed since the plan was made.
     """
     if stored.plan_id == plan_state.plan_id:
         return None

@@ -1,6 +1,6 @@
-"""The documents of what people do by hand; one task of `pulsar_by_hand__<cluster>` is the only writer of each.
+"""The documents of manual plans and drains; each is written by one task of `pulsar_by_hand__<cluster>`.
 
-Neither a reset nor a restore of the state touches them.
+Neither a reset nor a restore of the state changes them.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class ShownPlan(BaseModel):
-    """A plan made by hand that was shown to whoever asked for it.
+    """A manual plan that was shown to the person who requested it.
 
     Attributes:
-        plan_id: name of the folder that it lies in.
-        action: what was asked for; None when a strategy decided it.
+        plan_id: name of its run's folder.
+        action: the requested action; None if a strategy decided the plan.
         at: when its snapshot was taken.
-        by: Airflow's user who asked for it.
+        by: Airflow user who requested it.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -36,20 +36,18 @@ class ShownPlan(BaseModel):
 
 
 class ShownPlans(StateDocument):
-    """The `shown` document, written by the task *plan* alone: plans by their hash."""
+    """The `shown` document: plans by hash. Only the task *plan* writes it."""
 
     KEY: ClassVar[str] = "shown"
 
     plans: dict[str, ShownPlan] = {}
 
     def added(self, identity: str, plan: ShownPlan, now: datetime, kept: timedelta) -> ShownPlans:
-        """Return it with one more plan, without those that were shown too long ago to be carried out.
+        """Return a copy with one more plan, and without those too old to be carried out.
 
         Args:
             identity: hash of the plan.
-            plan: what was shown.
-            now: the present.
-            kept: age up to which a plan may be handed over.
+            kept: maximum age of a plan when it is handed over.
         """
         young = {known: shown for known, shown in self.plans.items() if now - shown.at <= kept}
         return ShownPlans(plans={identity: plan} | young)
@@ -78,32 +76,31 @@ class HandedOver(BaseModel):
 
 
 class HandedOverPlans(StateDocument):
-    """The `handed_over` document, written by the task *carry_out* alone: plans by their hash."""
+    """The `handed_over` document: plans by hash. Only the task *carry_out* writes it."""
 
     KEY: ClassVar[str] = "handed_over"
 
     plans: dict[str, HandedOver] = {}
 
     def added(self, identity: str, handed: HandedOver, kept: timedelta) -> Self:
-        """Return it with one more plan, without those whose runs have ended long ago and that nobody may give again.
+        """Return a copy with one more plan, and without old ones: their runs have ended, nobody may hand them over.
 
         Args:
             identity: hash of the plan.
             handed: who handed it over, and when.
-            kept: age of a plan up to which it may be handed over, and how long its run may last.
+            kept: maximum age of a plan when it is handed over, plus the longest time that its run may take.
         """
         young = {known: other for known, other in self.plans.items() if handed.at - other.plan.at <= kept}
         return self.model_copy(update={"plans": young | {identity: handed}})
 
 
 class Drain(BaseModel):
-    """A broker whose bundles leave and where nothing is brought, until it is released.
+    """A drain of a broker: its bundles leave, and none are moved onto it until it is released.
 
     Attributes:
-        at: since when.
-        by: Airflow's user who asked for it.
-        reason: why.
-        overrule: what does not hold for the bundles that leave.
+        at: start of the drain.
+        by: Airflow user who requested it.
+        overrule: rules that do not apply to the bundles that leave.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -118,8 +115,8 @@ class Drains(StateDocument):
     """The `drains` document.
 
     Attributes:
-        brokers: what is drained, by broker.
-        released: when a broker was released last: the run that marked it before marks it no more when it is cleared.
+        brokers: drains by broker.
+        released: time of the last release by broker; clearing the run of an earlier drain does not drain it again.
     """
 
     KEY: ClassVar[str] = "drains"
@@ -128,13 +125,13 @@ class Drains(StateDocument):
     released: dict[str, AwareDatetime] = {}
 
     def without(self, broker: str, now: datetime) -> Self:
-        """Return it with a broker released, and without releases of long ago: no plan is that young any more."""
+        """Return a copy with a broker released, and without releases older than any plan still in use."""
         brokers = {name: drain for name, drain in self.brokers.items() if name != broker}
         young = {name: at for name, at in self.released.items() if now - at <= _RELEASE_KEPT}
         return self.model_copy(update={"brokers": brokers, "released": young | {broker: now}})
 
     def united(self, other: Self) -> Self:
-        """Return what holds of two copies: what either of them has drained, and the later releases."""
+        """Return the union of two copies: the drains of both, and the later releases."""
         both = self.released.keys() & other.released.keys()
         later = {broker: max(self.released[broker], other.released[broker]) for broker in both}
         released = self.released | other.released | later
@@ -142,4 +139,4 @@ class Drains(StateDocument):
 
 
 _RELEASE_KEPT = timedelta(days=2)
-"""Longer than `max_shown_plan_age_seconds` may be, and a run may last."""
+"""Longer than the maximum of `max_shown_plan_age_seconds` plus the longest run."""

@@ -1,4 +1,4 @@
-"""The documents that are kept between runs.
+"""The documents kept between runs.
 
 Two of them are here, each with one writer: `decision` (written by record) and `moves` (written by unload and report).
 Hit counts belong to brokers, as in Pulsar's AvgShedder; zero counts are not stored.
@@ -29,8 +29,8 @@ class CountedSample(NamedTuple):
     """The last sample of a broker that gave a hit.
 
     Attributes:
-        figure: what gave the hit: AvgShedder's score in percent, TransferShedder's load (1 is 100 percent).
-        at: when that was collected.
+        figure: the figure that gave the hit: AvgShedder's score in percent, TransferShedder's load (1 is 100 percent).
+        at: when the sample was collected.
     """
 
     figure: float
@@ -41,7 +41,7 @@ class StateDocument(BaseModel):
     """A document of the state store.
 
     Attributes:
-        KEY: under which the store has it.
+        KEY: the document's key in the store.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -52,10 +52,10 @@ class StateDocument(BaseModel):
 
     @classmethod
     def parse(cls, document: Any) -> Self:
-        """Return the document as it was stored; None, nothing was yet, is the one to begin with.
+        """Return the stored document; an initial one for None.
 
         Raises:
-            StateError: `state_version` when it is of another version or damaged.
+            StateError: `state_version` if it has another version or is damaged.
         """
         if document is None:
             return cls()
@@ -75,15 +75,15 @@ class DecisionState(StateDocument):
 
     Attributes:
         seq: grows by one with every recorded plan.
-        plan_id: the last plan recorded; the gate opens for this one alone.
-        plan_hash: its hash, set when it is recorded: files that were written again since are another plan.
+        plan_id: the last plan recorded; the gate opens only for this one.
+        plan_hash: its hash when it was recorded; if its files are rewritten later, they are another plan.
         counted_at: time of the last sample that counted.
-        strategy: which strategy kept the counters.
-        hits: AvgShedder's counts by broker, zero counts left out.
-        kept: what another strategy and its placement keep, as they wrote it.
+        strategy: the strategy that the counters belong to.
+        hits: AvgShedder's hit counts by broker, without zero counts.
+        kept: state of another strategy and its placement, in their own form.
         samples: the samples that gave a hit within the last host interval, by broker.
-        means: name of the file with the bundles' means below the cluster's state folder; empty when there is none.
-        split_hits: samples in a row in which a bundle met a condition of splitting; extensible load manager alone.
+        means: name of the file with the bundles' means in the cluster's state folder; empty if there is none.
+        split_hits: consecutive samples in which a bundle met a condition for splitting; extensible load manager only.
     """
 
     KEY: ClassVar[str] = "decision"
@@ -105,8 +105,8 @@ class Unload(BaseModel):
 
     Attributes:
         at: when the move was planned to start, or ended.
-        outcome: a reason code once known; empty: planned, and counted as recently unloaded all the same.
-        owner: the broker that was read back as owner; empty when unknown.
+        outcome: a reason code once known; empty: planned, which also counts as recently unloaded.
+        owner: the owner read back from the brokers; empty if unknown.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -127,7 +127,7 @@ class KeptDestination(BaseModel):
 
     Attributes:
         at: when the unload failed.
-        owner: the broker that the bundle stayed on; empty when it could not be read.
+        owner: the broker that the bundle stayed on; empty if unknown.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -139,12 +139,12 @@ class KeptDestination(BaseModel):
 
 
 class BundleSplit(BaseModel):
-    """One bundle that was split, or was to be.
+    """One bundle that was split or planned to be split.
 
     Attributes:
         at: when the split was planned to start, or ended.
-        positions: where it was cut.
-        shares: share of its traffic that each part took, ratio.
+        positions: hashes at which it was split.
+        shares: each part's share of its traffic, ratio.
         outcome: a reason code once known; empty: planned.
     """
 
@@ -163,7 +163,7 @@ class MovesState(StateDocument):
     Attributes:
         unloads: bundles unloaded within the grace period, by name.
         kept: destinations that the leader may still remember, by bundle.
-        splits: bundles that were split lately, by the name that they had.
+        splits: recently split bundles, by their old name.
     """
 
     KEY: ClassVar[str] = "moves"
@@ -173,13 +173,13 @@ class MovesState(StateDocument):
     splits: dict[str, BundleSplit] = {}
 
     def moved_since(self, at: datetime) -> bool:
-        """Return whether a bundle was unloaded after a time: a plan that is older knows nothing of it."""
+        """Return whether a bundle was unloaded after a time, so that an older plan does not know about it."""
         return any(unload.at > at for unload in self.unloads.values())
 
     def recent(self, now: datetime, grace_minutes: float) -> dict[str, Unload]:
-        """Return unloads of the grace period; ModularLoadManagerImpl forgets one at `ts < now - grace`.
+        """Return the unloads within the grace period; ModularLoadManagerImpl forgets one at `ts < now - grace`.
 
-        One that is as far in the future was noted by a clock that was set back since: nobody knows how old it is.
+        An unload further in the future than the grace period is dropped: the clock was set back, its age is unknown.
         """
         grace = timedelta(minutes=grace_minutes)
         return {bundle: unload for bundle, unload in self.unloads.items() if -grace <= now - unload.at <= grace}

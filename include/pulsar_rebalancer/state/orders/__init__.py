@@ -1,1 +1,1 @@
-"""What people and rules hold back: the documents, when each one holds, and how it is told."""
+"""Orders of people and rules that prevent moves: their documents, when they apply, and their wording."""

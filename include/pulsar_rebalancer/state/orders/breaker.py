@@ -1,6 +1,6 @@
-"""The circuit breaker: when moving makes things worse or cannot work, nothing is moved for a while.
+"""The circuit breaker: when moves make things worse or cannot work, nothing is moved for a while.
 
-Its document `breaker` is written by report alone. It closes by itself after a time, or when a person says so.
+Only the task report writes its document `breaker`. It closes after a time, or when a person closes it.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import BreakerRules
 
 NOISE = 1.0
-"""Points by which the range may have grown without being worse: load is never quite the same twice."""
+"""Growth of the range that does not count as worse, points: load is never quite the same twice."""
 
 
 class Breaker(StateDocument):
     """The `breaker` document.
 
     Attributes:
-        opened_at: when it opened last; None: never.
+        opened_at: when it last opened; None: never.
         why: the figure that opened it.
-        range_before: points between the hottest and the coldest broker before bundles were moved; None once that was
-            compared, and before. `brokers_before`: how many were compared.
+        range_before: points between the hottest and the coldest broker before moves that have not been judged yet;
+            None if there are none.
+        brokers_before: number of brokers in that range.
         moved_at: when those moves had ended.
         worse: rounds in a row after which the range had grown.
-        bad: brokers that the run before left out because something is wrong with them.
-        run: name of the run that changed this last; it counts once.
+        bad: number of faulty brokers that the previous run left out.
+        run: name of the run that last changed the document; a run counts once.
     """
 
     KEY: ClassVar[str] = "breaker"
@@ -48,12 +49,11 @@ class Breaker(StateDocument):
     run: str = ""
 
     def is_open(self, rules: BreakerRules | None, closed_at: datetime | None, now: datetime) -> bool:
-        """Return whether it lets nothing be moved.
+        """Return whether the breaker is open.
 
         Args:
-            rules: of the clusters file; None: there is no breaker.
-            closed_at: when a person closed it last.
-            now: the present.
+            rules: rules from the clusters file; None: there is no breaker.
+            closed_at: when a person last closed it; None: never.
         """
         if rules is None or self.opened_at is None or (closed_at is not None and closed_at >= self.opened_at):
             return False
@@ -64,12 +64,12 @@ class Round(NamedTuple):
     """What a run saw and did.
 
     Attributes:
-        bad_brokers: brokers that were left out because something is wrong with them; None: nobody has judged them.
-        failed: moves that failed or went astray.
-        moved: whether bundles have another owner since.
-        score_range: points between the hottest and the coldest broker before it; None: nothing was decided.
-        younger_than: all that the brokers tell of themselves was measured after it.
-        brokers: how many were compared.
+        bad_brokers: number of faulty brokers left out; None: the brokers were not judged.
+        failed: number of moves that failed or went astray.
+        moved: whether bundles have changed owner.
+        score_range: points between the hottest and the coldest broker before the moves; None: nothing was decided.
+        younger_than: all the brokers' own figures were measured after this time.
+        brokers: number of brokers compared.
     """
 
     bad_brokers: int | None
@@ -83,26 +83,23 @@ class Round(NamedTuple):
 def advance(
     state: Breaker, rules: BreakerRules, seen: Round, now: datetime, run: str = "", closed_at: datetime | None = None
 ) -> Breaker:
-    """Return the document after a run; as it is when nothing changed, or this very run changed it last.
+    """Return the document after a run; unchanged if nothing changed, or if this run has already been counted.
 
-    While too many brokers are bad its time begins anew with each run. Whoever closes it knows of those: it opens again
-    when there are more.
+    While too many brokers are bad, its time restarts with each run. A person who closes it has accepted those brokers:
+    it opens again only if there are more.
 
     Args:
-        state: before it.
-        rules: of the clusters file.
         seen: what the run saw and did.
-        now: the present.
         run: name of the run's folder.
-        closed_at: when a person closed it last.
+        closed_at: when a person last closed it; None: never.
     """
     if run and state.run == run:
         return state
     worse, before, moved_at, compared = state.worse, state.range_before, state.moved_at, state.brokers_before
-    # Until all brokers have measured again a sample tells of the time before the moves.
-    tells = moved_at is None or seen.younger_than >= moved_at
-    if tells and before is not None and seen.score_range is not None:
-        if seen.brokers == compared:  # a broker that came or went changes the range by itself
+    # Until all brokers have measured again, a sample shows the load before the moves.
+    is_current = moved_at is None or seen.younger_than >= moved_at
+    if is_current and before is not None and seen.score_range is not None:
+        if seen.brokers == compared:  # a broker joining or leaving changes the range too
             worse = worse + 1 if seen.score_range > before + NOISE else 0
         before = moved_at = None
     if before is None and seen.moved:
@@ -115,7 +112,7 @@ def advance(
         range_before=before,
         brokers_before=compared,
         moved_at=moved_at,
-        # Once it has opened the rounds are counted anew.
+        # Opening restarts the count of rounds.
         worse=0 if why else worse,
         bad=state.bad if seen.bad_brokers is None else seen.bad_brokers,
         run=state.run,

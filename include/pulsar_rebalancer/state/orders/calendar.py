@@ -1,9 +1,9 @@
 """Whether the clusters file's maintenance windows and blackouts let anything be moved now, and when they will.
 
-A window begins and ends by the local clock, whatever a change to or from summer time does to its length. Of an hour
-that comes twice, a blackout begins with the first and ends with the second. A maintenance window begins with the second
-and ends with the first, so one that lies within that hour is left out. What begins or ends in an hour that is left out
-does so at the change of the clock; there a blackout lasts longer rather than shorter.
+A window begins and ends by the local clock, even if a change to or from summer time changes its length. When an hour
+occurs twice, a blackout that begins or ends in it begins in the first and ends in the second. A maintenance window
+begins in the second and ends in the first, so a window within that hour is dropped. A window that begins or ends in a
+skipped hour does so at the clock change; a blackout is then longer rather than shorter.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.config.windows import Window
 
 _LONGEST_SHIFT = timedelta(hours=3)
-"""A clock is never changed by more."""
+"""Upper limit of any clock change."""
 
 _MOST_STEPS = 100
-"""Blackouts and gaps between windows that are passed over in search of the next opening."""
+"""Maximum blackouts and gaps between windows skipped while searching for the next opening."""
 
 
 class Shut(NamedTuple):
-    """Why the calendar lets nothing be moved.
+    """Why the calendar allows no moves.
 
     Attributes:
         reason: `blackout` or `outside_window`.
-        opens: when something may be moved again, in the zone of what shuts it; None: not in sight.
-        why: as the clusters file says.
+        opens: when moves are allowed again, in the time zone of the blackout or window; None: not in sight.
+        why: the reason given in the clusters file.
     """
 
     reason: Reason
@@ -57,7 +57,7 @@ class _Span(NamedTuple):
 
 
 def shut(settings: Settings, now: datetime) -> Shut | None:
-    """Return why nothing may be moved now, and until when; None: the calendar lets it."""
+    """Return why nothing may be moved now, and until when; None if the calendar allows moves."""
     first = found = _shut(settings, now)
     steps = 0
     while found is not None and found.opens is not None and steps < _MOST_STEPS:
@@ -70,7 +70,7 @@ def shut(settings: Settings, now: datetime) -> Shut | None:
 
 
 def _shut(settings: Settings, at: datetime) -> Shut | None:
-    """Return what lets nothing be moved at this moment, and until when it alone does."""
+    """Return the first reason against moves at this moment and its own end, regardless of what follows it."""
     for blackout in settings.blackouts:
         span = next(_spans(blackout, at, blackout=True), None)
         if span is not None and span.begin <= at:
@@ -104,12 +104,11 @@ def _spans(window: Window, at: datetime, *, blackout: bool) -> Iterator[_Span]:
 
 
 def _moments(local: datetime, zone: tzinfo, *, widest: bool) -> tuple[datetime, datetime]:
-    """Return the two moments that a local time may mean, mostly the same.
+    """Return the two moments that a local time may mean, usually the same.
 
     Args:
-        local: without a zone.
-        zone: of it.
-        widest: of a time that the clock leaves out, both moments it may mean; otherwise twice the change of the clock.
+        local: time without a zone.
+        widest: for a time that a clock change skips, return both possible moments; if False, the change itself twice.
     """
     first, second = (local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
     if first <= second or widest:

@@ -1,4 +1,4 @@
-"""What lets nothing be moved now, and who wants it so."""
+"""The reasons why nothing may be moved now, and who ordered it."""
 
 from __future__ import annotations
 
@@ -19,23 +19,18 @@ if TYPE_CHECKING:
 
 
 class Closed(NamedTuple):
-    """Why nothing is moved.
-
-    Attributes:
-        reason: the code.
-        detail: until when, by whom, why.
-    """
+    """A reason why nothing is moved; the detail says until when, by whom and why."""
 
     reason: Reason
     detail: str
 
 
 class JudgedRun(NamedTuple):
-    """Which run is judged.
+    """The run being judged.
 
     Attributes:
         at: when it was collected.
-        previous: id of the plan that was recorded before it, the name of a run's folder; empty when there is none.
+        previous: id of the plan recorded before it, which is the name of a run's folder; empty if there is none.
     """
 
     at: datetime
@@ -43,42 +38,41 @@ class JudgedRun(NamedTuple):
 
 
 def closings(settings: Settings, control: Control, now: datetime, sample: JudgedRun | None = None) -> list[Closed]:
-    """Return all that lets nothing be moved now; empty: something may be.
+    """Return all reasons why nothing may be moved now; empty if moves are allowed.
 
     Args:
-        settings: of the clusters file, or those of a plan.
-        control: what people ordered.
-        now: the present.
-        sample: the run that is judged; None: no run in particular, so none is skipped.
+        settings: settings from the clusters file or of a plan.
+        control: people's orders.
+        sample: the run being judged; None for no particular run, so that none is skipped.
     """
-    found = []
+    closed = []
     if not settings.mode.moves:
-        found.append(Closed(Reason.OBSERVE, f"mode {settings.mode}"))
+        closed.append(Closed(Reason.OBSERVE, f"mode {settings.mode}"))
     if control.unreadable:
-        found.append(Closed(Reason.CONTROL_UNREADABLE, control.unreadable))
+        closed.append(Closed(Reason.CONTROL_UNREADABLE, control.unreadable))
     closed_at = control.breaker_closed.at if control.breaker_closed else None
     if settings.breaker is not None and control.breaker.is_open(settings.breaker, closed_at, now):
-        found.append(Closed(Reason.BREAKER_OPEN, _opened(control.breaker, settings.breaker)))
+        closed.append(Closed(Reason.BREAKER_OPEN, _opened(control.breaker, settings.breaker)))
     paused = _paused(settings, control, now)
     if paused:
-        found.append(Closed(Reason.PAUSED, paused))
+        closed.append(Closed(Reason.PAUSED, paused))
     calendar = shut(settings, now)
     if calendar is not None:
-        found.append(Closed(calendar.reason, _told(calendar)))
+        closed.append(Closed(calendar.reason, _until(calendar)))
     if control.skip is not None and sample is not None and _skips(control.skip.at, sample):
-        found.append(Closed(Reason.SKIPPED, control.skip.because))
-    return found
+        closed.append(Closed(Reason.SKIPPED, control.skip.because))
+    return closed
 
 
 def _paused(settings: Settings, control: Control, now: datetime) -> str:
-    """Return until when; of the pause in the clusters file and that of a person the one that ends last holds."""
+    """Return until when and why; of the clusters file's pause and a person's, the one that ends last applies."""
     pauses = [(settings.pause.until, f"by the clusters file: {settings.pause.reason}")] if settings.pause else []
     pauses += [(control.pause.until, control.pause.because)] if control.pause else []
     until, because = max(pauses, default=(now, ""))
     return f"until {until:%Y-%m-%d %H:%M %Z} {because}" if now < until else ""
 
 
-def _told(calendar: Shut) -> str:
+def _until(calendar: Shut) -> str:
     until = f"until {calendar.opens:%Y-%m-%d %H:%M %Z}" if calendar.opens else "and none follows"
     return f"{until}: {calendar.why}" if calendar.why else until
 
@@ -89,10 +83,10 @@ def _opened(breaker: Breaker, rules: BreakerRules) -> str:
 
 
 def _skips(ordered_at: datetime, sample: JudgedRun) -> bool:
-    """Return whether a run is the one to be skipped: the first that was collected since.
+    """Return whether a run is the one to skip: the first collected after the order.
 
-    Whether one was recorded before it tells the plan before it. Nothing has to be written when a run was skipped, and
-    after a reset of the state, which forgets that plan, one run more is.
+    The previous plan shows whether a run was recorded since the order, so skipping writes nothing. After a reset of the
+    state, which forgets that plan, one more run is skipped.
     """
     previous = time_of(sample.previous)
     return sample.at > ordered_at and (previous is None or previous <= ordered_at)

@@ -1,4 +1,4 @@
-"""Mode `approve`: the question that waits for a person, and what people answered.
+"""Mode `approve`: the open question and people's answers.
 
 Neither a reset nor a restore of the state touches the two documents.
 """

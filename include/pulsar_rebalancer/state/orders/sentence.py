@@ -1,4 +1,4 @@
-"""What is in force now, and by whom: the sentence that every summary has."""
+"""The sentence in every summary about the orders in force and who gave them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.state.orders.in_force import Closed
 
 _NAMED = 3
-"""How many names of a list are told."""
+"""Maximum names shown from a list."""
 
 _WORDS = {
     Reason.CONTROL_UNREADABLE: "what people ordered cannot be read:",
@@ -54,14 +54,13 @@ _BY = {Origin.FILE: "the clusters file", Origin.PARAMS: "this run's parameters",
 
 @dataclass(frozen=True)
 class OrdersInForce:
-    """What the sentence tells beside settings and what lets nothing be moved.
+    """Input of the sentence, in addition to the settings and the reasons why nothing is moved.
 
     Attributes:
-        control: what people ordered.
-        drains: brokers that are drained.
-        question: what a person is asked; `answers`: what people answered.
-        started: when the run began that a stop may have hit; None: none is under way.
-        origins: where settings come from; those that are missing come from the clusters file.
+        control: people's orders.
+        drains: drained brokers.
+        started: start of the run that a stop may affect; None if no run is in progress.
+        origins: origin by setting; a setting that is missing comes from the clusters file.
     """
 
     control: Control = field(default_factory=Control)
@@ -72,57 +71,56 @@ class OrdersInForce:
     origins: Mapping[str, Origin] = field(default_factory=dict)
 
 
-def sentence(settings: Settings, found: Sequence[Closed], told: OrdersInForce, now: datetime) -> str:
-    """Return what is in force, and by whom.
+def sentence(settings: Settings, closed: Sequence[Closed], orders: OrdersInForce, now: datetime) -> str:
+    """Return the sentence about the orders in force.
 
     Args:
-        settings: the effective ones.
-        found: as `closings` returned it.
-        told: what else is told.
-        now: the present.
+        settings: the effective settings.
+        closed: why nothing is moved, from `closings`.
+        orders: the other orders in force.
     """
-    said = "; ".join([f"mode {settings.mode}", *beside_the_mode(settings, found, told, now)])
+    parts = "; ".join([f"mode {settings.mode}", *beside_the_mode(settings, closed, orders, now)])
     moved = "Moves are carried out" if settings.mode is not Mode.APPROVE else "Moves wait for approval"
-    return one_line(f"{'Nothing is moved' if found else moved}: {said}")
+    return one_line(f"{'Nothing is moved' if closed else moved}: {parts}")
 
 
-def beside_the_mode(settings: Settings, found: Sequence[Closed], told: OrdersInForce, now: datetime) -> list[str]:
-    """Return the parts of the sentence but the mode; empty when nothing else is in force."""
+def beside_the_mode(settings: Settings, closed: Sequence[Closed], orders: OrdersInForce, now: datetime) -> list[str]:
+    """Return the parts of the sentence other than the mode; empty if nothing else is in force."""
     return [
-        *(f"{_WORDS[each.reason]} {each.detail}" for each in found if each.reason is not Reason.OBSERVE),
-        *_ordered(settings, told, now),
-        *(f"{broker} drained by {each.by or 'unknown'}: {each.reason}" for broker, each in told.drains.items()),
-        *_asked(settings, told, now),
+        *(f"{_WORDS[closing.reason]} {closing.detail}" for closing in closed if closing.reason is not Reason.OBSERVE),
+        *_ordered(settings, orders, now),
+        *(f"{broker} drained by {drain.by or 'unknown'}: {drain.reason}" for broker, drain in orders.drains.items()),
+        *_asked(settings, orders, now),
         *_times(settings),
-        *_limits(settings, told.origins),
+        *_limits(settings, orders.origins),
     ]
 
 
-def _ordered(settings: Settings, told: OrdersInForce, now: datetime) -> Iterator[str]:
-    control, rules = told.control, settings.breaker
-    if control.stop is not None and told.started is not None and control.stopped_since(told.started):
+def _ordered(settings: Settings, orders: OrdersInForce, now: datetime) -> Iterator[str]:
+    control, rules = orders.control, settings.breaker
+    if control.stop is not None and orders.started is not None and control.stopped_since(orders.started):
         yield f"stopped {control.stop.because}"
     closed, breaker = control.breaker_closed, control.breaker
     if closed is not None and breaker.is_open(rules, None, now) and not breaker.is_open(rules, closed.at, now):
         yield f"circuit breaker closed {closed.because}"
 
 
-def _asked(settings: Settings, told: OrdersInForce, now: datetime) -> Iterator[str]:
-    """Yield what a person is asked, and what is not asked about again."""
+def _asked(settings: Settings, orders: OrdersInForce, now: datetime) -> Iterator[str]:
+    """Yield the open question, and the rejected plans that are not asked about again."""
     if settings.mode is not Mode.APPROVE:
         return
     minutes = settings.max_awaiting_minutes
-    until = told.question.until(minutes)
-    if until is not None and now <= until and told.question.plan_id not in told.answers.plans:
-        yield f"plan {told.question.hash[:16]} waits for approval until {until:%Y-%m-%d %H:%M %Z}"
-    for each in sorted(told.answers.rejected(now, minutes).values(), key=lambda answer: answer.at)[-_NAMED:]:
-        again = f"{each.at + timedelta(minutes=minutes):%H:%M %Z}"
-        yield f"the moves of plan {each.question.plan_id} are not asked for before {again}, rejected {each.because}"
+    until = orders.question.until(minutes)
+    if until is not None and now <= until and orders.question.plan_id not in orders.answers.plans:
+        yield f"plan {orders.question.hash[:16]} waits for approval until {until:%Y-%m-%d %H:%M %Z}"
+    for answer in sorted(orders.answers.rejected(now, minutes).values(), key=lambda answer: answer.at)[-_NAMED:]:
+        again = f"{answer.at + timedelta(minutes=minutes):%H:%M %Z}"
+        yield f"the moves of plan {answer.question.plan_id} are not asked for before {again}, rejected {answer.because}"
 
 
 def _times(settings: Settings) -> Iterator[str]:
     if settings.maintenance_windows:
-        yield f"moved within {_number(settings.maintenance_windows, 'maintenance window')} of the clusters file alone"
+        yield f"moved only within {_number(settings.maintenance_windows, 'maintenance window')} of the clusters file"
     if settings.blackouts:
         yield f"not moved within {_number(settings.blackouts, 'blackout')} of the clusters file"
     if settings.breaker is not None:
@@ -130,7 +128,7 @@ def _times(settings: Settings) -> Iterator[str]:
 
 
 def _limits(settings: Settings, origins: Mapping[str, Origin]) -> Iterator[str]:
-    """Yield caps and exclusions by who set them."""
+    """Yield caps and exclusions, grouped by who set them."""
     for origin, by in _BY.items():
         capped = [
             f"{getattr(settings, name):.12g} {words}"

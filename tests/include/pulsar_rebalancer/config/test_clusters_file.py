@@ -45,7 +45,7 @@ def test_a_broken_entry_says_so_and_the_others_live(tmp_path):
     assert "moed" in typo.error
     assert typo.settings.mode is Mode.OBSERVE
     assert "mapping" in listed.error
-    assert "no cluster name" in evil.error
+    assert "not a cluster name" in evil.error
     assert "/" not in evil.name
     assert "." not in evil.name
 

@@ -72,12 +72,12 @@ CLOSED, CARRIED, WAIT = "Nothing is moved: mode auto", "Moves are carried out: m
             {"maintenance_windows": [WINDOW]},
             {},
             f"{CLOSED}; outside the maintenance windows until 2026-11-22 13:00 UTC; "
-            "moved within 1 maintenance window of the clusters file alone",
+            "moved only within 1 maintenance window of the clusters file",
         ),
         (
             {"maintenance_windows": [WINDOW | {"cron": "0 12 * * *"}]},
             {},
-            f"{CARRIED}; moved within 1 maintenance window of the clusters file alone",
+            f"{CARRIED}; moved only within 1 maintenance window of the clusters file",
         ),
         (BREAKER, {}, f"{CARRIED}; watched by the circuit breaker of the clusters file"),
         (
