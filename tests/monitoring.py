@@ -29,13 +29,14 @@ def expressions() -> Iterator[tuple[str, str]]:
 
 def asked_for() -> set[tuple[str, str]]:
     """Every metric, with each label that is matched, grouped by or shown; the empty label for the metric itself."""
-    found = set()
+    found: set[tuple[str, str]] = set()
     for expression, shown in expressions():
         parsed = promql_parser.parse(expression)
         labels = {*re.findall(r"\{\{\s*(\w+)\s*\}\}", shown), *re.findall(r"by \(([^)]*)\)", parsed.prettify())}
         labels = {label.strip() for several in labels for label in several.split(",")}
         for selector in selectors(parsed):
             matched = {matcher.name for matcher in selector.matchers.matchers}
+            assert selector.name is not None, expression
             found |= {(selector.name, label) for label in {"", *labels, *matched}}
     return found
 

@@ -7,12 +7,12 @@ import sys
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.dag_processing.collection import _get_dag_assets
 from airflow.dag_processing.dagbag import DagBag
-from airflow.sdk import CronTriggerTimetable, DeltaTriggerTimetable
+from airflow.sdk import BaseOperator, CronTriggerTimetable, DeltaTriggerTimetable
 from airflow.sdk.definitions.mappedoperator import MappedOperator
 from airflow.sdk.exceptions import AirflowFailException
 from airflow.serialization.definitions.assets import SerializedAsset
@@ -176,7 +176,7 @@ def test_by_hand_a_release_waits_for_no_plan_and_nothing_lasts_for_ever(dags: di
 
 
 def test_settings_reach_the_tasks(dags: dict[str, DAG]) -> None:
-    tasks = dags["pulsar_rebalance__west"].task_dict
+    tasks: dict[str, Any] = dags["pulsar_rebalance__west"].task_dict
 
     assert tasks["decide"]._conn_id == "spark_west"
     assert tasks["collect"].entry.settings.low_threshold == 20
@@ -214,6 +214,7 @@ def test_a_broken_entry_says_so_on_its_page_and_when_it_runs(dags: dict[str, DAG
     assert dag.doc_md is not None
     assert named.replace("`", "'") in dag.doc_md
     (task,) = dag.tasks
+    assert isinstance(task, BaseOperator)
     with pytest.raises(AirflowFailException, match=named):
         task.execute({})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -83,7 +84,7 @@ def test_a_destination_that_was_hot_already(destination: int, counted: int) -> N
 NOTHING = record([[50.0, 50.0, 50.0]] * 20, {})
 
 
-def results(name: str, **measures: float | None) -> dict[str, Results]:
+def results(name: str, **measures: Any) -> dict[str, Results]:
     """A scenario in which nothing happens without shedding, and something with it."""
     base = replace(NOTHING, range_end=50.0, largest_end=60.0)
     runs = {

@@ -75,7 +75,7 @@ class World:
         """A DAG, parsed anew as for every task on a worker: running one in this process changes its parameters."""
         return self._bag().dags[dag_id]
 
-    def run(self, dag: str = "rebalance", **conf: Any) -> Outcome:
+    def run(self, dag: str = "rebalance", /, **conf: Any) -> Outcome:
         """A whole run, begun now."""
         return Outcome(self, self.dag(f"pulsar_{dag}__{self.name}").test(run_conf=conf or None))
 
@@ -114,7 +114,7 @@ class World:
         made = self.dag(f"pulsar_{dag}__{self.name}")
         scheduled = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(made))
         with create_session() as session:
-            run = session.scalar(select(DagRun).where(DagRun.dag_id == made.dag_id, DagRun.run_id == run_id))
+            run = session.scalars(select(DagRun).where(DagRun.dag_id == made.dag_id, DagRun.run_id == run_id)).one()
             run.start_date = timezone.utcnow()
             run.set_state(DagRunState.RUNNING)
             number = run.id

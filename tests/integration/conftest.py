@@ -32,7 +32,7 @@ def one_session() -> Iterator[None]:
     from pulsar_rebalancer_spark.session import session as make_session
 
     running = SparkSession.getActiveSession()
-    builder = SparkSession.builder.master("local[2]").config(map=CONF)
+    builder = SparkSession.builder.master("local[2]").config(map={**CONF})
     builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.sql.shuffle.partitions", "1")
     builder.config("spark.driver.extraJavaOptions", JAVA_OPTIONS).getOrCreate()
     session = make_session()

@@ -41,7 +41,11 @@ SETTINGS = {
     "grace_period_minutes": 0,
 }
 FORCE = {"force": "to show what moves and what does not", "force_threshold": 1}
-LIMITS = {GOES_ON: {"mode": "observe"}, HELD: {"max_bundles_per_run": 1}, UNLOAD: {"max_bundles_per_run": 1}}
+LIMITS: dict[str, dict[str, Any]] = {
+    GOES_ON: {"mode": "observe"},
+    HELD: {"max_bundles_per_run": 1},
+    UNLOAD: {"max_bundles_per_run": 1},
+}
 """Where a row goes on, its plan shows what would move, and the brokers stay as they are for the next row."""
 
 TASKS = {

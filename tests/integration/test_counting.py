@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.integration.airflow_world import World, world
 
+from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary, read_moves
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def test_a_hot_broker_without_its_partner_does_not_count_its_sample_again(south:
     for run, counting in ((left_out, "other_thresholds"), (gone, "counted")):
         summary = Summary.read(run.folder)
         assert (run.state, summary.counting, summary.pairs_fired) == ("success", counting, 0)
-        assert summary.reasons["too_soon"] == 1
+        assert summary.reasons[Reason.TOO_SOON] == 1
     assert south.decision().hits[hottest].low == 1
     assert south.served.cluster.state()["owners"] == owners
 

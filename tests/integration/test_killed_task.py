@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 DAG = "pulsar_rebalance__east"
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "mode": "auto",
     # One run a day: the first one is scheduled as soon as the DAG is there.
     "interval_seconds": 86400,
@@ -119,7 +119,7 @@ class Ended:
         folder: the run's.
     """
 
-    run: dict[str, Any]
+    run: Any
     tries: dict[str, int]
     folder: StoragePath
 
@@ -131,7 +131,8 @@ class Ended:
     def of(cls, airflow: LocalAirflow, run_id: str) -> Ended:
         """Wait until a run has ended."""
         run = airflow.wait(DAG, run_id)
-        tries = {task["task_id"]: task["try_number"] for task in airflow.tasks(DAG, run_id)}
+        tasks: list[Any] = airflow.tasks(DAG, run_id)
+        tries = {task["task_id"]: task["try_number"] for task in tasks}
         return cls(run, tries, StoragePath(airflow.xcom(DAG, run_id, "collect")))
 
 
@@ -249,7 +250,8 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         recorded = awaited(lambda: stored(airflow), airflow)
         (scheduled,) = [run["dag_run_id"] for run in airflow.runs(DAG)]
         manual = airflow.trigger(DAG)
-        (record,) = [task for task in airflow.tasks(DAG, scheduled) if task["task_id"] == "record"]
+        tasks: list[Any] = airflow.tasks(DAG, scheduled)
+        (record,) = [task for task in tasks if task["task_id"] == "record"]
         kill(psutil.Process(record["pid"]))
         obstacle.unlink()
 
@@ -257,7 +259,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         kill(connected(served))
         cluster.faults.clear()
 
-        ended = [Ended.of(airflow, run_id) for run_id in (scheduled, manual)]
+        ended = Ended.of(airflow, scheduled), Ended.of(airflow, manual)
         after = stored(airflow)
         assert after is not None
         yield Story(cluster, unloads, (recorded, after), *ended, refusals, metrics)

@@ -157,7 +157,7 @@ def test_acting_wants_what_triggering_the_dag_wants(
     asked = "/api/v2/dags/pulsar_apply__east/dagRuns/ask__1/taskInstances/approve/-1/hitlDetails"
     for method, address in (("POST", runs), ("PATCH", asked)):
         for role, name in (("VIEWER", "east"), ("ADMIN", "north")):
-            body = {"logical_date": None, "conf": {}, "chosen_options": ["Approve"]}
+            body: dict[str, Any] = {"logical_date": None, "conf": {}, "chosen_options": ["Approve"]}
             answer = server.request(method, address, json=body, headers=header(role, name))
             assert answer.status_code == 403, (method, role, name)
         assert server.request(method, address, json={}).status_code == 401

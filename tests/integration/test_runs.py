@@ -13,6 +13,7 @@ from airflow.models.backfill import ReprocessBehavior, _create_backfill
 from airflow.sdk import timezone
 from tests.integration.airflow_world import Outcome, World, world
 
+from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import Outcome as Written
 from pulsar_rebalancer.run.plan import Summary, read_moves
 from pulsar_rebalancer.run.request import RunRequest
@@ -221,7 +222,7 @@ def test_a_run_that_is_cleared_from_the_start_leaves_what_it_moved(east: World, 
     assert again.state == "success"
     assert {move.source for move in read_moves(again.folder)} & set(moved.values())
     assert {bundle: east.served.cluster.owner(bundle) for bundle in moved} == moved
-    assert Summary.read(again.folder).bundles_passed_over["recently_unloaded"] > 0
+    assert Summary.read(again.folder).bundles_passed_over[Reason.RECENTLY_UNLOADED] > 0
     assert (east.decision().seq, east.decision().counted_at) == (before.seq + 1, before.counted_at)
 
 

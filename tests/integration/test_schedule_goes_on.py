@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 DAG, BY_HAND = "pulsar_rebalance__east", "pulsar_by_hand__east"
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "mode": "auto",
     # A run is always under way: the next one is due before it ends.
     "interval_seconds": 5,
@@ -55,7 +55,8 @@ class Cluster:
 
     def runs(self, run_type: str) -> list[Any]:
         """Runs of one type, oldest first."""
-        return [run for run in self._airflow.runs(DAG) if run["run_type"] == run_type]
+        runs: list[Any] = self._airflow.runs(DAG)
+        return [run for run in runs if run["run_type"] == run_type]
 
     def carries_out(self, **form: Any) -> str:
         """Ask for a plan, and give its hash while a scheduled run is under way; the run that carried it out."""

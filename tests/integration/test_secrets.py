@@ -43,6 +43,7 @@ def connect(vault: World, patch: pytest.MonkeyPatch, **changes: Any) -> None:
 def database() -> Iterator[tuple[str, str]]:
     """Every row of the metadata database: XComs, rendered templates, serialized DAGs, asset state, events."""
     tables = MetaData()
+    assert engine is not None
     tables.reflect(engine)
     with engine.connect() as connection:
         for name, table in tables.tables.items():

@@ -71,7 +71,7 @@ def dags() -> dict[str, Any]:
 def by(test: str) -> Callable[[list[str]], None]:
     """A test elsewhere; it has to be there."""
 
-    def check(_: list[str]) -> None:
+    def check(_words: list[str]) -> None:
         file, _, name = test.partition("::")
         found = {node.name for node in ast.walk(ast.parse((ROOT / file).read_text())) if hasattr(node, "name")}
         assert not name or name in found, test
@@ -104,7 +104,7 @@ def observes(words: list[str]) -> None:
     """Two locks against moving anything."""
     name, entry, connection = _own_cluster(embedded(words))
     assert (name, entry["mode"]) == ("own-broker-8080", "observe")
-    found = _settings(Connection(conn_id="own", **connection | {"extra": json.dumps(connection["extra"])}))
+    found = _settings(Connection.from_json(json.dumps(connection), conn_id="own"))
     assert found.read_only
     assert found.seeds == ("http://broker:8080",)
 
@@ -190,9 +190,10 @@ def connection(words: list[str]) -> None:
 def archived(words: list[str]) -> None:
     """It asks for the archive that workers are told of; what that is made of is tested beside it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spark_archive, "make_archive", mock.Mock())
+        made = mock.Mock()
+        patch.setattr(spark_archive, "make_archive", made)
         assert spark_archive.main(words[3:]) == 0
-        spark_archive.make_archive.assert_called_once_with(Path("/opt/airflow/spark.jsa"))
+        made.assert_called_once_with(Path("/opt/airflow/spark.jsa"))
     by("tests/plugins/pulsar_rebalancer_airflow/test_spark_archive.py::test_made_with_the_options_of_the_driver")(words)
 
 

@@ -34,7 +34,7 @@ class Service(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         queries = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["queries"]
         names = [query["package"]["name"] for query in queries]
-        self.asked |= set(names)
+        self.asked.update(names)
         self._answer({"results": [{"vulns": [HOLE]} if name == "jinja2" else {} for name in names]})
 
     def do_GET(self) -> None:

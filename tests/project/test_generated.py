@@ -1,24 +1,18 @@
 """Tables and pictures of the documents, and the types of the page, are those that the code gives."""
 
-import importlib.util
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+from scripts import reference
 from scripts.pictures import drawn
+
+from pulsar_rebalancer.reasons import Reason
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def load(path):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-reference = load(ROOT / "scripts" / "reference.py")
 written = reference.written()
 pictures = drawn()
 
@@ -35,7 +29,7 @@ def test_every_table_stands_on_one_page():
 
 
 def test_every_reason_has_a_meaning_and_blocks_say_what_to_do():
-    for reason in reference.Reason:
+    for reason in Reason:
         assert reason.meaning.endswith("."), reason
         if reason.effect in ("block", "hold"):
             assert reason.action, reason

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tests.pulsar.cluster import PulsarCluster
 
     from pulsar_rebalancer.run.plan import Move
+    from pulsar_rebalancer_airflow.embedded.local_airflow import DagRun
 
 DAG_ID = "pulsar_rebalance__real"
 
@@ -31,7 +32,7 @@ DAG_ID = "pulsar_rebalance__real"
 class Run:
     """What one ended DAG run left behind."""
 
-    def __init__(self, airflow: LocalAirflow, run: dict[str, Any]) -> None:
+    def __init__(self, airflow: LocalAirflow, run: DagRun) -> None:
         self.state: str = run["state"]
         self.tasks = {task["task_id"]: task["state"] for task in airflow.tasks(DAG_ID, run["dag_run_id"])}
         uri = airflow.xcom(DAG_ID, run["dag_run_id"], "collect")

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import tests.airflow_home  # noqa: F401 - before anything of Airflow
 
+from pulsar_rebalancer.reasons import Reason
+
 # isort: split
 
 from typing import TYPE_CHECKING, Any
@@ -154,7 +156,7 @@ def test_what_a_person_asks_for(
             monkeypatch.setattr(WaveHistory, "add", add)
             acted(hand, action="drain", broker=one, **BUSY)
             dying = hand.run()
-            assert Written.read(dying.folder).counts["moved"] >= 1
+            assert Written.read(dying.folder).counts[Reason.MOVED] >= 1
             await_that(lambda: owners(admin, topics) <= {zero, two})
             after = Summary.read(decided(hand).folder)
             assert (after.drains[one].bundles, after.drains[one].left) == (0, 0)

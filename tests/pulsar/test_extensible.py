@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tests.pulsar.distribution import Distribution
 
     from pulsar_rebalancer.collect.collector import Collected
+    from pulsar_rebalancer.collect.extensible.published import TopicMessage
     from pulsar_rebalancer.run.outcome import MoveOutcome
     from pulsar_rebalancer.run.plan import Move
 
@@ -113,9 +114,9 @@ def test_listening_needs_the_right_and_leaves_nothing_behind(
     cluster: PulsarCluster, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = threads()
-    heard: list[system_topics.TopicMessage] = []
+    heard: list[TopicMessage] = []
 
-    def take(message: system_topics.TopicMessage) -> bool:
+    def take(message: TopicMessage) -> bool:
         heard.append(message)
         return True
 
@@ -206,7 +207,7 @@ def uptime_minutes(admin: Admin, broker: int) -> float:
     (process,) = [
         group for group in admin.get("broker-stats/metrics", broker=broker) if "jvm_start_time" in group["metrics"]
     ]
-    return (time.time() - process["metrics"]["jvm_start_time"] / 1000) / 60
+    return (time.time() - float(process["metrics"]["jvm_start_time"]) / 1000) / 60
 
 
 async def carried_out(cluster: PulsarCluster, moves: list[Move]) -> list[MoveOutcome]:

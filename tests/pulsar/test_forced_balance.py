@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.pulsar.admin import Admin
 from tests.pulsar.load import Load
@@ -35,7 +35,7 @@ def test_equal_ranges_of_two_namespaces_reach_their_own_destinations(
             throttle(cluster, admin)
             await_host_samples(admin, 1)
             with rebalancer(cluster, tmp_path / "airflow", settings) as airflow:
-                conf = {"force": "new brokers shall be filled", "force_threshold": FORCE_THRESHOLD}
+                conf: dict[str, Any] = {"force": "new brokers shall be filled", "force_threshold": FORCE_THRESHOLD}
                 run = Run(airflow, airflow.wait(DAG_ID, airflow.trigger(DAG_ID, conf)))
                 assert run.state == "success", run.tasks
                 summary = run.summary

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -147,7 +148,7 @@ def test_every_message_that_was_acknowledged_arrives(cluster: PulsarCluster, adm
             source, destination = number % 3, (number + 1) % 3
             moves = [move(cluster, bundle, source, destination) for bundle in topics]
             send(f"{number}-before")
-            outcomes = carried_out(cluster, moves, after_unload=lambda n=number: send(f"{n}-within"))
+            outcomes = carried_out(cluster, moves, after_unload=partial(send, f"{number}-within"))
             assert [outcome.reason for outcome in outcomes] == ["moved"] * len(moves)
         for producer in producers:
             producer.flush()

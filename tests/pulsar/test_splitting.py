@@ -60,7 +60,7 @@ def loaded(
     cluster: PulsarCluster, admin: Admin, extensible: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
     """Two namespaces of one bundle for each algorithm: one that brokers cut by it, one that is cut as planned."""
-    rates = {}
+    rates: dict[str, float] = {}
     for algorithm in ALGORITHMS:
         for who in ("theirs", "ours"):
             namespace = name(algorithm, who)
@@ -95,7 +95,7 @@ def bounds(admin: Admin, namespace: str) -> list[int]:
 def computed(cluster: PulsarCluster, admin: Admin, namespace: str, algorithm: SplitAlgorithm) -> Cut:
     """Where we would cut, from what collect reads of the namespace's bundle."""
     bundle = f"{namespace}/{WHOLE}"
-    figures = {"topics": TOPICS, "msg_rate_in": 1e6, "broker": admin.owner(bundle)}
+    figures: dict[str, Any] = {"topics": TOPICS, "msg_rate_in": 1e6, "broker": admin.owner(bundle)}
     given: dict[str, Any] = {"split_mode": "observe", "max_bundle_msg_rate": LIMIT, "min_split_width": 1}
     settings = Settings(**given)
 

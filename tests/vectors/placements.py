@@ -106,7 +106,7 @@ def _broker(name: str, report: dict[str, Any], bundles: int) -> dict[str, Any]:
 def _average(row: dict[str, Any], before: float | None, settings: Settings) -> float:
     """The extensible load manager's own average: the heap is part of it (BrokerLoadData.updateWeightedMaxEMA)."""
     weighted = (
-        percent(row[f"{name}_usage"], row[f"{name}_limit"]) * getattr(settings, f"{name}_weight")
+        percent(row[f"{name}_usage"], row[f"{name}_limit"]) * float(getattr(settings, f"{name}_weight"))
         for name in RESOURCES.values()
     )
     usage, history = max(weighted) / 100, settings.history_percentage

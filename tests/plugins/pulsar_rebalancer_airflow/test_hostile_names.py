@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import pytest
@@ -54,7 +54,7 @@ def test_a_name_is_no_broker_and_no_address(served: Running, name: str) -> None:
     assert not is_broker_id(f"{name}:8080") or name == ".."  # a host that nobody has, and no path
     bundle = next(iter(served.cluster.load_report(served.cluster.active_brokers()[0])["lastStats"]))
 
-    async def ask() -> list[Any]:
+    async def ask() -> tuple[object, ...]:
         connection = AdminConnection(seeds=tuple(served.urls), token=SecretStr(served.token))
         async with PulsarAdmin(connection) as admin:
             before = served.cluster.owner(bundle)
@@ -104,7 +104,7 @@ def test_a_run_takes_no_name_at_its_word(
     served.cluster.faults.add("other_configuration", values={"clusterName": NAMES[0]})
     entry = ClusterEntry(name=CLUSTER, given={}, settings=validate({"connection": "pulsar_test"}, where="test"))
     given = context(CLUSTER, state, user=NAMES[12])
-    given["dag_run"].run_id = "".join(NAMES)  # type: ignore[misc]
+    given["dag_run"].run_id = "".join(NAMES)
 
     uri = CollectOperator(task_id="collect", entry=entry, root=storage.root).execute(given)
     ValidateOperator(task_id="validate", cluster=CLUSTER, run=uri).execute(given)

@@ -18,7 +18,7 @@ def test_made_with_the_options_of_the_driver(monkeypatch: pytest.MonkeyPatch, tm
     async def sample_runs(_: str) -> Any:
         return [mock.Mock(uri="run")]
 
-    def submit(command: list[str], **_: Any) -> Any:
+    def submit(command: list[str], **given: Any) -> Any:
         options = command[command.index("--driver-java-options") + 1]
         ours, _, more = options.partition(" -XX:ArchiveClassesAtExit=")
         assert ours == JAVA_OPTIONS

@@ -40,21 +40,19 @@ def tables(cluster: str, brokers: int, bundles_per_broker: int, seed: int = 0) -
     share = np.repeat(np.linspace(0.1, 1.0, brokers), bundles_per_broker)
     rate = np.round(random.exponential(400.0, brokers * bundles_per_broker) * share, 1)
     count = brokers * bundles_per_broker
-    held = pa.table(
-        {
-            "cluster": np.full(count, cluster),
-            "broker": np.repeat(names, bundles_per_broker),
-            "bundle": [f"tenant/ns-{n // 64:05}/0x{n % 64 << 26:08x}_0x{(n % 64 + 1) << 26:08x}" for n in range(count)],
-            "msg_rate_in": rate,
-            "msg_rate_out": rate,
-            "msg_throughput_in": rate * 1024,
-            "msg_throughput_out": rate * 1024,
-            **{name: np.ones(count, dtype="int64") for name in ("topics", "producers", "consumers", "owners")},
-            "cache_size": np.zeros(count, dtype="int64"),
-            "top_rank": pa.nulls(count, pa.int64()),
-            "policy": pa.nulls(count, pa.string()),
-        }
-    )
+    columns: dict[str, Any] = {
+        "cluster": np.full(count, cluster),
+        "broker": np.repeat(names, bundles_per_broker),
+        "bundle": [f"tenant/ns-{n // 64:05}/0x{n % 64 << 26:08x}_0x{(n % 64 + 1) << 26:08x}" for n in range(count)],
+        "msg_rate_in": rate,
+        "msg_rate_out": rate,
+        "msg_throughput_in": rate * 1024,
+        "msg_throughput_out": rate * 1024,
+        **{name: np.ones(count, dtype="int64") for name in ("topics", "producers", "consumers", "owners")},
+        "cache_size": np.zeros(count, dtype="int64"),
+        "top_rank": pa.nulls(count, pa.int64()),
+        "policy": pa.nulls(count, pa.string()),
+    }
     sums = rate.reshape(brokers, bundles_per_broker).sum(axis=1)
     rows = [
         {
@@ -76,7 +74,7 @@ def tables(cluster: str, brokers: int, bundles_per_broker: int, seed: int = 0) -
     return {
         "cluster": pa.Table.from_pylist([{"cluster": cluster, "collected_at": NOW}], schema=CLUSTER),
         "brokers": pa.Table.from_pylist(rows, schema=BROKERS),
-        "bundles": held.select(BUNDLES.names).cast(BUNDLES),
+        "bundles": pa.table(columns).select(BUNDLES.names).cast(BUNDLES),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -68,7 +69,7 @@ def rules(random: Random) -> Settings:
     )
 
 
-def broker(random: Random, name: str) -> dict[str, object]:
+def broker(random: Random, name: str) -> dict[str, Any]:
     return {
         "broker": name,
         "cpu_usage": random.choice(CPU),
@@ -86,7 +87,7 @@ def broker(random: Random, name: str) -> dict[str, object]:
     }
 
 
-def bundle(random: Random, owner: str, number: int) -> dict[str, object]:
+def bundle(random: Random, owner: str, number: int) -> dict[str, Any]:
     namespace = random.choice(NAMESPACES)
     return {
         "broker": owner,
@@ -159,7 +160,8 @@ def test_columns_answer_what_the_specification_answers():
             assert answer.moves == specified.moves
             listed = {row["broker"] for row in each.brokers}
             assert answer.hits == {name: hit for name, hit in specified.hits.items() if name in listed}
-            seen.update(each.reason for each in (*specified.decisions, *specified.moves))
+            seen.update(row.reason for row in specified.decisions)
+            seen.update(move.reason for move in specified.moves)
 
     answers_alike()
     # The random clusters are worth something only if they reach every branch.
@@ -174,7 +176,7 @@ def strange(random: Random, number: int, figures: list[float]) -> Cluster:
         return random.choice([each for each in (*figures, 0.0, 1.0, 100.0) if each <= largest])
 
     columns = [*(f"{name}_{part}" for name in SCORED for part in ("usage", "limit")), *TRAFFIC]
-    brokers: list[dict[str, object]] = [
+    brokers: list[dict[str, Any]] = [
         {"broker": f"b{n}:1", "left_out": None, **{column: figure(column) for column in columns}} for n in range(4)
     ]
     held = [bundle(random, row["broker"], n) for row in brokers for n in range(3)]
@@ -201,7 +203,8 @@ def test_both_answer_alike_whatever_the_figures(figures, odd, seed):
     for each in batch:
         specified = each.specified()
         assert answers[each.name] == specified
-        assert all(math.isfinite(row.source_score) and math.isfinite(row.gap) for row in specified.decisions)
+        given = [figure for row in specified.decisions for figure in (row.source_score, row.gap)]
+        assert all(figure is not None and math.isfinite(figure) for figure in given)
 
 
 def test_waves_beyond_the_last_wait():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
+from typing import TYPE_CHECKING
 
 from tests.include.pulsar_rebalancer.strategies.shedders.avg_shedder_cases import CASES
 from tests.spark_apps.pulsar_rebalancer_spark.clusters import Cluster, shed_in_columns
@@ -11,10 +12,13 @@ from tests.vectors.rows import brokers_of
 
 from pulsar_rebalancer.strategies.scoring import score
 
+if TYPE_CHECKING:
+    from pulsar_rebalancer.state.state_documents import HitCount
+
 
 def test_decides_as_pulsars_own_class():
     unfinished = [*histories.read("AvgShedder"), *CASES]
-    hits = {history.name: {} for history in unfinished}
+    hits: dict[str, dict[str, HitCount]] = {history.name: {} for history in unfinished}
     checked = 0
     for number in count():
         unfinished = [history for history in unfinished if len(history.steps) > number]
@@ -36,7 +40,7 @@ def test_decides_as_pulsars_own_class():
 
 
 def compare(where, answer, step, settings):
-    scores = {}
+    scores: dict[str, float] = {}
     assert histories.unload_of(answer.moves) == step.expected["unload"], where
     assert {move.bundle: move.destination for move in answer.moves if move.taken} == step.expected["dest"], where
     for pair in answer.decisions:

@@ -12,7 +12,7 @@ from pulsar_rebalancer_spark.run_input import RunInput
 
 
 def test_calls_into_java_are_as_many_for_ten_times_the_brokers(spark, tmp_path, monkeypatch):
-    send, made = GatewayClient.send_command, Counter()
+    send, made = GatewayClient.send_command, Counter[int]()
 
     def counted(self, command, *rest, **named):
         made[brokers] += command.startswith("c\n")

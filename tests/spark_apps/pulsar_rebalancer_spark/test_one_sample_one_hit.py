@@ -11,7 +11,7 @@ from tests.spark_apps.pulsar_rebalancer_spark import runs
 
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.config.resolution import THRESHOLD_FIELDS, RunParams
-from pulsar_rebalancer.reasons import Effect
+from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.state.state_documents import DecisionState, HitCount
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PATIENT = {"low_threshold": 15, "high_threshold": 1000, "hit_count_low": 8}
 OWN = RunParams(hit_count_low=1)
 FORCE = RunParams(force="hot broker")
-TRANSFER = {"strategy": Strategy.TRANSFER, "target_std": 0.05, "hit_count_transfer": 8}
+TRANSFER: dict[str, Any] = {"strategy": Strategy.TRANSFER, "target_std": 0.05, "hit_count_transfer": 8}
 
 
 class Cluster:
@@ -55,7 +55,7 @@ class Cluster:
     @property
     def names(self) -> list[str]:
         """The brokers that it lists."""
-        return self.content["brokers"]["broker"].to_pylist()
+        return [str(name) for name in self.content["brokers"]["broker"].to_pylist()]
 
     def use(self, cpu: list[float]) -> None:
         """Give the brokers this CPU usage, percent."""
@@ -106,7 +106,7 @@ def test_thresholds_of_its_own_do_not_make_a_second_hit_of_a_counted_sample(clus
     # Half an interval later the sample is the same one.
     summary = cluster.run(40, OWN)
     assert (summary.counting, summary.pairs_fired, summary.bundles_taken) == ("other_thresholds", 0, 0)
-    assert summary.reasons["too_soon"] == 2
+    assert summary.reasons[Reason.TOO_SOON] == 2
     assert cluster.low_hits == [1, 1, 1, 1]
 
 
@@ -140,7 +140,7 @@ def test_a_hot_broker_with_another_partner_does_not_count_its_sample_again(clust
         cluster.lose(0)
     summary = cluster.run(31, RunParams(**left_out), **left_out)
     assert (summary.pairs_fired, summary.bundles_taken) == (0, 0)
-    assert summary.reasons["too_soon"] == 1
+    assert summary.reasons[Reason.TOO_SOON] == 1
     assert cluster.low_hits[-1] == 7
     # A host interval after the hit.
     assert cluster.run(30).pairs_fired == 1
@@ -156,7 +156,7 @@ def test_a_cold_broker_that_never_changes_does_not_keep_its_pair_from_firing(clu
 
 
 def test_a_pair_that_fired_does_not_begin_with_the_sample_that_it_fired_by(cluster: Cluster) -> None:
-    eager = {"interval_seconds": 20, "hit_count_low": 1}
+    eager: dict[str, Any] = {"interval_seconds": 20, "hit_count_low": 1}
     assert cluster.run(0, **eager).pairs_fired == 2
     assert cluster.run(20, **eager).pairs_fired == 0
     cluster.sample_anew(0)
@@ -165,7 +165,7 @@ def test_a_pair_that_fired_does_not_begin_with_the_sample_that_it_fired_by(clust
 
 def test_balance_ends_hits_whether_or_not_the_sample_is_new(cluster: Cluster) -> None:
     cluster.run(0, interval_seconds=20)
-    assert cluster.run(20, interval_seconds=20, low_threshold=70).reasons["below_low"] >= 1
+    assert cluster.run(20, interval_seconds=20, low_threshold=70).reasons[Reason.BELOW_LOW] >= 1
     assert cluster.low_hits[1:3] == [0, 0]
 
 
@@ -183,7 +183,7 @@ def test_the_transfer_shedder_counts_a_sample_once_as_well(cluster: Cluster) -> 
     assert cluster.transfer_hits == 3
 
 
-STILL = Validation(findings=(Finding(reason="builtin_shedding_on", effect=Effect.HOLD),))
+STILL = Validation(findings=(Finding(reason=Reason.BUILTIN_SHEDDING_ON),))
 PAUSE = {"until": runs.NOW + timedelta(days=1), "reason": "maintenance"}
 
 
@@ -209,7 +209,7 @@ def test_only_a_pair_that_is_carried_out_starts_anew(
 ) -> None:
     """What-if runs and forced runs change no other counter."""
     content = runs.tables("east", 4, 20)
-    names = content["brokers"]["broker"].to_pylist()
+    names: list[Any] = content["brokers"]["broker"].to_pylist()
     counted = runs.NOW - timedelta(seconds=60)
     state = DecisionState(
         seq=7, counted_at=counted, strategy="AvgShedder", hits=dict.fromkeys(names, HitCount(0, 7)), means=""
@@ -259,9 +259,7 @@ def test_means_that_a_recorded_plan_names_are_not_written_again(
     assert {file.name: file.stat().st_mtime_ns for file in means.iterdir()} == files
     # Another verdict on the sample is another table.
     (refused,) = cluster.content["bundles"]["bundle"].to_pylist()[:1]
-    Validation(findings=(Finding(reason="two_owners", effect=Effect.QUARANTINE, subject=refused),)).write(
-        cluster.folder
-    )
+    Validation(findings=(Finding(reason=Reason.TWO_OWNERS, subject=refused),)).write(cluster.folder)
     decide(lambda: spark, RunInput.read(str(tmp_path), cluster.folder.uri))
     other = plan.read_state(cluster.folder).means
     assert other != means.name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -22,7 +23,7 @@ from pulsar_rebalancer_spark import rebalance
 from pulsar_rebalancer_spark.rebalance import decide
 from pulsar_rebalancer_spark.run_input import RunInput
 
-SHEDDING = {
+SHEDDING: dict[Strategy, dict[str, Any]] = {
     Strategy.THRESHOLD: {"min_unload_bundle_throughput": 0, "history_percentage": 0.5},
     Strategy.OVERLOAD: {"overloaded_threshold": 60},
     Strategy.UNIFORM: {"min_unload_message": 0},
@@ -115,7 +116,7 @@ def test_rates_of_moves_are_short_term_means_whatever_the_strategy_compares(spar
 
 
 def test_averages_go_from_run_to_run_and_start_anew_with_another_strategy(spark, tmp_path):
-    settings = {"strategy": Strategy.THRESHOLD, "history_percentage": 0.5}
+    settings: dict[str, Any] = {"strategy": Strategy.THRESHOLD, "history_percentage": 0.5}
     state, averages = None, []
     for number, seed in enumerate((1, 2)):
         at = runs.NOW + timedelta(seconds=60 * number)
@@ -134,4 +135,5 @@ def test_averages_go_from_run_to_run_and_start_anew_with_another_strategy(spark,
     assert loads["broker-00001.pulsar:8080"] != pytest.approx(averages[1])
     soon = runs.make(tmp_path, runs.tables("east", 4, 10), state=state, at=at - timedelta(seconds=50), **settings)
     assert decided(spark, tmp_path, soon).counting == "too_soon"
+    assert state is not None
     assert plan.read_state(soon).kept == state.kept

@@ -10,6 +10,7 @@ import time
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pyarrow as pa
@@ -33,7 +34,7 @@ from pulsar_rebalancer_spark.rebalance import decide
 from pulsar_rebalancer_spark.run_input import RunInput
 
 ROOT = Path(__file__).parents[3]
-EAGER = {"hit_count_low": 1, "hit_count_high": 1}
+EAGER: dict[str, Any] = {"hit_count_low": 1, "hit_count_high": 1}
 UNDER_POLICIES = (
     *(("vip/a", "isolation"), ("lost/a", "unknown")),
     *(("spread/a", "anti_affinity"), ("spread/b", "anti_affinity"), ("spread/b", "anti_affinity")),
@@ -319,7 +320,7 @@ def submit(errors, root, *folders):
 
 def kill_executors(application, errors):
     """Kills both of the application's executors once each has begun a task; the task begun last is still under way."""
-    busy = set()
+    busy: set[str] = set()
     while len(busy) < 2:
         assert application.poll() is None, errors.read_text()[-2000:]
         busy = set(re.findall(r"Starting task \S+ in stage .*?,\s*executor (\d+)", errors.read_text()))
@@ -336,7 +337,7 @@ def kill_executors(application, errors):
 @pytest.mark.integration
 def test_two_workers_whose_executors_are_killed_and_a_run_that_cannot_be_decided(spark, tmp_path, eventful):
     calm = runs.make(tmp_path, runs.tables("west", 2, 3), cluster="west", low_threshold=200, high_threshold=300)
-    other = {"strategy": Strategy.THRESHOLD, "min_unload_bundle_throughput": 0}
+    other: dict[str, Any] = {"strategy": Strategy.THRESHOLD, "min_unload_bundle_throughput": 0}
     threshold = runs.make(tmp_path, runs.tables("north", 6, 20), cluster="north", **other)
     broken = runs.make(tmp_path, runs.tables("south", 3, 3), cluster="south")
     (broken / "validation.json").delete()

@@ -43,7 +43,7 @@ def request(root: Path, cluster: str, score: float, **values: object) -> Storage
     for number in (*range(8), *range(1440, 1448)):
         hot(score).write(storage, minute(number))
     end = minute(1500)
-    asked = ReplayRequest(cluster=cluster, settings=settings(), start=minute(0), end=end, grid=[*GRID, NONE], **values)  # type: ignore[arg-type]
+    asked = ReplayRequest(cluster=cluster, settings=settings(), start=minute(0), end=end, grid=[*GRID, NONE], **values)
     folder = storage.base / "replays" / "one"
     asked.write(folder)
     return folder

@@ -151,7 +151,7 @@ def test_every_minute_is_decided_as_a_run_decides_it(
     monkeypatch.setattr(Balancer, "decide", noted)
     replay(Recording.read(target), [Variant("it", Settings(**settings))], Settings(**settings))
 
-    state, unloads, reasons, moved = DecisionState(), dict[str, Unload](), set[str](), 0
+    state, unloads, reasons, moved = DecisionState(), dict[str, Unload](), set[object](), 0
     for number, (minute, moves) in enumerate(steps):
         at = runs.NOW + timedelta(minutes=number)
         run = runs.make(

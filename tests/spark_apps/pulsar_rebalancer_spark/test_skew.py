@@ -36,5 +36,5 @@ def test_twenty_thousand_bundles_on_one_broker_take_no_longer_than_on_all(spark,
         seconds[skewed] = min(taken)
         if skewed:
             moves = (run / "plan" / "moves.parquet").read_table()
-            assert pc.sum(pc.equal(moves["source"], HOTTEST)).as_py() > 0.9 * BROKERS * EACH
+            assert moves["source"].to_pylist().count(HOTTEST) > 0.9 * BROKERS * EACH
     assert seconds[True] < LONGEST * seconds[False]

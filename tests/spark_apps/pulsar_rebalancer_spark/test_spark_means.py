@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import cycle
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import functions as F
@@ -47,8 +48,8 @@ def test_three_samples_with_bundles_that_come_go_and_have_two_owners(spark, tmp_
         previous.write_table(pa.Table.from_pylist([row for each in known.values() for row in each], schema=MEANS))
         sample = spark_tables.read(spark, [bundles], BUNDLES).withColumn("refused", F.lit(False)).repartition(3)
         # one of the bundles was split since: its two parts carry on with their shares until they have means
-        parts = {"c1": {NAMES[0]: {NAMES[1]: 0.25, NAMES[3]: 0.75}}, "c2": {}}
-        of_split = [
+        parts: dict[str, dict[str, dict[str, float]]] = {"c1": {NAMES[0]: {NAMES[1]: 0.25, NAMES[3]: 0.75}}, "c2": {}}
+        of_split: list[dict[str, Any]] = [
             {"cluster": cluster, "bundle": bundle, "part": part, "share": share}
             for cluster in parts
             for bundle, of_bundle in parts[cluster].items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -34,13 +35,14 @@ def test_a_bundle_that_is_too_large_to_move_is_named(tmp_path, reason, topics, t
     held = [(LARGE, topics), (SMALL, 2)]
     bundles = [{"cluster": "c", "broker": "b:0", "bundle": name, "topics": count} for name, count in held]
     (folder / "input" / "bundles.parquet").write_table(table(bundles, BUNDLES))
-    moves = [move(SMALL, 2, 410.0), move(LARGE, 1, 610.0), move("a/b/kept", 0, 900.0, "system_namespace")]
+    moves: list[Any] = [move(SMALL, 2, 410.0), move(LARGE, 1, 610.0), move("a/b/kept", 0, 900.0, "system_namespace")]
     moves.append(move("a/b/other", 0, 900.0, pair=1))  # of a pair that took others
     (folder / "plan" / "moves.parquet").write_table(table(moves, MOVES))
     stuck = Decision("b:0", reason, pair=0, fired=True, measure=Measure.RATE, target=target)
     taken = Decision("b:1", Reason.FIRED, pair=1, fired=True, measure=Measure.RATE, target=target)
 
-    found = helpful(SimpleNamespace(folder=folder), [stuck, taken], {"b:0": 1000.0, "b:1": 1000.0})
+    given: Any = SimpleNamespace(folder=folder)
+    found = helpful(given, [stuck, taken], {"b:0": 1000.0, "b:1": 1000.0})
 
     sentence = f"no_fitting_bundle: {LARGE} carries 61 % of b:0's traffic; {told}"
     assert found == (() if told is None else (sentence,))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import pytest
@@ -174,7 +174,7 @@ async def test_a_broker_that_lost_the_race_for_the_bundle_is_asked_again() -> No
         owned_by(two, one, two)
         answers = [lost, one.replies["GET", POSITIONS]]
 
-        async def answer(_: Request) -> Response:
+        async def answer(_: Request) -> Any:
             return answers.pop(0)
 
         one.on("GET", POSITIONS, answer)

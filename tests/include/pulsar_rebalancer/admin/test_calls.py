@@ -133,7 +133,7 @@ async def test_configuration() -> None:
     [
         {},
         *({name: value for name, value in SWITCHES.items() if name != missing} for missing in SWITCHES),
-        *(SWITCHES | {name: value} for name in SWITCHES for value in (None, "", "null", "yes")),
+        *({**SWITCHES, name: value} for name in SWITCHES for value in (None, "", "null", "yes")),
     ],
 )
 async def test_a_configuration_that_does_not_say_who_sheds_is_a_bad_answer(answer: dict[str, str | None]) -> None:

@@ -10,7 +10,7 @@ from pulsar_rebalancer.admin import AdminConnection
 from pulsar_rebalancer.admin.bundle_calls import BundleAdmin
 from pulsar_rebalancer.admin.transport import Transport
 from pulsar_rebalancer.carry_out.split_executor import carry_out_splits
-from pulsar_rebalancer.run.splits import Split
+from pulsar_rebalancer.run.splits import Split, SplitOutcome
 from pulsar_simulator.brokers import BrokerSpec
 from pulsar_simulator.cluster import Cluster
 from pulsar_simulator.load import QUIET, Traffic
@@ -49,8 +49,8 @@ def served():
     counts = np.ones(bundles, dtype=np.int64)
     brokers = [BrokerSpec(f"127.0.0.1:{port}") for port in (1, 2)]
     spec = ClusterSpec(brokers, topology, traffic, np.arange(bundles) % 2, counts, counts)
-    with running(Cluster(spec)) as brokers:
-        yield brokers
+    with running(Cluster(spec)) as served:
+        yield served
 
 
 def split(name, *positions, algorithm="specified_positions_divide", **changes):
@@ -90,7 +90,7 @@ def test_a_namespace_gets_the_planned_bounds_and_a_second_attempt_asks_for_nothi
         split(NAMES[2], MIDDLE, algorithm="range_equally_divide"),
         split(NAMES[3], 0x40000000, algorithm="flow_or_qps_equally_divide", unload=True),
     ]
-    told = []
+    told: list[SplitOutcome] = []
     outcomes, asked = carry(served, *wanted, told=told)
     assert told == outcomes
     assert [(o.reason, o.attempts, o.found) for o in outcomes] == [("split", 1, w.positions) for w in wanted]

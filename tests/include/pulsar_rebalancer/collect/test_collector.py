@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -46,9 +47,8 @@ def entry(**given):
 
 def sample(face, given=None, params=None, **connection):
     async def go():
-        one = AdminConnection(
-            **{"seeds": (face.urls[0],), "token": SecretStr(face.token), "read_timeout_s": 20.0} | connection
-        )
+        own: dict[str, Any] = {"seeds": (face.urls[0],), "token": SecretStr(face.token), "read_timeout_s": 20.0}
+        one = AdminConnection(**own | connection)
         async with PulsarAdmin(one) as admin:
             trigger = Trigger(
                 now=datetime.fromtimestamp(face.cluster.clock.now(), UTC),
@@ -326,7 +326,7 @@ def test_brokers_without_persistent_topics_are_named(served, monkeypatch):
 
     async def answer(admin, asked):
         found = await load_report(admin, asked)
-        return found | {"persistentTopicsEnabled": False} if asked == closed else found
+        return {**found, "persistentTopicsEnabled": False} if found and asked == closed else found
 
     monkeypatch.setattr(PulsarAdmin, "load_report", answer)
     assert sample(served).policies.without_persistent == (closed,)

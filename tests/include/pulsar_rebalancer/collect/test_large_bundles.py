@@ -68,8 +68,8 @@ def test_those_furthest_above_a_bound_are_looked_at_each_once_and_none_of_an_exc
 
 
 def test_how_far_above_its_bound_a_mean_is_counts_as_well():
-    figures = {"topics": 1500}, {"msg_rate_in": 60000.0}, {"producers": 2500}, {"msg_throughput_out": 400.0 * MIB}, {}
-    rows = [row(f"a/b/{n}", **each) for n, each in enumerate(figures)]
+    figures = ("topics", 1500), ("msg_rate_in", 60000.0), ("producers", 2500), ("msg_throughput_out", 400.0 * MIB)
+    rows = [*(row(f"a/b/{n}", **{name: figure}) for n, (name, figure) in enumerate(figures)), row("a/b/4")]
     means = table([{"cluster": "c", "bundle": "a/b/4", "long_term_msg_rate": 90000.0}], MEANS)
     found = choose(table(rows, BUNDLES), means, Settings())
     assert [each.bundle[-1] for each in found] == ["3", "4", "2", "1", "0"]

@@ -97,7 +97,8 @@ class Calls:
     def __init__(self, policies=None, groups=(), domains=None, failing=()):
         self.policies, self.groups, self.domains = policies or {}, dict(groups), domains or {}
         self.failing, self.asked = set(failing), []
-        self.silent, self.of_broker = set(), Counter()
+        self.silent: set[str] = set()
+        self.of_broker: Counter[str] = Counter()
 
     def fail(self, what):
         if what in self.failing:

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import weakref
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,12 +32,10 @@ def test_what_is_no_sound_figure_of_a_topic_counts_as_none(figure):
 
 
 def test_reading_topics_ends_and_holds_one_broker_s_statistics_at_a_time(monkeypatch):
-    class Statistics(dict):
+    class Statistics(dict[str, Any]):
         """A dictionary that can be watched."""
 
-        __hash__ = object.__hash__
-
-    alive, most = weakref.WeakSet(), []
+    alive, most = weakref.WeakValueDictionary[int, Statistics](), []
 
     class Admin:
         class bundles:
@@ -54,12 +53,13 @@ def test_reading_topics_ends_and_holds_one_broker_s_statistics_at_a_time(monkeyp
             gc.collect()
             most.append(len(alive))
             found = Statistics()
-            alive.add(found)
+            alive[id(found)] = found
             return found
 
     monkeypatch.setattr(split_candidates, "MOST_SECONDS", 0.2)
     rows = [row(f"a/b/{n}", broker=f"b:{n}", topics=2000) for n in range(10)]
-    found = asyncio.run(read_candidates(Admin, table(rows, BUNDLES), None, Settings(split_mode="observe")))
+    admin: Any = Admin
+    found = asyncio.run(read_candidates(admin, table(rows, BUNDLES), None, Settings(split_mode="observe")))
     assert [len(each.topics or ()) for each in found.bundles] == [1] * 9 + [0]
     assert max(most) <= 1
 

@@ -4,6 +4,7 @@ import pytest
 
 from pulsar_rebalancer.config.clusters_file import load_clusters
 from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer.config.settings import Pause
 from pulsar_rebalancer.errors import SettingsError
 
 
@@ -102,7 +103,7 @@ def test_entries_may_share_an_anchor_and_a_pause_is_a_time(tmp_path):
 def test_a_pause_may_end_at_any_time_that_yaml_knows(tmp_path, until):
     (entry,) = load_clusters(write(tmp_path, f"clusters: {{east: {{pause: {{until: {until}, reason: x}}}}}}"))
     assert entry.error == ""
-    assert entry.settings.pause.until == datetime(2027, 1, 5, 10, tzinfo=UTC)
+    assert entry.settings.pause == Pause(until=datetime(2027, 1, 5, 10, tzinfo=UTC), reason="x")
 
 
 @pytest.mark.parametrize(

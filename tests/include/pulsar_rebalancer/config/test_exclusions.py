@@ -29,6 +29,6 @@ BROKER = {"excluded_brokers": ["b:1"]}
     ],
 )
 def test_what_a_plan_may_move_no_longer(planned: dict[str, Any], present: dict[str, Any], reason: str | None) -> None:
-    settings = (Settings.model_validate(each) for each in (planned, present))
+    before, after = Settings.model_validate(planned), Settings.model_validate(present)
 
-    assert exclusions.since(*settings, BUNDLE, {"a:1", "b:1"}) == reason
+    assert exclusions.since(before, after, BUNDLE, {"a:1", "b:1"}) == reason

@@ -206,7 +206,7 @@ def test_wrong_parameters_are_refused(given, named):
 
 
 def nested(levels):
-    value = "b:1"
+    value: object = "b:1"
     for _ in range(levels):
         value = [value]
     return value
@@ -232,6 +232,7 @@ def test_parameters_without_end_are_refused_by_name(given):
 def test_a_wrong_value_says_where_it_came_from_and_can_be_overruled():
     for field, value in (("hit_count_low", "0"), ("bandwidth_in_weight", "heavy")):
         pulsar_name = Settings.model_fields[field].alias
+        assert pulsar_name is not None
         live = from_brokers({pulsar_name: value})
         with pytest.raises(SettingsError, match=rf"{field} \({pulsar_name}\).*got '{value}', from: brokers"):
             resolve({"low_threshold": 10}, live)

@@ -12,7 +12,6 @@ from tests.full_disk import full_disk
 from tests.include.pulsar_rebalancer.run_folders import NOW, YESTERDAY, rows, stored_run
 
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.maintenance import compaction
 from pulsar_rebalancer.maintenance.compaction import compact
 from pulsar_rebalancer.maintenance.inventory import RunFolder, days_before
 from pulsar_rebalancer.reasons import Reason
@@ -252,7 +251,7 @@ def test_memory_is_bounded_by_a_row_group(storage: ClusterStorage, monkeypatch: 
         real(draft, rows, run)
         waiting.append(sum(part.num_rows for part in draft._waiting))
 
-    monkeypatch.setattr(compaction.Draft, "add", note)
+    monkeypatch.setattr(Draft, "add", note)
     compact(storage, YESTERDAY, on_disk(storage))
 
     assert max(waiting) < 1000

@@ -15,6 +15,7 @@ from pulsar_rebalancer.maintenance import retention
 from pulsar_rebalancer.maintenance.state_files import Needed
 from pulsar_rebalancer.maintenance.upkeep_report import Report
 from pulsar_rebalancer.run.compacted_tables import KINDS, complete_runs, table_file
+from pulsar_rebalancer.storage import listing
 from pulsar_rebalancer.storage.path import StoragePath
 
 if TYPE_CHECKING:
@@ -216,7 +217,7 @@ def test_a_crash_while_deleting_leaves_all_readable_and_is_finished_later(
 
 def test_files_that_vanish_meanwhile_are_no_error(storage: ClusterStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = [stored_run(storage, at(20, hour)) for hour in (1, 2)]
-    real = retention.remove
+    real = listing.remove
 
     def race(base: StoragePath, folder: StoragePath, content: Any, *, whole: bool) -> None:
         (runs[0] / "input" / "bundles.parquet").delete()

@@ -19,10 +19,12 @@ from tests.include.pulsar_rebalancer.maintenance.upkeep_scene import (
 from tests.include.pulsar_rebalancer.run_folders import NOW, YESTERDAY, stored_run
 
 from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.maintenance import retention
 from pulsar_rebalancer.maintenance.retention import maintain
 from pulsar_rebalancer.maintenance.state_files import Needed
 from pulsar_rebalancer.run.compacted_tables import complete_runs, table_file
+from pulsar_rebalancer.storage import listing
 from pulsar_rebalancer.storage.path import StoragePath
 
 if TYPE_CHECKING:
@@ -104,7 +106,7 @@ def test_nothing_is_deleted_behind_a_folder_that_became_a_link_meanwhile(
     storage: ClusterStorage, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = stored_run(storage, at(40))
-    real = retention.remove
+    real = listing.remove
 
     def swap(base: StoragePath, folder: StoragePath, content: Any, *, whole: bool) -> None:
         if Path(run.uri).is_dir() and not Path(run.uri).is_symlink():
@@ -114,7 +116,7 @@ def test_nothing_is_deleted_behind_a_folder_that_became_a_link_meanwhile(
 
     monkeypatch.setattr(retention, "remove", swap)
 
-    with pytest.raises(retention.SnapshotError, match="outside"):
+    with pytest.raises(SnapshotError, match="outside"):
         upkeep(storage, compact_after_days=0)
 
 

@@ -65,8 +65,7 @@ class Run:
         findings = [{"reason": "load_in_doubt", "effect": "quarantine", "subject": name} for name in self.left_out]
         if self.blocked:
             findings.append({"reason": "too_few_brokers", "effect": "block", "subject": ""})
-        drains = {"brokers": {name: {} for name in self.drained}}
-        (run / "input" / "state.json").write_json({"drains": drains})
+        (run / "input" / "state.json").write_json({"drains": {"brokers": {name: {} for name in self.drained}}})
         (run / "validation.json").write_json({"version": 1, "findings": findings})
         (run / "input" / "settings.json").write_json({"airflow_run_id": "scheduled"})
         (run / "outcome.json").write_json({})

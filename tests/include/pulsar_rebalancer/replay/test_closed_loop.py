@@ -126,7 +126,7 @@ def test_a_broker_that_restarts_between_two_samples_loses_what_the_variant_has_t
     busy = {"t/o/0x00000000_0xffffffff": 2000}
     before = Run({A: 20, B: 80}, {A: HOT.held[A], B: busy}, started=first)
     silent = Run({A: None, B: 80}, {B: busy})
-    after = Run({A: 20, B: 80}, {A: {born: 200}, B: busy | HOT.held[A]}, started=first | {A: 1.5})
+    after = Run({A: 20, B: 80}, {A: {born: 200}, B: {**busy, **HOT.held[A]}}, started=first | {A: 1.5})
     for name, runs in {"known": (before, before, after, after), "silent": (before, silent, after, after)}.items():
         found = outcome(recorded(tmp_path / name, dict(enumerate(runs))), "nothing")
         # The other broker has what was there, though it is busier; what is newer than the start stays.
@@ -262,7 +262,7 @@ def means_seen(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
 
 def test_means_are_those_of_a_run_whatever_figures_are_missing_or_in_doubt(tmp_path: Path) -> None:
     one, other = FOUR[:2]
-    runs = {
+    runs: dict[float, Run] = {
         0: Run({A: 50, B: 50}, {A: {one: 100}, B: {other: 100}}),
         1: Run({A: 50, B: None}, {A: {one: 9_000}}, left_out=(one,)),
         2: Run({A: 50, B: 50}, {A: {one: 200}, B: {other: 200}}),

@@ -67,7 +67,7 @@ def test_bundles_are_those_of_the_tables() -> None:
     reasons = {3: Reason.RECENTLY_UNLOADED}
     kinds = {"t/a": "isolation"}
     columns = ColumnBundles(Roster(BROKERS, NAMES), owner, present, means, reasons, kinds.get)
-    rows = [
+    rows: list[dict[str, Any]] = [
         dict.fromkeys(COLUMNS.names)
         | {"broker": BROKERS[owner[i]], "bundle": name, "policy": kinds.get(namespace_of(name))}
         | {figure: present[row, i] for row, figure in enumerate(FIGURES)}

@@ -67,7 +67,7 @@ def test_drained_and_excluded_brokers_are_compared_with_nobody(tmp_path: Path) -
         each.name: each.value for each in measure("east", cluster.take(drains=drains.model_dump(mode="json")), None)
     }
 
-    assert (found["brokers"], found["score_range"]) == (2, pytest.approx(50))
+    assert (found["brokers"], found["score_range"]) == pytest.approx((2, 50))
 
 
 def test_what_happened_is_counted_by_reason(told: list[Measurement]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import httpx
 import pytest
@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 
 OK = httpx.Response(200, json={"state": "success"})
 REFUSED = httpx.ConnectError("refused")
+Answer: TypeAlias = httpx.Response | Exception
 
 
 class Server:
     """Gives its answers one after the other; the last one again and again."""
 
-    def __init__(self, *answers: httpx.Response | Exception) -> None:
+    def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers)
         self.requests: list[str] = []
 
@@ -46,7 +47,7 @@ def asked(server: Server, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Loca
 
 
 @pytest.mark.parametrize("failure", [httpx.Response(500), httpx.Response(503), REFUSED], ids=repr)
-def test_a_question_is_asked_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failure: object) -> None:
+def test_a_question_is_asked_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failure: Answer) -> None:
     airflow = asked(Server(failure, failure, OK), monkeypatch, tmp_path / "home")
     assert airflow.run("dag", "run") == {"state": "success"}
 
@@ -83,7 +84,7 @@ def test_the_password_is_for_a_server_that_was_started_here(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("failure", [httpx.Response(500, text="database is locked"), REFUSED], ids=repr)
-def test_not_for_ever(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failure: object) -> None:
+def test_not_for_ever(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failure: Answer) -> None:
     monkeypatch.setattr(local_airflow, "_START_SECONDS", 0)
     with pytest.raises(EmbeddedError, match=r"500 to GET .*database is locked|did not answer GET .*ConnectError"):
         asked(Server(failure), monkeypatch, tmp_path / "home").get("/dags")
@@ -98,7 +99,7 @@ def test_not_for_ever(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failure: 
     ],
 )
 def test_what_changes_something_is_sent_once(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failure: object, said: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failure: Answer, said: str
 ) -> None:
     server = Server(failure)
     with pytest.raises(EmbeddedError, match=said):

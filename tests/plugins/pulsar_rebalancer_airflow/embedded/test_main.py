@@ -77,7 +77,7 @@ def test_however_often_it_is_interrupted_no_process_stays(
 def test_the_address_of_an_own_cluster(address: str, name: str, seed: str) -> None:
     found, entry, document = _own_cluster(_parser().parse_args(["--pulsar", address]))
     assert (found, entry["mode"]) == (name, "observe")
-    connection = _settings(Connection(conn_id="own", **document | {"extra": json.dumps(document["extra"])}))
+    connection = _settings(Connection.from_json(json.dumps(document), conn_id="own"))
     assert connection.seeds == (seed,)
     assert connection.read_only
 

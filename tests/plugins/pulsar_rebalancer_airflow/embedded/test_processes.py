@@ -39,8 +39,7 @@ def gone(pid):
 def stranger():
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     yield process
-    process.stdin.close()
-    process.wait()
+    process.communicate()
 
 
 def test_children_and_orphans_end_and_no_other(tmp_path, stranger):
@@ -125,7 +124,7 @@ def test_a_signal_while_all_is_being_ended_leaves_nothing_behind(tmp_path, monke
 
     monkeypatch.setattr(embedded_processes, "_GRACE_SECONDS", 0)
     monkeypatch.setattr(psutil, "wait_procs", signalled)
-    pids = []
+    pids: list[int] = []
     with pytest.raises(KeyboardInterrupt):
         run_stubborn(tmp_path, pids)
     assert gone(pids[0])

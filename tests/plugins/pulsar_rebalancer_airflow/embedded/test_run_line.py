@@ -9,14 +9,16 @@ from unittest import mock
 import pytest
 from tests.airflow_runs import make_run
 
+from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer_airflow.embedded.run_line import describe
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer_airflow.embedded.local_airflow import DagRun
 
-ENDED = {
+ENDED: DagRun = {
     "dag_run_id": "run",
     "state": "success",
     "start_date": "2026-11-21T10:00:00+00:00",
@@ -47,7 +49,7 @@ def test_balanced_when_no_broker_sheds(
     run = make_run(storage, strategy=strategy)
     changed = {"score_min": 10.0, "sentence": "all is said"} | found
     Summary.model_validate(Summary.read(run).model_dump() | changed).write(run)
-    conclude(run, "observe", (), datetime.now(UTC)).write(run)
+    conclude(run, Reason.OBSERVE, (), datetime.now(UTC)).write(run)
 
     line = describe(mock.Mock(xcom=mock.Mock(return_value=run.uri)), "dag", ENDED, 7)
 

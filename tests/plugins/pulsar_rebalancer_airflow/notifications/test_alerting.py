@@ -16,7 +16,7 @@ from pulsar_rebalancer.carry_out.move_history import WaveHistory
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError, StateError
-from pulsar_rebalancer.reasons import Effect, Reason
+from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import MoveOutcome
 from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.run.request import Finding, Validation
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 SETTINGS = Settings(mode="auto", alert_connection="alerts", alert_quiet_minutes=0)
 WITHOUT_ALERTS = Settings(mode="auto")
 DONE = dict.fromkeys(("collect", "validate", "decide", "record", "gate"), "success")
-BLOCK = Validation(findings=(Finding(reason="too_few_brokers", effect=Effect.BLOCK, detail="1 broker"),))
+BLOCK = Validation(findings=(Finding(reason=Reason.TOO_FEW_BROKERS, detail="1 broker"),))
 
 
 def report(run: StoragePath | None, state: MemoryState, gate: str = "", **given: Any) -> dict[str, int]:
     settings = given.pop("settings", SETTINGS)
     xcoms = given.pop("xcoms", {}) | ({("gate", "reason"): gate} if gate else {})
-    seen = {"states": DONE, "started": datetime.now(UTC)} | given
+    seen: dict[str, Any] = {"states": DONE, "started": datetime.now(UTC)} | given
     made: Any = context(CLUSTER, state, xcoms=xcoms, **seen)
     operator = ReportOperator(
         task_id="report", cluster=CLUSTER, run=run.uri if run else None, gate="gate", settings=settings
@@ -132,9 +132,9 @@ def test_moves_astray_are_told_with_figures(storage: ClusterStorage, state: Memo
 def test_a_run_that_collected_nothing_is_told_with_its_reason(
     state: MemoryState, hook: Webhook, storage: ClusterStorage
 ) -> None:
-    failed = {"states": {"collect": "failed"}, "xcoms": {("collect", FAILURE): "state_lost"}, "run_type": "scheduled"}
+    xcoms = {("collect", FAILURE): "state_lost"}
 
-    assert report(None, state, **failed) == {}
+    assert report(None, state, states={"collect": "failed"}, xcoms=xcoms, run_type="scheduled") == {}
 
     (message,) = hook.messages
     assert message["title"] == "Pulsar east: a run failed"

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.storage.layout import ClusterStorage
 
-UNLOAD = {"action": "unload", "bundles": ["t/n"]}
-DRAIN = {"action": "drain", "broker": "a:1", "reason": "new disks"}
+UNLOAD: dict[str, Any] = {"action": "unload", "bundles": ["t/n"]}
+DRAIN: dict[str, Any] = {"action": "drain", "broker": "a:1", "reason": "new disks"}
 TOMORROW = datetime.now(UTC) + timedelta(days=1)
 
 

@@ -220,7 +220,12 @@ def test_the_answer_to_a_stop_says_which_bundles_came_to_their_end(scene: Unload
     written, said, real = Event(), [], stopping.wait
     scene.monkeypatch.setattr(module, "_SECONDS_BETWEEN_LOOKS", 0.0)
     scene.monkeypatch.setattr(stopping, "_SECONDS_BETWEEN_LOOKS", 0.01)
-    scene.monkeypatch.setattr(stopping, "wait", lambda *given: written.set() or real(*given))
+
+    def wait(*given: Any) -> Any:
+        written.set()
+        return real(*given)
+
+    scene.monkeypatch.setattr(stopping, "wait", wait)
     person = Thread(target=lambda: said.append(order(scene.storage, scene.state, "stop")))
 
     def first_unload(_: str) -> None:

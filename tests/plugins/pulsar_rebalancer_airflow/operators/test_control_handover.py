@@ -21,13 +21,12 @@ if TYPE_CHECKING:
 SHEDDING = "loadBalancerSheddingEnabled"
 
 
-def act(storage: ClusterStorage, action: str, reason: str = "test", mode: str = "auto") -> dict[str, str]:
+def act(storage: ClusterStorage, action: str, reason: str = "test", mode: str = "auto") -> Any:
     settings = Settings.model_validate({"connection": "pulsar_test", "mode": mode})
     entry = ClusterEntry(name=CLUSTER, given={}, settings=settings)
     operator = ControlOperator(task_id="control", entry=entry, root=storage.root, timeout_seconds=0)
     params = {"action": action, "reason": reason}
-    shedding: dict[str, str] = operator.execute(context(CLUSTER, MemoryState(), params=params))["shedding"]
-    return shedding
+    return operator.execute(context(CLUSTER, MemoryState(), params=params))["shedding"]
 
 
 def changes(storage: ClusterStorage) -> list[dict[str, Any]]:
@@ -100,7 +99,7 @@ def test_brokers_that_take_it_a_moment_later_are_waited_for(
     entry = ClusterEntry(name=CLUSTER, given={}, settings=Settings.model_validate({"connection": "pulsar_test"}))
     operator = ControlOperator(task_id="control", entry=entry, root=storage.root, timeout_seconds=60)
 
-    found = operator.execute(context(CLUSTER, MemoryState(), params={"action": "take_over", "reason": "test"}))
+    found: Any = operator.execute(context(CLUSTER, MemoryState(), params={"action": "take_over", "reason": "test"}))
 
     assert set(found["shedding"].values()) == {"false"}
 

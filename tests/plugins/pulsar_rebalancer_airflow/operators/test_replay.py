@@ -130,7 +130,7 @@ def test_what_cannot_be_compared_starts_nothing(storage: ClusterStorage, params:
 
 
 def test_the_reason_of_a_failed_application_is_known(storage: ClusterStorage) -> None:
-    seen = context(CLUSTER, None)
+    seen: Any = context(CLUSTER, None)
     line = "not replayed: /a/b: no sample [file_missing]"
     with pytest.raises(AirflowException):
         replay(storage, says=(line,), seen=seen)

@@ -55,11 +55,12 @@ def is_split(scene: UnloadScene, planned: dict[str, Any]) -> bool:
 def test_splits_and_says_so_in_the_store_before_and_after(scene: UnloadScene) -> None:
     planned, seen = row(scene), []
     real = scene.cluster.split_at
-    scene.monkeypatch.setattr(
-        scene.cluster,
-        "split_at",
-        lambda *args, **more: seen.append(known(scene, planned)["outcome"]) or real(*args, **more),
-    )
+
+    def split_at(*args: Any, **more: Any) -> Any:
+        seen.append(known(scene, planned)["outcome"])
+        return real(*args, **more)
+
+    scene.monkeypatch.setattr(scene.cluster, "split_at", split_at)
     run = scene.run([], splits=[planned], **ACTS)
 
     assert split(scene, run) == {"split": 1}
@@ -77,7 +78,7 @@ def test_splits_and_says_so_in_the_store_before_and_after(scene: UnloadScene) ->
 
 def test_a_stop_begins_no_further_split_and_a_cleared_run_goes_on(scene: UnloadScene) -> None:
     planned = [row(scene, rank) for rank in range(2)]
-    caps = {"max_splits_per_run": 2, "max_splits_per_namespace": 2}
+    caps: dict[str, Any] = {"max_splits_per_run": 2, "max_splits_per_namespace": 2}
     run = scene.run([], splits=planned, **ACTS | caps)
     real, store = scene.cluster.split_at, StateStore(scene.state)
 

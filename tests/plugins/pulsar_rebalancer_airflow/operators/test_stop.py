@@ -125,7 +125,12 @@ def test_whatever_closes_the_gate_ends_a_wave_as_a_stop_does(
     documents = dict(scene.state.documents)
     with scene.monkeypatch.context() as once:
         real = scene.cluster.unload_at
-        once.setattr(scene.cluster, "unload_at", lambda at, *given: (between(""), real(at, *given))[1])
+
+        def unload_at(at: int, *given: Any) -> Any:
+            between("")
+            return real(at, *given)
+
+        once.setattr(scene.cluster, "unload_at", unload_at)
         with failed(reason) if reason == "control_unreadable" else nullcontext():
             told = carry_out(scene, run)
     counts = conclude(run, Reason.OPEN, (), NOW).counts

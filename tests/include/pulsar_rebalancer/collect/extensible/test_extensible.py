@@ -11,6 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,12 +62,12 @@ def message(topic, document, *, broker=A, age_s=0.0):
 class Brokers:
     """What brokers answer, and what they publish while somebody listens."""
 
-    heard: list = field(default_factory=list)
-    metrics_of: dict = field(default_factory=dict)
-    owned_by: dict = field(default_factory=dict)
+    heard: list[tuple[str, Any]] = field(default_factory=list)
+    metrics_of: dict[str, Any] = field(default_factory=dict)
+    owned_by: dict[str, Any] = field(default_factory=dict)
     connection: AdminConnection = field(default_factory=lambda: AdminConnection(seeds=("http://broker-a:8080",)))
     url: str = "pulsar://broker-a:6650"
-    asked: list = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
     listened: int = 0
     enough: bool = False
 

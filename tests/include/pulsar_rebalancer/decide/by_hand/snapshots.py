@@ -91,7 +91,7 @@ class Snapshots:
         return table(listed, BROKERS)
 
     def _bundles(self) -> Any:
-        held = [
+        held: list[dict[str, Any]] = [
             {"cluster": "east", "broker": broker, "bundle": bundle, "msg_throughput_in": traffic, "owners": 1}
             | {"msg_rate_in": traffic, "topics": self.topics.get(bundle, 2), "producers": 3, "consumers": 4}
             for broker, bundles in self.owned.items()

@@ -49,7 +49,7 @@ def test_a_drain_shows_all_that_it_would_move_and_names_what_cannot(snapshots: S
     assert {found[name(1)], found[name(2)]} == {"b:1", "c:1"}
     assert (found[SYSTEM], found[HEARTBEAT], found[EMPTY]) == ("system_namespace", "system_namespace", "no_topic")
     assert summary.by_hand is not None
-    assert summary.by_hand.scores["a:1"] == (40.0, pytest.approx(0.0))
+    assert summary.by_hand.scores["a:1"] == pytest.approx((40.0, 0.0))
 
 
 def test_an_empty_broker_may_be_drained(tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_a_new_broker_is_filled_to_the_mean_from_the_hottest_with_few_bundles(tm
     # The mean is 33.7: three of 10 from the broker at 61; the broker at 40 has none that still fits.
     assert found == {name(5): "c:1", name(4): "c:1", name(3): "c:1"}
     assert summary.by_hand is not None
-    assert summary.by_hand.scores == {"a:1": (61.0, pytest.approx(31.0)), "c:1": (0.0, pytest.approx(30.0))}
+    assert summary.by_hand.scores == {"a:1": pytest.approx((61.0, 31.0)), "c:1": pytest.approx((0.0, 30.0))}
 
 
 def undone(snapshots: Snapshots, *moves: MoveOutcome) -> str:

@@ -69,7 +69,7 @@ def test_which_bundle_is_cut_and_where(
 
 def test_the_extensible_load_manager_cuts_in_two_whether_it_reports_averages_or_not(snapshots: Snapshots) -> None:
     snapshots.load_manager = "ExtensibleLoadManagerImpl"
-    form = {"algorithm": "specified_positions_divide", "positions": [0x15000000, 0x25000000]}
+    form: dict[str, Any] = {"algorithm": "specified_positions_divide", "positions": [0x15000000, 0x25000000]}
 
     summary = shown(snapshots, bundles=[LOW], **form)
 

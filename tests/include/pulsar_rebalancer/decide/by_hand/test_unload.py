@@ -87,7 +87,7 @@ def _grouped(snapshots: Snapshots) -> None:
     snapshots.policies = Policies(groups={"t/n": "g", "t/other": "g"})
 
 
-OVERRULED = {
+OVERRULED: dict[str, tuple[dict[str, Any], str]] = {
     "policies": ({}, "policy_forbids"),
     "anti_affinity": ({}, "anti_affinity"),
     "topic_ceiling": ({"max_broker_topics": 2}, "too_many_topics"),
@@ -132,7 +132,7 @@ def test_a_plan_says_whom_it_disturbs_and_how_brokers_would_be_loaded(snapshots:
     hand = summary.by_hand
     assert hand is not None
     assert (hand.topics, hand.producers, hand.consumers) == (4, 6, 8)
-    assert hand.scores == {"a:1": (pytest.approx(60.0), pytest.approx(10.0)), "c:1": (5.0, pytest.approx(55.0))}
+    assert hand.scores == {"a:1": pytest.approx((60.0, 10.0)), "c:1": pytest.approx((5.0, 55.0))}
     assert (summary.counting, summary.bundles_taken, summary.waves) == ("by_hand", 2, 1)
 
 

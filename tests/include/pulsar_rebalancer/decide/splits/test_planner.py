@@ -160,7 +160,7 @@ def test_the_extensible_load_manager_waits_for_hits_and_splits_so_many_per_broke
         ("max_bundle_topics", "max_bundle_sessions", "max_bundle_msg_rate", "max_bundle_bandwidth"), 100
     )
     caps = {"max_splits_per_broker": 1, "max_splits_per_run": 9, "max_splits_per_namespace": 9}
-    taken, hits, counted = [], {}, []
+    taken, hits, counted = list[list[str]](), dict[str, int](), []
     for _ in range(5):
         found = planned(bundles, settings=limits | caps, extensible=True, hits=hits)
         taken, hits = [*taken, found.taken], found.hits

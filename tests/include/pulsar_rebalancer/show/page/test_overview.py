@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.include.pulsar_rebalancer.show.page.test_status import EVEN, JUST_NOW, NOW, scene, seen
-from tests.overview_scene import broker, history, uneven
+from tests.include.pulsar_rebalancer.show.page.test_status import EVEN, scene
+from tests.overview_scene import JUST_NOW, NOW, broker, history, seen, uneven
 
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.policies.cluster_policies import Policies

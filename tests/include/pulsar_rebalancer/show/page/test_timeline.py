@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.include.pulsar_rebalancer.show.page.test_status import EVEN, NOW, scene
-from tests.overview_scene import history
+from tests.include.pulsar_rebalancer.show.page.test_status import EVEN, scene
+from tests.overview_scene import NOW, history
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.maintenance.retention import maintain

@@ -37,8 +37,8 @@ def bundle(number, owner, rate, namespace="t/n"):
 
 def placed(brokers, bundles, *, policies=None, planned=(), untaken=(), kept=None, **settings):
     """Destination or reason of each bundle on broker `a`, and what the placement keeps."""
-    settings = Settings(**(settings or LEAST_RATE))
-    given = sample(brokers, bundles, settings)
+    chosen = Settings(**(settings or LEAST_RATE))
+    given = sample(brokers, bundles, chosen)
     moves = [
         CandidateMove.of(
             leaving,
@@ -50,7 +50,7 @@ def placed(brokers, bundles, *, policies=None, planned=(), untaken=(), kept=None
         )
         for rank, leaving in enumerate(given.bundles.of("a:1"))
     ]
-    filters = PolicyFilter(policies or Policies(), given.brokers, given.bundles, settings)
+    filters = PolicyFilter(policies or Policies(), given.brokers, given.bundles, chosen)
     found, after = place(given, reversed(moves), filters, kept or PlacementState(), "run-1")
     assert [move.rank for move in found] == list(range(len(moves)))
     return [move.destination if move.taken else move.reason for move in found], after

@@ -33,7 +33,7 @@ def test_avg_shedder():
             given, where = shedding.sample(before), f"{asking.name} step {number}"
             result = avg_shedder.shed(given, kept)
             kept = result.kept
-            plans = {move.bundle: Plan(move.source, move.destination) for move in result.moves if move.taken}
+            plans = {move.bundle: Plan(move.source, move.destination or "") for move in result.moves if move.taken}
             chooser = AvgPlacement(plans, overloaded(given))
             for ask in step.asks:
                 planned = plans[ask.bundle].destination if ask.bundle in plans else None
@@ -58,14 +58,14 @@ def test_least_long_term_message_rate():
 
 
 def test_least_resource_usage_with_weight():
-    checked, averages = 0, {}
+    checked, averages = 0, dict[str, float]()
     for where, number, given, step in steps("LeastResourceUsageWithWeight"):
         before = averages = averages if number else {}
         chooser = LeastResourceUsageWithWeight(given, PlacementState(averages=before))
         for ask in step.asks:
             assert sorted(chooser.eligible(ask.bundle, ask.candidates)) == ask.eligible, where
             # Pulsar keeps brokers that are gone until it is told so, which the histories never do.
-            averages = before | chooser.kept().averages
+            averages = {**before, **chooser.kept().averages}
             assert averages == pytest.approx(ask.ema, abs=1e-9, rel=0), where
             checked += 1
     assert checked == 476

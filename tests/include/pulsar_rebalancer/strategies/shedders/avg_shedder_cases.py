@@ -31,7 +31,7 @@ def case(
     bundles = [bundle(source, each, rate=900) for source, names in held.items() for each in names]
     paired = [*moves, *moves.values()]
     high = min(abs(brokers[a][0] - brokers[b][0]) for a, b in moves.items()) >= settings.high_threshold
-    expected: list[dict[str, dict[str, object]]] = [
+    expected: list[dict[str, object]] = [
         {
             "unload": {},
             "dest": {},

@@ -88,7 +88,7 @@ def test_it_answers_as_every_shedder_does():
 def test_names_break_ties_whatever_the_order_of_the_rows():
     brokers = [broker(f"b{n}", 80 if n < 3 else 10, 20000 if n < 3 else 0) for n in range(6)]
     held = [row for n in range(3) for row in bundles(f"b{n}", namespace=f"t/n{n}")]
-    result = whatever_the_order(lambda *rows: shed(sample(*rows, EAGER), {}), brokers, held)
+    result = whatever_the_order(lambda brokers, bundles: shed(sample(brokers, bundles, EAGER), {}), brokers, held)
     assert result.decisions[0].source == "b2"
     assert result.decisions[0].destination == "b3"
     assert [move.bundle for move in result.moves if move.pair == 0] == [row["bundle"] for row in held[22:]]

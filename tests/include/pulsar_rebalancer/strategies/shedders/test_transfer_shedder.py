@@ -24,7 +24,8 @@ SIZES = {"b1": (1, 2), "b2": (1, 3), "b3": (2, 4), "b4": (2, 6), "b5": (2, 7)}
 
 def cluster(loads, sizes, settings=UPSTREAM, reason=None, averages=None, **more):
     """What `listed` lists, as a sample."""
-    return sample(*listed(loads, sizes, reason, averages), settings, **more)
+    brokers, bundles = listed(loads, sizes, reason, averages)
+    return sample(brokers, bundles, settings, **more)
 
 
 def listed(loads, sizes, reason=None, averages=None):
@@ -298,7 +299,9 @@ def test_names_break_ties_whatever_the_order_of_the_rows():
     loads = {f"b{n}": 90 if n < 3 else 10 for n in range(6)}
     brokers, bundles = listed(loads, dict.fromkeys(loads, (3, 3, 3)))
     bundles = [row | {"top_rank": None} for row in bundles]
-    result = whatever_the_order(lambda *rows: shed(sample(*rows, UPSTREAM), NOTHING), brokers, bundles)
+    result = whatever_the_order(
+        lambda brokers, bundles: shed(sample(brokers, bundles, UPSTREAM), NOTHING), brokers, bundles
+    )
     assert [(row.source, row.destination) for row in result.decisions][:2] == [("b2", "b3"), ("b1", "b4")]
 
 
