@@ -16,7 +16,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import Outcome as Written
 from pulsar_rebalancer.run.plan import Summary, read_moves
 from pulsar_rebalancer.run.request import Validation
-from pulsar_rebalancer_airflow.dag_factory import rebalance_dag as rebalance_dag
+from pulsar_rebalancer_airflow.dag_factory import rebalance_dag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -64,7 +64,7 @@ DAGS = """
 import os, signal
 from datetime import timedelta
 
-from pulsar_rebalancer_airflow.dag_factory import build_dags, rebalance
+from pulsar_rebalancer_airflow.dag_factory import build_dags, rebalance_dag
 from pulsar_rebalancer_airflow.operators import GateOperator, RecordOperator
 
 def killed_at_first(operator, context):
@@ -72,7 +72,7 @@ def killed_at_first(operator, context):
         os.kill(os.getpid(), signal.SIGKILL)
 
 GateOperator.pre_execute = RecordOperator.pre_execute = killed_at_first
-rebalance._RETRY_DELAY = timedelta(0)
+rebalance_dag._RETRY_DELAY = timedelta(0)
 globals().update(build_dags())
 """
 

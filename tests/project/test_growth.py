@@ -163,7 +163,7 @@ def test_what_is_judged_grows_with_its_cluster(tmp_path):
         root = str(tmp_path / str(brokers))
         run = clusters.make(root, brokers, 100)
         settings = RunInput.read(root, run.uri).settings
-        left_out = Snapshot(run).table("bundles")["bundle"].to_pylist()[::10]
+        left_out: list[Any] = Snapshot(run).table("bundles")["bundle"].to_pylist()[::10]
         return lambda: shares_of(left_out, judged_frames(run, settings))
 
     assert growth(prepared, 400) < MOST

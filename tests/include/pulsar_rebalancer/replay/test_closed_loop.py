@@ -69,7 +69,7 @@ def there_and_back(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
     return SheddingResult([], moves, type(kept)(hits={WHOLE_CLUSTER: HitCount(low=asked + 1)}), "")
 
 
-def outcome(recording: Recording, path: str = "", **values: Any) -> VariantOutcome:
+def outcome(recording: Recording, path: str = "", /, **values: Any) -> VariantOutcome:
     chosen = settings(**({"strategy": f"{__name__}:{path}"} if path else {}), **values)
     return replay(recording, [Variant("it", chosen)], chosen)[0]
 
@@ -292,6 +292,7 @@ def test_averages_that_brokers_report_follow_what_the_variant_changes(
     judge = Balancer.decide
 
     def noted(balancer: Balancer, minute: Minute) -> Any:
+        assert minute.brokers.averages is not None
         seen.append(tuple(minute.brokers.averages))
         return judge(balancer, minute)
 

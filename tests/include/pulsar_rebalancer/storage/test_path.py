@@ -76,8 +76,7 @@ def test_spark_knows_s3_by_another_name():
 
 
 def test_tables_keep_their_schema_and_units(folder):
-    row = {"cluster": "c", "bundle": "t/n/0x0_0x1", "msg_rate_in": 1.5}
-    write(folder, {"bundles": table([row], BUNDLES)})
+    write(folder, {"bundles": table([{"cluster": "c", "bundle": "t/n/0x0_0x1", "msg_rate_in": 1.5}], BUNDLES)})
     found = Snapshot(folder).table("bundles")
     assert found.schema == BUNDLES
     assert found.to_pylist()[0]["msg_rate_in"] == 1.5

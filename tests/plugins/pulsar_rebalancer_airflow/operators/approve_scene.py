@@ -149,5 +149,5 @@ def carried_out(storage: ClusterStorage, state: MemoryState, run_id: str = "", *
     except AirflowFailException:
         return str(given["ti"].pushed["failure"]), ""
     except DagRunTriggerException as handed_over:
-        return handed_over.dag_run_id, handed_over.conf["plan"]
+        return handed_over.dag_run_id, (handed_over.conf or {})["plan"]
     raise AssertionError("nothing was handed over, nor refused")

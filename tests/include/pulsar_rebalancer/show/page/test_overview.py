@@ -16,8 +16,8 @@ from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import Finding
 from pulsar_rebalancer.show.page.brokers import short_names
-from pulsar_rebalancer.show.page.page_model import Line
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
+from pulsar_rebalancer.strategies.shedders.profile import Line
 
 if TYPE_CHECKING:
     from pathlib import Path
