@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 from experiments.run import run as run_experiment
@@ -11,9 +12,9 @@ from experiments.scenario import load_all
 from experiments.variants import from_outside
 from tests import outside_shedder
 from tests.include.pulsar_rebalancer.replay.recorded import Run, recorded
-from tests.include.pulsar_rebalancer.show.page.test_status import JUST_NOW
-from tests.overview_scene import Scene, history, seen, uneven
+from tests.overview_scene import JUST_NOW, Scene, history, seen, uneven
 
+from pulsar_rebalancer.config.enums import Placement
 from pulsar_rebalancer.config.resolution import parse_params
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SettingsError
@@ -83,7 +84,7 @@ def test_parameters_that_it_knows_are_its_own(without: Any) -> None:
 
 
 def test_its_placement_is_used_where_the_settings_name_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    for placement in ("RoundRobinBrokerSelector", "LeastLongTermMessageRate"):
+    for placement in (Placement.ROUND_ROBIN, Placement.LEAST_RATE):
         monkeypatch.setattr(outside_shedder, "PROFILE", replace(outside_shedder.PROFILE, placement=placement))
         assert placement_of(Settings(strategy=PATH)) == placement
 
@@ -157,10 +158,8 @@ def test_a_path_that_leads_nowhere_breaks_its_own_cluster_only(tmp_path: Path, s
 def test_a_profile_that_fails_breaks_its_own_cluster_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
-    def fails(*_: object) -> None:
-        raise KeyError("of somebody else")
-
-    monkeypatch.setattr(outside_shedder, "PROFILE", replace(outside_shedder.PROFILE, **{part: fails}))
+    failing: dict[str, Any] = {part: mock.Mock(side_effect=KeyError("of somebody else"))}
+    monkeypatch.setattr(outside_shedder, "PROFILE", replace(outside_shedder.PROFILE, **failing))
     (tmp_path / "clusters.yaml").write_text(f"clusters: {{east: {{strategy: '{PATH}'}}, west: {{}}}}")
     east, west = load_clusters(tmp_path / "clusters.yaml")
     assert "KeyError: 'of somebody else' [wrong_setting]" in east.error
