@@ -38,19 +38,14 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.state.orders.sentence import OrdersInForce
 
 _ANY_THRESHOLDS = {"low_threshold": "0", "high_threshold": "1000"}
-"""In the place of the live brokers' thresholds: nothing that the file or a run may say contradicts these."""
+"""Placeholders for the live brokers' thresholds that no setting of the file or a run can contradict."""
 
 
 class CollectOperator(BaseOperator):
-    """Write a run's input below the storage root; its address is the XCom of the task.
+    """Write a run's input below the storage root; the folder's address is the task's XCom.
 
-    A retry takes a new snapshot into a new folder: what an earlier attempt wrote is never looked at again. Nothing is
-    asked of the brokers before the run's parameters, as far as they can be judged without them, and the stored state
-    have been found in order.
-
-    Args:
-        entry: the cluster's entry in the clusters file.
-        root: storage root.
+    A retry takes a new snapshot into a new folder and ignores what an earlier attempt wrote. The stored state and the
+    run's parameters, as far as possible, are checked before any request to the brokers.
     """
 
     def __init__(self, *, entry: ClusterEntry, root: str, **kwargs: Any) -> None:
@@ -67,11 +62,11 @@ class CollectOperator(BaseOperator):
         Raises:
             AirflowSkipException: the mode is `off`.
             AirflowFailException: parameters, connection or state are wrong, or the brokers refuse the credentials.
-            AdminError: no broker answered; tried again.
+            AdminError: no broker answered; retried.
         """
         with final_unless_passing(context):
             params = self._params(context)
-            # `collect` resolves over what the live brokers give; what can be refused without them is refused here.
+            # `collect` resolves again with the live brokers' settings; refuse here what can be refused without them.
             asked = resolve(self.entry.given, _ANY_THRESHOLDS, params)
             if asked.settings.mode is Mode.OFF:
                 raise AirflowSkipException(f"cluster {self.entry.name}: mode is off, nothing was asked [mode_off]")
@@ -83,13 +78,13 @@ class CollectOperator(BaseOperator):
                 drains=store.drains(storage),
                 handed_over=_handed_over(store, params.plan, context["dag_run"].run_id) if params.plan else None,
             )
-            told = store.told(storage, before.drains, context["dag_run"].start_date)
+            orders = store.told(storage, before.drains, context["dag_run"].start_date)
             now = datetime.now(UTC)
-            gc.freeze()  # Airflow's own objects would be searched for garbage with every few hundred answers
+            gc.freeze()  # keeps the garbage collector from scanning Airflow's objects every few hundred answers
             trigger = _trigger(context, params, now)
             collected = asyncio.run(self._collect(trigger, Earlier(storage.state, before)))
             run = storage.new_run(now)
-            request = _with_what_is_in_force(collected.request, told, before.decision.plan_id)
+            request = _with_what_is_in_force(collected.request, orders, before.decision.plan_id)
             save(replace(collected, request=request), run)
         self.log.info("Collected %s", run.uri)
         return run.uri
@@ -110,18 +105,18 @@ def _trigger(context: Context, params: RunParams, now: datetime) -> Trigger:
     return Trigger(now=now, airflow_run_id=dag_run.run_id, params=params, requested_by=person)
 
 
-def _with_what_is_in_force(request: RunRequest, told: OrdersInForce, previous: str) -> RunRequest:
+def _with_what_is_in_force(request: RunRequest, orders: OrdersInForce, previous: str) -> RunRequest:
     settings, now = request.resolved.settings, request.collected_at
-    found = closings(settings, told.control, now, JudgedRun(now, previous))
-    said = sentence(settings, found, replace(told, origins=request.resolved.origins), now)
-    return request.model_copy(update={"closed": found[0].reason if found else None, "in_force": said})
+    closed = closings(settings, orders.control, now, JudgedRun(now, previous))
+    in_force = sentence(settings, closed, replace(orders, origins=request.resolved.origins), now)
+    return request.model_copy(update={"closed": closed[0].reason if closed else None, "in_force": in_force})
 
 
 def _handed_over(store: StateStore, identity: str, airflow_run_id: str) -> HandedOver:
-    """Return the plan that this very run was started to carry out.
+    """Return the plan that this run was started to carry out.
 
     Raises:
-        PlanError: `other_plan`; whoever may start runs cannot choose what they carry out.
+        PlanError: `other_plan`; people who may start runs cannot choose the plan.
         StateError: `state_version`.
     """
     handed = store.handed_over(identity, airflow_run_id)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.state.orders.control_form import ControlRequest
 
 _NAMED = 20
-"""How many bundles the answer to a stop or a pause names."""
+"""Maximum bundles named in the answer to a stop or a pause."""
 
 
 class ControlOperator(BaseOperator):

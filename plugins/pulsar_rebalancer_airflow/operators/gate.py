@@ -1,4 +1,4 @@
-"""Gate: open for the very plan that was recorded, or closed with a reason."""
+"""Gate: open for exactly the recorded plan, or closed with a reason."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 
 class GateOperator(BaseOperator):
-    """Answer with the waves to be carried out: all of the plan's when open, none when closed.
+    """Return the waves to carry out: all waves of the plan if open, none if closed.
 
-    The task succeeds either way; the reason code is its XCom `reason`. A retry judges anew by the clock, the store and
-    the files, so it may close where an earlier attempt would have opened.
+    The task succeeds either way; its XCom `reason` is the reason code. A retry judges again by the current clock, store
+    and files, so it may close where an earlier attempt would have opened.
 
     Args:
         cluster: name in the clusters file.
@@ -79,7 +79,7 @@ class GateOperator(BaseOperator):
     def _ask(self, context: Context, run: StoragePath, summary: Summary) -> None:
         """Have people asked about a plan; the question before it ends, unless it is about the very same moves."""
         store = StateStore.of(context, self.cluster)
-        # The gate alone writes it: one that cannot be read is written anew.
+        # Only the gate writes this document, so it may replace one that cannot be read.
         present, now = store.answers_or_none(Question), datetime.now(UTC)
         if present.plan_id == summary.plan_id:
             return  # a retry

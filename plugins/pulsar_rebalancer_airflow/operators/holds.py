@@ -1,4 +1,4 @@
-"""What lets no further bundle be begun, asked before each one while a part of a plan is carried out."""
+"""Holds that keep further bundles from being begun, checked before each bundle of a plan."""
 
 from __future__ import annotations
 
@@ -32,18 +32,16 @@ _SECONDS_BETWEEN_LOOKS = 1.0
 
 
 class Holds:
-    """A stop, and all that closes the gate by itself or by the clusters file.
+    """A stop, and the orders and settings that close the gate now.
 
-    What was found once holds for the rest of the task.
+    A hold stays for the rest of the task once it has been seen.
 
     Args:
-        context: of the task.
         cluster: name in the clusters file.
-        store: of the cluster.
-        planned: settings of the plan.
-        given: the cluster's settings as the task began with them.
-        each_time: whether it is looked at whenever it is asked; otherwise once a second at most.
-        failed: returns how many moves of the run have failed, for the circuit breaker.
+        planned: the settings that the plan was made with.
+        given: the cluster's settings when the task began.
+        each_time: check on every call; otherwise at most once a second.
+        failed: returns the number of failed moves of the run, for the circuit breaker.
     """
 
     def __init__(
@@ -72,7 +70,7 @@ class Holds:
         self._drained: frozenset[str] = frozenset()
 
     def reason(self) -> Reason | None:
-        """Return why no further bundle is to be begun; None: it may."""
+        """Return why no further bundle may be begun; None if it may."""
         self._look()
         if self._reason is None and self._breaks():
             self._reason = Reason.BREAKER_OPEN
@@ -80,14 +78,14 @@ class Holds:
         return self._reason
 
     def _breaks(self) -> bool:
-        """Return whether the run has reached the circuit breaker's limit, which report opens at its end."""
+        """Return whether the run has reached the circuit breaker's limit; report will open it at the run's end."""
         rules = self._present.breaker
         return rules is not None and rules.failed_moves is not None and self._failed() >= rules.failed_moves
 
     def leaves(self, part: Move | Split) -> Reason | None:
-        """Return why a move or a split of the plan is left alone: a drain, or an exclusion made since.
+        """Return why a move or a split of the plan is left: a drain or an exclusion made since; None if it is not.
 
-        As `reason` has found it, which is asked before.
+        The answer is as recent as the last call of `reason`, which comes first.
         """
         if self._looked_at == -math.inf:
             self._look()
@@ -127,11 +125,11 @@ class Holds:
 
 
 class _FileNow:
-    """A cluster's settings in the clusters file, read again when the file is another one.
+    """A cluster's settings in the clusters file, read again when the file has changed.
 
     Args:
         cluster: name in the clusters file.
-        given: its settings; they hold where this machine has no such file.
+        given: settings to use if this machine has no such file.
     """
 
     def __init__(self, cluster: str, given: Settings) -> None:
@@ -143,7 +141,7 @@ class _FileNow:
         self.error = ""
 
     def settings(self) -> Settings | None:
-        """Return the settings; None when they cannot be read, also not at a second look: an editor may be writing."""
+        """Return the settings; None if they cannot be read twice in a row: once may be an editor writing the file."""
         try:
             self._read()
         except (OSError, SettingsError) as error:

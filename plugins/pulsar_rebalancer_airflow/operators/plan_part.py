@@ -1,4 +1,4 @@
-"""What the tasks share that carry out a part of a recorded plan: its splits, or one wave of its moves."""
+"""The base of the tasks that carry out a part of a recorded plan: its splits, or one wave of its moves."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ if TYPE_CHECKING:
 
 
 class UnfinishedError(Exception):
-    """Some bundles met an obstacle that may be gone at the next attempt."""
+    """Some bundles could not be finished, but the next attempt may succeed."""
 
 
 class PlanPartOperator(BaseOperator):
-    """Carry out a part of a plan; how many bundles had which outcome is the XCom of the task.
+    """Carry out a part of a plan; the task's XCom counts bundles by outcome.
 
-    A retry resumes: what is in place already is a success, and nothing is asked for twice. Every attempt asks the rules
-    of the gate again before it begins.
+    A retry resumes: what is already in place is a success, and no request is repeated. Every attempt applies the gate's
+    rules again before it begins.
 
     Args:
         cluster: name in the clusters file.
-        settings: the cluster's settings in the clusters file as it is now, in JSON form.
+        settings: the cluster's current settings in the clusters file, in JSON form.
         run: address of the run's folder.
     """
 
     template_fields: Sequence[str] = ("run",)
 
     def __init__(self, *, cluster: str, settings: dict[str, object], run: str, **kwargs: Any) -> None:
-        # A mapped task is not built before it runs: the DAG names the inlet then, for the scheduler to see.
+        # A mapped task is only built when it runs, so the DAG names its inlet for the scheduler.
         super().__init__(**{"inlets": [state_asset(cluster)]} | kwargs)
         self.cluster = cluster
         self.settings = settings
@@ -58,11 +58,11 @@ class PlanPartOperator(BaseOperator):
 
     @property
     def present(self) -> Settings:
-        """Return the cluster's settings in the clusters file as it is now."""
+        """Return the cluster's current settings in the clusters file."""
         return Settings.model_validate(self.settings)
 
     def _judge(self, context: Context, run: StoragePath, *, begun: bool) -> Verdict:
-        """Return what the gate says by now; what was begun has more time, since it has to be brought to its end."""
+        """Return the gate's verdict now; a part that was begun has more time, because it must be finished."""
         summary = Summary.read(run)
         until = summary.waves_resume_until if begun else summary.waves_begin_until
         return present_verdict(context, self.cluster, run, self.present, until)
@@ -84,29 +84,29 @@ class PlanPartOperator(BaseOperator):
         asyncio.run(go())
 
     def on_kill(self) -> None:
-        """Begin nothing more; what was begun stays in the history as planned."""
+        """Begin no further bundle; those already begun stay in the history as planned."""
         if self._task is not None:
             self._task.cancel()
 
     def _conclude(self, part: str, outcomes: Iterable[MoveOutcome | SplitOutcome]) -> dict[str, int]:
-        """Log the outcomes of a part of the plan, and return how often there was which.
+        """Log the outcomes of a part of the plan, and return the number of bundles by reason code.
 
         Raises:
             AirflowFailException: the brokers refused, or a person stopped the run.
-            UnfinishedError: brokers did not answer; tried again.
-            AirflowSkipException: people or their settings let nothing of it be begun.
+            UnfinishedError: brokers did not answer; retried.
+            AirflowSkipException: people or their settings kept all of it from being begun.
         """
         counts: Counter[Reason] = Counter()
         for outcome in outcomes:
             counts[outcome.reason] += 1
             self.log.info("%s: %s %s", outcome.bundle, outcome.reason, outcome.error or f"({outcome.read_back})")
-        told = {str(reason): count for reason, count in counts.items()}
+        by_code = {str(reason): count for reason, count in counts.items()}
         ordered = {reason for reason in counts if reason.has(Trait.ORDERED)}
         refused = sorted(reason for reason in counts.keys() - ordered if reason.has(Trait.NEEDS_PERSON))
         if refused:
-            raise AirflowFailException(f"{part}: {told}. {refused[0].meaning}")
+            raise AirflowFailException(f"{part}: {by_code}. {refused[0].meaning}")
         if any(reason.has(RETRIED) for reason in counts.keys() - ordered):
-            raise UnfinishedError(f"{part}: {told}; a retry resumes what is not in place")
+            raise UnfinishedError(f"{part}: {by_code}; a retry resumes what is not in place")
         if ordered and ordered == counts.keys():
-            raise AirflowSkipException(f"{part}: {told}. {min(ordered).meaning}")
-        return told
+            raise AirflowSkipException(f"{part}: {by_code}. {min(ordered).meaning}")
+        return by_code

@@ -1,4 +1,4 @@
-"""Record: the new state is committed exactly once, before the gate and whatever the gate will say."""
+"""Record: commit the new state exactly once, before the gate and regardless of its verdict."""
 
 from __future__ import annotations
 
@@ -25,14 +25,13 @@ if TYPE_CHECKING:
 
 
 class RecordOperator(BaseOperator):
-    """Store the state that a plan derived; what is to be split is the XCom of the task.
+    """Store the state that a plan derived; the task's XCom is the batches of splits.
 
-    A retry stores nothing twice: a plan whose id is in the store is left as it is. A plan that was made for an earlier
-    state is refused, without a retry. The copy beside the runs is written after the store, and again by a retry.
+    A retry stores nothing twice: it skips a plan whose id is in the store. A plan that was made for an earlier state is
+    refused, without a retry. The copy next to the runs is written after the store, and again by a retry.
 
     Args:
         cluster: name in the clusters file.
-        root: storage root.
         run: address of the run's folder.
     """
 
@@ -45,10 +44,10 @@ class RecordOperator(BaseOperator):
         self.run = run
 
     def execute(self, context: Context) -> list[int]:
-        """Commit.
+        """Commit the state.
 
         Returns:
-            One batch, number 0, when the plan splits bundles; none otherwise, so that no task has to find that out.
+            One batch, number 0, if the plan splits bundles; otherwise none, so that no split task starts.
 
         Raises:
             AirflowFailException: `stale_plan`, `plan_changed`, `foreign_run`, `blocked` (somebody marked a failed

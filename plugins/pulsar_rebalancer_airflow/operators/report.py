@@ -1,4 +1,4 @@
-"""Report: what landed where, whatever happened before."""
+"""Report: what landed where, regardless of what happened before."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _OF_THE_FILE = ("pause", "maintenance_windows", "blackouts", "breaker")
 
 
 class ReportOperator(BaseOperator):
-    """Write `outcome.json`, tidy the unload history, and tell what happened.
+    """Write `outcome.json`, tidy the unload history, and report what happened.
 
-    Other DAGs hear when something moved, people of trouble, Airflow's metrics of every run. To be used as a teardown:
-    it runs whatever happened, and its own failure does not fail the run. A retry writes the same again; what an earlier
-    one wrote is never replaced by less. The counts of outcomes are the XCom of the task.
+    Other DAGs get an event when something moved, people get alerts, and Airflow's metrics cover every run. Used as a
+    teardown, it always runs, and its own failure does not fail the run. A retry writes the same again, and never
+    replaces an outcome by less. The task's XCom counts outcomes.
 
     Args:
         cluster: name in the clusters file.

@@ -1,4 +1,4 @@
-"""How the Spark applications of this package are submitted: with which interpreter, settings and connection."""
+"""Submit this package's Spark applications, with their interpreter, settings and connection."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def path_of(application: str) -> str:
     """Return the path of a Spark application, found without loading it."""
     spec = find_spec(_APPLICATION_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
-        raise ModuleNotFoundError(f"{_APPLICATION_PACKAGE} is not installed beside {__name__}")
+        raise ModuleNotFoundError(f"{_APPLICATION_PACKAGE} is not installed next to {__name__}")
     return str(Path(next(iter(spec.submodule_search_locations))) / f"{application}.py")
 
 
@@ -100,13 +100,13 @@ def driver_environment() -> Iterator[None]:
 
 
 def checked_connection(conn_id: str) -> Connection:
-    """Return the Spark connection; refuse what Airflow and Spark would stumble over much later, or not at all.
+    """Return the Spark connection; refuse mistakes that Airflow and Spark would report much later, or not at all.
 
     Raises:
-        SettingsError: `connection_not_found` when there is no such connection, which the Spark operator takes for YARN,
-            or whoever keeps it did not answer, which Airflow does not tell apart. `wrong_setting` when it asks for the
-            driver on another machine, where neither this package nor the run's files are; when it names Kubernetes and
-            the Spark provider has no client for it.
+        SettingsError: `connection_not_found` if there is no such connection, for which the Spark operator would use
+            YARN, or the secrets backend did not answer, which Airflow does not distinguish. `wrong_setting` if the
+            driver would run on another machine, without this package and the run's files, or if it names Kubernetes
+            and the Spark provider has no client for it.
     """
     where = f"spark_connection {conn_id}"
     try:
@@ -120,7 +120,7 @@ def checked_connection(conn_id: str) -> Connection:
     # The form's field may be left empty.
     if (connection.extra_dejson.get("deploy-mode") or "client") != "client":
         raise SettingsError(
-            Reason.WRONG_SETTING, f"{where}: deploy-mode has to be client: the driver runs beside the task"
+            Reason.WRONG_SETTING, f"{where}: deploy-mode must be client: the driver runs on the task's machine"
         )
     master = f"{connection.conn_type}://{connection.host}"
     if "k8s" in master and find_spec("airflow.providers.cncf") is None:
@@ -131,14 +131,14 @@ def checked_connection(conn_id: str) -> Connection:
 
 
 class SparkApplicationOperator(SparkSubmitOperator):
-    """Submit an application of this package, and tell by its last lines why it failed.
+    """Submit an application of this package; a failure shows its last lines of output.
 
     Args:
-        application: name of its module.
-        failed: reason code of a failure that names none.
-        conn_id: Airflow connection of type `spark`, which names the master, or of type `spark_connect`: a server that
-            runs already and has settings of its own.
-        conf: settings of Spark beside the common ones.
+        application: module name of the application.
+        failed: reason code for a failure that names none.
+        conn_id: Airflow connection of type `spark`, which names the master, or `spark_connect`, a running server with
+            its own settings.
+        conf: Spark settings in addition to the common ones.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class SparkApplicationOperator(SparkSubmitOperator):
         self._connected: ConnectedApplication | None = None
 
     def on_kill(self) -> None:
-        """End the application, and what a Spark Connect server does for it."""
+        """End the application and its work on a Spark Connect server."""
         if self._connected is None:
             super().on_kill()
         else:

@@ -35,15 +35,14 @@ if TYPE_CHECKING:
 class SplitOperator(PlanPartOperator):
     """Carry out the splits of a plan.
 
-    Bundles whose range is gone or that somebody cut elsewhere are outcomes and no failures; the task fails when brokers
-    did not answer (tried again), refused, or a person stopped the run (not tried again), and then nothing is moved in
-    this run. What people or their settings want (`Holds`) is no failure, and each wave asks anew. It is skipped when
-    the gate is closed, and when a broker splits bundles by itself by now.
+    Bundles whose range is gone or that somebody split elsewhere are outcomes, not failures. The task fails if brokers
+    did not answer (retried), refused, or a person stopped the run (not retried), and then this run moves nothing. Other
+    holds (`Holds`) are not failures, and each wave checks them again. The task is skipped if the gate is closed, or if
+    a broker now splits bundles by itself.
 
     Args:
         gate: task id of the gate.
         batch: 0; a plan has one batch of splits.
-        kwargs: those of `PlanPartOperator`.
     """
 
     def __init__(self, *, gate: str, batch: int = 0, **kwargs: Any) -> None:

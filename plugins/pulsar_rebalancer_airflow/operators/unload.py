@@ -41,12 +41,7 @@ _SECONDS_BETWEEN_WORDS = 1.0
 
 
 class _Progress:
-    """What others see of a wave while it is carried out.
-
-    Args:
-        context: of the task; its XCom `progress` is written at most once a second.
-        total: moves of the wave.
-    """
+    """Progress of a wave, published as the XCom `progress` at most once a second; `total` counts its moves."""
 
     def __init__(self, context: Context, total: int) -> None:
         self._context = context
@@ -59,7 +54,7 @@ class _Progress:
             self.tell(history)
 
     def tell(self, history: WaveHistory) -> None:
-        """Write how many moves have ended, and how many of them not on their planned broker."""
+        """Publish how many moves have ended, and how many of those are not on their planned broker."""
         done = history.ended
         progress = {"done": len(done), "of": self._total, "failed": sum(not outcome.ok for outcome in done)}
         self._context["ti"].xcom_push(key="progress", value=progress)
@@ -70,21 +65,17 @@ class _Progress:
 class UnloadWaveOperator(PlanPartOperator):
     """Carry out one wave.
 
-    A retry resumes: a bundle on its planned broker is not unloaded again, one that was unloaded and not placed is
-    placed, one with a final outcome is left alone. One that its source still owns goes through every check again.
-    Bundles that moved on, have no topic or landed elsewhere are outcomes and no failures; the task fails when brokers
-    did not answer (tried again) or refused (not tried again).
-    How many moves have ended is the XCom `progress`. When a person stops the run or anything else holds (`Holds`), no
-    further bundle is begun. After a stop the task fails; what people or their settings want (a pause, a lower mode, the
-    end of a window) is no failure: the task is a success that tells what was left, and skipped when nothing was begun.
-    Cleared, it goes on as long as no other run has recorded its plan: from then on it is `not_recorded`.
-    Nothing is unloaded when the store holds another plan by now, or when Pulsar's own shedding was switched on. A wave
-    that was not begun in time is left, and its moves say so; so do moves to a broker that is drained, and of what is
-    excluded, by now.
-
-    Args:
-        wave: number of the wave.
-        kwargs: those of `PlanPartOperator`.
+    A retry resumes: a bundle on its planned broker is not unloaded again, one that was unloaded but not placed is
+    placed, and one with a final outcome is skipped. A bundle that its source still owns goes through every check again.
+    Bundles that moved on, have no topic or landed elsewhere are outcomes, not failures. The task fails if brokers did
+    not answer (retried) or refused (not retried).
+    The XCom `progress` says how many moves have ended. When a person stops the run or another hold applies (`Holds`),
+    no further bundle is begun. A stop fails the task. A pause, a lower mode or the end of a window does not: the task
+    succeeds and reports what was left, or is skipped if nothing was begun.
+    A cleared task resumes until another run has recorded its plan; then its verdict is `not_recorded`.
+    Nothing is unloaded if the store now holds another plan, or if Pulsar's own shedding was switched on. If the wave
+    does not begin in time, its moves are left and their outcomes say so. The same applies to moves to a broker that is
+    now drained, and to moves of a bundle or broker that is now excluded.
     """
 
     template_fields: Sequence[str] = ("run", "wave")
@@ -101,9 +92,9 @@ class UnloadWaveOperator(PlanPartOperator):
 
         Raises:
             AirflowFailException: the plan is not the recorded one, was altered, is too old or over a cap; the folder
-                is not of this run; the connection is read-only; the brokers refuse the credentials.
-            UnfinishedError: brokers did not answer for some bundles; tried again.
-            AirflowSkipException: people or their settings let none of its bundles be begun.
+                belongs to another run; the connection is read-only; the brokers refuse the credentials.
+            UnfinishedError: brokers did not answer for some bundles; retried.
+            AirflowSkipException: people or their settings kept all its bundles from being begun.
         """
         with final_unless_passing():
             run = run_folder(context, self.cluster, self.run)
@@ -122,7 +113,7 @@ class UnloadWaveOperator(PlanPartOperator):
     ) -> list[Move]:
         """Return the moves of the wave if it may be carried out."""
         verdict, now = self._judge(context, run, begun=history.planned(planned)), datetime.now(UTC)
-        # Where the others are is asked first: what an earlier attempt has unloaded comes to its end.
+        # Bundles that an earlier attempt unloaded are not fresh: they must still be placed.
         unloaded = history.unloaded
         fresh = [move for move in history.remaining(planned) if move.bundle not in unloaded]
         if verdict.reason is not Reason.OPEN:

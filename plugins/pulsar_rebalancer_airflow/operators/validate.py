@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 FINDINGS = "findings"
-"""XCom key of what was found, for people and other tasks; not there when nothing was."""
+"""XCom key of the findings, for people and other tasks; missing if there are none."""
 
 _MEANS = {
     Effect.BLOCK: "Validation blocks the run; nothing was decided.",
     Effect.HOLD: "The run is decided and explained, but the gate stays closed.",
     Effect.QUARANTINE: "The brokers or bundles named are left out.",
-    Effect.WARN: "Nothing is changed by it.",
+    Effect.WARN: "The run continues unchanged.",
 }
 
 
 class ValidateOperator(BaseOperator):
-    """Validate a run's snapshot; the counts of findings by effect and reason are the XCom of the task.
+    """Validate a run's snapshot; the task's XCom counts findings by effect and reason.
 
-    What was found is in the log and in the XCom `findings`; the link *Validation result* opens it as a page.
-    A retry validates the same snapshot again and comes to the same end, so a block is not tried again.
+    The log and the XCom `findings` have the findings; the link *Validation result* opens them as a page.
+    A retry of the same snapshot would give the same result, so a block is not retried.
 
     Args:
         cluster: name in the clusters file.
@@ -53,15 +53,15 @@ class ValidateOperator(BaseOperator):
         self.run = run
 
     def execute(self, context: Context) -> dict[str, dict[str, int]]:
-        """Validate.
+        """Validate the snapshot.
 
         Returns:
-            Effect to reason code to how often it was found.
+            Number of findings by effect and reason code.
 
         Raises:
-            AirflowFailException: something blocks; the message says what, where the result lies, and what to do.
+            AirflowFailException: a finding blocks; the message says which, where the result is, and what to do.
         """
-        # Great Expectations takes seconds to load: only the task that needs it pays.
+        # Great Expectations takes seconds to load, so it is imported only here.
         from pulsar_rebalancer_airflow.validation.suites import validate
 
         with final_unless_passing(context):

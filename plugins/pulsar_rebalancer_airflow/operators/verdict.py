@@ -1,4 +1,4 @@
-"""What the gate says now: asked by the gate, and again before splits and before each wave."""
+"""The gate's verdict at this moment, for the gate itself and again before splits and each wave."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ if TYPE_CHECKING:
 
 
 def present_verdict(context: Context, cluster: str, run: StoragePath, present: Settings, until: datetime) -> Verdict:
-    """Return whether the plan of a run may be carried out, by the clock and the store as they are now.
+    """Return whether the plan of a run may be carried out now.
 
     Args:
-        context: of the task; the cluster's state asset is one of its inlets.
+        context: context of a task that has the cluster's state asset as an inlet.
         cluster: name in the clusters file.
-        run: the run's folder.
-        present: the cluster's settings in the clusters file as it is now.
-        until: end of the time in which it may.
+        present: the cluster's current settings in the clusters file.
+        until: end of the time in which the plan may be carried out.
 
     Raises:
         SnapshotError: a file of the run cannot be read.

@@ -1,4 +1,4 @@
-"""Watch: has a run of the cluster come to its end lately?"""
+"""Watch: has a run of the cluster ended recently?"""
 
 from __future__ import annotations
 
@@ -20,14 +20,10 @@ if TYPE_CHECKING:
 
 
 class WatchOperator(BaseOperator):
-    """Tell people when no run has come to its end for several intervals, and when runs are back.
+    """Alert people when no run has ended for several intervals, and when runs are back.
 
-    A DAG of its own, because a run that does not start, hangs or is ended by its time-out tells nothing. Before the
-    first run the time counts from the first look. A retry looks again and tells nothing twice.
-
-    Args:
-        cluster: name in the clusters file.
-        settings: of the clusters file.
+    It needs its own DAG, because a run that does not start, hangs or times out reports nothing. Before the first run,
+    the time counts from the first check. A retry checks again and repeats no alert.
     """
 
     def __init__(self, *, cluster: str, settings: Settings, **kwargs: Any) -> None:
@@ -36,21 +32,17 @@ class WatchOperator(BaseOperator):
         self.settings = settings
 
     def execute(self, context: Context) -> float:
-        """Look.
-
-        Returns:
-            Seconds since the last run ended.
-        """
+        """Check the cluster, and return the seconds since the last run ended."""
         now = datetime.now(UTC)
         store = StateStore.of(context, self.cluster)
         last = store.alerts().run_at
         if last is not None and last > now:
-            last = None  # of a clock that was set back since: waiting for it to pass would tell nothing
+            last = None  # the clock was set back since; waiting for that time would suppress alerts
         since = last or min(store.alerts(WATCH).began_at or now, now)
         seconds = (now - since).total_seconds()
         limit = self.settings.alert_after_intervals * self.settings.interval_seconds
         said = f"last run ended {since:%Y-%m-%d %H:%M:%S %Z}" if last else "no run has ended yet"
-        self.log.info("Cluster %s: %s, %.0f s ago; told after %.0f s", self.cluster, said, seconds, limit)
+        self.log.info("Cluster %s: %s, %.0f s ago; alert after %.0f s", self.cluster, said, seconds, limit)
         seen = Observation(
             seconds > limit, {Reason.NO_RUN: 1}, f"{said}; interval {self.settings.interval_seconds:g} s"
         )

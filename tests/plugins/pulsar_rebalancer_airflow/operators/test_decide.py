@@ -134,7 +134,7 @@ def test_the_driver_runs_beside_the_task_unless_told_otherwise(
 @pytest.mark.parametrize(
     ("connection", "said"),
     [
-        ('{"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}', "deploy-mode has to be client"),
+        ('{"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}', "deploy-mode must be client"),
         ("k8s", r"needs pulsar-rebalancer\[kubernetes\]"),
     ],
 )
