@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class QuestionsOperator(BaseOperator):
     """Return the runs to begin: the one that asks, unless it has, and the one before it if its question is still open.
 
-    That one begins anew, and ends because it is no longer the one that asks.
+    The run before it restarts, and ends because its question is no longer the current one.
 
     Args:
         cluster: name in the clusters file.

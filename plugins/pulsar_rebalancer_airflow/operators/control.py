@@ -43,7 +43,6 @@ class ControlOperator(BaseOperator):
 
     Args:
         entry: the cluster's entry in the clusters file.
-        root: storage root.
         timeout_seconds: how long brokers have to take a value, and how long the answer to a stop waits for bundles that
             are under way.
     """
@@ -105,7 +104,7 @@ class ControlOperator(BaseOperator):
     def _order(
         self, store: StateStore, storage: ClusterStorage, request: ControlRequest, order: Order
     ) -> dict[str, object]:
-        """Write the `control` document anew; a pause or a resume gives up what of it could not be read."""
+        """Rewrite the `control` document; a pause or a resume drops the part that cannot be read."""
         action, present = request.action, store.control(storage)
         if present.unreadable and action is ControlAction.STOP:
             store.put_stop(storage, order)
@@ -141,7 +140,7 @@ class ControlOperator(BaseOperator):
 
     def _in_force(self, store: StateStore, storage: ClusterStorage) -> str:
         last = store.last_plan()
-        # A stop is told while a run that it may have hit is under way.
+        # A stop is shown while a run that it may affect is in progress.
         under_way = stopping.under_way(storage, last, datetime.now(UTC))
         return in_force(store, storage, self.entry.settings, time_of(last) if under_way else None)
 

@@ -24,7 +24,6 @@ class DecideOperator(SparkApplicationOperator):
 
     Args:
         cluster: name in the clusters file.
-        root: storage root.
         run: address of the run's folder.
         conn_id: Airflow connection of type `spark` or `spark_connect`: what it runs on.
     """

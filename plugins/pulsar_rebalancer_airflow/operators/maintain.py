@@ -31,7 +31,6 @@ class MaintainOperator(BaseOperator):
 
     Args:
         entry: the cluster's entry in the clusters file.
-        root: storage root.
     """
 
     def __init__(self, *, entry: ClusterEntry, root: str, **kwargs: Any) -> None:

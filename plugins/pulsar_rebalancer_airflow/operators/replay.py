@@ -26,11 +26,10 @@ if TYPE_CHECKING:
 class ReplayOperator(SparkApplicationOperator):
     """Submit the application that replays; its answer is the XCom of the task, and its report opens from the task.
 
-    The application says in the log what share is done. A retry replays anew, into a folder of its own.
+    The application logs its progress. A retry replays again, into a new folder.
 
     Args:
         entry: the cluster's entry in the clusters file.
-        root: storage root.
     """
 
     operator_extra_links = (ReplayLink(),)
