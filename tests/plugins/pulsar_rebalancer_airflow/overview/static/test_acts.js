@@ -9,7 +9,7 @@ const QUESTION = { dag: "pulsar_apply__a b", run: "manual/1", task: "approve", h
 const PLAN = { hash: QUESTION.hash, bundles: 2, predicted_range: 5, range_before: 30 };
 
 function view(acts, rest = {}) {
-  return { acts: { ...NONE, ...acts }, status: { strategy: "AvgShedder" }, awaiting: null, plan: null, ...rest };
+  return { acts: { ...NONE, ...acts }, status: { pairing: true }, awaiting: null, plan: null, ...rest };
 }
 
 function act(name, acts, rest) {
@@ -75,12 +75,12 @@ test("a pause is extended while there is one", () => {
   ]);
 });
 
-test("balancing now has a threshold if one was given, which only AvgShedder takes", () => {
+test("balancing now has a threshold if one was given, which only a strategy that pairs takes", () => {
   const { body } = act("Balance now", { rebalance: "r" }).request();
   assert.deepEqual(body(form({ gap: "" })).conf, { force: "a party" });
   assert.deepEqual(body(form({ gap: "7.5" })).conf, { force: "a party", force_threshold: 7.5 });
   assert.ok(act("Balance now", { rebalance: "r" }).fields);
-  assert.equal(act("Balance now", { rebalance: "r" }, { status: { strategy: "TransferShedder" } }).fields, undefined);
+  assert.equal(act("Balance now", { rebalance: "r" }, { status: { pairing: false } }).fields, undefined);
 });
 
 test("an answer names the plan in question, and needs no reason", () => {
