@@ -58,12 +58,10 @@ def replay(
     """Return what became of the cluster with each variant.
 
     Args:
-        recording: of the cluster.
         variants: they go side by side through the samples.
         judged_by: settings whose weights make the scores that variants are compared by.
         first: minute of the first sample, since 1970; None: the recording's.
         last: minute of the last one.
-        seed: decides where placement draws.
         tell: is told from time to time what share is done.
     """
     means = MeanColumns(len(recording.roster.bundles))

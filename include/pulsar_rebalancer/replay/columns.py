@@ -36,10 +36,6 @@ UNKNOWN_RATE = 50.0
 class Roster:
     """The names of a cluster, and where each stands: made once for all that go over the same columns.
 
-    Args:
-        brokers: ascending.
-        bundles: ascending.
-
     Attributes:
         broker_at: position by name.
         bundle_at: likewise.
@@ -109,10 +105,8 @@ class ColumnBundles(Bundles):
     """The bundles of a cluster, as strategies ask for them.
 
     Args:
-        roster: the names.
         owner: position of the broker that reports each bundle, or `NOBODY`.
         present: what they carry now, a row for each of `FIGURES`.
-        means: their means.
         reasons: why a bundle must stay, by position.
         kind: the kind of policy that a namespace is under, or None.
     """

@@ -27,9 +27,7 @@ def conclude(prepared: Prepared, outcomes: Mapping[str, VariantOutcome], seconds
     """Write answer, table and report of a replay.
 
     Args:
-        prepared: what was replayed.
         outcomes: by the name of each variant.
-        seconds: that it took.
     """
     folder, _, request, recording, variants = prepared
     coverage = recording.coverage

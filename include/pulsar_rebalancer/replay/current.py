@@ -26,7 +26,6 @@ def current_settings(storage: ClusterStorage, of_file: Settings) -> tuple[Settin
     They hold what the live brokers say as well. Runs are looked for in their folders and in the compacted tables.
 
     Args:
-        storage: of the cluster.
         of_file: those of the clusters file, for a cluster without such a run.
     """
     tables = [name.removesuffix(".parquet") for name in (storage.base / "history" / RUNS).names()]

@@ -94,9 +94,6 @@ def broker_samples(
     """Return the brokers that the cluster lists, as strategies see them.
 
     Args:
-        minute: what is known.
-        roster: names.
-        settings: the weights.
         left_out: why a broker is neither source nor destination, by its position.
     """
     brokers = minute.brokers

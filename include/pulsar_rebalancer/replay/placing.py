@@ -27,9 +27,6 @@ class Placing:
 
     Args:
         sample: the cluster as the last reports have it.
-        kept: what the placement kept.
-        seed: decides between equal destinations.
-        policies: what policies say.
 
     Attributes:
         used: whether any bundle was placed.
@@ -58,9 +55,7 @@ class Placing:
         """Return where a bundle goes, None where no broker may have it.
 
         Args:
-            bundle: its name.
             rate: its long-term message rate, msg/s.
-            topics: how many it has.
             registered: brokers that the cluster lists now.
         """
         self.used = True

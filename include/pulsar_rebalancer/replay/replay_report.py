@@ -49,10 +49,6 @@ def html(
     """Return the page.
 
     Args:
-        request: what was asked for.
-        answer: what came of it.
-        variants: all that were compared.
-        compared: their figures.
         outcomes: what became of them over time, by name.
     """
     ordered = sorted(compared, key=lambda each: (each.unloads_per_day, each.range_mean))
@@ -174,7 +170,6 @@ def svg(figure: Figure, salt: str) -> str:
     """Return a figure as an SVG element without preamble, metadata and name spaces: HTML knows them.
 
     Args:
-        figure: of matplotlib.
         salt: makes ids that no other figure of a page has, the same each time.
     """
     import matplotlib as mpl

@@ -87,10 +87,6 @@ class RecordedSample:
 class Recording:
     """The samples of a cluster, read file by file.
 
-    Args:
-        folder: where the files lie.
-        index: what they mean.
-
     Attributes:
         roster: names in order.
     """

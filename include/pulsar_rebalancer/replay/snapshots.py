@@ -45,10 +45,7 @@ def record(storage: ClusterStorage, settings: Settings, start: datetime, end: da
     Of several samples of a minute the last counts. A run that cannot be read is named in the coverage.
 
     Args:
-        storage: of the cluster.
         settings: its interval says how many samples there should be.
-        start: of the stretch.
-        end: of the stretch.
         folder: where the files of the recording go.
 
     Raises:

@@ -108,8 +108,6 @@ def record(files: Sequence[Path], made: MadeBundles, settings: Settings, folder:
         files: CSV with a header; a column of times (seconds or milliseconds since 1970, or ISO 8601, UTC where no zone
             is written) and a column of CPU in percent for each broker. A single column `value` is the broker that the
             file is called by. An empty cell and `NaN` are no sample.
-        made: how bundles are made.
-        settings: of the replay.
         folder: where the files of the recording go.
 
     Raises:

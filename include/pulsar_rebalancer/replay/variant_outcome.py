@@ -103,7 +103,6 @@ def figures(outcome: VariantOutcome, minutes: float) -> Figures:
     """Return what a variant is compared by.
 
     Args:
-        outcome: of the variant.
         minutes: that its samples stand for.
     """
     days, ranges = minutes / MINUTES_OF_A_DAY, np.array(outcome.ranges or [0.0])
@@ -147,7 +146,6 @@ def preferred(compared: Sequence[Figures], worth: float) -> str:
     """Return the variant that costs least: its unloads per day, and its mean range at `worth` unloads a point.
 
     Args:
-        compared: at least one.
         worth: unloads a day that one point of range is worth.
     """
 

@@ -57,11 +57,7 @@ class Names:
 
 @dataclass
 class Writer:
-    """Writes samples as files of a recording.
-
-    Args:
-        folder: where they go.
-    """
+    """Writes samples as files of a recording."""
 
     folder: StoragePath
     brokers: Names = field(default_factory=Names)

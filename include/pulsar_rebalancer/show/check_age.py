@@ -1,7 +1,7 @@
-"""How old is what the rebalancer has written? To be asked from outside Airflow, because a dead scheduler alerts nobody.
+"""Report how old the rebalancer's files are. Run it outside Airflow, because a dead scheduler alerts nobody.
 
 `python -m pulsar_rebalancer.show.check_age --root ROOT --cluster NAME --max-age-seconds N` prints one line and exits
-like a Nagios plugin: 0 OK; 1 WARNING, runs end but decide nothing; 2 CRITICAL, no run has ended with an outcome.
+like a Nagios plugin: 0 OK; 1 WARNING, runs end but commit no decision; 2 CRITICAL, no run ends with an outcome.
 """
 
 from __future__ import annotations
@@ -25,31 +25,22 @@ if TYPE_CHECKING:
 OK, WARNING, CRITICAL = 0, 1, 2
 _NAMES = {OK: "OK", WARNING: "WARNING", CRITICAL: "CRITICAL"}
 _SKEW = timedelta(minutes=1)
-"""Clocks of the machines may differ by so much."""
+"""Tolerated difference between the clocks of two machines."""
 
 
 @dataclass(frozen=True)
 class Ages:
-    """Seconds since something was written; None when it never was.
-
-    Attributes:
-        outcome: since the last run that ended with an outcome.
-        decision: since the last decision that was committed.
-    """
+    """Seconds since the last run that ended with an outcome, and since the last committed decision; None for never."""
 
     outcome: float | None
     decision: float | None
 
 
 def ages(storage: ClusterStorage, now: datetime) -> Ages:
-    """Return the ages of what lies below the storage root.
-
-    Args:
-        storage: of the cluster.
-        now: the present.
+    """Return the ages of a cluster's newest outcome and decision.
 
     Raises:
-        SnapshotError: the newest outcome or the root cannot be read.
+        SnapshotError: the newest outcome or the storage root cannot be read.
     """
     return Ages(_since(_last_outcome(storage, now), now), _since(_last_decision(storage, now), now))
 
@@ -59,7 +50,7 @@ def _since(at: datetime | None, now: datetime) -> float | None:
 
 
 def _last_outcome(storage: ClusterStorage, now: datetime) -> datetime | None:
-    # Names of days and runs sort by time. Runs from the future prove nothing: a clock was set back since.
+    # Names of days and runs sort by time. Ignore runs from the future: a clock was set back since.
     for day in reversed([name for name in storage.runs.names() if name.startswith("date=")]):
         for run in reversed((storage.runs / day).names()):
             at = time_of(run)
@@ -68,12 +59,12 @@ def _last_outcome(storage: ClusterStorage, now: datetime) -> datetime | None:
                 try:
                     return datetime.fromisoformat(file.read_json()["ended_at"]).astimezone(UTC)
                 except (KeyError, TypeError, ValueError):
-                    raise SnapshotError(Reason.FILE_DAMAGED, f"{file.uri} has no time at which the run ended") from None
+                    raise SnapshotError(Reason.FILE_DAMAGED, f"{file.uri} has no valid ended_at") from None
     return None
 
 
 def _last_decision(storage: ClusterStorage, now: datetime) -> datetime | None:
-    # The time of the file: what is inside tells when a sample was counted, and forced runs count none.
+    # Use the file's time: its content says when a sample was counted, and forced runs count none.
     sequences = committed_sequences(storage)
     if not sequences:
         return None
@@ -81,28 +72,25 @@ def _last_decision(storage: ClusterStorage, now: datetime) -> datetime | None:
     file_system, path = copy.open()
     with failures_of(copy.uri, "looked at"):
         written: datetime | None = file_system.get_file_info(path).mtime
-    # One from the future proves nothing either.
+    # Ignore a time from the future here too.
     return written.astimezone(UTC) if written and written <= now + _SKEW else None
 
 
-def judge_ages(found: Ages, limit: float) -> int:
-    """Return the exit code.
-
-    Args:
-        found: the ages.
-        limit: seconds after which something is too old.
-    """
-    if found.outcome is None or found.outcome > limit:
+def judge_ages(measured: Ages, limit: float) -> int:
+    """Return the exit code; an age above the limit (seconds) is too old."""
+    if measured.outcome is None or measured.outcome > limit:
         return CRITICAL
-    return WARNING if found.decision is None or found.decision > limit else OK
+    return WARNING if measured.decision is None or measured.decision > limit else OK
 
 
-def line(cluster: str, found: Ages, limit: float) -> str:
-    """Return what is printed, with performance data behind the bar."""
-    said = f"last outcome {_old(found.outcome)}, last committed decision {_old(found.decision)}, limit {limit:g} s"
-    figures = {"outcome_age": found.outcome, "decision_age": found.decision}
-    shown = " ".join(f"{name}={age:.0f}s;;{limit:g}" for name, age in figures.items() if age is not None)
-    return f"{_NAMES[judge_ages(found, limit)]} - cluster {cluster}: {said} | {shown}".removesuffix(" | ")
+def line(cluster: str, measured: Ages, limit: float) -> str:
+    """Return the line to print: status, text, and performance data after the bar."""
+    text = (
+        f"last outcome {_old(measured.outcome)}, last committed decision {_old(measured.decision)}, limit {limit:g} s"
+    )
+    figures = {"outcome_age": measured.outcome, "decision_age": measured.decision}
+    data = " ".join(f"{name}={age:.0f}s;;{limit:g}" for name, age in figures.items() if age is not None)
+    return f"{_NAMES[judge_ages(measured, limit)]} - cluster {cluster}: {text} | {data}".removesuffix(" | ")
 
 
 def _old(age: float | None) -> str:
@@ -110,25 +98,25 @@ def _old(age: float | None) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the line and return the exit code; what cannot be read is CRITICAL."""
+    """Print the line and return the exit code; unreadable files are CRITICAL."""
     parser = argparse.ArgumentParser(prog="python -m pulsar_rebalancer.show.check_age", description=__doc__)
     parser.add_argument("--root", required=True, help="the storage root, a path or an object-store URI")
     parser.add_argument("--cluster", required=True, type=_cluster, help="name in the clusters file")
     parser.add_argument("--max-age-seconds", required=True, type=_positive, help="several intervals")
     given = parser.parse_args(arguments)
     try:
-        found = ages(ClusterStorage(given.root, given.cluster), datetime.now(UTC))
+        measured = ages(ClusterStorage(given.root, given.cluster), datetime.now(UTC))
     except (SnapshotError, OSError, ValueError) as error:
-        said = error.message if isinstance(error, SnapshotError) else f"the root cannot be read: {type(error).__name__}"
-        print(f"{_NAMES[CRITICAL]} - cluster {given.cluster}: {said}")
+        text = error.message if isinstance(error, SnapshotError) else f"the root cannot be read: {type(error).__name__}"
+        print(f"{_NAMES[CRITICAL]} - cluster {given.cluster}: {text}")
         return CRITICAL
-    print(line(given.cluster, found, given.max_age_seconds))
-    return judge_ages(found, given.max_age_seconds)
+    print(line(given.cluster, measured, given.max_age_seconds))
+    return judge_ages(measured, given.max_age_seconds)
 
 
 def _cluster(text: str) -> str:
     if CLUSTER_NAME.fullmatch(text) is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no cluster name: letters, digits, . _ - only")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a cluster name: use letters, digits, . _ - only")
     return text
 
 
@@ -138,7 +126,7 @@ def _positive(text: str) -> float:
     except ValueError:
         number = 0
     if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
     return number
 
 

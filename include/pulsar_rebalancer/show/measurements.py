@@ -1,7 +1,7 @@
-"""A run as measurements: names, values and labels, the same for StatsD and OpenTelemetry.
+"""The measurements of a run: names, values and labels, the same for StatsD and OpenTelemetry.
 
-Gauges say how the cluster and the plan stand; counters add up what happened. A gauge that is measured no more is not
-sent again, so nothing here is a gauge of something that comes and goes, the brokers' scores aside.
+Gauges describe the cluster and the plan; counters add up events. A gauge keeps its last value until it is sent again,
+so only the brokers' scores are gauges of things that come and go.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Measurement:
 
     Attributes:
         name: without the prefix; units are those of `docs/metrics.md`.
-        value: finite; of a counter, what is to be added, never negative.
-        labels: by name; values hold no character that a StatsD line could not.
-        counter: whether it is added up; a gauge replaces the value before.
+        value: finite; the increment of a counter, never negative.
+        labels: by name; values hold only characters that are safe in a StatsD line.
+        counter: whether to add the value up; a gauge replaces the previous value.
     """
 
     name: str
@@ -50,30 +50,30 @@ class Measurement:
 
     @classmethod
     def of(cls, name: str, value: float, *, counter: bool = False, **labels: str) -> Measurement:
-        """Return a measurement; what a label may not hold (the colon of a brokerId) becomes an underscore."""
+        """Return a measurement; characters that labels may not hold (a brokerId's colon) become underscores."""
         return cls(name, value, {key: _NOT_IN_LABELS.sub("_", text) for key, text in labels.items()}, counter)
 
 
 def measure(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> list[Measurement]:
-    """Return what there is to tell of a run that has ended.
+    """Return the measurements of a run that has ended.
 
     Args:
         cluster: name in the clusters file.
-        run: its folder; None when nothing was collected.
-        outcome: how it ended; None when nothing was collected.
+        run: the run's folder; None when nothing was collected.
+        outcome: None when nothing was collected.
 
     Raises:
         SnapshotError: a file of the run is damaged.
     """
     verdict = outcome.verdict if outcome is not None else Reason.UNFINISHED
-    found = [Measurement.of("runs", 1, counter=True, cluster=cluster, verdict=verdict)]
+    measurements = [Measurement.of("runs", 1, counter=True, cluster=cluster, verdict=verdict)]
     if run is not None:
-        found += _sample(cluster, Snapshot(run))
+        measurements += _sample(cluster, Snapshot(run))
     if run is not None and (run / Summary.FILE).exists():
-        found += _plan(cluster, Summary.read(run))
+        measurements += _plan(cluster, Summary.read(run))
     if outcome is not None:
-        found += _outcome(cluster, outcome)
-    return found
+        measurements += _outcome(cluster, outcome)
+    return measurements
 
 
 def _sample(cluster: str, run: Snapshot) -> Iterable[Measurement]:
@@ -110,8 +110,8 @@ def _plan(cluster: str, summary: Summary) -> Iterable[Measurement]:
 
 
 def _outcome(cluster: str, outcome: Outcome) -> Iterable[Measurement]:
-    for name, ended in (("moves", outcome.moves), ("splits", outcome.splits)):
-        for (reason, result), count in Counter((each.reason, _result(each)) for each in ended).items():
+    for name, outcomes in (("moves", outcome.moves), ("splits", outcome.splits)):
+        for (reason, result), count in Counter((ended.reason, _result(ended)) for ended in outcomes).items():
             labels = {"cluster": cluster, "reason": str(reason), "result": result}
             yield Measurement.of(name, count, counter=True, **labels)
 

@@ -1,4 +1,4 @@
-"""The scores of the brokers of a run, as metrics report them and the page draws them."""
+"""The brokers' scores of a run, for the metrics and the page."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ if TYPE_CHECKING:
 
 
 def scores_of(run: Snapshot) -> dict[str, float]:
-    """Return the score of each broker whose report counts, percent; some of them may be left out.
+    """Return the score of each broker with a valid load report, percent, including brokers that are left out.
 
     Raises:
         SnapshotError: a file of the run cannot be read.
         StateError: `state_version`.
     """
     unknown = {*run.silent, *run.validation.quarantined}
-    return {each.broker: score(each, run.settings) for each in run.brokers_without({}) if each.broker not in unknown}
+    samples = run.brokers_without({})
+    return {sample.broker: score(sample, run.settings) for sample in samples if sample.broker not in unknown}

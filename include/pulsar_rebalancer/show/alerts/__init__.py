@@ -1,1 +1,1 @@
-"""Which conditions are told to people, when, and in which words."""
+"""Which conditions alert people, when, and in which words."""

@@ -1,4 +1,4 @@
-"""Which conditions a run that ended shows, from its tasks and files."""
+"""Detect alert conditions from the tasks and files of a run that has ended."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 BEFORE_UNLOAD = ("collect", "validate", "decide", "record", "gate")
-"""Tasks without which nothing can be moved."""
+"""Tasks that must succeed before anything can be moved."""
 
 UNTRIED, UNTRIED_INTERVALS = timedelta(days=1), 100
-"""When unloading failed and nothing was unloaded since, for the longer of both: that condition is over."""
+"""A failed unload counts as over when nothing has been unloaded since, for the longer of these two times."""
 
 
 class Condition(StrEnum):
-    """What people are told of. The value is the stable code that messages and the stored document carry.
+    """An alert condition. The value is the stable code in messages and in the stored document.
 
     Attributes:
-        label: its name in a message.
+        label: the condition's name in a message.
         meaning: what it does to the cluster.
         action: what to do about it.
     """
@@ -43,7 +43,7 @@ class Condition(StrEnum):
     action: str
 
     def __new__(cls, code: str, label: str, meaning: str, action: str) -> Self:
-        """Make a member from its texts."""
+        """Create a member from its texts."""
         member = str.__new__(cls, code)
         member._value_ = code
         member.label, member.meaning, member.action = label, meaning, action
@@ -52,49 +52,49 @@ class Condition(StrEnum):
     BLOCKED = (
         "validation_failed",
         "validation failed",
-        "The data cannot be judged: runs fail and nothing is decided.",
-        "Mend what the reasons name; the next run validates anew.",
+        "The data are not valid: runs fail and nothing is decided.",
+        "Fix what the reasons name; the next run validates again.",
     )
     UNSAFE = (
         "acting_unsafe",
         "acting is unsafe",
         "Runs decide and explain, but the gate stays closed: nothing is moved.",
-        "Mend what the reasons name; the gate opens by itself.",
+        "Fix what the reasons name; the gate then opens by itself.",
     )
     UNLOAD = (
         "unload_failed",
         "unloading failed",
         "Bundles were not moved or split, or are on another broker than planned.",
-        "See the moves and splits in the log of the run's report task.",
+        "See the moves and splits in the log of the run's `report` task.",
     )
     UNFINISHED = (
         "run_failed",
         "a run failed",
-        "A task of the run failed before the gate was asked: nothing is moved.",
-        "See the log of the task that failed.",
+        "A task of the run failed before the gate: nothing is moved.",
+        "See the log of the failed task.",
     )
     SLOW = (
         "run_too_long",
         "runs take too long",
-        "A run took longer than the interval, so the next one starts late or is left out.",
+        "A run took longer than the interval, so the next one starts late or is skipped.",
         "See which task is slow; give it more resources, or raise interval_seconds.",
     )
     NO_RUN = (
         "no_run",
         "no run",
-        "No run has come to its end for several intervals: the cluster is not looked after.",
-        "See whether the DAG is paused, a run hangs, or the workers are busy with other things.",
+        "No run has ended for several intervals: nobody balances the cluster.",
+        "Check whether the DAG is paused, a run hangs, or the workers are busy with other tasks.",
     )
 
 
 @dataclass(frozen=True)
 class Observation:
-    """Whether a condition is there.
+    """Whether a condition is present.
 
     Attributes:
-        reasons: reason code to how often it was met.
+        reasons: number of occurrences by reason code.
         detail: the figure behind it; never a secret.
-        unwatched: why nobody looks any more, where that is why it is not there.
+        unwatched: why the condition is no longer checked; None when it was checked.
     """
 
     present: bool
@@ -108,11 +108,11 @@ class EndedRun:
     """What is known of a run at its end; None: the run did not get that far, or the file cannot be read.
 
     Attributes:
-        states: task id to the task's state.
-        failures: task id to the reason code it failed with, as far as it had one.
+        states: task state by task id.
+        failures: reason code by task id, for failed tasks that gave one.
         seconds: since the run started.
         manual: whether a person started it.
-        closed: what lets nothing be moved, whatever is planned, and should not last: the detail by reason code.
+        closed: what keeps the gate closed for any plan and should not last: detail by reason code.
     """
 
     states: Mapping[str, str]
@@ -126,7 +126,7 @@ class EndedRun:
     outcome: Outcome | None = None
 
     def with_documents(self, run: StoragePath) -> Self:
-        """Return the run with what can be read of its documents."""
+        """Return a copy with all of the run's documents that can be read."""
         return replace(
             self,
             request=RunRequest.known(run),
@@ -137,25 +137,22 @@ class EndedRun:
 
     @property
     def mode_lowered(self) -> bool:
-        """Whether this run alone was told not to act, so that it says nothing about the others."""
+        """Whether a parameter of this run set a mode that does not act, so that it says nothing about other runs."""
         return not self.acts and self.request is not None and self.request.resolved.origins.get("mode") is Origin.PARAMS
 
     @property
     def acts(self) -> bool:
-        """Whether the run may move bundles as far as its mode goes."""
+        """Whether the run's mode lets it move bundles."""
         return self.request is not None and self.request.resolved.settings.mode.moves
 
 
 def judge_run(
     run: EndedRun, settings: Settings, last_seen: Mapping[Condition, datetime], now: datetime
 ) -> dict[Condition, Observation]:
-    """Return which conditions are there and which are not; those that the run cannot tell are left out.
+    """Return which conditions are present and which are not; conditions that the run cannot judge are left out.
 
     Args:
-        run: the run.
-        settings: of the clusters file.
-        last_seen: the open conditions, and when they were seen.
-        now: the present.
+        last_seen: when each open condition was last seen.
     """
     if settings.mode is Mode.OFF:
         return dict.fromkeys(last_seen, Observation(False, unwatched=Reason.MODE_OFF))
@@ -198,13 +195,13 @@ def _unload(run: EndedRun) -> Observation | None:
         return _observed(kept) if kept else None
     ended = Counter(run.outcome.counts) + Counter(run.outcome.split_counts)
     reasons = {code: count for code, count in ended.items() if not code.has(Trait.SETTLED | Trait.ORDERED)} | kept
-    # A mapped task is listed once for each wave, its number behind its name.
+    # A mapped task is listed once per wave, with the wave's number after its name.
     failed = any(
         task.partition("_")[0] in ("split", "unload") and state == "failed" for task, state in run.states.items()
     )
     if failed and not reasons:
         reasons = {Reason.TASK_FAILED: 1}
-    # Bundles that were left alone say nothing about unloading.
+    # Bundles that were not touched say nothing about unloading.
     if not reasons and not ended.keys() & {Reason.MOVED, Reason.SPLIT}:
         return None
     verified = sum(move.ok for move in run.outcome.moves)
@@ -220,5 +217,5 @@ def _unfinished(run: EndedRun) -> Observation | None:
         return Observation(False) if run.states.get("gate") == "success" else None
     reasons = Counter(Reason.get(run.failures.get(task, "")) or Reason.TASK_FAILED for task in failed)
     if run.manual and reasons.keys() <= Reason.having(Trait.TYPED):
-        return None  # whoever typed the parameters reads the answer; the cluster is as well as before
+        return None  # the person who typed the parameters sees the error; the cluster itself is fine
     return Observation(True, reasons, f"task {', '.join(failed)}")

@@ -1,8 +1,8 @@
-"""Which conditions of a cluster are told to people, and when: once when one starts, once when it is over.
+"""When to alert people of a cluster's conditions: once when a condition starts, once when it is over.
 
-A run sees a condition, sees that it is not there, or cannot tell. What was seen before is kept between runs, so a
-condition that lasts is told once. It is over when it has stayed away for a quiet time; one that comes back earlier
-never ended. A message counts as told when a receiver has taken it; until then every run tries it again.
+A run finds a condition present, finds it absent, or cannot judge it. Open conditions are stored between runs, so a
+lasting condition is reported once. A condition is over when it has been absent for a quiet time; if it returns
+earlier, it never ended. A message is delivered once one receiver has accepted it; until then every run sends it again.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ VERSION = 1
 
 
 class Incident(BaseModel):
-    """One condition from its start until its end was told.
+    """One condition, from its start until people were informed of its end.
 
     Attributes:
         since: when it was first seen.
         seen_at: when it was last seen.
-        over_at: the first run since then that saw it gone; None while it lasts.
-        unwatched: why nobody looks for it any more; None when it was seen to be gone.
+        over_at: time of the first run since then that found it absent; None while it lasts.
+        unwatched: why it is no longer checked; None when a check found it absent.
         reasons, detail: as last seen.
-        told: whether the message of its start was sent.
+        told: whether the message of its start was delivered.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -49,13 +49,12 @@ class Incident(BaseModel):
 
 
 class AlertsState(BaseModel):
-    """The open conditions of a cluster, one document with one writer.
+    """The open conditions of a cluster: one document with one writer.
 
     Attributes:
-        began_at: when the writer first looked.
-        run_at: when it last looked.
-        run: name of the newest run's folder that it looked at; empty before the first.
-        incidents: the open conditions.
+        began_at: when the writer first ran.
+        run_at: when it last ran.
+        run: folder name of the newest run it has judged; empty before the first.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -69,13 +68,7 @@ class AlertsState(BaseModel):
 
 @dataclass(frozen=True)
 class PendingMessage:
-    """A message that no receiver has taken yet.
-
-    Attributes:
-        condition: what it is about.
-        over: whether it tells the end.
-        incident: the condition's.
-    """
+    """A message that no receiver has accepted yet; `over`: whether it reports the end of the condition."""
 
     condition: Condition
     over: bool
@@ -83,9 +76,9 @@ class PendingMessage:
 
 
 def parse_alerts(document: object) -> AlertsState:
-    """Return the stored document; one that is missing, damaged or of another version is an empty one.
+    """Return the stored document, or an empty one if it is missing, damaged or of another version.
 
-    Telling a condition once more is the lesser evil than never telling any again.
+    Reporting a condition twice is better than never reporting any again.
     """
     if not isinstance(document, Mapping) or document.get("version") != VERSION:
         return AlertsState()
@@ -101,11 +94,9 @@ def advance(
     """Return the state after a run.
 
     Args:
-        state: before it.
-        observations: what was seen; a condition that is left out stays as it was.
-        now: the present.
-        run: name of the run's folder, which sorts by time. What is seen in an older run than the newest one is not
-            taken: somebody cleared it. Empty when it has none.
+        observations: by condition; conditions that are left out keep their state.
+        run: name of the run's folder, which sorts by time; empty when there is none. Observations of a run older
+            than the newest one are ignored: somebody cleared that run.
     """
     state = state.model_copy(update={"began_at": min(state.began_at or now, now), "run_at": now})
     newest_at = time_of(state.run)
@@ -125,28 +116,28 @@ def advance(
 
 def _there(incident: Incident | None, seen: Observation, now: datetime) -> Incident:
     incident = incident or Incident(since=now, seen_at=now)
-    found = {"seen_at": now, "reasons": dict(seen.reasons), "detail": seen.detail, "over_at": None, "unwatched": None}
-    return incident.model_copy(update=found)
+    update = {"seen_at": now, "reasons": dict(seen.reasons), "detail": seen.detail, "over_at": None, "unwatched": None}
+    return incident.model_copy(update=update)
 
 
 def pending_messages(state: AlertsState, now: datetime, quiet: timedelta) -> list[PendingMessage]:
-    """Return the messages to be sent now, in the order of `Condition`.
+    """Return the messages to send now, in the order of `Condition`.
 
-    A condition that ended before its start could be told is told once, as over.
+    A condition that ended before its start could be reported is reported once, as over.
     """
-    found = []
+    pending = []
     for condition in Condition:
         incident = state.incidents.get(condition)
         if incident is None:
             continue
         over = incident.over_at is not None and now - incident.over_at >= quiet
         if over or (incident.over_at is None and not incident.told):
-            found.append(PendingMessage(condition, over, incident))
-    return found
+            pending.append(PendingMessage(condition, over, incident))
+    return pending
 
 
 def delivered(state: AlertsState, message: PendingMessage) -> AlertsState:
-    """Return the state after a pending message was sent: a condition whose end was told is no longer kept."""
+    """Return the state after a message was delivered; a condition whose end was reported is dropped."""
     incidents = dict(state.incidents)
     if message.over:
         del incidents[message.condition]

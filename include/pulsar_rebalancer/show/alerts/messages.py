@@ -1,4 +1,4 @@
-"""The messages that people get: what started or is over, why, the figures, what to do, and where to look."""
+"""Alert messages: what started or is over, why, key figures, what to do, and where to look."""
 
 from __future__ import annotations
 
@@ -16,18 +16,12 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.show.alerts.incidents import PendingMessage
 
 LISTED = 10
-"""How many reason codes a message names."""
+"""Maximum number of reason codes in a message."""
 
 
 @dataclass(frozen=True)
 class AlertMessage:
-    """One message.
-
-    Attributes:
-        title: one line.
-        body: plain text.
-        kind: what receivers make colours and icons of.
-    """
+    """A one-line title and a plain-text body; receivers choose colours and icons by `kind`."""
 
     title: str
     body: str
@@ -39,9 +33,8 @@ def compose(cluster: str, pending: PendingMessage, figures: Sequence[str], link:
 
     Args:
         cluster: name in the clusters file.
-        pending: what is to be told.
-        figures: lines about the run that tells it.
-        link: address of that run in Airflow's UI.
+        figures: lines about the run that sends the message.
+        link: URL of that run in Airflow's UI.
     """
     condition, incident = pending.condition, pending.incident
     detail = f" ({incident.detail})" if incident.detail else ""
@@ -51,7 +44,7 @@ def compose(cluster: str, pending: PendingMessage, figures: Sequence[str], link:
         if incident.over_at:
             lines.append(_line("Over", incident.over_at))
         if incident.unwatched:
-            lines.append(f"Nobody looks any more: {incident.unwatched}: {incident.unwatched.meaning}")
+            lines.append(f"No longer checked: {incident.unwatched}: {incident.unwatched.meaning}")
     else:
         lines.append(f"What: {condition.meaning}{detail}")
     lines += ["Reasons:", *_reasons(incident.reasons, actions=not pending.over)]
@@ -67,7 +60,7 @@ def _line(name: str, at: datetime) -> str:
 
 
 def _reasons(reasons: Mapping[Reason, int], *, actions: bool = False) -> list[str]:
-    """Most frequent first."""
+    """Return one line per reason code, the most frequent first."""
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
     lines = [
         f"  {code} x{count}" + (f": {code.meaning} {code.action}".rstrip() if actions else "")
@@ -77,7 +70,7 @@ def _reasons(reasons: Mapping[Reason, int], *, actions: bool = False) -> list[st
 
 
 def figures_of(run: EndedRun) -> list[str]:
-    """Return the run in a few figures."""
+    """Return a few lines with the run's key figures."""
     lines, summary = [], run.summary
     if summary is not None:
         if summary.score_min is not None and summary.score_max is not None:
@@ -92,5 +85,5 @@ def figures_of(run: EndedRun) -> list[str]:
     if run.validation is not None and run.validation.findings:
         counts = Counter(finding.effect.value for finding in run.validation.findings)
         lines.append("findings: " + ", ".join(f"{count} {effect}" for effect, count in sorted(counts.items())))
-    said = (run.outcome and run.outcome.in_force) or (run.request and run.request.in_force)
-    return [*lines, f"in force: {said}"] if said else lines
+    in_force = (run.outcome and run.outcome.in_force) or (run.request and run.request.in_force)
+    return [*lines, f"in force: {in_force}"] if in_force else lines

@@ -1,4 +1,4 @@
-"""Brokers as bars: scores by resource, their range of late, what the plan makes of them, thresholds."""
+"""The page's bars of brokers: scores by resource, recent range, predicted score, pair and drain."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.strategies.kept import ShedderState
 
 OF_LATE = timedelta(minutes=30)
-"""How far back lowest and highest scores go."""
+"""How far back the lowest and the highest score reach."""
 
 _MOST_PERCENT = 1000.0
-"""What is above it can be no load; drawn, it would make all others flat."""
+"""No real load exceeds it; drawn to scale, a larger one would flatten all other bars."""
 
 _SLOT = 15
-"""Seconds of which one sample is read at most: a broker measures its CPU once a minute."""
+"""Read at most one sample in this many seconds: a broker measures its CPU once a minute."""
 
 _READING = 0.4
-"""Seconds that one answer may read files for; the next one reads on."""
+"""Seconds that one answer may spend reading files; the next one continues."""
 
 
 def broker_views(
@@ -47,15 +47,11 @@ def broker_views(
     drains: Mapping[str, Drain],
     kept: ShedderState,
 ) -> list[BrokerView]:
-    """Return the brokers of a run, the hottest first, those without a report last.
+    """Return the brokers of a run, the hottest first, those without a load report last.
 
     Args:
-        storage: of the cluster.
-        run: whose snapshot it is.
-        after: predicted score by broker, of those that the plan touches.
-        pairs: that the run looked at.
-        drains: brokers that are drained.
-        kept: what the strategy keeps.
+        after: predicted score of each broker that the plan touches, percent.
+        pairs: all pairs that the run judged.
     """
     try:
         samples, silent = run.brokers, run.snapshot.silent
@@ -82,12 +78,12 @@ def broker_views(
 
 
 def _paired(pairs: Iterable[PairView]) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
+    fields: dict[str, dict[str, Any]] = {}
     for pair in pairs:
         if pair.gap is not None and pair.destination != pair.source:
-            found[pair.source] = {"band": pair.band, "partner": pair.destination, "gap": pair.gap}
-            found[pair.destination] = {"band": pair.band}
-    return found
+            fields[pair.source] = {"band": pair.band, "partner": pair.destination, "gap": pair.gap}
+            fields[pair.destination] = {"band": pair.band}
+    return fields
 
 
 def _rounded(name: str, figure: float | None, factor: float = 1) -> dict[str, float]:
@@ -103,18 +99,18 @@ def _drained(drain: Drain | None) -> dict[str, str]:
 def _view(sample: BrokerSample, settings: Settings, before: Collection[float], *, reported: bool) -> BrokerView:
     weights = {name: getattr(settings, f"{name}_weight") for name in SCORED}
     shares = {name: percent(*sample.resources[name][:2]) * weight for name, weight in weights.items() if weight}
-    # What a broker reported may be no number at all: it is quarantined, and shown without that figure.
+    # A broker may report NaN: it is quarantined, and shown without that figure.
     used = {name: round(share, 2) for name, share in shares.items() if _is_percent(share)} if reported else {}
     figure = score(sample, settings) if reported else math.nan
-    seen = [each for each in (*before, figure) if _is_percent(each)]
+    recent = [value for value in (*before, figure) if _is_percent(value)]
     return BrokerView(
         name=sample.broker,
         label=sample.broker,
         score=round(figure, 2) if _is_percent(figure) else None,
         resources=used,
         deciding=max(used, key=lambda name: used[name]) if used else "",
-        lowest=round(min(seen), 2) if seen else None,
-        highest=round(max(seen), 2) if seen else None,
+        lowest=round(min(recent), 2) if recent else None,
+        highest=round(max(recent), 2) if recent else None,
         left_out=f"{sample.left_out}: {sample.left_out.meaning}" if sample.left_out else "",
         msg_throughput=_finite(sample.msg_throughput_in + sample.msg_throughput_out),
         bundles=sample.bundles,
@@ -122,7 +118,7 @@ def _view(sample: BrokerSample, settings: Settings, before: Collection[float], *
 
 
 def _is_percent(figure: float) -> bool:
-    return abs(figure) <= _MOST_PERCENT  # no number is not either
+    return abs(figure) <= _MOST_PERCENT  # False for NaN
 
 
 def _finite(figure: float) -> float:
@@ -130,29 +126,29 @@ def _finite(figure: float) -> float:
 
 
 def _of_late(storage: ClusterStorage, until: datetime) -> dict[str, tuple[float, float]]:
-    """Return the lowest and the highest score within the half hour before a time, by broker."""
+    """Return the lowest and the highest score in the half hour before a time, by broker."""
     recent: dict[int, StoragePath] = {}
     for folder in folders(storage, until):
         at = time_of(folder.name)
         if at is None or at < until - OF_LATE:
             break
-        recent[int(at.timestamp()) // _SLOT] = folder  # of each stretch the first, so that the choice stays
-    found: dict[str, tuple[float, float]] = {}
+        recent[int(at.timestamp()) // _SLOT] = folder  # the first of each slot, so that the choice is stable
+    ranges: dict[str, tuple[float, float]] = {}
     end = time.monotonic() + _READING
     for folder in recent.values():
         if time.monotonic() > end and not scores_are_known(folder):
             continue
         for broker, figure in known_scores(folder).items():
-            lowest, highest = found.get(broker, (figure, figure))
-            found[broker] = (min(lowest, figure), max(highest, figure))
-    return found
+            lowest, highest = ranges.get(broker, (figure, figure))
+            ranges[broker] = (min(lowest, figure), max(highest, figure))
+    return ranges
 
 
 def short_names(brokers: Collection[str]) -> dict[str, str]:
-    """Return what tells brokers apart, by broker: without a port or a domain that all of them share."""
+    """Return a short unique name for each broker, without a port or domain that all of them share."""
     shorter = {broker: broker.rpartition(":")[0] or broker for broker in brokers}
     if len(set(shorter.values())) < len(shorter) or len({broker.rpartition(":")[2] for broker in brokers}) > 1:
-        # One machine, many ports: these tell the brokers apart.
+        # On one machine, brokers differ only in their ports.
         hosts = {broker.rpartition(":")[0] for broker in brokers}
         return {broker: f":{broker.rpartition(':')[2]}" if len(hosts) == 1 else broker for broker in brokers}
     first = {broker: name.partition(".")[0] for broker, name in shorter.items()}

@@ -1,4 +1,4 @@
-"""Stretches of the past: what the documents of runs say, added up."""
+"""Buckets of the timeline: the documents of past runs, added up."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Bucket(View):
-    """A stretch of time, or a single run.
+    """A period of time, or a single run.
 
     Attributes:
-        lowest, highest: of the range of scores; None without a run that judged brokers.
-        moved, failed: bundles.
-        blocked: runs that validation stopped; likewise `broken` ones, which failed, and `paused` ones, which something
-            beside the mode let move nothing.
-        low_threshold, high_threshold: of its last run; None when it made no plan.
+        lowest, highest: of the runs' score ranges, points; None without a run that judged brokers.
+        moved, failed: number of bundles.
+        blocked: number of runs that validation stopped.
+        broken: number of runs that failed.
+        paused: number of runs that were kept from moving bundles by something other than the mode.
+        low_threshold, high_threshold: of the last run with a plan, points; None without one.
     """
 
     at: AwareDatetime
@@ -50,9 +51,9 @@ class Timeline(View):
     """What happened over an hour, a day or a month.
 
     Attributes:
-        seconds: length of a bucket; those without a run are left out.
+        seconds: length of a bucket; buckets without a run are left out.
         low_threshold, high_threshold: the newest ones.
-        unread: runs that were not read yet: asking again reads on.
+        unread: number of runs not read yet; the next request continues with them.
     """
 
     span: str
@@ -66,12 +67,12 @@ class Timeline(View):
 
 
 def begin_of(at: datetime, length: timedelta) -> datetime:
-    """Return when the bucket of a time begins; buckets stay where they are while time goes on."""
+    """Return the start of the bucket that holds a time; buckets do not shift as time passes."""
     return at - (at - _EPOCH) % length
 
 
 def added_up(buckets: Sequence[Bucket], at: datetime) -> Bucket:
-    """Return buckets, in their order, as one."""
+    """Return the sum of buckets, which must be in order of time."""
     low = [bucket.lowest for bucket in buckets if bucket.lowest is not None]
     high = [bucket.highest for bucket in buckets if bucket.highest is not None]
     judged = [bucket for bucket in buckets if bucket.low_threshold is not None]
@@ -90,7 +91,7 @@ def added_up(buckets: Sequence[Bucket], at: datetime) -> Bucket:
 
 
 class _Settings(BaseModel):
-    """What is read of a request, of any release."""
+    """The fields read from the request of any release."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -98,7 +99,7 @@ class _Settings(BaseModel):
 
 
 class _Figures(BaseModel):
-    """Likewise of a summary."""
+    """The fields read from a summary."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -114,7 +115,7 @@ class _Move(BaseModel):
 
 
 class _Ended(BaseModel):
-    """Likewise of an outcome."""
+    """The fields read from an outcome."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -127,10 +128,10 @@ class _Ended(BaseModel):
 def of_run(
     at: datetime, settings: str | bytes | None, summary: str | bytes | None, outcome: str | bytes | None
 ) -> Bucket:
-    """Return what a run's documents say; one that cannot be read says as much as one that is not there."""
+    """Return the bucket of one run from its documents; an unreadable document counts as missing."""
     figures, ended = _parsed(_Figures, summary) or _Figures(), _parsed(_Ended, outcome)
     closed = (_parsed(_Settings, settings) or _Settings()).closed
-    verdict = ended.verdict if ended else ""  # plans that were made by hand and only shown end without an outcome
+    verdict = ended.verdict if ended else ""  # a manual plan that is only shown has no outcome
     moves = [Reason.get(move.reason) for move in ended.moves] if ended else []
     splits = [Reason.get(split.reason) for split in ended.splits] if ended else []
     given = figures.resolved.get("settings")
@@ -155,8 +156,8 @@ def of_run(
 
 
 def _thresholds(given: dict[str, Any]) -> dict[str, float]:
-    settings = Settings.model_construct(**given)  # of any release: what is unknown here says nothing
-    return {kind: each.gap for kind, each in profile_shown(settings).thresholds(settings).items()}
+    settings = Settings.model_construct(**given)  # of any release, so unknown settings are ignored
+    return {kind: threshold.gap for kind, threshold in profile_shown(settings).thresholds(settings).items()}
 
 
 def _parsed(model: type[_Document], text: str | bytes | None) -> _Document | None:

@@ -1,4 +1,4 @@
-"""One word for how a cluster is, and how it is coloured."""
+"""The state of a cluster in one word, and its colour."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """How a cluster is, in one word."""
+    """The state of a cluster in one word."""
 
     BALANCED = "balanced"
     WAITING = "waiting"
@@ -27,12 +27,12 @@ class State(StrEnum):
 
     @property
     def tone(self) -> Tone:
-        """Return how it is coloured."""
+        """Return the tone that the page colours it by."""
         return _TONES[self]
 
 
 class Tone(StrEnum):
-    """Whether somebody has to look."""
+    """How urgently somebody should look."""
 
     GOOD = "good"
     BUSY = "busy"

@@ -1,4 +1,4 @@
-"""What is in no file of a run: what Airflow knows of a cluster, and what its state store holds."""
+"""What no file of a run holds: what Airflow and its state store know of a cluster."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class FailedRun(View):
     """The newest run that has ended, if it failed.
 
     Attributes:
-        task: which one failed; empty: none did, the run took too long.
-        reason: code that the task left; empty when it left none.
+        task: the failed task; empty when the run took too long.
+        reason: the task's reason code; empty when it gave none.
     """
 
     run_id: str
@@ -25,18 +25,19 @@ class FailedRun(View):
 
 
 class AirflowFacts(View):
-    """What the page is told beside the files of runs.
+    """What the page knows in addition to the files of runs.
 
     Attributes:
-        paused: no run of the DAG starts by itself.
-        scheduled: whether Airflow's scheduler is alive: without it no run starts at all.
-        next_run_at: when the next one does.
-        opened: the DAG run that is under way, if its gate has opened.
-        failed: the newest run that has ended, if it failed.
-        control: what people ordered, and the circuit breaker.
-        last_plan: id of the plan that was recorded last.
-        drains: brokers that are drained; `unreadable`: why that is not known.
-        question: what a person is asked; `answers`: what people answered.
+        paused: whether the DAG is paused in Airflow.
+        scheduled: whether Airflow's scheduler is alive; without it no run starts.
+        next_run_at: start of the next scheduled run.
+        opened: id of the DAG run under way, if its gate has opened.
+        control: people's orders, and the circuit breaker.
+        last_plan: id of the plan recorded last.
+        drains: drained brokers.
+        unreadable: why the drained brokers are unknown; empty when they are known.
+        question: the plan that waits for a person's approval.
+        answers: people's answers to such questions.
     """
 
     paused: bool = False

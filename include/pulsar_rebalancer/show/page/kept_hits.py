@@ -1,4 +1,4 @@
-"""What a strategy keeps from run to run beside the hits of pairs."""
+"""What a strategy keeps between runs in addition to the hits of pairs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def kept_by(run: Run) -> ShedderState:
-    """Return what the strategy of a run keeps after it; nothing when that cannot be read."""
+    """Return what the strategy keeps after a run; empty when it cannot be read."""
     try:
         state = read_state(run.folder)
         return KeptState.parse(state.hits, state.kept).shedder
@@ -24,7 +24,7 @@ def kept_by(run: Run) -> ShedderState:
 
 
 def cluster_hits(run: Run, kept: ShedderState) -> HitsView | None:
-    """Return the hits of the whole cluster; None under a strategy that does not count them."""
+    """Return the hits of the whole cluster; None under a strategy that counts none."""
     settings = run.request.resolved.settings
     need = profile_shown(settings).cluster_hits(settings)
     return None if need is None or run.summary is None else HitsView(have=kept.cluster_hits, need=need)

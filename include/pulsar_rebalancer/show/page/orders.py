@@ -1,4 +1,4 @@
-"""What keeps bundles where they are now, who wants it so, and until when."""
+"""What keeps the next run from moving bundles, who ordered it, and until when."""
 
 from __future__ import annotations
 
@@ -19,32 +19,30 @@ if TYPE_CHECKING:
 
 
 def held_by(entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> list[Closed]:
-    """Return what lets the next run move nothing, beside the mode."""
-    found = closings(entry.settings, facts.control, now, JudgedRun(now, facts.last_plan))
-    return [each for each in found if each.reason is not Reason.OBSERVE]
+    """Return what other than the mode keeps the next run from moving bundles."""
+    closed = closings(entry.settings, facts.control, now, JudgedRun(now, facts.last_plan))
+    return [closing for closing in closed if closing.reason is not Reason.OBSERVE]
 
 
 def in_force(entry: ClusterEntry, facts: AirflowFacts, run: Run | None, now: datetime) -> str:
-    """Return what is in force beside the mode, and by whom; empty when nothing is.
+    """Return which orders are in force in addition to the mode, and who gave them; empty when none is.
 
     Args:
-        entry: of the clusters file as it is now.
-        facts: what people ordered.
-        run: that is shown: somebody may have stopped it.
-        now: the present.
+        entry: from the current clusters file.
+        run: the run shown, which somebody may have stopped.
     """
     if facts.unreadable:
         return f"Which brokers are drained cannot be read: {facts.unreadable}."
-    said = [*_stopped(facts, run), *_waiting(entry, facts, now)]
-    found = closings(entry.settings, facts.control, now, JudgedRun(now, facts.last_plan))
-    told = OrdersInForce(control=facts.control, drains=facts.drains, answers=facts.answers)
-    if beside_the_mode(entry.settings, found, told, now):
-        said.insert(0, sentence(entry.settings, found, told, now))
-    return " ".join(f"{each}." for each in said)
+    sentences = [*_stopped(facts, run), *_waiting(entry, facts, now)]
+    closed = closings(entry.settings, facts.control, now, JudgedRun(now, facts.last_plan))
+    orders = OrdersInForce(control=facts.control, drains=facts.drains, answers=facts.answers)
+    if beside_the_mode(entry.settings, closed, orders, now):
+        sentences.insert(0, sentence(entry.settings, closed, orders, now))
+    return " ".join(f"{text}." for text in sentences)
 
 
 def waits_until(entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> datetime | None:
-    """Return until when a plan waits for a person; None when none does, or it was answered."""
+    """Return how long a plan waits for a person's approval; None when none waits or it was answered."""
     if entry.settings.mode is not Mode.APPROVE or facts.question.plan_id in facts.answers.plans:
         return None
     until = facts.question.until(entry.settings.max_awaiting_minutes)

@@ -1,4 +1,4 @@
-"""All that the page of a cluster shows, from its files."""
+"""Build the page of a cluster from its files."""
 
 from __future__ import annotations
 
@@ -34,17 +34,14 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 _LOOKED_BACK = 240
-"""Runs among which the last one that moved something is looked for."""
+"""Number of runs to search for the last one that moved something."""
 
 
 def status(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> Status:
-    """Return the strip of a cluster as it is now.
+    """Return the strip at the top of the page as of now.
 
     Args:
-        storage: of the cluster.
-        entry: of the clusters file as it is now.
-        facts: what Airflow knows.
-        now: the present.
+        entry: from the current clusters file.
 
     Raises:
         SnapshotError: `storage_failed`.
@@ -61,28 +58,28 @@ def unreadable(entry: ClusterEntry, error: RebalancerError, now: datetime) -> St
 
 
 def present(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> Overview:
-    """Return a cluster as it is now; arguments and errors as `status`."""
+    """Return the page of a cluster as of now; arguments and errors as in `status`."""
     begun, ended = newest(storage, now, facts.opened)
     shown = _shown(begun, ended)
     said = now_of(entry, facts, begun, ended, pair_views(ended) if ended else [], now)
     strip = _status(entry, facts, shown, said, now)
-    waits = _awaiting(storage, entry, facts, shown, now)
+    awaiting = _awaiting(storage, entry, facts, shown, now)
     if shown is None:
-        return Overview(status=strip, awaiting=waits)
-    found = _of(storage, shown, strip, facts, now)
-    last = None if found.plan else _last_that_moved(storage, shown, now)
-    return found.model_copy(update={"firing": said.firing, "awaiting": waits, "last": last})
+        return Overview(status=strip, awaiting=awaiting)
+    page = _of(storage, shown, strip, facts, now)
+    last = None if page.plan else _last_that_moved(storage, shown, now)
+    return page.model_copy(update={"firing": said.firing, "awaiting": awaiting, "last": last})
 
 
 def _shown(begun: Run | None, ended: Run | None) -> Run | None:
-    """Return the run to show: the one that is moving bundles, else the newest that has come to its end."""
+    """Return the run to show: the one that is moving bundles, else the newest that has ended."""
     return begun if begun is not None and begun.under_way else ended or begun
 
 
 def _awaiting(
     storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, shown: Run | None, now: datetime
 ) -> PlanView | None:
-    """Return the plan that waits for a person, unless it is that of the run that is shown."""
+    """Return the plan that waits for a person's approval, unless it is the plan of the run shown."""
     folder = storage.run(facts.question.plan_id) if waits_until(entry, facts, now) else None
     if folder is None or (shown is not None and shown.folder.name == folder.name):
         return None
@@ -91,19 +88,16 @@ def _awaiting(
 
 
 def of_one_run(storage: ClusterStorage, entry: ClusterEntry, folder: StoragePath, now: datetime) -> Overview | None:
-    """Return a cluster as one run saw it; None when that run left no request.
+    """Return the page of a cluster as one run saw it; None when that run left no request.
 
     Args:
-        storage: of the cluster.
-        entry: of the clusters file as it is now.
-        folder: the run's folder.
-        now: the present.
+        entry: from the current clusters file.
     """
     run = read_run(folder)
     if run is None:
         return None
     settings = run.request.resolved.settings
-    # Nothing is promised of what is over.
+    # A run in the past announces no next firing.
     said = of_run(run, pair_views(run), "", (now - run.request.collected_at).total_seconds())
     strip = _status(entry, AirflowFacts(), run, said, now).model_copy(
         update={
@@ -199,12 +193,12 @@ def _findings(run: Run) -> tuple[FindingView, ...]:
         return ()
     return tuple(
         FindingView(
-            reason=told.reason,
-            effect=told.effect,
-            count=told.count,
-            worst=told.worst,
-            meaning=told.meaning,
-            action=told.action,
+            reason=group.reason,
+            effect=group.effect,
+            count=group.count,
+            worst=group.worst,
+            meaning=group.meaning,
+            action=group.action,
         )
-        for told in explain(run.validation).reasons
+        for group in explain(run.validation).reasons
     )

@@ -1,6 +1,6 @@
-"""The document that the page of a cluster shows: one typed model, read by a browser.
+"""The document behind the page of a cluster: one typed model, read by a browser.
 
-Nothing in it is computed in the browser. Scores are percent, gaps and ranges points of score, times UTC.
+The browser computes nothing. Scores are in percent, gaps and ranges in points of score, times in UTC.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ class Status(View):
 
     Attributes:
         pairing: whether the strategy pairs brokers.
-        sentence: why the rebalancer acts or does not.
-        in_force: what people have asked for that holds now, a sentence; empty when nothing.
-        collected_at: when the newest data was taken; None: never.
-        score_range, deviation: of the brokers that were judged; None: none was.
+        sentence: why the rebalancer acts or does not act.
+        in_force: people's orders that are in force, as a sentence; empty when there are none.
+        collected_at: time of the newest sample; None: never.
+        score_range, deviation: of the compared brokers; None without any.
     """
 
     cluster: str
@@ -45,17 +45,17 @@ class BrokerView(View):
     """One broker.
 
     Attributes:
-        label: the shortest part of its name that tells it from the others.
-        score: None without a report.
-        resources: weighted usage by resource; the largest is the score.
-        deciding: the resource that makes the score; empty without a report.
+        label: a short unique part of its name.
+        score: None without a load report.
+        resources: weighted usage by resource, percent; the largest is the score.
+        deciding: the resource with the largest weighted usage; empty without a load report.
         lowest, highest: score within the last half hour.
         after: predicted score after the plan; None where the plan does not touch it.
         left_out: why it is neither source nor destination; empty when it takes part.
         band: that of its pair: `calm`, `low` or `high`.
-        partner: the colder broker of its pair, of the hotter one alone; `gap` between them.
-        drained: by whom, since when and why; empty when it is not.
-        average: moving average of its load that the strategy keeps, percent; `average_throughput` likewise, bytes/s.
+        partner, gap: the colder broker of its pair and the gap to it; set only on the hotter broker.
+        drained: by whom, since when and why; empty when it is not drained.
+        average, average_throughput: moving averages that the strategy keeps: load in percent, and bytes/s.
     """
 
     name: str
@@ -78,20 +78,20 @@ class BrokerView(View):
 
 
 class HitsView(View):
-    """Hits collected, and how many are needed."""
+    """Hits counted so far, and hits needed to fire."""
 
     have: int
     need: int
 
 
 class PairView(View):
-    """A pair, or with another strategy a broker, that was looked at.
+    """A pair that was judged, or a broker under a strategy without pairs.
 
     Attributes:
-        band: `calm`, `low` or `high`: how its gap stands to the thresholds.
+        band: the highest threshold that its gap reaches, `low` or `high`; else `calm`.
         hits: by `low` and `high`; empty for strategies that count none.
-        seconds_to_fire: from the sample, if the gap stays; None when it does not count.
-        reason: reason code; `meaning` in words.
+        seconds_to_fire: from the sample, if the gap stays; None when no hits are counted.
+        meaning: the reason code in words.
     """
 
     number: int
@@ -108,7 +108,7 @@ class PairView(View):
 
 
 class FindingView(View):
-    """What validation found, in plain words."""
+    """A finding of the validation in plain words."""
 
     reason: str
     effect: str
@@ -119,7 +119,7 @@ class FindingView(View):
 
 
 class Links(View):
-    """Where more is to be read; paths on the web server, empty where there is nothing."""
+    """Links to further pages: paths on the web server, empty where there is none."""
 
     dag: str = ""
     run: str = ""
@@ -128,12 +128,12 @@ class Links(View):
 
 
 class ShownQuestion(View):
-    """What Airflow asks of a person: whether the plan that waits is carried out.
+    """Airflow's question whether to carry out the plan that waits.
 
     Attributes:
-        dag, run, task: that asks.
+        dag, run, task: ids of the task that asks.
         hash: of the plan.
-        until: when nobody may answer any more.
+        until: deadline for the answer.
     """
 
     dag: str
@@ -144,14 +144,14 @@ class ShownQuestion(View):
 
 
 class Acts(View):
-    """What the user may do: DAGs of which a run may be started, empty where that is not allowed.
+    """What the user may do: ids of DAGs that they may start, empty where they may not.
 
     Attributes:
         control: the DAG that pauses, resumes, skips, stops and closes the circuit breaker.
         rebalance: the DAG that balances.
-        question: that the user may answer; None when nothing is asked, or they may not.
+        question: None when there is none, or the user may not answer it.
         paused: whether a person has paused the cluster.
-        skips: whether a person has the next run skipped.
+        skips: whether a person has ordered to skip the next run.
         breaker: whether the circuit breaker is open.
     """
 
@@ -167,20 +167,20 @@ class Overview(View):
     """The page of one cluster.
 
     Attributes:
-        run_id: the DAG run whose files these are; empty when there is none yet.
-        folder: name of their folder.
-        sampled_at: when their sample was taken.
-        of_one_run: the cluster as that run saw it, and not as it is now.
-        middle: mean score; None when no broker was judged.
-        lines: thresholds.
-        pairs: those that were looked at, the largest gap first.
-        close_pairs: how many more pairs are close enough.
-        firing: what pairs do once they have their hits, `fires` or `would fire`; empty when nobody knows when.
+        run_id: the DAG run shown; empty when there is none yet.
+        folder: name of the run's folder.
+        sampled_at: when the run took its sample.
+        of_one_run: whether this is the cluster as that run saw it, not as it is now.
+        middle: mean score; None when no broker was compared.
+        lines: thresholds to draw.
+        pairs: pairs with a gap that counts, that fired or that wait, the largest gap first.
+        close_pairs: number of pairs not listed.
+        firing: what pairs do once they have their hits: `fires` or `would fire`; empty when the time is unknown.
         hits: of the whole cluster, under a strategy that counts these.
-        plan: the newest plan that moves something, if it is of the newest run.
+        plan: of the run shown, if it moves or considered bundles.
         awaiting: the plan that waits for a person, if it is another one.
-        last: the last run that moved something, if the newest one does not.
-        validated: whether validation was reached.
+        last: the last plan that moved something, if the run shown has none.
+        validated: whether the run got as far as validation.
     """
 
     version: int = VERSION
@@ -206,12 +206,12 @@ class Overview(View):
 
 
 class RunAnswer(View):
-    """What became of a run that was started with a button.
+    """The outcome of a run that was started with a button.
 
     Attributes:
-        state: Airflow's, of the run.
-        text: what is to be told; while it is under way a verb's phrase.
-        next_dag, next_run: the run that it started, to be followed; empty when it started none.
+        state: Airflow's state of the run.
+        text: the text to show; a verb phrase while the run is under way.
+        next_dag, next_run: ids of the run that it started, to follow next; empty when it started none.
     """
 
     state: str

@@ -1,4 +1,4 @@
-"""The plan of a run: what moves, whom it disturbs, what stays and why, and what became of it."""
+"""The plan of a run: its moves, the clients it disturbs, what stays and why, and the outcome."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 LISTED = 100
-"""Moves that are told one by one."""
+"""Maximum number of moves that are listed."""
 
 ENDS = 40
-"""Brokers whose prediction is told one by one: those that it changes most."""
+"""Maximum number of brokers listed with their prediction: those with the largest change."""
 
 MINUTES = (1, 5, 15)
-"""Minutes after a run at which the range is measured."""
+"""Minutes after a run at which the score range is measured."""
 
 
 def predicted(run: Run) -> dict[str, float]:
-    """Return the score of each broker that the plan of a run touches as it would be after it, percent.
+    """Return the predicted score of each broker that the plan of a run touches, percent.
 
-    As in the plan's own prediction, what leaves a broker takes its share of the score along.
+    As in the plan's own prediction, a bundle takes its share of the broker's score with it.
     """
     if run.summary is None or not run.summary.bundles_taken:
         return {}
     try:
         moves = [move_of(row) for row in taken_candidates(run.folder)]
-        traffic = {each.broker: each.traffic(moves[0].measure) for each in run.brokers} if moves else {}
+        traffic = {sample.broker: sample.traffic(moves[0].measure) for sample in run.brokers} if moves else {}
     except (SnapshotError, KeyError, ValueError):
         return {}
     scores, ends = known_scores(run.folder), {end for move in moves for end in (move.source, move.destination)}
     if any(move.source not in scores for move in moves):
-        return {}  # a broker that is drained may have no score
+        return {}  # a drained broker may have no score
     return {name: figure for name, figure in scores_after(scores, moves, traffic).items() if name in ends}
 
 
 def plan_view(storage: ClusterStorage, run: Run, summary: Summary, now: datetime) -> PlanView:
-    """Return the plan of a run that moves something, as far as its files can be read."""
+    """Return the view of a run's plan, as far as its files can be read."""
     try:
         moves = read_moves(run.folder)
     except SnapshotError:
@@ -83,8 +83,8 @@ def plan_view(storage: ClusterStorage, run: Run, summary: Summary, now: datetime
         measure=moves[0].measure if moves else "msg_throughput",
         bundles=len(moves),
         traffic=math.fsum(move.traffic for move in moves),
-        topics=sum(each.get("topics", 0) for each in disturbed.values()),
-        clients=sum(_clients(each) for each in disturbed.values()),
+        topics=sum(counts.get("topics", 0) for counts in disturbed.values()),
+        clients=sum(_clients(counts) for counts in disturbed.values()),
         range_before=round(summary.score_range, 2),
         predicted_range=_predicted_range(summary),
         brokers=_ends(run),
@@ -98,12 +98,12 @@ def plan_view(storage: ClusterStorage, run: Run, summary: Summary, now: datetime
 
 
 class _Why:
-    """Why bundles move, by the pair or the broker that they leave."""
+    """Says why a bundle moves, from its source broker."""
 
     def __init__(self, run: Run, summary: Summary) -> None:
         self._summary = summary
         pairs = [pair for pair in pair_views(run) if pair.fired]
-        # Bundles that go back in return leave the colder broker.
+        # In a swap, bundles also leave the colder broker.
         self._by_source = {pair.destination: pair for pair in pairs} | {pair.source: pair for pair in pairs}
 
     def of(self, move: Move) -> str:
@@ -119,7 +119,7 @@ class _Why:
 
 
 def _by(summary: Summary) -> str:
-    """Return who wanted the plan, if a person did."""
+    """Return the person who ordered the plan; empty when nobody did."""
     if summary.by_hand is not None:
         return f"by {summary.by_hand.by or 'unknown'}"
     return f"forced by {summary.forced.by or 'unknown'}: {summary.forced.reason}" if summary.forced else ""
@@ -147,8 +147,8 @@ def _move(move: Move, outcome: MoveOutcome | None, disturbed: Mapping[str, int],
     )
     if outcome is None:
         return view
-    told = {"outcome": outcome.reason, "meaning": outcome.reason.meaning, "ok": outcome.ok}
-    return view.model_copy(update={**told, "seconds": round(outcome.seconds, 1), "error": outcome.error})
+    result = {"outcome": outcome.reason, "meaning": outcome.reason.meaning, "ok": outcome.ok}
+    return view.model_copy(update={**result, "seconds": round(outcome.seconds, 1), "error": outcome.error})
 
 
 def _clients(disturbed: Mapping[str, int]) -> int:
@@ -156,7 +156,7 @@ def _clients(disturbed: Mapping[str, int]) -> int:
 
 
 def _disturbed(run: Run, bundles: Collection[str]) -> dict[str, dict[str, int]]:
-    """Return how many topics, producers and consumers each bundle has."""
+    """Return the number of topics, producers and consumers of each bundle."""
     try:
         return run.snapshot.clients(bundles)
     except SnapshotError:
@@ -175,7 +175,7 @@ def _predicted_range(summary: Summary) -> float | None:
 
 
 def _measured(storage: ClusterStorage, ended_at: datetime, now: datetime) -> tuple[Measured, ...]:
-    """Return the range at the first sample from so many minutes after a run's end; samples may come minutes apart."""
+    """Return the score range at the first sample after each of `MINUTES`; samples may be minutes apart."""
     longest = timedelta(minutes=MINUTES[-1] + 5)
     later: list[StoragePath] = []
     for folder in folders(storage, min(now, ended_at + longest)):
@@ -192,7 +192,7 @@ def _range_from(later: Sequence[StoragePath], ended_at: datetime, minutes: int) 
     for folder in later:
         at = time_of(folder.name)
         if at is not None and begin <= at < begin + timedelta(minutes=5):
-            found = spread(compared_scores(folder))
-            if found is not None:
-                return round(found, 2)
+            score_range = spread(compared_scores(folder))
+            if score_range is not None:
+                return round(score_range, 2)
     return None

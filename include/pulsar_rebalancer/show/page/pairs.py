@@ -1,4 +1,4 @@
-"""Pairs and their hits: how far each is from firing."""
+"""Pairs and their hits: how far each pair is from firing."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.strategies.shedders.profile import Threshold
 
 SHOWN = 40
-"""Pairs, or brokers under another strategy, that are told one by one."""
+"""Maximum number of pairs listed, or of brokers under a strategy without pairs."""
 
 
 def pair_views(run: Run) -> list[PairView]:
-    """Return all that a run with a plan looked at, the largest gap first."""
+    """Return all pairs that a run with a plan judged, the largest gap first."""
     try:
         rows = read_decisions(run.folder)
     except SnapshotError:
         return []
     settings = run.request.resolved.settings
-    # A broker that is left out is in no pair, and under another strategy has been given no value.
+    # A broker that is left out is in no pair; under a strategy without pairs it has no value.
     views = [view_of(row, settings) for row in rows if row["pair"] is not None or row["value"] is not None]
     return sorted(views, key=lambda view: (-(view.gap or 0.0), view.number, view.source))
 
 
 def told(pairs: Sequence[PairView]) -> list[PairView]:
-    """Return the pairs to be told one by one: those whose gap counts, and those that fired or wait."""
+    """Return the pairs to list: those whose gap counts, and those that fired or wait."""
     return [pair for pair in pairs if pair.band != "calm" or pair.fired or _waits(pair)][:SHOWN]
 
 
@@ -44,11 +44,11 @@ def _waits(view: PairView) -> bool:
 
 
 def view_of(row: Mapping[str, Any], settings: Settings) -> PairView:
-    """Return one row of the decisions table of a run with these settings."""
+    """Return the view of one row of a run's decisions table."""
     reason, gap = Reason.get(row["reason"]), row["gap"]
     counts = row["low_hits"] is not None and reason is not Reason.MIDDLE
     thresholds = profile_shown(settings).thresholds(settings) if counts else {}
-    hits = {kind: HitsView(have=row[f"{kind}_hits"] or 0, need=each.hits) for kind, each in thresholds.items()}
+    hits = {kind: HitsView(have=row[f"{kind}_hits"] or 0, need=limit.hits) for kind, limit in thresholds.items()}
     band = _band(gap, thresholds)
     return PairView(
         number=row["pair"] if row["pair"] is not None else -1,
@@ -66,15 +66,15 @@ def view_of(row: Mapping[str, Any], settings: Settings) -> PairView:
 
 
 def _band(gap: float | None, thresholds: Mapping[str, Threshold]) -> str:
-    """Return the highest threshold that a gap reaches."""
-    reached = [kind for kind, each in thresholds.items() if gap is not None and gap >= each.gap]
+    """Return the kind of the highest threshold that a gap reaches, else `calm`."""
+    reached = [kind for kind, threshold in thresholds.items() if gap is not None and gap >= threshold.gap]
     return reached[-1] if reached else "calm"
 
 
 def _seconds_to_fire(hits: Mapping[str, HitsView], band: str, settings: Settings) -> float | None:
-    """Return the time from the sample until the pair has its hits, if the gap stays; each takes a new sample."""
+    """Return the seconds from the sample until the pair has its hits, if the gap stays; each hit needs a new sample."""
     if band == "calm":
         return None
     sample = max(settings.interval_seconds, settings.host_usage_interval_minutes * 60)
-    missing = [max(0, each.need - each.have) for name, each in hits.items() if name == "low" or band == "high"]
+    missing = [max(0, hit.need - hit.have) for kind, hit in hits.items() if kind == "low" or band == "high"]
     return round(min(missing) * sample, 1)

@@ -1,4 +1,4 @@
-"""The part of the page's document that is about a plan, and what became of it."""
+"""The part of the page's document about a plan and its outcome."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ class MoveView(View):
     """One bundle of the plan.
 
     Attributes:
-        traffic: in the unit that `Plan.measure` names.
-        clients: producers and consumers that look for the new owner.
-        why: it moves.
-        outcome: reason code; empty while nothing is known.
-        ok: whether it is where the plan wants it; None while nothing is known.
+        traffic: in the unit of `PlanView.measure`.
+        clients: number of producers and consumers that must reconnect.
+        why: why it moves.
+        outcome: reason code; empty while unknown.
+        ok: whether it is where the plan wants it; None while unknown.
     """
 
     bundle: str
@@ -33,7 +33,7 @@ class MoveView(View):
 
 
 class EndView(View):
-    """A broker that a plan gives or takes bundles, with its score before and, as predicted, after."""
+    """A broker that gives or takes bundles, with its score before the plan and its predicted score after."""
 
     name: str
     before: float
@@ -41,7 +41,7 @@ class EndView(View):
 
 
 class Count(View):
-    """How often a reason was met."""
+    """The number of occurrences of a reason."""
 
     reason: str
     meaning: str
@@ -49,29 +49,31 @@ class Count(View):
 
 
 class Measured(View):
-    """The range of scores some minutes after a run ended; None while it is not known."""
+    """The score range some minutes after a run ended; None while unknown."""
 
     minutes: int
     score_range: float | None
 
 
 class PlanView(View):
-    """A plan, and what became of it.
+    """A plan and its outcome.
 
     Attributes:
-        folder: name of the run's folder, the plan's id.
+        folder: name of the run's folder, which is the plan's id.
         run_id: of the DAG run.
-        until: when the gate no longer opens for it.
+        until: when the gate stops opening for it.
         under_way: whether its bundles are being moved.
-        by: which person wanted it, and why; empty when none did.
-        verdict: reason code of the gate; empty while it was not asked.
+        by: the person who ordered it, and why; empty when nobody did.
+        verdict: reason code of the gate; empty before the gate.
         measure: `msg_rate` (msg/s) or `msg_throughput` (bytes/s).
         traffic: sum over the moves.
-        range_before, predicted_range: points of score; `brokers`: likewise of each that gives or takes bundles.
-        measured: the range after the run.
-        more: moves that are not listed.
-        stay: bundles that stay, by reason.
-        done, failed: moves with an outcome; those that are not where the plan wants them.
+        range_before, predicted_range: score ranges, points.
+        brokers: brokers that give or take bundles.
+        measured: score ranges after the run.
+        more: number of moves not listed.
+        stay: number of bundles that stay, by reason.
+        done: number of moves with an outcome.
+        failed: number of moves whose bundle is not where the plan wants it.
     """
 
     folder: str

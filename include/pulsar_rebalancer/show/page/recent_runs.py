@@ -1,4 +1,4 @@
-"""The newest runs of a cluster, and the scores of brokers in them."""
+"""The newest runs of a cluster, and their brokers' scores."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     _Document = TypeVar("_Document")
 
 _LOOKED_AT = 20
-"""Newest folders among which one with a request is looked for: a run that died young leaves less."""
+"""Number of newest folders to search for one with a request: a run that failed early may lack it."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,9 @@ class Run:
     """What is known of a run; None: it did not get that far, or the file cannot be read.
 
     Attributes:
-        waves: outcomes of the moves so far, by bundle; `splits` likewise.
-        opened: whether it is under way behind an open gate.
+        waves: outcomes of the moves so far, by bundle.
+        splits: outcomes of the splits so far, by bundle.
+        opened: whether it is under way and its gate has opened.
     """
 
     snapshot: Snapshot
@@ -61,27 +62,27 @@ class Run:
 
     @property
     def request(self) -> RunRequest:
-        """Return who asked for what, and the effective settings."""
+        """Return the run's request, with its effective settings."""
         return self.snapshot.request
 
     @cached_property
     def brokers(self) -> list[BrokerSample]:
-        """Return the brokers by name, left out as far as the documents can be read; the reason is validation's own.
+        """Return the brokers by name, marked as left out as far as documents can be read; validation's reasons win.
 
         Raises:
             SnapshotError: the table of brokers cannot be read.
         """
         try:
-            found = left_out_of(self.snapshot)
+            left_out = left_out_of(self.snapshot)
         except (SnapshotError, StateError):
-            found = dict.fromkeys(self.snapshot.settings.excluded_brokers, Reason.BROKER_EXCLUDED)
+            left_out = dict.fromkeys(self.snapshot.settings.excluded_brokers, Reason.BROKER_EXCLUDED)
         quarantined = self.validation.quarantined if self.validation else {}
-        own = {name: why for name, why in quarantined.items() if found.get(name) is not Reason.BROKER_EXCLUDED}
-        return self.snapshot.brokers_without(found | own)
+        own = {name: why for name, why in quarantined.items() if left_out.get(name) is not Reason.BROKER_EXCLUDED}
+        return self.snapshot.brokers_without(left_out | own)
 
     @property
     def moves(self) -> dict[str, MoveOutcome]:
-        """Return what became of the moves, by bundle."""
+        """Return the outcomes of the moves, by bundle."""
         return {move.bundle: move for move in self.outcome.moves} if self.outcome else self.waves
 
     @property
@@ -91,12 +92,12 @@ class Run:
 
     @property
     def blocked(self) -> bool:
-        """Return whether validation stopped it."""
+        """Return whether validation stopped the run."""
         return self.validation is not None and bool(self.validation.reasons(Effect.BLOCK))
 
 
 def read_run(folder: StoragePath) -> Run | None:
-    """Return what is known of a run; None without a request."""
+    """Return a run as far as its files can be read; None without a request."""
     snapshot = Snapshot(folder)
     if _known(lambda: snapshot.request) is None:
         return None
@@ -123,14 +124,12 @@ def _known(read: Callable[[], _Document]) -> _Document | None:
 
 
 def newest(storage: ClusterStorage, now: datetime, opened: str = "") -> tuple[Run | None, Run | None]:
-    """Return the run that is under way, else the newest that was begun, and the newest that has ended.
+    """Return the run under way, else the newest that has begun; and the newest that has ended.
 
-    Plans that are made by hand meanwhile lie beside the runs, and end without an outcome.
+    Folders of manual plans are among those of runs, and never get an outcome.
 
     Args:
-        storage: of the cluster.
-        now: the present.
-        opened: the DAG run that is under way behind an open gate, if there is one.
+        opened: id of the DAG run that is under way and whose gate has opened; empty when there is none.
 
     Raises:
         SnapshotError: `storage_failed`.
@@ -166,27 +165,27 @@ def folders(storage: ClusterStorage, until: datetime) -> Iterator[StoragePath]:
 
 
 _scores: Cache[tuple[dict[str, float], frozenset[str]]] = Cache(200_000)
-"""With the brokers that stand apart, by folder; weighed in scores, some 100 bytes each."""
+"""Scores, and the brokers that are left out, by folder; weighed in scores, some 100 bytes each."""
 
 
 def scores_are_known(folder: StoragePath) -> bool:
-    """Return whether the scores of a run are to be had without reading a file."""
+    """Return whether the scores of a run are in memory."""
     return _scores.get(folder.uri) is not None
 
 
 def known_scores(folder: StoragePath) -> dict[str, float]:
-    """Return the score of each broker that a run looked at, percent, as the run judged it; empty if it is not known."""
+    """Return the score of each broker as the run judged it, percent; empty when unknown."""
     return _scores_of(folder)[0]
 
 
 def compared_scores(folder: StoragePath) -> dict[str, float]:
-    """Return those of the brokers that are compared with each other: range, mean and deviation are of these."""
-    scores, apart = _scores_of(folder)
-    return {name: figure for name, figure in scores.items() if name not in apart} if apart else scores
+    """Return the scores of the brokers that are compared: range, mean and deviation are computed from these."""
+    scores, left_out = _scores_of(folder)
+    return {name: figure for name, figure in scores.items() if name not in left_out} if left_out else scores
 
 
 def _scores_of(folder: StoragePath) -> tuple[dict[str, float], frozenset[str]]:
-    """Return scores and who stands apart; what collect wrote never changes, what is not there is not remembered."""
+    """Return the scores and the brokers that are left out; files never change once written, missing ones may appear."""
     known = _scores.get(folder.uri)
     if known is not None:
         return known
@@ -195,21 +194,21 @@ def _scores_of(folder: StoragePath) -> tuple[dict[str, float], frozenset[str]]:
         left_out, scores = left_out_of(run), scores_of(run)
     except (SnapshotError, StateError):
         return {}, frozenset()
-    found = {
+    kept = {
         sys.intern(broker): score
         for broker, score in scores.items()
         if left_out.get(broker) is not Reason.BROKER_EXCLUDED
     }
-    return _scores.put(folder.uri, (found, frozenset(left_out)), len(found) + 1)
+    return _scores.put(folder.uri, (kept, frozenset(left_out)), len(kept) + 1)
 
 
 def spread(scores: dict[str, float]) -> float | None:
-    """Return the points between the hottest and the coldest; None without a broker."""
+    """Return the difference between the highest and the lowest score, points; None without a broker."""
     return max(scores.values()) - min(scores.values()) if scores else None
 
 
 def deviation(scores: dict[str, float]) -> float | None:
-    """Return the standard deviation over all brokers, points; None without a broker."""
+    """Return the standard deviation of the scores, points; None without a broker."""
     if not scores:
         return None
     mean = math.fsum(scores.values()) / len(scores)

@@ -1,4 +1,4 @@
-"""One word and one sentence: how a cluster is, and why the rebalancer acts or does not."""
+"""The state of a cluster in one word and one sentence: why the rebalancer acts or does not act."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 
 FIRES, WOULD_FIRE = "fires", "would fire"
-"""What a pair does once it has its hits; nothing is said when no run would see to it."""
+"""What a pair does once it has its hits; omitted when no run will start."""
 
 _LOOKS_WELL = (State.BALANCED, State.WAITING, State.MOVED, State.STUCK)
-"""Words that would hide that nothing is moved, or that a person is asked."""
+"""States that would hide that nothing is moved, or that a plan waits for approval."""
 
 
 class Said(NamedTuple):
     """What the strip says.
 
     Attributes:
-        firing: `FIRES`, `WOULD_FIRE`, or empty when nobody knows when a pair does.
+        firing: `FIRES`, `WOULD_FIRE`, or empty when it is unknown when a pair fires.
     """
 
     state: State
@@ -54,22 +54,20 @@ def now_of(
     pairs: Sequence[PairView],
     now: datetime,
 ) -> Said:
-    """Return how a cluster is now.
+    """Return the current state of a cluster.
 
     Args:
-        entry: of the clusters file as it is now.
-        facts: what Airflow knows.
-        begun: the newest run.
+        entry: from the current clusters file.
+        begun: the newest run, whether it has ended or not.
         ended: the newest run that has ended.
-        pairs: of that run, the largest gap first.
-        now: the present.
+        pairs: of `ended`, the largest gap first.
     """
     if entry.error:
         return Said(State.BROKEN, entry.error)
     if begun is not None and begun.under_way and now - begun.request.collected_at < LONGEST_RUN:
         return _moving(begun)
     if entry.settings.mode is Mode.OFF:
-        return Said(State.OFF, f"{Reason.MODE_OFF.meaning} Nothing is asked of the brokers.")
+        return Said(State.OFF, f"{Reason.MODE_OFF.meaning} No broker is contacted.")
     known = ended or begun
     if known is None:
         return _without_data(facts)
@@ -90,8 +88,8 @@ def now_of(
         return Said(state, f"{_why_held(held[0])} {said.sentence}", firing)
     until = waits_until(entry, facts, now)
     if until is not None and said.state in _LOOKS_WELL:
-        asked = f"A plan of {facts.question.at:%H:%M} waits for a person's approval until {until:%H:%M %Z}."
-        return Said(State.WOULD_MOVE, f"{asked} {said.sentence}", firing)
+        waits = f"A plan of {facts.question.at:%H:%M} waits for a person's approval until {until:%H:%M %Z}."
+        return Said(State.WOULD_MOVE, f"{waits} {said.sentence}", firing)
     return Said(said.state, said.sentence, firing)
 
 
@@ -111,16 +109,15 @@ def _without_data(facts: AirflowFacts) -> Said:
 
 
 def _silent(entry: ClusterEntry, facts: AirflowFacts, known: Run, age: float) -> Said | None:
-    """Return what is said when no run looks at the cluster; None while runs do.
+    """Return what to say when no run looks at the cluster; None while runs do.
 
     Args:
-        entry: of the clusters file as it is now.
-        facts: what Airflow knows.
-        known: the newest run that has ended, or was begun.
+        entry: from the current clusters file.
+        known: the newest run that has ended, else the newest that has begun.
         age: of the newest data, seconds.
     """
     if facts.paused:
-        return Said(State.PAUSED, "The DAG is paused in Airflow: no run starts, and nothing is looked at.")
+        return Said(State.PAUSED, "The DAG is paused in Airflow, so no run starts.")
     failure = "" if facts.failed is None or _tells(known, facts.failed) else _failed(facts.failed)
     if age > _longest_age(entry):
         cause = "" if facts.scheduled else "Airflow's scheduler does not run."
@@ -130,7 +127,7 @@ def _silent(entry: ClusterEntry, facts: AirflowFacts, known: Run, age: float) ->
 
 
 def _tells(run: Run, failed: FailedRun) -> bool:
-    """Return whether the files of a run that failed say more than its task: what validation or the gate said."""
+    """Return whether the files of a failed run explain more than its failed task does."""
     return run.request.airflow_run_id == failed.run_id and (run.blocked or not _broke_off(run))
 
 
@@ -138,23 +135,22 @@ def _failed(failed: FailedRun) -> str:
     reason = Reason.get(failed.reason)
     where = f"The newest run failed in {failed.task}" if failed.task else "The newest run took too long and was ended"
     if reason is None:
-        return f"{where}: its log says why."
+        return f"{where}: see its log."
     return " ".join(filter(None, [f"{where} ({reason}): {reason.meaning}", reason.action]))
 
 
 def _longest_age(entry: ClusterEntry) -> float:
     settings = entry.settings
-    # A run may take minutes, whatever its interval is.
+    # A run may take minutes even at a short interval.
     return max(settings.alert_after_intervals * settings.interval_seconds, 180.0)
 
 
 def of_run(run: Run, pairs: Sequence[PairView], firing: str, age: float) -> Said:
-    """Return what a run came to.
+    """Return the state that a run found or caused.
 
     Args:
-        run: the run.
-        pairs: that it looked at, the largest gap first.
-        firing: what a pair does once it has its hits, as `Said` has it.
+        pairs: all pairs that it judged, the largest gap first.
+        firing: as in `Said`.
         age: seconds since its sample.
     """
     verdict, mode = run.outcome.verdict if run.outcome else None, run.request.resolved.settings.mode
@@ -164,7 +160,7 @@ def of_run(run: Run, pairs: Sequence[PairView], firing: str, age: float) -> Said
         return _moving(run)
     if run.outcome is None and run.summary is None and age < LONGEST_RUN.total_seconds():
         looked = "judged" if run.validation else "collected"
-        return Said(State.LOOKING, f"A run looks at the cluster: its data are {looked}, nothing is decided yet.")
+        return Said(State.LOOKING, f"A run looks at the cluster: data {looked}, nothing decided yet.")
     if run.summary is None or _broke_off(run):
         return Said(State.FAILED, f"{(verdict or Reason.UNFINISHED).meaning} {Reason.UNFINISHED.action}".strip())
     if run.summary.bundles_taken or run.summary.bundles_split:
@@ -182,7 +178,7 @@ def _broke_off(run: Run) -> bool:
 def _blocked(run: Run) -> str:
     if run.validation is None:
         return Reason.BLOCKED.meaning
-    first = next(told for told in explain(run.validation).reasons if told.effect is Effect.BLOCK)
+    first = next(group for group in explain(run.validation).reasons if group.effect is Effect.BLOCK)
     worst = f" {first.worst[0]}." if first.worst else ""
     return f"Validation failed: {first.meaning}{worst}"
 
@@ -249,7 +245,7 @@ def _nothing_moves(summary: Summary, pairs: Sequence[PairView], firing: str, age
     if stuck:
         return Said(State.STUCK, stuck[0].meaning)
     if summary.brokers < 2:
-        return Said(State.BALANCED, "One broker takes part: there is nobody to share its load with.")
+        return Said(State.BALANCED, "Only one broker takes part, so there is nothing to balance.")
     sentence = profile_shown(summary.resolved.settings).sentence(summary)
     return Said(State.BALANCED, f"{_capital(sentence)}: nothing to do.")
 
@@ -259,16 +255,13 @@ def _until_it_fires(pair: PairView) -> tuple[float, int]:
 
 
 def waiting(pair: PairView, labels: Mapping[str, str], firing: str, age: float) -> str:
-    """Return how far a pair that counts is from firing, by the hits that it will have first.
+    """Return how far a pair is from firing, by the threshold whose hits it will complete first.
 
     Args:
-        pair: the pair.
-        labels: short names by broker.
-        firing: as `Said` has it.
         age: seconds since the sample.
     """
     counting = pair.hits.values() if pair.band == "high" else [pair.hits["low"]]
-    hits = min(counting, key=lambda each: each.need - each.have)
+    hits = min(counting, key=lambda hit: hit.need - hit.have)
     left = (pair.seconds_to_fire or 0) - age
     soon = f"in about {in_words(left)}" if left >= 1 else "with the next run"
     apart = f"{labels[pair.source]} and {labels[pair.destination]} are {pair.gap:.0f} apart"
@@ -276,7 +269,7 @@ def waiting(pair: PairView, labels: Mapping[str, str], firing: str, age: float) 
 
 
 def in_words(seconds: float) -> str:
-    """Return a time span as people say it."""
+    """Return a time span in the largest fitting unit, such as "3 minutes"."""
     if seconds < 90:
         return number_of(max(1, round(seconds)), "second")
     if seconds < 5400:

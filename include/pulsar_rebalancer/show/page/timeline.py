@@ -1,4 +1,4 @@
-"""What happened over an hour, a day or a month: from folders of runs and tables of closed days."""
+"""The timeline of an hour, a day or a month, from folders of runs and tables of closed days."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 READING = 1.0
-"""Seconds that one answer may read files for."""
+"""Seconds that one answer may spend reading files."""
 
 
 class Span(StrEnum):
-    """How far back; each has its own length of a bucket."""
+    """How far back the timeline reaches; each span has its own bucket length."""
 
     HOUR = "hour"
     DAY = "day"
@@ -34,7 +34,7 @@ class Span(StrEnum):
 
     @property
     def length(self) -> timedelta:
-        """Return the whole stretch."""
+        """Return the length of the whole span."""
         return {Span.HOUR: timedelta(hours=1), Span.DAY: timedelta(days=1), Span.MONTH: timedelta(days=30)}[self]
 
     @property
@@ -45,18 +45,18 @@ class Span(StrEnum):
 
 
 _runs: Cache[Bucket] = Cache(20_000)
-"""Runs that have ended, by folder: what they left does not change."""
+"""Runs that have ended, by folder: their files no longer change."""
 
 _closed: Cache[tuple[Bucket, ...]] = Cache(100_000)
-"""Stretches whose runs have all ended, and days that are tables by now; weighed in buckets."""
+"""Stretches whose runs have all ended, and days stored as tables; weighed in buckets."""
 
 
 class _Reader:
-    """Reads files for so long from the first on, and counts what is left for the next question.
+    """Limits the time spent reading files, and counts what is left for the next request.
 
     Attributes:
-        unread: runs and days that are left.
-        refused: runs whose storage failed for a moment.
+        unread: number of runs and days left.
+        refused: number of runs whose storage failed temporarily.
     """
 
     def __init__(self, now: datetime, seconds: float) -> None:
@@ -66,7 +66,7 @@ class _Reader:
         self.unread = self.refused = 0
 
     def may_read(self) -> bool:
-        """Return whether there is time left; the first one is always read."""
+        """Return whether there is time left; the first call always returns True."""
         at = time.monotonic()
         if self._until is None:
             self._until = at + self._seconds
@@ -85,15 +85,15 @@ class _Stretch(NamedTuple):
     folders: tuple[StoragePath, ...]
 
     def read(self, reader: _Reader) -> tuple[Bucket, ...]:
-        """Return its bucket; none without a run that has ended."""
-        # A run more, or one that upkeep took away, makes it another stretch.
+        """Return the stretch's bucket; empty without a run that has ended."""
+        # The key changes when a run is added or upkeep removes one.
         key = f"{self.folders[-1].uri} {self.length} {len(self.folders)}"
         known = _closed.get(key)
         if known is not None:
             return known
         left = reader.unread + reader.refused
-        found = [each for folder in self.folders for each in _run(folder, reader)]
-        whole = (added_up(found, self.at),) if found else ()
+        runs = [bucket for folder in self.folders for bucket in _run(folder, reader)]
+        whole = (added_up(runs, self.at),) if runs else ()
         if reader.unread + reader.refused == left and reader.now > self.at + self.length + LONGEST_RUN:
             _closed.put(key, whole)
         return whole
@@ -106,8 +106,8 @@ class _Day(NamedTuple):
     length: timedelta
 
     def read(self, reader: _Reader) -> tuple[Bucket, ...]:
-        """Return its buckets."""
-        # A day that is made a table again has another number of bytes.
+        """Return the day's buckets."""
+        # A table that is written again has a different size.
         key = f"{self.file.uri} {self.length} {_size(self.file)}"
         known = _closed.get(key)
         if known is not None:
@@ -123,18 +123,15 @@ class _Day(NamedTuple):
             ]
         except SnapshotError:
             return ()
-        found = tuple(_grouped(rows, self.length))
-        return _closed.put(key, found, len(found) + 1)
+        buckets = tuple(_grouped(rows, self.length))
+        return _closed.put(key, buckets, len(buckets) + 1)
 
 
 def timeline(storage: ClusterStorage, span: Span, now: datetime, reading: float = READING) -> Timeline:
-    """Return what the runs of a stretch of time came to.
+    """Return the timeline of a span that ends now.
 
     Args:
-        storage: of the cluster.
-        span: how far back.
-        now: the present.
-        reading: seconds after which no further file is read: the newest come first.
+        reading: seconds after which no further file is read; the newest are read first.
 
     Raises:
         SnapshotError: `storage_failed`.
@@ -156,7 +153,7 @@ def timeline(storage: ClusterStorage, span: Span, now: datetime, reading: float 
 
 
 def _sources(storage: ClusterStorage, span: Span, begin: datetime, now: datetime) -> Iterator[_Stretch | _Day]:
-    """Yield where runs of a stretch of time are to be read, the newest first."""
+    """Yield the sources of a span's runs, the newest first."""
     folders = {day: name for name in storage.runs.names() if (day := day_of(name))}
     closed = {
         day for name in (storage.base / "history" / RUNS).names() if (day := day_of(name.removesuffix(".parquet")))
@@ -170,12 +167,12 @@ def _sources(storage: ClusterStorage, span: Span, begin: datetime, now: datetime
 
 
 def _stretches(day: StoragePath, length: timedelta, begin: datetime, now: datetime) -> Iterator[_Stretch]:
-    found: dict[datetime, list[StoragePath]] = {}
+    by_bucket: dict[datetime, list[StoragePath]] = {}
     for name in sorted(day.names(), reverse=True):
         at = time_of(name)
         if at is not None and begin <= at <= now:
-            found.setdefault(begin_of(at, length), []).append(day / name)
-    for at, folders in found.items():
+            by_bucket.setdefault(begin_of(at, length), []).append(day / name)
+    for at, folders in by_bucket.items():
         yield _Stretch(at, length, tuple(folders))
 
 
@@ -193,7 +190,7 @@ def _run(folder: StoragePath, reader: _Reader) -> list[Bucket]:
         reader.refused += 1
         return []
     if at is None or (outcome is None and reader.now - at < LONGEST_RUN):
-        return []  # it is under way
+        return []  # still under way
     return [_runs.put(folder.uri, of_run(at, settings, summary, outcome))]
 
 
@@ -202,7 +199,7 @@ def _text(file: StoragePath) -> bytes | None:
         return file.read_bytes()
     except SnapshotError as error:
         if error.reason is not Reason.FILE_MISSING:
-            raise  # a storage that fails for a moment is not remembered as a run without files
+            raise  # a temporary storage failure must not be cached as a run without files
         return None
 
 
@@ -215,9 +212,9 @@ def _size(file: StoragePath) -> int:
 
 
 def _grouped(parts: Iterable[Bucket], length: timedelta) -> Iterator[Bucket]:
-    """Yield one bucket for each stretch that has any, in order."""
-    found: dict[datetime, list[Bucket]] = {}
+    """Yield one bucket for each period that has any, in order."""
+    groups: dict[datetime, list[Bucket]] = {}
     for part in sorted(parts, key=lambda part: part.at):
-        found.setdefault(begin_of(part.at, length), []).append(part)
-    for at, each in found.items():
-        yield added_up(each, at)
+        groups.setdefault(begin_of(part.at, length), []).append(part)
+    for at, group in groups.items():
+        yield added_up(group, at)

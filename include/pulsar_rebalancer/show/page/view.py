@@ -1,11 +1,11 @@
-"""What every part of the page's document is made of."""
+"""The base class of all parts of the page's document."""
 
 from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
 VERSION = 1
-"""Of the document; a browser that kept an older page loads it anew."""
+"""Version of the document; a browser with an older page loads it again."""
 
 
 class View(BaseModel):

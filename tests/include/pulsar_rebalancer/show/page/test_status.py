@@ -176,7 +176,7 @@ FAILED = FailedRun(run_id="scheduled__now", at=NOW, task="collect", reason="unau
             {"paused": True},
             0,
             "paused",
-            "The DAG is paused in Airflow: no run starts, and nothing is looked at.",
+            "The DAG is paused in Airflow, so no run starts.",
             "",
         ),
         ({}, {}, 20, "stale", "No run has looked at the cluster for 20 minutes.", ""),
@@ -220,8 +220,8 @@ def test_a_skip_is_over_once_a_run_was_recorded_after_it(tmp_path: Path) -> None
     ("failed", "said"),
     [
         (FAILED, f"The newest run failed in collect (unauthorized): {Reason('unauthorized').meaning}"),
-        (FAILED.model_copy(update={"reason": ""}), "The newest run failed in collect: its log says why."),
-        (FAILED.model_copy(update={"task": "", "reason": ""}), "The newest run took too long and was ended: its log"),
+        (FAILED.model_copy(update={"reason": ""}), "The newest run failed in collect: see its log."),
+        (FAILED.model_copy(update={"task": "", "reason": ""}), "The newest run took too long and was ended: see"),
     ],
 )
 def test_a_run_that_left_no_files_is_told(tmp_path: Path, failed: FailedRun, said: str) -> None:
@@ -240,9 +240,9 @@ def test_the_first_run_is_not_failed_while_it_is_under_way(tmp_path: Path) -> No
         (folder / name).delete()
     found = strip(made)
     assert (found.state, found.tone) == ("looking", "busy")
-    assert "its data are judged, nothing is decided yet" in found.sentence
+    assert "data judged, nothing decided yet" in found.sentence
     (folder / "validation.json").delete()
-    assert "its data are collected" in strip(made).sentence
+    assert "data collected" in strip(made).sentence
     entry = ClusterEntry(name="east", given={}, settings=made.settings)
     ended = overview.of_one_run(made.storage, entry, folder, NOW + timedelta(hours=1))
     assert ended is not None
@@ -322,7 +322,7 @@ def test_brokers_that_are_close_are_balanced(tmp_path: Path) -> None:
 def test_one_broker_has_nobody_to_share_with(tmp_path: Path) -> None:
     made = scene(tmp_path, loads={broker(0): 90.0})
     made.run(JUST_NOW)
-    assert strip(made).sentence.startswith("One broker takes part")
+    assert strip(made).sentence.startswith("Only one broker takes part")
 
 
 @pytest.mark.parametrize(("minutes", "state"), [(4, "balanced"), (6, "stale")])
