@@ -1,6 +1,6 @@
 """Asks a vulnerability service about every package of requirements.lock; 1 when it knows of one.
 
-`uv audit` asks, and reads its own kind of lock: one is made of ours for it. A service that cannot be reached is told,
+`uv audit` asks, and reads its own kind of lock: one is made of ours for it. An unreachable service is reported,
 and is no failure: a network without it can still run everything else. Arguments go to `uv audit`, as `--ignore ID`.
 """
 

@@ -38,7 +38,7 @@ def about(package: Path) -> str:
 
 
 def house(colours: Palette) -> str:
-    """Return the picture of the rooms and layers; whoever stands above may import from below."""
+    """Return the picture of the rooms and layers; a room may import the layers below it."""
     domain, airflow = ROOT / "include" / "pulsar_rebalancer", ROOT / "plugins" / "pulsar_rebalancer_airflow"
     upper = [folder.name for folder in sorted(airflow.iterdir()) if (folder / "__init__.py").exists()]
     half = (len(upper) + 1) // 2
@@ -68,8 +68,8 @@ def house(colours: Palette) -> str:
 
     drawing.box(24, top, 932, high, colour=colours.accent)
     drawing.text(38, top + 22, "include/pulsar_rebalancer", mono=True, bold=True, colour=colours.accent)
-    alone = "the domain, plain Python; a room imports from the layers below it"
-    drawing.text(246, top + 22, alone, colour=colours.dim)
+    caption = "the domain, plain Python; a room imports from the layers below it"
+    drawing.text(246, top + 22, caption, colour=colours.dim)
     _rooms(drawing, rows, top + 34)
 
     drawing.text(38, top + high + 28, "include/pulsar_simulator", mono=True, bold=True, colour=colours.accent)

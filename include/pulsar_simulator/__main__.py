@@ -1,4 +1,4 @@
-"""`python -m pulsar_simulator`: a simulated cluster that runs alone until it is stopped."""
+"""`python -m pulsar_simulator`: a simulated cluster that runs until it is stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What brokers say about themselves, the lies that faults make them tell included."""
+"""Answers of brokers about themselves, including those that faults make untrue."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ class Answers:
     def load_report(self, index: int, now: float) -> bytes:
         """Return a broker's load report as it goes over the wire; made once per sample."""
         broker = self.membership.brokers[index]
-        lies = [fault for kind in _LIES if (fault := self.faults.take(kind, broker=broker.broker_id))]
+        untrue = [fault for kind in _LIES if (fault := self.faults.take(kind, broker=broker.broker_id))]
         if self.faults.take(FaultKind.WRONG_BROKER, broker=broker.broker_id):
             broker = self.membership.brokers[(index + 1) % len(self.membership.brokers)]
         extra = [b for b in self._claimed(broker) if b not in self.samples.bundles_of(broker.index)]
-        honest = not lies and not extra
+        honest = not untrue and not extra
         version, cached = self._reports.get(broker.index, (-1, b""))
         if honest and version == self.samples.version:
             return cached
         report = self.reporter.load_report(broker, extra, now)
-        for fault in lies:  # in the order of the table: a missing field goes last
+        for fault in untrue:  # in the order of the table: a missing field goes last
             _LIES[fault.kind](report, fault)
         text = json.dumps(report, separators=(",", ":")).encode()
         if honest:

@@ -22,7 +22,7 @@ class Clock(Protocol):
 
 
 class ManualClock:
-    """Stands still until it is advanced."""
+    """Shows the same time until it is advanced."""
 
     def __init__(self) -> None:
         self._now = EPOCH

@@ -47,7 +47,7 @@ def _up_to_date(method: Callable[Concatenate[Cluster, P], T]) -> Callable[Concat
             finally:
                 self._depth -= 1
             outermost = self._depth == 0
-        if outermost:  # whoever is told may wait for another thread, which may want the lock
+        if outermost:  # a listener may wait for another thread that wants the lock
             self.reachability.follow()
         return result
 
@@ -55,7 +55,7 @@ def _up_to_date(method: Callable[Concatenate[Cluster, P], T]) -> Callable[Concat
 
 
 class Cluster:
-    """A cluster under load that can be asked and told what brokers can; safe to use from several threads.
+    """A cluster under load that takes the requests that brokers take; safe to use from several threads.
 
     Args:
         spec: what it is made of.
@@ -133,7 +133,7 @@ class Cluster:
 
     @_up_to_date
     def start_broker(self, broker_id: str) -> None:
-        """Start a broker anew: empty, idle by its own account, no leader unless there is none."""
+        """Restart a broker: empty, reporting itself idle, and not the leader unless there is none."""
         self._timeline.start_broker(self.membership.find(broker_id), self.clock.now())
 
     def restart(self, broker_id: str) -> None:
@@ -214,7 +214,7 @@ class Cluster:
             hop = self.lookup_at(hop.broker, topic, authoritative=hop.query["authoritative"] == "true")
         return self.membership.brokers[hop.broker].broker_id
 
-    # what brokers say, lies included
+    # what brokers say, true or not
 
     def load_report(self, broker_id: str) -> Json:
         """Return a broker's load report."""

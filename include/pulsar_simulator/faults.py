@@ -116,7 +116,7 @@ class Fault:
         bundle: full bundle name it concerns; None for all.
         path: part of the request paths it concerns; None for the kind's own, "" for every path.
         amount: how much (see the kind); 0 takes the kind's default.
-        times: ends after so many uses; None until removed.
+        times: number of uses after which it ends; None: until removed.
         target: URL, field name or bundle name (see the kind).
         values: configuration values (see the kind).
     """
@@ -153,7 +153,7 @@ class Fault:
         return self.amount or KINDS[self.kind].amount
 
     def concerns(self, broker: str | None = None, bundle: str | None = None, path: str | None = None) -> bool:
-        """Return whether it applies here; None means that the caller does not tell these apart."""
+        """Return whether it applies here; None means that the caller does not distinguish these."""
         if self.broker is not None and broker is not None and self.broker != broker:
             return False
         if self.bundle is not None and bundle is not None and self.bundle != bundle:

@@ -1,4 +1,4 @@
-"""One ASGI application for all brokers: tells them apart by local port, checks tokens, misbehaves on request."""
+"""One ASGI application for all brokers: distinguishes them by local port, checks tokens, misbehaves on request."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """How restless the cluster is; 0 everywhere gives a cluster that stands still.
+    """How restless the cluster is; 0 everywhere gives a constant load.
 
     Attributes:
         traffic: relative standard deviation of a bundle's rate from one stats period to the next.

@@ -31,7 +31,7 @@ class Reachability:
         return broker.alive and self._faults.find(FaultKind.DEAD, broker=broker.broker_id) is None
 
     def follow(self) -> None:
-        """Tell of a change since the last time."""
+        """Report a change since the last call."""
         with self._lock:
             reachable = [self.accepts(i) for i in range(len(self._reachable))]
             changed = reachable != self._reachable

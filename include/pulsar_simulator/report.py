@@ -76,7 +76,7 @@ class Reporter:
 
         Args:
             broker: whose report.
-            extra: bundles that it lists besides its own.
+            extra: bundles that it lists in addition to its own.
             now: seconds since 1970.
         """
         samples, spec, i = self.samples, broker.spec, broker.index

@@ -31,7 +31,7 @@ class Timing:
         stats_period: how often bundle statistics are new (`statsUpdateFrequencyInSecs`).
         host_check_period: how often cpu and bandwidth are (`loadBalancerHostUsageCheckIntervalMinutes`).
         report_max_interval: a metadata write happens at least that often.
-        report_threshold: and earlier when load changed by more than so many percent.
+        report_threshold: and earlier when the load changed by more than this, percent.
         reconnect_delay: after losing their broker, producers look their topics up that much later.
         session_timeout: a killed broker is noticed that much later.
     """
@@ -44,7 +44,7 @@ class Timing:
     session_timeout: float = 8.0
 
     def __post_init__(self) -> None:
-        """Refuse periods in which time would stand still.
+        """Refuse periods in which time would not advance.
 
         Raises:
             ValueError: names the period.
@@ -103,7 +103,7 @@ class Samples:
         return self._greatest_share(*self._demand(now, owner))
 
     def forget(self, broker: Broker, now: float) -> None:
-        """Forget what a broker measured that starts anew: it knows nothing yet and looks idle."""
+        """Forget the measurements of a restarted broker: it knows nothing yet and looks idle."""
         i = broker.index
         self.cpu[i] = IDLE_CPU
         self.bandwidth_in[i] = self.bandwidth_out[i] = 0.0

@@ -30,7 +30,7 @@ class ClusterSpec:
         version: Pulsar version shown.
         timing: periods.
         placement: choice of a broker without a destination.
-        affinity_by_range: destinations are kept by hash range alone (as in 4.0.8).
+        affinity_by_range: destinations are kept only by hash range (as in 4.0.8).
         configuration: values that differ from `configuration.DEFAULTS`.
         isolation_policies: as `clusters/{c}/namespaceIsolationPolicies` shows them.
         failure_domains: as `clusters/{c}/failureDomains` shows them.

@@ -37,7 +37,7 @@ class Timeline:
             self._happen(due)
 
     def start_broker(self, broker: Broker, now: float) -> None:
-        """Start a broker anew: empty, idle by its own account, no leader unless there is none."""
+        """Restart a broker: empty, reporting itself idle, and not the leader unless there is none."""
         if broker.registered:
             self._deregister(broker, now)
         self.membership.join(broker, now)

@@ -40,7 +40,7 @@ class Demand:
         traffic: msg/s and bytes/s that get through.
         cpu: percent of one core, never above the limit.
         bandwidth_in: Kbit/s, never above the NIC's speed.
-        bandwidth_out: likewise.
+        bandwidth_out: the same for outgoing traffic.
         served: share of the offered traffic that gets through.
     """
 
@@ -65,7 +65,7 @@ def demand(brokers: BrokerColumns, cost: Cost, rates: Rates, owner: Ints, factor
         rates: what is offered, per bundle.
         owner: of each bundle.
         factor: of each bundle's CPU.
-        extra_cpu: CPU beside the traffic, percent of one core, per broker.
+        extra_cpu: CPU not caused by traffic, percent of one core, per broker.
     """
     count = len(brokers.names)
     seconds = (rates.msg_rate_in + rates.msg_rate_out) * cost.per_message

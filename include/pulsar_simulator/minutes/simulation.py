@@ -56,8 +56,8 @@ class Simulation:
     def unload(self, moves: Iterable[Unload]) -> None:
         """Take bundles off their brokers at the start of the coming minute, as an unload through the admin API does.
 
-        With a destination the bundle is there as soon as it is looked up, which whoever unloads does at once. A
-        destination that is not registered refuses the unload, and a bundle that nobody owns is left alone.
+        With a destination the bundle is there as soon as it is looked up, which the unloading side does at once. A
+        destination that is not registered refuses the unload, and a bundle that nobody owns stays as it is.
         """
         rules, start = self.spec.rules, self.minute * MINUTE
         for bundle, destination in moves:

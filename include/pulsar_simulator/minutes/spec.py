@@ -18,7 +18,7 @@ class Happening(StrEnum):
     """What can become of a broker."""
 
     STOP = "stop"  # its process ends without a farewell
-    START = "start"  # it starts, anew or for the first time: empty
+    START = "start"  # it starts or restarts: empty
 
 
 class Event(NamedTuple):
@@ -48,7 +48,7 @@ class Rules:
         unload_seconds: how long an unloaded bundle serves nobody until its clients may look it up.
         reconnect_seconds: mean of the time that the first client takes to do so; none when `direct`.
         session_seconds: until a stopped broker is noticed.
-        reconnect_cpu_seconds: CPU on the new broker for each client that connects anew.
+        reconnect_cpu_seconds: CPU on the new broker for each client that reconnects.
         cpu_noise: relative standard deviation of a CPU sample.
         late: share of reports that are a minute old.
         missing: share of reports that do not come.

@@ -102,7 +102,7 @@ class ApproveOperator(ApprovalOperator):
         return texts(summary, verify(run, summary), run, until)
 
     def _note(self, context: Context, event: dict[str, Any]) -> None:
-        """Write who approved or rejected; a document that cannot be read is written anew."""
+        """Write who approved or rejected; a document that cannot be read is replaced."""
         store = StateStore.of(context, self.entry.name)
         question, answers = store.answers(Question), store.answers_or_none(Answers)
         if question.run_id != context["dag_run"].run_id:
@@ -122,7 +122,7 @@ class ApproveOperator(ApprovalOperator):
 
 
 class CarryOutApprovedOperator(HandOverOperator):
-    """Hand the plan that was approved over to a rebalancing run, which reads everything anew."""
+    """Start a rebalancing run for the approved plan; it reads everything again."""
 
     def execute(self, context: Context) -> None:
         """Hand over.

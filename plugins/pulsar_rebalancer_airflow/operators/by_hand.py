@@ -165,7 +165,7 @@ class CarryOutOperator(HandOverOperator):
     def _release(self, store: StateStore, form: HandRequest, by: str) -> None:
         """Release a broker."""
         drains, unreadable = store.readable_drains(self.storage)
-        # Where the marks cannot be read, what of them can be is written anew.
+        # Marks that cannot be read are lost; the readable ones are written again.
         if form.broker not in drains.brokers and not unreadable:
             raise PlanError(
                 Reason.NOT_DRAINED, f"{form.broker} is not drained; drained are: {', '.join(drains.brokers)}"
@@ -186,7 +186,7 @@ class CarryOutOperator(HandOverOperator):
             elif before.run_id != handed.run_id or self._released(store, request.broker, before.at):
                 raise PlanError(Reason.PLAN_USED, f"see run {before.run_id}")
             else:
-                handed = before  # cleared, or begun anew
+                handed = before  # cleared or restarted
         else:
             answers = store.answers_or_none(Answers)
             self._check_none_under_way(context, others, answers)

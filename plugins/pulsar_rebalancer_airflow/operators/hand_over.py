@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class HandOverOperator(TriggerDagRunOperator):
-    """Start a rebalancing run that carries a plan out; it reads everything anew.
+    """Start a rebalancing run that carries a plan out; it reads everything again.
 
     A retry hands over nothing twice: the run's id is stored before the run is started.
 
@@ -36,7 +36,7 @@ class HandOverOperator(TriggerDagRunOperator):
             # Of a paused DAG the run would wait, and the plan with it.
             fail_when_dag_is_paused=True,
             skip_when_already_exists=True,
-            # A run's parameters are ours alone: a key that is added to them would be refused.
+            # Only our own keys are allowed in a run's parameters: any other would be refused.
             openlineage_inject_parent_info=False,
             logical_date=None,
             **kwargs,

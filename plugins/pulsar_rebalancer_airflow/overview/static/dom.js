@@ -123,7 +123,7 @@ function kept(section) {
 }
 
 /**
- * Call an action in so many seconds, in four times as many while nobody sees the page.
+ * Call an action after a number of seconds, four times as long while nobody sees the page.
  * @param {number} seconds
  * @param {() => void} action
  */
