@@ -16,7 +16,7 @@ from pulsar_rebalancer.run.outcome import Outcome, not_moved, read_wave, read_wa
 from pulsar_rebalancer.state.state_documents import KeptDestination, MovesState, Unload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from pulsar_rebalancer.run.outcome import MoveOutcome
@@ -73,16 +73,12 @@ class WaveHistory:
     @property
     def ended(self) -> list[MoveOutcome]:
         """Return the outcomes of moves that were begun and have ended."""
-        return [
-            outcome
-            for outcome in self.outcomes.values()
-            if outcome.reason is not Reason.INTERRUPTED and not outcome.reason.has(Trait.NOT_BEGUN)
-        ]
+        return _ended(self.outcomes.values())
 
     @property
     def failed(self) -> int:
         """Return the number of failed moves of the run that the circuit breaker has not yet counted."""
-        known = (*self._other_waves, *self.ended)
+        known = _ended((*self._other_waves, *self.outcomes.values()))
         return sum(outcome.failed and outcome.bundle not in self._reported for outcome in known)
 
     def plan(self, moves: Sequence[Move], now: datetime) -> None:
@@ -168,6 +164,11 @@ class WaveHistory:
             or (earlier.destination_kept and not outcome.attempts and not outcome.ok),
         }
         return outcome.model_copy(update=changes)
+
+
+def _ended(outcomes: Iterable[MoveOutcome]) -> list[MoveOutcome]:
+    found = (each for each in outcomes if each.reason is not Reason.INTERRUPTED)
+    return [outcome for outcome in found if not outcome.reason.has(Trait.NOT_BEGUN)]
 
 
 def tidied(history: MovesState, outcome: Outcome, now: datetime, grace_minutes: float) -> MovesState:

@@ -23,7 +23,7 @@ class StateBefore(BaseModel):
     Attributes:
         decision: number of the last plan, counters, name of the means.
         moves: bundles that were unloaded or split lately.
-        drains: brokers that are drained; runs of earlier releases have none.
+        drains: brokers that are drained.
         handed_over: the plan that the run was started to carry out.
     """
 
@@ -55,12 +55,12 @@ class StateBefore(BaseModel):
     @classmethod
     def parse(cls, document: Any, where: str) -> Self:
         """Return what was read; errors as `read`."""
-        if not isinstance(document, Mapping) or not {"decision", "moves"} <= document.keys():
+        if not isinstance(document, Mapping) or not {"decision", "moves", "drains"} <= document.keys():
             raise SnapshotError(Reason.FILE_DAMAGED, f"{where} is no state")
         handed = document.get("handed_over")
         return cls(
             decision=DecisionState.parse(document["decision"]),
             moves=MovesState.parse(document["moves"]),
-            drains=Drains.parse(document.get("drains")),
+            drains=Drains.parse(document["drains"]),
             handed_over=None if handed is None else load(HandedOver, handed, where),
         )

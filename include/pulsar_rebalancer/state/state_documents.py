@@ -172,10 +172,6 @@ class MovesState(StateDocument):
     kept: dict[str, KeptDestination] = {}
     splits: dict[str, BundleSplit] = {}
 
-    def moved_since(self, at: datetime) -> bool:
-        """Return whether a bundle was unloaded after a time, so that an older plan does not know about it."""
-        return any(unload.at > at for unload in self.unloads.values())
-
     def recent(self, now: datetime, grace_minutes: float) -> dict[str, Unload]:
         """Return the unloads within the grace period; ModularLoadManagerImpl forgets one at `ts < now - grace`.
 

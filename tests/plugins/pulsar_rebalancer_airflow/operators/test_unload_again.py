@@ -224,3 +224,12 @@ def test_what_an_attempt_unloaded_and_a_client_placed_elsewhere_is_moved(
 
     assert scene.unload(run) == counts
     assert scene.all_on(moves[:1], "destination") is (attempts == 1)
+
+
+def test_what_a_killed_wave_left_under_way_does_not_stop_the_next_one(scene: UnloadScene) -> None:
+    moves = scene.moves(4)
+    run = scene.run([move | {"wave": number // 2} for number, move in enumerate(moves)])
+    under_way = [{name: move[name] for name in ("bundle", "source", "destination")} for move in moves[:2]]
+    wave_file(run, 0).write_json([move | {"reason": "interrupted", "attempts": 1} for move in under_way])
+
+    assert scene.unload(run, 1, breaker={"failed_moves": 1, "minutes": 60}) == {"moved": 2}

@@ -12,6 +12,7 @@ from pulsar_rebalancer.decide.by_hand.preview import show
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.run.manual_request import parse_form
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
+from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, TRAFFIC, table, write
 from pulsar_rebalancer.state.manual_plans import HandedOver, ShownPlan
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, Unload
@@ -77,8 +78,8 @@ class Snapshots:
                 for bundle, age in self.unloaded.items()
             }
         )
-        state = {"decision": self.state.model_dump(mode="json"), "moves": history.model_dump(mode="json")} | more
-        (run / "input" / "state.json").write_json(state)
+        before = StateBefore(decision=self.state, moves=history).model_dump(mode="json", exclude={"handed_over"})
+        (run / StateBefore.FILE).write_json(before | more)
         return run
 
     def _brokers(self) -> Any:

@@ -1,0 +1,26 @@
+"""The state that a run starts from is read whole or not at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.run.state_before import StateBefore
+from pulsar_rebalancer.storage.path import StoragePath
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("name", ["decision", "moves", "drains"])
+def test_a_state_without_one_of_its_documents_is_damaged(tmp_path: Path, name: str) -> None:
+    run = StoragePath(str(tmp_path))
+    StateBefore().write(run)
+    file = run / StateBefore.FILE
+    assert StateBefore.read(run) == StateBefore()
+    file.write_json({key: value for key, value in file.read_json().items() if key != name})
+
+    with pytest.raises(SnapshotError, match=r"is no state \[file_damaged\]"):
+        StateBefore.read(run)
