@@ -1,12 +1,12 @@
-"""Recorded load through variants in closed loop: what a variant moved carries its load where the variant put it.
+"""Replay recorded load through variants in a closed loop: a moved bundle carries its load to where the variant put it.
 
-Of a sample everything that does not depend on where bundles are is computed once for all variants: means, and what each
-bundle takes along. A variant's brokers are the recorded ones; only bundles that it has elsewhere than the recording
-change their figures.
+Everything in a sample that does not depend on where bundles are is computed once for all variants: means, and the load
+that each bundle takes along. A variant starts from the recorded figures of brokers; only bundles that are elsewhere
+than in the recording change them.
 
-Simplified: a broker's CPU is shared by its bundles as their messages are, whatever machine they come to; memory stays;
-a moved bundle carries its load from the next sample on, without a dip; brokers' own moving averages follow what the
-variant changes by one step for each sample.
+Simplifications: bundles share a broker's CPU in proportion to their messages, whatever machine they move to; memory
+stays; a moved bundle carries its load from the next sample on, without a dip; brokers' own moving averages follow the
+variant's changes by one step per sample.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.replay.samples import RecordedSample, Recording
     from pulsar_rebalancer.replay.variants import Variant
 
-_TOLD = 20
-"""How often a stretch says what share of it is done."""
+_PROGRESS_REPORTS = 20
+"""Number of progress reports per stretch."""
 
 _THROUGHPUT = slice(2, 4)
 """Rows of `FIGURES`: bytes in and out."""
@@ -53,16 +53,16 @@ def replay(
     first: int | None = None,
     last: int | None = None,
     seed: int = 1,
-    tell: Callable[[float], None] = lambda share: None,
+    report: Callable[[float], None] = lambda share: None,
 ) -> list[VariantOutcome]:
-    """Return what became of the cluster with each variant.
+    """Return the outcome of each variant.
 
     Args:
-        variants: they go side by side through the samples.
-        judged_by: settings whose weights make the scores that variants are compared by.
-        first: minute of the first sample, since 1970; None: the recording's.
-        last: minute of the last one.
-        tell: is told from time to time what share is done.
+        variants: they share one pass through the samples.
+        judged_by: settings whose resource weights make the scores that variants are compared by.
+        first: minute of the first sample, since 1970; None: the first of the recording.
+        last: minute of the last sample; None: the last of the recording.
+        report: called from time to time with the share done, 0 to 1.
     """
     means = MeanColumns(len(recording.roster.bundles))
     replicas = [_Replica(recording, variant, judged_by, means, seed) for variant in variants]
@@ -71,14 +71,14 @@ def replay(
         means.update(sample.present, sample.carried, sample.left_out, sample.repeated)
         for replica in replicas:
             replica.step(sample)
-        if number % max(1, len(minutes) // _TOLD) == 0:
-            tell((number + 1) / len(minutes))
-    tell(1.0)
+        if number % max(1, len(minutes) // _PROGRESS_REPORTS) == 0:
+            report((number + 1) / len(minutes))
+    report(1.0)
     return [replica.outcome for replica in replicas]
 
 
 class _Replica:
-    """The cluster as one variant has it."""
+    """The cluster under one variant."""
 
     def __init__(
         self, recording: Recording, variant: Variant, judged_by: Settings, means: MeanColumns, seed: int
@@ -90,12 +90,12 @@ class _Replica:
         self._averages = _Averages(settings)
         self._judged_by = judged_by
         self._shortest = settings.interval_seconds / 2
-        # Of several samples of a minute one counts.
+        # At most one sample per minute counts.
         self._longest = settings.state_max_gap * max(MINUTE, settings.interval_seconds)
         self._last: int | None = None
 
     def step(self, sample: RecordedSample) -> None:
-        """Let the variant judge one sample; what it moves is elsewhere from the next one on."""
+        """Let the variant judge one sample; its moves take effect with the next one."""
         self._own(sample)
         minute = self._minute(sample)
         judged = sample.brokers.registered & sample.brokers.reported
@@ -111,7 +111,7 @@ class _Replica:
         self._last = sample.minute
 
     def _own(self, sample: RecordedSample) -> None:
-        """Give the bundles that are new, and those whose broker is gone or was for a while, an owner."""
+        """Assign owners to new bundles, and to those whose broker is gone or has restarted."""
         registered, restarted = sample.brokers.registered, sample.restarted
         there = registered & ~restarted
         away = restarted[self._owner]
@@ -119,12 +119,12 @@ class _Replica:
             parents = sample.parents
             inherited = np.where(parents == NOBODY, NOBODY, self._owner[parents])
             self._owner[sample.born] = np.where(inherited == NOBODY, sample.owner[sample.born], inherited)
-            # What is new on a broker that restarted came after that; the parts of a bundle that it had did not.
+            # A new bundle on a restarted broker came after the restart, unless it is a part of a bundle it had before.
             away[sample.born] = restarted[inherited] & (inherited != NOBODY)
         lost = np.flatnonzero(sample.present & (~registered[self._owner] | away))
         if not len(lost):
             return
-        # Others took what it had while it was away.
+        # While a broker was away, other brokers took over its bundles.
         candidates = np.flatnonzero(there if there.any() else registered).tolist()
         for bundle in lost.tolist():
             chosen = self._balancer.place(bundle, candidates)
@@ -159,25 +159,25 @@ class _Replica:
 
 
 class _Averages:
-    """The moving averages that brokers under the extensible load manager report, as a variant has them.
+    """The moving averages that brokers under the extensible load manager report, under one variant.
 
-    They are the recorded ones, and beside them the moving average (BrokerLoadData) of what the variant changes: while
-    it changes nothing, they are exactly those that the broker reported.
+    They are the recorded ones plus the moving average (BrokerLoadData) of the variant's changes: while it changes
+    nothing, they are exactly what the broker reported.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._beside: Floats | float = 0.0
+        self._offset: Floats | float = 0.0
 
     def follow(self, sample: RecordedSample, changed: BrokerFigures) -> BrokerFigures:
-        """Return the changed figures with the averages that belong to them."""
+        """Return the changed figures with matching averages."""
         recorded = sample.brokers
         if recorded.averages is None:
             return changed
         history, change = self._settings.history_percentage, self._present(changed) - self._present(recorded)
-        # A broker that comes back starts anew.
-        self._beside = (self._beside * history + (1 - history) * change) * (recorded.registered & ~sample.restarted)
-        return replace(changed, averages=np.maximum(recorded.averages + self._beside, 0))
+        # A broker that comes back starts from zero.
+        self._offset = (self._offset * history + (1 - history) * change) * (recorded.registered & ~sample.restarted)
+        return replace(changed, averages=np.maximum(recorded.averages + self._offset, 0))
 
     def _present(self, brokers: BrokerFigures) -> Floats:
         usage = weighted_usages(brokers.percents, RESOURCES, self._settings, RESOURCES)
@@ -185,20 +185,20 @@ class _Averages:
 
 
 def _stay(roster: Roster, settings: Settings) -> dict[int, Reason]:
-    """Return why bundles never move, by their position."""
-    found: dict[int, Reason] = {}
+    """Return why bundles never move, by bundle position."""
+    reasons: dict[int, Reason] = {}
     of_namespace = [preset_reason(f"{namespace}/", settings.excluded_namespaces, {}) for namespace in roster.namespaces]
     for number, (name, namespace) in enumerate(zip(roster.bundles, roster.namespace.tolist(), strict=True)):
         reason = of_namespace[namespace]
         if reason is None and settings.excluded_bundles:
             reason = preset_reason(name, (), {}, settings.excluded_bundles)
         if reason is not None:
-            found[number] = reason
-    return found
+            reasons[number] = reason
+    return reasons
 
 
 def _change(sample: RecordedSample, bundles: Ints, to: Ints) -> Floats:
-    """Return what brokers gain and lose by bundles that are elsewhere than recorded: a row per flow, one per broker."""
+    """Return brokers' net load from bundles that are elsewhere than recorded: a row per flow, a column per broker."""
     count, came_from = len(sample.brokers.registered), sample.owner[bundles]
     return np.array(
         [

@@ -1,4 +1,4 @@
-"""Bundles of one minute as numpy columns: those of a broker become objects only when a strategy asks for them."""
+"""Bundles of one minute as numpy columns: a broker's bundles become objects only when a strategy reads them."""
 
 from __future__ import annotations
 
@@ -27,22 +27,20 @@ NOBODY = -1
 """Owner of a bundle that no broker reports."""
 
 FIGURES = (*TRAFFIC, "topics")
-"""What a bundle carries from broker to broker; `run.tables` has the units."""
+"""The load that a bundle takes from broker to broker; `run.tables` has the units."""
 
 UNKNOWN_RATE = 50.0
 """Long-term message rate of a bundle that nobody has reported yet (NamespaceBundleStats' default, 50 msg/s)."""
 
 
 class Roster:
-    """The names of a cluster, and where each stands: made once for all that go over the same columns.
+    """The names of a cluster and their positions, shared by everything that uses the same columns.
 
     Attributes:
-        broker_at: position by name.
-        bundle_at: likewise.
-        namespaces: names of all that the bundles are of.
-        namespace_at: position by name.
-        namespace: position of the namespace of each bundle.
-        heartbeat: bundles of heartbeat namespaces.
+        broker_at, bundle_at, namespace_at: position by name.
+        namespaces: names of all namespaces with a bundle.
+        namespace: position of each bundle's namespace.
+        heartbeat: whether each bundle is of a heartbeat namespace.
     """
 
     def __init__(self, brokers: Sequence[str], bundles: Sequence[str]) -> None:
@@ -74,14 +72,14 @@ class MeanColumns:
     def update(
         self, present: Flags, sample: Floats, left_out: Ints | None = None, repeated: Ints | None = None
     ) -> None:
-        """Add a sample; a bundle that is not in it is forgotten.
+        """Add a sample; means of bundles that are not in it are dropped.
 
         Args:
             present: which bundles are in it.
-            sample: a row for each figure of `run.tables.TRAFFIC`; further rows are not looked at.
-            left_out: bundles whose figures do not count, by position: their means stay.
-            repeated: bundles whose figures are those of the sample before, by position: their means stay until the next
-                figures, with which they begin anew.
+            sample: a row for each figure of `run.tables.TRAFFIC`; further rows are ignored.
+            left_out: positions of bundles whose figures do not count: their means stay.
+            repeated: positions of bundles whose figures repeat the previous sample: their means stay, and start over
+                with the next figures.
         """
         sample = sample[: len(TRAFFIC)]
         counted = present.copy()
@@ -102,7 +100,7 @@ class MeanColumns:
 
 
 class ColumnBundles(Bundles):
-    """The bundles of a cluster, as strategies ask for them.
+    """The bundles of a cluster, as strategies read them.
 
     Args:
         owner: position of the broker that reports each bundle, or `NOBODY`.
@@ -144,7 +142,7 @@ class ColumnBundles(Bundles):
         return self._samples(np.array([number]))[0]
 
     def served(self, namespaces: Collection[str] | None = None) -> Counter[tuple[str, str]]:
-        """Return how many bundles of a namespace a broker reports, by namespace and broker."""
+        """Return the number of bundles by namespace and reporting broker."""
         names, owned = self._roster, self._owner != NOBODY
         if namespaces is not None:
             wanted = [names.namespace_at[name] for name in namespaces if name in names.namespace_at]
@@ -157,7 +155,7 @@ class ColumnBundles(Bundles):
         return Counter({(names.namespaces[key // width], names.brokers[key % width]): count for key, count in found})
 
     def long_term_msg_rates(self) -> dict[str, float]:
-        """Return the long-term message rate of each broker that has bundles, msg/s; not of heartbeat namespaces."""
+        """Return the long-term message rate of each broker with bundles, msg/s, without heartbeat namespaces."""
         owned = np.flatnonzero(self._owner != NOBODY)
         count = len(self._roster.brokers)
         means = np.where(self._roster.heartbeat[owned], 0.0, self._means.long_term_msg_rate[owned])

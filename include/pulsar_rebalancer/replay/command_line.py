@@ -1,4 +1,4 @@
-"""The arguments of the application that replays."""
+"""The arguments of the replay application."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ if TYPE_CHECKING:
 
 
 def options(arguments: Sequence[str]) -> argparse.Namespace:
-    """Return the arguments by name; those of traces have defaults."""
+    """Return the parsed arguments; those of traces have defaults."""
     parser = argparse.ArgumentParser(prog="replay.py", description="Replay recorded load through variants.")
     parser.add_argument("--root", default="", help="storage root, the folder of all clusters")
-    parser.add_argument("--replay", required=True, action="append", help="folder of a replay; may be given again")
-    trace = parser.add_argument_group("traces", "CSV, a series of CPU per broker; bundles are made")
-    trace.add_argument("--trace", action="append", default=[], metavar="FILE", help="may be given again")
-    trace.add_argument("--bundles", type=int, default=64, help="of each broker (64)")
-    trace.add_argument("--spread", type=float, default=0.8, help="of their sizes, in the logarithm (0.8)")
-    trace.add_argument("--seed", type=int, default=1, help="of their sizes, and of placement (1)")
+    parser.add_argument("--replay", required=True, action="append", help="folder of a replay; may be repeated")
+    trace = parser.add_argument_group("traces", "CSV with a series of CPU per broker; bundles are generated")
+    trace.add_argument("--trace", action="append", default=[], metavar="FILE", help="may be repeated")
+    trace.add_argument("--bundles", type=int, default=64, help="number of bundles per broker (64)")
+    trace.add_argument(
+        "--spread", type=float, default=0.8, help="standard deviation of the logarithm of their sizes (0.8)"
+    )
+    trace.add_argument("--seed", type=int, default=1, help="seed of their sizes and of placement (1)")
     trace.add_argument("--messages-per-percent", type=float, default=1000, help="msg/s for a percent of CPU (1000)")
     trace.add_argument("--settings", default="{}", help="current settings as JSON; else Pulsar's defaults")
-    trace.add_argument("--grid", help="what is compared, as JSON")
+    trace.add_argument("--grid", help="settings to compare, as JSON")
     trace.add_argument("--worth", type=float, default=10, help="unloads a day that a point of range is worth (10)")
-    trace.add_argument("--days-apart", action="store_true", help="every day by itself")
+    trace.add_argument("--days-apart", action="store_true", help="replay every day separately")
     return parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""What a replay leaves in its folder: answer, table and report."""
+"""Write the results of a replay into its folder: answer, table and report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.replay.variants import Variant
 
 _COVERED = ("start", "end", "first", "last", "samples", "expected", "minutes", "gaps", "made")
-"""Columns of the table that say what part of the stretch was replayed (`replay.recording.Coverage`)."""
+"""Columns of the table that say which part of the stretch was replayed (`replay.recording.Coverage`)."""
 
 
 def conclude(prepared: Prepared, outcomes: Mapping[str, VariantOutcome], seconds: float) -> None:
@@ -45,7 +45,7 @@ def conclude(prepared: Prepared, outcomes: Mapping[str, VariantOutcome], seconds
     page = html(request, answer, variants.variants, compared, outcomes)
     (folder / REPORT).write_bytes(page.encode(errors="replace"))
     answer.write(folder)
-    picked = next(each for each in compared if each.variant == answer.picked)
+    picked = next(row for row in compared if row.variant == answer.picked)
     say(
         f"{request.cluster}: {answer.picked} is picked: {picked.unloads_per_day:.1f} unloads a day "
         f"({picked.moved:,} in all), "
@@ -54,14 +54,14 @@ def conclude(prepared: Prepared, outcomes: Mapping[str, VariantOutcome], seconds
 
 
 def _table(compared: Sequence[Figures], answer: ReplayResult, variants: Sequence[Variant]) -> pa.Table:
-    columns = {name: [getattr(each, name) for each in compared] for name in Figures._fields}
+    columns = {name: [getattr(row, name) for row in compared] for name in Figures._fields}
     columns |= {
-        "strategy": [each.settings.strategy for each in variants],
-        "changed": [json.dumps(dict(each.changed), default=str) for each in variants],
-        "current": [each.current for each in variants],
-        "on_front": [each.variant in answer.front for each in compared],
-        "picked": [each.variant == answer.picked for each in compared],
+        "strategy": [variant.settings.strategy for variant in variants],
+        "changed": [json.dumps(dict(variant.changed), default=str) for variant in variants],
+        "current": [variant.current for variant in variants],
+        "on_front": [row.variant in answer.front for row in compared],
+        "picked": [row.variant == answer.picked for row in compared],
     }
-    # What part of the stretch was replayed, beside every figure that was made of it.
+    # Repeat the coverage in every row, next to the figures that depend on it.
     covered = {name: [getattr(answer.coverage, name)] * len(compared) for name in _COVERED}
     return pa.table(columns | covered)

@@ -1,4 +1,4 @@
-"""The settings that a cluster is balanced by now, as its runs found them."""
+"""The current settings of a cluster, as its runs found them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def current_settings(storage: ClusterStorage, of_file: Settings) -> tuple[Settings, str]:
-    """Return the effective settings of the newest run without parameters of its own, and where they are from.
+    """Return the effective settings of the newest run without parameters of its own, and where they come from.
 
-    They hold what the live brokers say as well. Runs are looked for in their folders and in the compacted tables.
+    They include the live brokers' settings. Runs are searched in their folders and in the compacted tables.
 
     Args:
-        of_file: those of the clusters file, for a cluster without such a run.
+        of_file: settings of the clusters file, returned when there is no such run.
     """
     tables = [name.removesuffix(".parquet") for name in (storage.base / "history" / RUNS).names()]
     days = {day for name in (*storage.runs.names(), *tables) if (day := day_of(name))}
@@ -34,11 +34,11 @@ def current_settings(storage: ClusterStorage, of_file: Settings) -> tuple[Settin
         for name, request in _of_day(storage, day):
             if request.params == RunParams():
                 return request.resolved.settings, f"those of run {name}"
-    return of_file, "those of the clusters file, without what the brokers say: no run was found that has theirs"
+    return of_file, "those of the clusters file, without the brokers' own: no run with these was found"
 
 
 def _of_day(storage: ClusterStorage, day: date) -> Iterator[tuple[str, RunRequest]]:
-    """Yield the requests of a day's runs that can be read, the newest first."""
+    """Yield the readable requests of a day's runs, the newest first."""
     folder = storage.runs / f"date={day.isoformat()}"
     compacted = _compacted(table_file(storage, RUNS, day))
     for name in sorted({*folder.names(), *compacted}, reverse=True):

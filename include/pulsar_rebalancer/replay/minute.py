@@ -1,4 +1,4 @@
-"""What is known of a cluster at the end of a minute, wherever it comes from: simulated or recorded."""
+"""The state of a cluster at the end of a minute, simulated or recorded."""
 
 from __future__ import annotations
 
@@ -28,17 +28,16 @@ NO_POLICIES = Policies()
 
 @dataclass(frozen=True)
 class BrokerFigures:
-    """What is known of brokers at one time, an entry for each.
+    """The figures of all brokers at one time, a column per broker.
 
     Attributes:
-        registered: those that the cluster lists.
-        reported: those whose report came and can be judged.
-        age: seconds of each report.
-        usage: a row for each resource, in the unit of the limits; NaN where nothing was measured.
-        limits: likewise.
+        registered: brokers that the cluster lists.
+        reported: brokers with a valid load report.
+        age: of each load report, seconds.
+        usage, limits: a row for each resource, in its unit of `run.tables`; NaN where nothing was measured.
         traffic: a row for each of `columns.FIGURES`.
         averages: a row for each of `run.tables.AVERAGES`, NaN where a broker has none; None where none has.
-        versions: of Pulsar; empty where none is known.
+        versions: Pulsar versions; empty when none is known.
     """
 
     registered: Flags
@@ -58,18 +57,16 @@ class BrokerFigures:
 
 @dataclass(frozen=True)
 class Minute:
-    """What is known of a cluster at the end of a minute.
+    """The state of a cluster at the end of a minute.
 
     Attributes:
         number: of the minute.
-        brokers: their figures.
         owner: position of each bundle's broker, or `NOBODY`.
-        bundles: a row for each of `columns.FIGURES`, an entry for each bundle.
+        bundles: a row for each of `columns.FIGURES`, a column per bundle.
         resources: names of the rows of `brokers.usage`.
-        policies: what policies say.
-        reserved: the isolation policy that reserves a broker, by its position.
-        counting: how the sample counts, but for figures that are repeated.
-        stays: why a bundle must stay this time, by its position.
+        reserved: the isolation policy that reserves a broker, by broker position.
+        counting: how the sample counts, except for repeated figures.
+        stays: why a bundle must stay this time, by bundle position.
     """
 
     number: int
@@ -94,7 +91,7 @@ def broker_samples(
     """Return the brokers that the cluster lists, as strategies see them.
 
     Args:
-        left_out: why a broker is neither source nor destination, by its position.
+        left_out: why a broker is neither source nor destination, by broker position.
     """
     brokers = minute.brokers
     held = np.bincount(minute.owner[minute.owner != NOBODY], minlength=len(roster.brokers)).tolist()
@@ -128,7 +125,7 @@ def broker_samples(
 
 
 def _averages(figures: Floats | None, count: int) -> list[dict[str, Any]]:
-    """Return the averages that each broker has, by name."""
+    """Return the moving averages that each broker reports, by name."""
     if figures is None:
         return [{}] * count
     return [
@@ -138,7 +135,7 @@ def _averages(figures: Floats | None, count: int) -> list[dict[str, Any]]:
 
 
 class _Resources(Mapping[str, ResourceUsage]):
-    """The resources of one broker: few strategies ask for them once they have its weighted usage."""
+    """The resources of one broker, built on demand: most strategies need only its weighted usage."""
 
     __slots__ = ("_broker", "_minute")
 

@@ -1,4 +1,4 @@
-"""The parts of replays, each by itself: some variants over one stretch."""
+"""Split a replay into parts that run independently: some variants over one stretch."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ class Part(NamedTuple):
 
 
 def parts_of(prepared: Prepared, wanted: int) -> list[Part]:
-    """Return the parts of a replay, at least as many as are wanted where it has as many variants and stretches."""
+    """Return the parts of a replay, at least `wanted` of them if there are enough variants and stretches."""
     request, variants = prepared.request, prepared.variants.variants
     apart = stretches(prepared.recording, days_apart=request.days_apart)
     groups = min(len(variants), max(1, math.ceil(wanted / len(apart))))
-    # Neighbours differ by one value: dealt out in turns, each group has of every strategy.
+    # Neighbours differ in one value, so dealing them out in turn gives each group some of every strategy.
     work = [(stretch, variants[group::groups]) for stretch in apart for group in range(groups)]
     return [Part(prepared.work.uri, number, dealt, request, stretch) for number, (stretch, dealt) in enumerate(work)]
 
 
 def replayed(part: Part) -> list[VariantOutcome] | str:
-    """Return what became of the variants of a part, or what went wrong: the replays of others go on."""
+    """Return the outcomes of a part's variants, or the error as text, so that other replays continue."""
     try:
         return _outcomes(part)
     except Exception as error:
@@ -63,5 +63,5 @@ def _outcomes(part: Part) -> list[VariantOutcome]:
         first=part.stretch.first,
         last=part.stretch.last,
         seed=request.seed,
-        tell=share_of(folder, part.number),
+        report=share_of(folder, part.number),
     )

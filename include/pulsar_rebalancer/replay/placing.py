@@ -1,4 +1,4 @@
-"""Where bundles go that lost their broker, between two samples: as the load manager's leader places them."""
+"""Place bundles that lost their broker between two samples, as the load manager's leader does."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Placing:
     """The placements between two reports (ModularLoadManagerImpl.selectBroker).
 
     Args:
-        sample: the cluster as the last reports have it.
+        sample: the cluster as of the last reports.
 
     Attributes:
         used: whether any bundle was placed.
@@ -40,7 +40,7 @@ class Placing:
 
     @cached_property
     def chooser(self) -> Selector:
-        """Return the placement of the settings."""
+        """Return the placement that the settings select."""
         return selector(self.sample, self.kept.placement)
 
     @cached_property
@@ -52,7 +52,7 @@ class Placing:
         return overloaded(self.sample)
 
     def broker(self, bundle: str, rate: float, topics: int, registered: Collection[str]) -> str | None:
-        """Return where a bundle goes, None where no broker may have it.
+        """Return the broker that a bundle goes to; None when no broker may have it.
 
         Args:
             rate: its long-term message rate, msg/s.

@@ -1,4 +1,4 @@
-"""A replay made ready: its request judged, its recording made."""
+"""Prepare a replay: check its request and make its recording."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Prepared(NamedTuple):
 
 
 def prepare(root: str, folder: StoragePath) -> Prepared:
-    """Make the recording that a request asks for.
+    """Make the recording that a request needs.
 
     Raises:
-        SettingsError: `wrong_setting`; the grid.
-        SnapshotError: the request or every sample of its stretch cannot be read.
+        SettingsError: `wrong_setting` in the grid.
+        SnapshotError: the request, or every sample of its stretch, cannot be read.
     """
     request = ReplayRequest.read(folder)
     _forget(folder)
@@ -58,7 +58,7 @@ def prepare_trace(folder: StoragePath, given: argparse.Namespace) -> Prepared:
     """Make the recording of a trace.
 
     Raises:
-        SettingsError: `wrong_setting`; the grid or the settings.
+        SettingsError: `wrong_setting` in the grid or the settings.
         SnapshotError: `bad_trace`.
     """
     values = _json(given.settings, "settings")
@@ -81,7 +81,7 @@ def prepare_trace(folder: StoragePath, given: argparse.Namespace) -> Prepared:
         "days_apart": given.days_apart,
         "seed": given.seed,
     }
-    # What was typed is judged before anything is made of it; the trace says when it was.
+    # Check what was typed before the work starts; only the trace knows the real start and end.
     ReplayRequest.checked(asked | {"start": datetime.fromtimestamp(0, UTC), "end": datetime.fromtimestamp(1, UTC)})
     with _work(folder) as work:
         index = traces.record([Path(name) for name in given.trace], made, settings, work / SAMPLES)
@@ -92,14 +92,14 @@ def prepare_trace(folder: StoragePath, given: argparse.Namespace) -> Prepared:
 
 
 def _forget(folder: StoragePath) -> None:
-    """Delete what an earlier request of the folder led to: beside this one it would be taken for its answer."""
+    """Delete the results of an earlier request of the folder, which could be mistaken for those of this one."""
     for name in (ANSWER, REPORT, TABLE):
         (folder / name).delete()
 
 
 @contextmanager
 def _work(folder: StoragePath) -> Iterator[StoragePath]:
-    """Yield a new folder for what is made on the way; it goes if that fails, and nothing but it ever does."""
+    """Yield a new folder for intermediate files; on failure this folder is deleted, and nothing else."""
     work = folder / f".work-{secrets.token_hex(4)}"
     try:
         yield work
@@ -125,4 +125,4 @@ def _json(text: str, what: str) -> object:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise SettingsError(Reason.WRONG_SETTING, f"{what}: no JSON: {error}") from None
+        raise SettingsError(Reason.WRONG_SETTING, f"{what}: not JSON: {error}") from None

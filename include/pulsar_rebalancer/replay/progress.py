@@ -1,4 +1,4 @@
-"""How far a replay is: what the parts write down, and what is printed of it."""
+"""The progress of a replay: its parts write it to files, and it is printed from these."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def say(line: str) -> None:
 
 
 def share_of(work: StoragePath, part: int) -> Callable[[float], None]:
-    """Return what writes down which share of a part is done, ratio."""
+    """Return a function that stores the share done of a part, 0 to 1."""
     return partial(_write, work / _FOLDER / str(part))
 
 
@@ -33,11 +33,11 @@ def _write(file: StoragePath, share: float) -> None:
 
 
 class Progress:
-    """Says from time to time what share is done, as the parts write it down; a context manager.
+    """Prints the share done from time to time; a context manager.
 
     Args:
-        works: folders of the replays under way.
-        parts: how many parts they have together.
+        works: work folders of the replays under way.
+        parts: total number of parts of these replays.
     """
 
     def __init__(self, works: Iterable[StoragePath], parts: int) -> None:

@@ -1,4 +1,4 @@
-"""The files of a recording: what brokers and bundles carried in each sample, and what part of a stretch they are."""
+"""The files of a recording: the load of brokers and bundles in each sample, and which part of a stretch they cover."""
 
 from __future__ import annotations
 
@@ -20,23 +20,22 @@ MINUTES_OF_A_DAY = 1440
 
 
 class KeptSample(NamedTuple):
-    """One sample as it is kept; brokers and bundles by their numbers in `Index`.
+    """One stored sample; brokers and bundles by their numbers in `Index`.
 
     Attributes:
-        brokers: those that the cluster lists.
-        usage: a row for each of `RESOURCES`, NaN where nothing was measured.
-        limits: likewise.
-        traffic: a row for each of `FIGURES`.
-        averages: brokers' own, of their load (1 is 100 percent) and their throughput (bytes/s), NaN without one.
-        versions: numbers in `Index`, that of an empty text where it is not known.
-        age: seconds of each report.
-        started: when the broker's process started, seconds since 1970, NaN where that is not known.
-        reported: brokers whose report came and was not left out.
-        bundles: those that were reported, each once.
-        owner: the broker of each.
-        carried: a row for each of `FIGURES`.
+        brokers: brokers that the cluster lists.
+        usage, limits: a row for each of `RESOURCES`, NaN where nothing was measured.
+        traffic: load of the brokers, a row for each of `FIGURES`.
+        averages: brokers' own moving averages of load (1 is 100 percent) and throughput (bytes/s); NaN without one.
+        versions: numbers in `Index`; that of an empty text where the version is unknown.
+        age: of each load report, seconds.
+        started: when the broker's process started, seconds since 1970; NaN where unknown.
+        reported: brokers with a load report that was not left out.
+        bundles: reported bundles, each once.
+        owner: the broker of each bundle.
+        carried: load of the bundles, a row for each of `FIGURES`.
         left_out: bundles that validation left out.
-        policies: number in `Index` of what policies said, a single one.
+        policies: a single number, of the policies in `Index`.
     """
 
     brokers: Ints
@@ -55,7 +54,7 @@ class KeptSample(NamedTuple):
     policies: Ints
 
     def packed(self) -> bytes:
-        """Return it as bytes, ids as 32-bit numbers and what bundles carry as 32-bit floats: there may be millions."""
+        """Return the sample as bytes; numbers and bundles' load take 32 bits, because there may be millions."""
         small = self._replace(
             brokers=self.brokers.astype(np.int32),
             bundles=self.bundles.astype(np.int32),
@@ -69,29 +68,27 @@ class KeptSample(NamedTuple):
 
     @classmethod
     def unpacked(cls, data: bytes) -> Self:
-        """Return the sample that `packed` made bytes of."""
+        """Return the sample from the bytes of `packed`."""
         source = io.BytesIO(data)
         return cls(*(np.load(source, allow_pickle=False) for _ in cls._fields))
 
 
 class Coverage(BaseModel):
-    """What part of the stretch that was asked for a recording covers.
+    """Which part of the requested stretch a recording covers.
 
     Attributes:
-        start: of the stretch that was asked for.
-        end: likewise.
-        first: the first sample.
-        last: the last one.
-        samples: how many count, one per minute at most.
-        minutes: that they stand for.
-        expected: how many there would be without a gap.
-        gaps: how many times samples were missing for longer than `state_max_gap` intervals.
-        longest_gap_minutes: the longest of them.
-        blocked: samples that validation found unfit to be judged.
-        repeated: further samples of a minute that had one.
-        unreadable: what could not be read and why, the first ones.
-        unreadable_count: how many.
-        made: how bundles were made where the recording has none; empty otherwise.
+        start, end: of the requested stretch.
+        first, last: times of the first and the last sample.
+        samples: number of samples that count, at most one per minute.
+        minutes: time that the samples cover.
+        expected: number of samples there would be without a gap.
+        gaps: number of times that samples were missing for longer than `state_max_gap` intervals.
+        longest_gap_minutes: length of the longest gap.
+        blocked: number of samples that validation blocked.
+        repeated: number of further samples in a minute that already had one.
+        unreadable: the first files that could not be read, and why.
+        unreadable_count: number of files that could not be read.
+        made: how bundles were generated if the recording has none; else empty.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -113,7 +110,7 @@ class Coverage(BaseModel):
 
     @property
     def sentence(self) -> str:
-        """Return it in words."""
+        """Return the coverage in words."""
         share = self.samples / self.expected if self.expected else 1.0
         words = [f"{self.samples:,} of {self.expected:,} samples ({share:.1%})"]
         words += [f"from {self.first:%Y-%m-%d %H:%M} to {self.last:%Y-%m-%d %H:%M} UTC"]
@@ -131,16 +128,14 @@ class Coverage(BaseModel):
 
 
 class Index(VersionedDocument):
-    """What the files of a recording mean.
+    """The index of a recording's files.
 
     Attributes:
-        brokers: names by number.
-        bundles: likewise.
+        brokers, bundles: names by number.
         minutes: of the samples, since 1970, ascending.
-        places: of the samples: number of the file, first byte, length.
-        versions: of brokers by number.
-        policies: what policies said, by number.
-        coverage: what part of the stretch they are.
+        places: file number, first byte and length of each sample.
+        versions: brokers' Pulsar versions by number.
+        policies: by number.
     """
 
     FILE: ClassVar[str] = "index.json"

@@ -1,4 +1,4 @@
-"""What one replay may take: more is refused, with what to do."""
+"""Limits of one replay; larger ones are refused with advice."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.replay.samples import Recording
 
 MOST_HOURS = 5.0
-"""Of one core that one replay may take, by estimate: the task that waits for it has six."""
+"""Maximum estimated hours of one core for one replay; the task that waits for it times out after six hours."""
 
 MOST_OUTCOMES = 50_000_000
-"""Samples by variants that one replay may have: of each a figure comes back."""
+"""Maximum product of samples and variants in one replay: each yields a figure."""
 
 _LESS = "take a shorter stretch or fewer variants"
 
 _SECONDS_PER_BROKER, _SECONDS_PER_BUNDLE = 25e-6, 50e-9
-"""Of one sample of one variant, on 2 x AMD EPYC; docs/performance.md measures it."""
+"""Time of one sample of one variant on 2 x AMD EPYC; docs/performance.md has the measurements."""
 
 
 def refuse_many(request: ReplayRequest, variants: int) -> None:
-    """Refuse what is too much whatever the cluster, before anything is read.
+    """Refuse a replay that is too large for any cluster, before anything is read.
 
     Raises:
         SettingsError: `wrong_setting`.
@@ -39,7 +39,7 @@ def refuse_many(request: ReplayRequest, variants: int) -> None:
 
 
 def refuse_long(recording: Recording, variants: int) -> None:
-    """Refuse what would take too long, once it is known how large the cluster was.
+    """Refuse a replay that would take too long, once the size of the cluster is known.
 
     Raises:
         SettingsError: `wrong_setting`.

@@ -1,4 +1,4 @@
-"""The report of a replay: one HTML page that loads nothing, names as text."""
+"""The report of a replay: one HTML page that loads nothing and escapes all names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.replay.variants import Variant
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-"""Content security policy of the page: it may be styled, and nothing else."""
+"""Content security policy of the page: only inline styles are allowed."""
 
 _STYLE = """
 :root { color-scheme: light; }
@@ -49,32 +49,32 @@ def html(
     """Return the page.
 
     Args:
-        outcomes: what became of them over time, by name.
+        outcomes: by name of the variant.
     """
     ordered = sorted(compared, key=lambda each: (each.unloads_per_day, each.range_mean))
     coverage = answer.coverage
-    told = [*coverage.unreadable, *(f"left out: {why}" for why in answer.left_out)]
+    notes = [*coverage.unreadable, *(f"left out: {why}" for why in answer.left_out)]
     more = answer.left_out_count - len(answer.left_out)
-    told += [f"left out: {more} more"] if more else []
+    notes += [f"left out: {more} more"] if more else []
     parts = [
         f"<h1>What-if replay of cluster {escape(request.cluster)}</h1>",
         f"<p>Replayed: {escape(coverage.sentence)}. {answer.variants} variants in {answer.seconds:.0f} s"
-        f"{', every day from where its bundles were recorded' if request.days_apart else ''}.</p>",
+        f"{', each day starting from the recorded places of bundles' if request.days_apart else ''}.</p>",
         f"<p>The current settings are {escape(request.settings_from)}.</p>",
-        f"<p>Of this recording, {escape(coverage.made)}.</p>" if coverage.made else "",
-        f"<ul>{''.join(f'<li>{escape(each)}</li>' for each in told)}</ul>" if told else "",
+        f"<p>In this recording, {escape(coverage.made)}.</p>" if coverage.made else "",
+        f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in notes)}</ul>" if notes else "",
         f"<p>With one point of range worth {request.worth:g} unloads a day, the choice is "
         f"<b>{escape(answer.picked)}</b>.</p>",
         "<h2>Unloads against range</h2>",
-        "<p class=quiet>Each point is a variant, numbered as in the table: to the left fewer bundles move, below "
-        "brokers are more alike. The line joins the variants than which no other is better in both.</p>",
+        "<p class=quiet>Each point is a variant, numbered as in the table: further left, fewer bundles move; further "
+        "down, brokers are more equal. The line joins the variants that no other variant beats in both.</p>",
         _scatter(ordered, answer),
         "<h2>Variants</h2>",
         _table(ordered, answer, {variant.name: variant for variant in variants}),
         "<h2>Range over time</h2>",
         _over_time([outcomes[name] for name in dict.fromkeys((CURRENT, answer.picked))]),
-        "<p class=quiet>Range: largest minus least score of the brokers, points. Scores are made with the weights of "
-        "the current settings. Disturbed: throughput of the bundles when they moved, added up. What is simplified: "
+        "<p class=quiet>Range: largest minus smallest score of the brokers, points. Scores use the resource weights of "
+        "the current settings. Disturbed: total throughput of the bundles when they moved. Simplifications: see "
         "docs/replay.md.</p>",
     ]
     head = (
@@ -167,10 +167,10 @@ def _field() -> tuple[Figure, Axes]:
 
 
 def svg(figure: Figure, salt: str) -> str:
-    """Return a figure as an SVG element without preamble, metadata and name spaces: HTML knows them.
+    """Return a figure as an SVG element without preamble, metadata and namespaces, which HTML does not need.
 
     Args:
-        salt: makes ids that no other figure of a page has, the same each time.
+        salt: makes the ids unique on a page and the same each time.
     """
     import matplotlib as mpl
 

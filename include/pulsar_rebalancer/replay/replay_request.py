@@ -1,4 +1,4 @@
-"""What a replay is asked for, and what it answers: the documents in its folder."""
+"""The request and the answer of a replay: the documents in its folder."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ DEFAULT_GRID: list[dict[str, object]] = [{"strategy": name} | profile.grid for n
 
 
 class ReplayRequest(VersionedDocument):
-    """`request.json`: what is compared.
+    """`request.json`: what to compare.
 
     Attributes:
         cluster: name in the clusters file.
-        airflow_run_id: the DAG run that asked for it; empty for a command.
-        requested_by: the person who did.
-        settings: the current ones, by which scores are made as well.
-        settings_from: where these are from.
-        seed: decides where placement draws.
+        airflow_run_id: the DAG run that requested the replay; empty for a command.
+        requested_by: the person who requested it.
+        settings: the current ones; their resource weights also make the scores.
+        settings_from: where the settings come from.
+        seed: of the draws of placement.
     """
 
     model_config = ConfigDict(allow_inf_nan=False)
@@ -67,7 +67,7 @@ class ReplayRequest(VersionedDocument):
 
     @property
     def variants(self) -> Variants:
-        """Return what is compared.
+        """Return the variants to compare.
 
         Raises:
             SettingsError: `wrong_setting`.
@@ -76,30 +76,30 @@ class ReplayRequest(VersionedDocument):
 
     @classmethod
     def checked(cls, values: Mapping[str, object]) -> Self:
-        """Return a request that people typed.
+        """Return a validated request from what a person typed.
 
         Raises:
-            SettingsError: `wrong_setting` or `contradiction`, with the field's name; also of the grid.
+            SettingsError: `wrong_setting` or `contradiction`, with the field's name; also for the grid.
         """
         try:
-            found = cls.model_validate(dict(values))
+            request = cls.model_validate(dict(values))
         except ValidationError as error:
             raise settings_error(error, "replay") from None
-        expand(found.grid, found.settings)
-        return found
+        expand(request.grid, request.settings)
+        return request
 
 
 class ReplayResult(VersionedDocument):
-    """`answer.json`: what came of a replay; the figures of each variant are in `results.parquet`.
+    """`answer.json`: the result of a replay; the figures of each variant are in `results.parquet`.
 
     Attributes:
-        coverage: what part of the stretch was replayed.
+        coverage: which part of the stretch was replayed.
         picked: the variant that the preference picks.
-        front: variants than which no other has both fewer unloads and a smaller range.
-        variants: how many were compared.
-        left_out: combinations of the grid that contradict themselves, the first ones.
-        left_out_count: how many.
-        seconds: that the replay took.
+        front: variants that no other variant beats in both unloads and range.
+        variants: number of variants compared.
+        left_out: the first combinations of the grid that contradict themselves.
+        left_out_count: number of such combinations.
+        seconds: duration of the replay.
     """
 
     FILE: ClassVar[str] = ANSWER
@@ -114,7 +114,7 @@ class ReplayResult(VersionedDocument):
 
 
 class Stretch(NamedTuple):
-    """Minutes that are replayed as one, both included."""
+    """First and last minute of a continuous replay, both included."""
 
     first: int
     last: int
@@ -128,4 +128,4 @@ def stretches(recording: Recording, *, days_apart: bool) -> list[Stretch]:
     by_day: dict[int, list[int]] = {}
     for minute in minutes:
         by_day.setdefault(minute // (24 * 60), []).append(minute)
-    return [Stretch(found[0], found[-1]) for found in by_day.values()]
+    return [Stretch(of_day[0], of_day[-1]) for of_day in by_day.values()]

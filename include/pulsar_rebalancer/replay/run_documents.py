@@ -1,4 +1,4 @@
-"""What the documents of a run say for a recording: whether it counts, who was left out, what policies said."""
+"""What a recording needs from the documents of a run: whether it counts, who was left out, and the policies."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _FILES = ("validation.json", "input/state.json", Policies.FILE)
 
 @dataclass(frozen=True)
 class RunDocuments:
-    """What validation said of a run, who was drained then, and what policies said.
+    """The result of a run's validation, its drained brokers and its policies.
 
     Attributes:
-        blocked: validation found that it cannot be judged.
-        left_out: brokers and bundles that validation left out, and brokers that were drained.
-        policies: `input/policies.json` as text, None where there is none.
+        blocked: whether validation blocked the run.
+        left_out: brokers and bundles that validation left out, and drained brokers.
+        policies: text of `input/policies.json`; None when there is none.
     """
 
     blocked: bool
@@ -33,22 +33,22 @@ class RunDocuments:
 
     @classmethod
     def of(cls, validation: str | None, state: str | None, policies: str | None) -> RunDocuments:
-        """Read the documents; what is missing or unreadable of the first two says nothing."""
-        found, kept = _document(validation).get("findings"), _document(state).get("drains")
-        findings = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
-        effects = [(each.get("effect"), str(each.get("subject"))) for each in findings]
-        drained = kept.get("brokers") if isinstance(kept, dict) else None
+        """Parse the documents; `validation` and `state` are ignored if they are missing or unreadable."""
+        listed, drains = _document(validation).get("findings"), _document(state).get("drains")
+        findings = [finding for finding in listed if isinstance(finding, dict)] if isinstance(listed, list) else []
+        effects = [(finding.get("effect"), str(finding.get("subject"))) for finding in findings]
+        drained = drains.get("brokers") if isinstance(drains, dict) else None
         left_out = {subject for effect, subject in effects if effect == Effect.QUARANTINE} | set(drained or ())
         return cls(any(effect == Effect.BLOCK for effect, _ in effects), frozenset(left_out), policies)
 
     @classmethod
     def read(cls, run: StoragePath) -> RunDocuments:
-        """Read them from the folder of a run."""
+        """Read the documents from the folder of a run."""
         return cls.of(*(_text(run / file) for file in _FILES))
 
 
 def policies_of(text: str | None) -> Policies:
-    """Return what policies said; a run is not decided without that either.
+    """Return the parsed policies; a run decides nothing without them either.
 
     Raises:
         SnapshotError: `file_missing`, `file_damaged` or `file_version`.
@@ -60,10 +60,10 @@ def policies_of(text: str | None) -> Policies:
 
 def _document(text: str | None) -> dict[str, object]:
     try:
-        found: Any = json.loads(text or "{}")
+        document: Any = json.loads(text or "{}")
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _text(file: StoragePath) -> str | None:

@@ -36,7 +36,7 @@ _STARTED = "started_at"
 
 @dataclass
 class Held:
-    """Bundles of one run, or a part of them: numbers of bundles and brokers, a row for each of `FIGURES`."""
+    """Some or all bundles of one run: numbers of bundles and brokers, and load with a row for each of `FIGURES`."""
 
     bundles: Ints
     owner: Ints
@@ -50,7 +50,7 @@ class Held:
 
     @classmethod
     def joined(cls, pieces: list[Held]) -> Held:
-        """Return the parts of one run together."""
+        """Return the pieces of one run as one."""
         return cls(
             np.concatenate([piece.bundles for piece in pieces]),
             np.concatenate([piece.owner for piece in pieces]),
@@ -59,10 +59,10 @@ class Held:
 
 
 def brokers_of(file: StoragePath, runs: Collection[str] | None = None) -> pa.Table:
-    """Return the brokers of a run, or those of some runs of a day; the column of their starts may be missing.
+    """Return the brokers of a run, or of some runs of a day; the column of start times may be missing.
 
     Raises:
-        SnapshotError: as `read_checked`.
+        SnapshotError: as in `read_checked`.
     """
     return read_checked(file, _BROKER_COLUMNS, BROKERS, may_be_missing=_STARTED, runs=runs)
 
@@ -71,16 +71,16 @@ def bundles_of(file: StoragePath, writer: Writer) -> Held:
     """Return the bundles of a run from its folder.
 
     Raises:
-        SnapshotError: as `read_checked`.
+        SnapshotError: as in `read_checked`.
     """
     return Held.of(writer, read_checked(file, _BUNDLE_COLUMNS, BUNDLES))
 
 
 def pieces_of(file: StoragePath, writer: Writer) -> Iterator[tuple[str, Held]]:
-    """Yield the bundles of a day's runs in the order of the file; those of a run may come in several pieces.
+    """Yield the bundles of a day's runs in file order; a run may come in several pieces.
 
     Raises:
-        SnapshotError: as `read_checked`.
+        SnapshotError: as in `read_checked`.
     """
     for table in coded_batches(file, ("run", *_BUNDLE_COLUMNS), BUNDLES, coded=["run", "broker", "bundle"]):
         runs: Any = table["run"].combine_chunks()
@@ -93,26 +93,26 @@ def pieces_of(file: StoragePath, writer: Writer) -> Iterator[tuple[str, Held]]:
 
 
 def floats(column: pa.ChunkedArray[Any], missing: float) -> Floats:
-    """Return a column of numbers, `missing` where there is none."""
+    """Return a column of numbers, with `missing` for nulls."""
     filled: Any = pc.fill_null(column.cast(pa.float64()), pa.scalar(missing))
     return np.asarray(filled.to_numpy())
 
 
 def started(brokers: pa.Table) -> Floats:
-    """Return when the processes of brokers started, seconds since 1970, NaN where that is not known."""
+    """Return the start times of the brokers' processes, seconds since 1970; NaN where unknown."""
     if _STARTED not in brokers.column_names:
         return np.full(brokers.num_rows, np.nan)
     return floats(brokers[_STARTED].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()), np.nan) / 1e6
 
 
 def carried(table: pa.Table) -> Floats:
-    """Return what brokers or bundles carry, a row for each of `FIGURES`.
+    """Return the load of brokers or bundles, a row for each of `FIGURES`.
 
-    A figure that is missing, negative, absurd or no number is 0.
+    A missing, negative, absurd or NaN figure becomes 0.
     """
     return np.array([_figures(table[name]) for name in FIGURES])
 
 
 def _figures(column: pa.ChunkedArray[Any]) -> Floats:
-    found = np.nan_to_num(floats(column, 0.0), posinf=0.0, neginf=0.0)
-    return np.where((found < 0) | (found > LARGEST["msg_throughput_out"]), 0.0, found)
+    figures = np.nan_to_num(floats(column, 0.0), posinf=0.0, neginf=0.0)
+    return np.where((figures < 0) | (figures > LARGEST["msg_throughput_out"]), 0.0, figures)

@@ -1,4 +1,4 @@
-"""The samples of a recording as columns in order of time: what is computed once for all variants."""
+"""The samples of a recording as columns in order of time, computed once for all variants."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 CARRIED = tuple(map(RESOURCES.index, ("cpu", "bandwidth_in", "bandwidth_out")))
-"""Resources of which a bundle takes its part along; memory stays where it is."""
+"""Resources whose usage moves with a bundle; memory stays."""
 
 _SHARED_BY = ((0, 1), (2,), (3,))
-"""By which of `FIGURES` the bundles of a broker share each of them: messages, bytes in, bytes out."""
+"""Rows of `FIGURES` by which a broker's bundles share each of `CARRIED`: messages, bytes in, bytes out."""
 
 
 @dataclass(frozen=True)
@@ -34,16 +34,15 @@ class RecordedSample:
 
     Attributes:
         minute: since 1970.
-        brokers: what was reported of them; the last figures of a broker whose report did not come.
-        restarted: brokers whose process is another one than when they were last heard of.
-        owner: the broker of each bundle, `NOBODY` where it is not reported.
-        carried: a row for each of `FIGURES`; 0 where a bundle is not reported.
-        born: bundles that were never seen before.
-        parents: the bundle that each of them is a part of, or `NOBODY`.
-        repeated: bundles of brokers without a report; what they carry is what they carried before.
+        brokers: reported figures; the previous ones for a broker without a report.
+        restarted: brokers whose process restarted since their previous report.
+        owner: the broker of each bundle; `NOBODY` where it is not reported.
+        carried: load of the bundles, a row for each of `FIGURES`; 0 where a bundle is not reported.
+        born: bundles not seen before.
+        parents: for each of `born`, the bundle that it was split from, or `NOBODY`.
+        repeated: bundles of brokers without a report, with their previous load.
         left_out: bundles that validation left out.
-        policies: what policies said.
-        reserved: the isolation policy that reserves a broker, by its position.
+        reserved: the isolation policy that reserves a broker, by broker position.
     """
 
     minute: int
@@ -65,10 +64,10 @@ class RecordedSample:
 
     @cached_property
     def flows(self) -> Floats:
-        """Return what each bundle takes along: a row for each of `CARRIED`, then one for each of `FIGURES`.
+        """Return the load that each bundle takes along: a row for each of `CARRIED`, then one for each of `FIGURES`.
 
-        The bundles of a broker share its CPU by their messages, its bandwidth by their bytes. Where they carry nothing
-        nothing can be shared.
+        The bundles of a broker share its CPU by their messages and its bandwidth by their bytes. Without messages or
+        bytes, nothing is shared.
         """
         owned = np.flatnonzero(self.present)
         brokers = self.owner[owned]
@@ -109,12 +108,12 @@ class Recording:
 
     @property
     def coverage(self) -> Coverage:
-        """Return what part of the stretch it is."""
+        """Return which part of the stretch it covers."""
         return self.index.coverage
 
     @cached_property
     def reserved(self) -> list[dict[int, str]]:
-        """Return the isolation policy that reserves a broker, by its position, for each of `Index.policies`."""
+        """Return, for each of `Index.policies`, the isolation policy that reserves a broker, by broker position."""
         return [
             {i: name for i, broker in enumerate(self.roster.brokers) if (name := policies.reserved_by(broker))}
             for policies in self.index.policies
@@ -136,7 +135,7 @@ class Recording:
 
 
 class _Assembler:
-    """Puts numbers in order of names, and keeps what a sample does not say again."""
+    """Converts numbers to positions in order of names, and keeps the last figures of brokers without a report."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
@@ -203,12 +202,12 @@ class _Assembler:
             self._limits.copy(),
             self._traffic.copy(),
             None if np.isnan(self._averages).all() else self._averages.copy(),
-            # The last one is that of a broker that has not been heard of.
+            # The last entry, None, is for a broker that has not reported yet.
             tuple(names[number] or None for number in self._versions.tolist()),
         )
 
     def _bundles_of(self, snapshot: KeptSample, silent: Flags) -> tuple[Ints, Floats, Ints]:
-        """Return owner and load of the bundles, and those of a broker that is silent: they are as they were."""
+        """Return owner and load of all bundles, and the bundles of silent brokers, which keep their previous load."""
         at = self._bundle_at[snapshot.bundles]
         owner = np.full(len(self._owner), NOBODY)
         carried = np.zeros_like(self._carried)
@@ -222,7 +221,7 @@ class _Assembler:
         return owner, carried, held
 
     def _parents(self, born: Ints) -> Ints:
-        """Return the narrowest bundle seen before whose range holds that of a new one."""
+        """Return, for each new bundle, the narrowest known bundle whose range contains it."""
         return np.array([self._parent(number) for number in born.tolist()], dtype=np.int64)
 
     def _parent(self, number: int) -> int:
@@ -236,7 +235,7 @@ class _Assembler:
         return int(numbers[found[np.argmin((ends - starts)[found])]]) if len(found) else NOBODY
 
     def _ranges_of(self, namespace: int) -> tuple[Ints, Ints, Ints]:
-        """Return the bundles of a namespace with their bounds: read once, whatever is born there."""
+        """Return the bundles of a namespace with their bounds."""
         numbers = np.flatnonzero(self._roster.namespace == namespace)
         bounds = np.array([_bounds(self._roster.bundles[number]) for number in numbers.tolist()], dtype=np.int64)
         return numbers, bounds[:, 0], bounds[:, 1]
@@ -247,7 +246,7 @@ def _positions(names: Sequence[str], at: Mapping[str, int]) -> Ints:
 
 
 def _bounds(bundle: str) -> tuple[int, int]:
-    """Return the hashes of a bundle's range; an empty one beyond all hashes for a name that has none."""
+    """Return the bounds of a bundle's hash range; an empty range beyond all hashes for a name without one."""
     first, _, last = range_of(bundle).partition("_")
     beyond = 1 << 32
     try:

@@ -1,4 +1,4 @@
-"""From what the DAG keeps of its runs, folders and the tables that daily upkeep made of them, to a recording."""
+"""Make a recording from the DAG's runs: from their folders and from the tables of daily upkeep."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ if TYPE_CHECKING:
 
 
 def record(storage: ClusterStorage, settings: Settings, start: datetime, end: datetime, folder: StoragePath) -> Index:
-    """Make a recording of what runs collected between two times.
+    """Make a recording of the samples that runs collected between two times.
 
-    Of several samples of a minute the last counts. A run that cannot be read is named in the coverage.
+    The last sample of a minute counts. The coverage names runs that cannot be read.
 
     Args:
-        settings: its interval says how many samples there should be.
-        folder: where the files of the recording go.
+        settings: their interval determines the expected number of samples.
+        folder: target folder of the recording.
 
     Raises:
-        SnapshotError: `file_missing`; there is no sample in the stretch that could be read.
+        SnapshotError: `file_missing` when the stretch has no readable sample.
     """
     writer = Writer(folder)
     reader = _Reader(storage, writer)
@@ -57,11 +57,11 @@ def record(storage: ClusterStorage, settings: Settings, start: datetime, end: da
     day = start.astimezone(UTC).date()
     while day <= end.astimezone(UTC).date():
         listed = reader.runs_of(day)
-        found = sorted((at, name) for name, at in listed.items() if start <= at <= end)
-        inside = [(at, name) for at, name in found if not reader.blocked(name)]
-        blocked += len(found) - len(inside)
-        last_of = {minute_of(at): name for at, name in inside}
-        repeated += len(inside) - len(last_of)
+        inside = sorted((at, name) for name, at in listed.items() if start <= at <= end)
+        valid = [(at, name) for at, name in inside if not reader.blocked(name)]
+        blocked += len(inside) - len(valid)
+        last_of = {minute_of(at): name for at, name in valid}
+        repeated += len(valid) - len(last_of)
         reader.read(day, {name: minute for minute, name in last_of.items()})
         day += timedelta(days=1)
     if not writer.places:
@@ -87,51 +87,51 @@ class _Reader:
         self.unreadable: list[str] = []
 
     def runs_of(self, day: date) -> dict[str, datetime]:
-        """Return when the runs of a day took their samples, by name."""
+        """Return the sample times of a day's runs, by name."""
         folder = self._storage.runs / f"date={day.isoformat()}"
-        found = {name: at for name in folder.names() if (at := time_of(name)) is not None}
+        in_folders = {name: at for name in folder.names() if (at := time_of(name)) is not None}
         self._documents, self._bundle_rows = {}, {}
         listed = table_file(self._storage, RUNS, day)
-        with self._told(listed.uri):
+        with self._noting(listed.uri):
             if listed.exists():
                 self._list(listed)
         compacted = {name: at for name in self._bundle_rows if (at := time_of(name)) is not None}
-        return found | compacted
+        return in_folders | compacted
 
     def _list(self, listed: StoragePath) -> None:
         texts: dict[str, str] = {}
         for table in batches(listed, ["run", "validation", "state", "documents", "bundles_rows"]):
             for row in table.to_pylist():
                 policies = dict(row["documents"] or ()).get(Policies.FILE)
-                # The runs of a day share one text: there may be thousands of them.
+                # Runs with the same policies share one text: a day may have thousands of runs.
                 policies = None if policies is None else texts.setdefault(policies, policies)
                 self._documents[row["run"]] = RunDocuments.of(row["validation"], row["state"], policies)
                 self._bundle_rows[row["run"]] = row["bundles_rows"] or 0
 
     def blocked(self, name: str) -> bool:
-        """Return whether validation found that a run of the day cannot be judged."""
+        """Return whether validation blocked a run of the day."""
         if name not in self._documents:
             run = self._storage.run(name)
             self._documents[name] = RunDocuments.of(None, None, None) if run is None else RunDocuments.read(run)
         return self._documents[name].blocked
 
     def read(self, day: date, minutes: Mapping[str, int]) -> None:
-        """Write the runs of a day that are named, each as the sample of its minute, in the order given."""
+        """Write the named runs of a day, each as the sample of its minute, in the given order."""
         compacted = {name: minute for name, minute in minutes.items() if name in self._bundle_rows}
         if compacted:
-            with self._told(f"the tables of {day}"):
+            with self._noting(f"the tables of {day}"):
                 self._compacted(day, compacted)
         for name, minute in minutes.items():
             run = None if name in compacted else self._storage.run(name)
             if run is None:
                 continue
-            with self._told(run.uri):
+            with self._noting(run.uri):
                 brokers = brokers_of(Snapshot(run).file("brokers"))
                 held = bundles_of(Snapshot(run).file("bundles"), self._writer)
                 self._add(minute, brokers, held, self._documents[name])
 
-    def _told(self, what: str) -> _Told:
-        return _Told(self.unreadable, what)
+    def _noting(self, what: str) -> _Noting:
+        return _Noting(self.unreadable, what)
 
     def _compacted(self, day: date, minutes: Mapping[str, int]) -> None:
         brokers = brokers_of(table_file(self._storage, "brokers", day), minutes)
@@ -144,7 +144,7 @@ class _Reader:
             if sum(len(piece.bundles) for piece in pieces[run]) >= self._bundle_rows[run]:
                 waiting.discard(run)
                 of_run, whole = brokers.filter(pc.field("run") == run), Held.joined(pieces.pop(run))
-                with self._told(f"run {run}"):
+                with self._noting(f"run {run}"):
                     self._add(minutes[run], of_run, whole, self._documents[run])
         for run in sorted(waiting):
             if self._bundle_rows[run]:
@@ -182,9 +182,9 @@ class _Reader:
 
 
 def _sound(snapshot: KeptSample) -> KeptSample:
-    """Return the sample with each bundle and broker once, and no bundle on a broker that is not listed.
+    """Return the sample with each bundle and broker once, and no bundle on an unlisted broker.
 
-    While a bundle moves two brokers may report it: the one that carries more of it is its owner.
+    Two brokers may report a bundle while it moves: the one with more of its traffic counts as its owner.
     """
     brokers, first = np.unique(snapshot.brokers, return_index=True)
     by_traffic = np.argsort(-snapshot.carried[: len(TRAFFIC)].sum(axis=0), kind="stable")
@@ -208,11 +208,11 @@ def _sound(snapshot: KeptSample) -> KeptSample:
     )
 
 
-class _Told:
-    """Takes down that something could not be read, unless it is the store that fails; a context manager."""
+class _Noting:
+    """Notes that something could not be read, unless the storage itself fails; a context manager."""
 
-    def __init__(self, told: list[str], what: str) -> None:
-        self._told = told
+    def __init__(self, notes: list[str], what: str) -> None:
+        self._notes = notes
         self._what = what
 
     def __enter__(self) -> None:
@@ -220,6 +220,6 @@ class _Told:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         if isinstance(error, SnapshotError) and error.reason is not Reason.STORAGE_FAILED:
-            self._told.append(error.message if self._what in error.message else f"{self._what}: {error.message}")
+            self._notes.append(error.message if self._what in error.message else f"{self._what}: {error.message}")
             return True
         return False

@@ -1,7 +1,7 @@
-"""CSV traces, a series of CPU per broker as exported from Prometheus, made into a recording.
+"""Make a recording from CSV traces: a series of CPU per broker, as exported from Prometheus.
 
-A trace has no bundles, so they are made: as many for each broker as is said, of sizes that do not change, whose parts
-of the broker's load are drawn from a log-normal distribution. Between two samples the load is interpolated.
+A trace has no bundles, so they are generated: each broker gets the same number of them, with fixed sizes whose shares
+of the broker's load are drawn from a log-normal distribution. The load is interpolated between samples.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 _HELD = 3
-"""A broker that is silent for longer than so many of its usual steps has no report until it is heard of again."""
+"""A broker has no report after this many of its usual steps without a sample, until its next sample."""
 
 _HASHES = 1 << 32
 
 _VERSION = "5.0.1"
-"""Of the brokers: the bundles that are made have the same ranges on each of them, and none shall wait for another."""
+"""Version of the brokers: one that may move equal hash ranges of different namespaces at once."""
 
 LONGEST_DAYS = 366
-"""Of a stretch."""
+"""Maximum length of a stretch, days."""
 
 
 class MadeBundles(BaseModel):
-    """How the bundles of a trace are made.
+    """How the bundles of a trace are generated.
 
     Attributes:
-        bundles: of each broker.
+        bundles: number of bundles per broker.
         spread: standard deviation of the logarithm of their sizes.
         seed: of the sizes.
-        messages: msg/s in, and as many out, that one percent of CPU stands for.
-        message_bytes: of each of them.
+        messages: msg/s in, and the same out, per percent of CPU.
+        message_bytes: size of a message, bytes.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -65,7 +65,7 @@ class MadeBundles(BaseModel):
 
     @classmethod
     def checked(cls, values: Mapping[str, object]) -> Self:
-        """Return what a person typed.
+        """Return validated values from what a person typed.
 
         Raises:
             SettingsError: `wrong_setting`, with the field's name.
@@ -77,11 +77,11 @@ class MadeBundles(BaseModel):
 
     @property
     def sentence(self) -> str:
-        """Return it in words."""
+        """Return the settings in words."""
         return (
-            f"bundles are made, not recorded: {self.bundles} for each broker, log-normal sizes of standard deviation "
-            f"{self.spread:g}, seed {self.seed}; one percent of CPU stands for {self.messages:g} messages a second of "
-            f"{self.message_bytes:g} bytes in, and as many out; between samples the load is interpolated"
+            f"bundles are generated, not recorded: {self.bundles} per broker, log-normal sizes of standard deviation "
+            f"{self.spread:g}, seed {self.seed}; one percent of CPU means {self.messages:g} messages a second of "
+            f"{self.message_bytes:g} bytes in, and the same out; the load is interpolated between samples"
         )
 
 
@@ -91,7 +91,7 @@ class _Series(NamedTuple):
     percents: Floats
 
     def at(self, minutes: Floats) -> tuple[Flags, Flags, Floats]:
-        """Return in which minutes the broker is there, in which it reports, and its CPU then, percent."""
+        """Return in which minutes the broker is registered, in which it reports, and its CPU, percent."""
         there = (minutes >= self.minutes[0]) & (minutes <= self.minutes[-1])
         step = float(np.median(np.diff(self.minutes))) if len(self.minutes) > 1 else 1.0
         after = np.clip(np.searchsorted(self.minutes, minutes), 1, max(1, len(self.minutes) - 1))
@@ -102,33 +102,33 @@ class _Series(NamedTuple):
 
 
 def record(files: Sequence[Path], made: MadeBundles, settings: Settings, folder: StoragePath) -> Index:
-    """Make a recording of traces.
+    """Make a recording from traces.
 
     Args:
-        files: CSV with a header; a column of times (seconds or milliseconds since 1970, or ISO 8601, UTC where no zone
-            is written) and a column of CPU in percent for each broker. A single column `value` is the broker that the
-            file is called by. An empty cell and `NaN` are no sample.
-        folder: where the files of the recording go.
+        files: CSV with a header; a column of times (seconds or milliseconds since 1970, or ISO 8601, UTC without a
+            zone) and a column of CPU in percent per broker. A single column `value` is for the broker that the file is
+            named after. An empty cell or `NaN` is not a sample.
+        folder: target folder of the recording.
 
     Raises:
         SnapshotError: `bad_trace`, with file, row and column.
     """
-    series = sorted((each for file in files for each in _read(file)), key=lambda each: each.broker)
+    series = sorted((one for file in files for one in _read(file)), key=lambda one: one.broker)
     twice = next((one.broker for one, other in pairwise(series) if one[0] == other[0]), None)
     if twice is not None or not series:
         why = f"two series of broker {twice}" if twice else "no series with a sample"
         raise SnapshotError(Reason.BAD_TRACE, f"{', '.join(map(str, files))[:500]}: {why}")
     _refuse_long(files, series)
-    minutes = np.arange(min(each.minutes[0] for each in series), max(each.minutes[-1] for each in series) + 1)
-    at = [each.at(minutes) for each in series]
-    there, reports, percents = (np.array([each[part] for each in at]) for part in range(3))
+    minutes = np.arange(min(one.minutes[0] for one in series), max(one.minutes[-1] for one in series) + 1)
+    at = [one.at(minutes) for one in series]
+    there, reports, percents = (np.array([parts[part] for parts in at]) for part in range(3))
     heard = np.flatnonzero(reports.any(axis=0))
     writer = Writer(folder)
-    for each in series:
-        writer.brokers.number(each.broker)
+    for one in series:
+        writer.brokers.number(one.broker)
     writer.policies_number(NO_POLICIES)
     writer.versions.number(_VERSION)
-    sizes = _sizes(writer, [each.broker for each in series], made)
+    sizes = _sizes(writer, [one.broker for one in series], made)
     for column in heard.tolist():
         snapshot = _snapshot(there[:, column], reports[:, column], percents[:, column], sizes, made)
         writer.add(int(minutes[column]), snapshot)
@@ -138,8 +138,8 @@ def record(files: Sequence[Path], made: MadeBundles, settings: Settings, folder:
 
 
 def _refuse_long(files: Sequence[Path], series: Sequence[_Series]) -> None:
-    first = min(series, key=lambda each: each.minutes[0])
-    last = max(series, key=lambda each: each.minutes[-1])
+    first = min(series, key=lambda one: one.minutes[0])
+    last = max(series, key=lambda one: one.minutes[-1])
     days = (last.minutes[-1] - first.minutes[0]) / (24 * 60)
     if days > LONGEST_DAYS:
         raise SnapshotError(
@@ -150,7 +150,7 @@ def _refuse_long(files: Sequence[Path], series: Sequence[_Series]) -> None:
 
 
 def _sizes(writer: Writer, brokers: Sequence[str], made: MadeBundles) -> Floats:
-    """Return the share that each bundle has of its broker's load, a row per broker; the bundles get their names."""
+    """Return each bundle's share of its broker's load, a row per broker; also add the bundles' names to the writer."""
     width = _HASHES // made.bundles
     for number in range(len(brokers)):
         for part in range(made.bundles):
@@ -197,7 +197,7 @@ def _read(file: Path) -> Iterator[_Series]:
             rows = csv.reader(source)
             header = [name.strip() for name in next(rows, [])]
             if len(header) < 2:
-                raise _bad(file, 1, "", "a header with a column of times and one for each broker is expected")
+                raise _bad(file, 1, "", "expected a header with a column of times and one column per broker")
             names = [file.stem] if header[1:] == ["value"] else header[1:]
             yield from _series(file, names, header, rows)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
@@ -205,21 +205,21 @@ def _read(file: Path) -> Iterator[_Series]:
 
 
 def _series(file: Path, names: list[str], header: list[str], rows: Iterable[list[str]]) -> list[_Series]:
-    found: list[dict[int, float]] = [{} for _ in names]
+    by_minute: list[dict[int, float]] = [{} for _ in names]
     for number, row in enumerate(rows, start=2):
         if not row:
             continue
         if len(row) != len(header):
             raise _bad(file, number, "", f"{len(row)} cells instead of {len(header)}")
         minute = _minute(file, number, header[0], row[0])
-        for column, (text, samples) in enumerate(zip(row[1:], found, strict=True), start=1):
+        for column, (text, samples) in enumerate(zip(row[1:], by_minute, strict=True), start=1):
             percent = _percent(file, number, header[column], text)
             if percent is not None:
-                # The last sample of a minute counts.
+                # The last sample of a minute wins.
                 samples[minute] = percent
     return [
         _Series(name, *(np.array(values, dtype=float) for values in zip(*sorted(samples.items()), strict=True)))
-        for name, samples in zip(names, found, strict=True)
+        for name, samples in zip(names, by_minute, strict=True)
         if samples
     ]
 
@@ -232,7 +232,7 @@ def _minute(file: Path, row: int, column: str, text: str) -> int:
         try:
             at = datetime.fromisoformat(text.strip())
         except ValueError:
-            raise _bad(file, row, column, f"{text[:80]!r} is no time") from None
+            raise _bad(file, row, column, f"{text[:80]!r} is not a time") from None
     return minute_of(at.replace(tzinfo=at.tzinfo or UTC))
 
 
@@ -242,11 +242,11 @@ def _percent(file: Path, row: int, column: str, text: str) -> float | None:
     try:
         percent = float(text)
     except ValueError:
-        raise _bad(file, row, column, f"{text[:80]!r} is no number") from None
+        raise _bad(file, row, column, f"{text[:80]!r} is not a number") from None
     if math.isnan(percent):
         return None
     if not 0 <= percent <= 1000:
-        raise _bad(file, row, column, f"{percent:g} is no percentage of CPU")
+        raise _bad(file, row, column, f"{percent:g} is not a percentage of CPU")
     return percent
 
 

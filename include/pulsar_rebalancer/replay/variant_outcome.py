@@ -1,4 +1,4 @@
-"""What became of a cluster with a variant, which variants are worth looking at, and which one a preference picks."""
+"""The outcome of a variant, the Pareto front of variants, and the one that a preference picks."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ HOT = 80.0
 
 @dataclass
 class VariantOutcome:
-    """One variant over a stretch, taken down sample by sample.
+    """The outcome of one variant over a stretch, built up sample by sample.
 
     Attributes:
         variant: its name.
-        ranges: largest minus least score of each sample, points; 32-bit, there may be millions.
-        deviation: standard deviation of the scores of a sample, points, added up.
-        hot: samples in which a broker was above `HOT` percent.
-        events: samples after which the variant moved anything.
-        moved: bundles that it moved.
-        disturbed: throughput of these when they moved, bytes/s in plus out, added up.
-        lost: bundles that were placed because their broker was gone.
+        ranges: largest minus smallest score of each sample, points; 32 bits each, because there may be millions.
+        deviation: sum over the samples of the scores' standard deviation, points.
+        hot: number of samples in which a broker was above `HOT` percent.
+        events: number of samples after which the variant moved anything.
+        moved: number of bundles moved.
+        disturbed: total throughput of the moved bundles when they moved, bytes/s in plus out.
+        lost: number of bundles placed because their broker was gone.
     """
 
     variant: str
@@ -44,14 +44,14 @@ class VariantOutcome:
     lost: int = 0
 
     def scores(self, scores: Floats) -> None:
-        """Take down the scores of a sample, percent."""
+        """Add the scores of a sample, percent."""
         largest = float(scores.max())
         self.ranges.append(largest - float(scores.min()))
         self.deviation += float(scores.std())
         self.hot += largest > HOT
 
     def unloads(self, throughput: Floats) -> None:
-        """Take down the bundles that move after a sample by their throughput, bytes/s."""
+        """Add the bundles that move after a sample, given their throughput, bytes/s."""
         self.events += 1
         self.moved += len(throughput)
         self.disturbed += float(throughput.sum())
@@ -68,21 +68,21 @@ class VariantOutcome:
 
 
 class Figures(NamedTuple):
-    """What a variant is compared by.
+    """The figures by which variants are compared.
 
     Attributes:
         variant: its name.
-        moved: bundles, in all.
-        events: times that it moved anything, in all.
-        unloads_per_day: bundles moved.
-        events_per_day: times that it moved anything.
-        disturbed_per_day: throughput of moved bundles when they moved, bytes/s, added up.
-        range_mean: largest minus least score, points, mean over time.
-        range_p95: what it is below in 95 percent of the time.
-        range_largest: the largest one.
+        moved: total number of bundles moved.
+        events: total number of samples after which it moved anything.
+        unloads_per_day: bundles moved per day.
+        events_per_day: events per day.
+        disturbed_per_day: total throughput of the moved bundles when they moved, bytes/s per day.
+        range_mean: largest minus smallest score, points, mean over time.
+        range_p95: 95th percentile of that range, points.
+        range_largest: maximum of that range, points.
         deviation_mean: standard deviation of the scores, points, mean over time.
-        hot_share: share of the time in which a broker was above 80 percent, ratio.
-        lost: bundles placed because their broker was gone.
+        hot_share: share of the time with a broker above 80 percent, ratio.
+        lost: number of bundles placed because their broker was gone.
     """
 
     variant: str
@@ -100,10 +100,10 @@ class Figures(NamedTuple):
 
 
 def figures(outcome: VariantOutcome, minutes: float) -> Figures:
-    """Return what a variant is compared by.
+    """Return the figures of a variant.
 
     Args:
-        minutes: that its samples stand for.
+        minutes: time that its samples cover.
     """
     days, ranges = minutes / MINUTES_OF_A_DAY, np.array(outcome.ranges or [0.0])
     return Figures(
@@ -123,19 +123,19 @@ def figures(outcome: VariantOutcome, minutes: float) -> Figures:
 
 
 def merged(outcomes: Iterable[VariantOutcome]) -> dict[str, VariantOutcome]:
-    """Return one outcome for each variant, its stretches in the order given."""
-    found: dict[str, VariantOutcome] = {}
-    for each in outcomes:
-        found.setdefault(each.variant, VariantOutcome(each.variant)).add(each)
-    return found
+    """Return one outcome per variant, by name, its stretches in the given order."""
+    by_name: dict[str, VariantOutcome] = {}
+    for outcome in outcomes:
+        by_name.setdefault(outcome.variant, VariantOutcome(outcome.variant)).add(outcome)
+    return by_name
 
 
 def pareto_front(compared: Sequence[Figures]) -> set[str]:
-    """Return the variants than which no other has both fewer unloads and a smaller range."""
+    """Return the variants that no other variant beats in both unloads and range."""
     front: set[str] = set()
     least, edge = float("inf"), (-1.0, -1.0)
     for each in sorted(compared, key=lambda each: (each.unloads_per_day, each.range_mean)):
-        # Those that are equal in both are on it together.
+        # Variants that are equal in both are all on the front.
         if each.range_mean < least or (each.unloads_per_day, each.range_mean) == edge:
             front.add(each.variant)
             least, edge = each.range_mean, (each.unloads_per_day, each.range_mean)
@@ -143,7 +143,7 @@ def pareto_front(compared: Sequence[Figures]) -> set[str]:
 
 
 def preferred(compared: Sequence[Figures], worth: float) -> str:
-    """Return the variant that costs least: its unloads per day, and its mean range at `worth` unloads a point.
+    """Return the variant with the lowest cost: unloads per day plus mean range at `worth` unloads a point.
 
     Args:
         worth: unloads a day that one point of range is worth.

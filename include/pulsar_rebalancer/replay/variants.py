@@ -1,4 +1,4 @@
-"""What is compared: settings of a cluster with some of them changed."""
+"""The variants to compare: a cluster's settings with some of them changed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NOT_REPLAYED = {
 }
 
 OF_STRATEGY = ("placement", "strategy_settings")
-"""Settings of one strategy that say nothing of another one."""
+"""Settings of one strategy that have no meaning for another."""
 
 REPLAYED = (
     "strategy",
@@ -57,7 +57,7 @@ class Variant:
     Attributes:
         name: unique among those compared.
         settings: effective ones.
-        changed: what differs from the current settings.
+        changed: settings that differ from the current ones.
         current: whether these are the current settings.
     """
 
@@ -68,11 +68,11 @@ class Variant:
 
 
 class Variants(NamedTuple):
-    """What a grid says.
+    """The expanded grid.
 
     Attributes:
         variants: the current settings first.
-        left_out: combinations that contradict themselves, each with why.
+        left_out: why each combination that contradicts itself was left out.
     """
 
     variants: list[Variant]
@@ -83,17 +83,17 @@ def expand(grid: Sequence[Mapping[str, object]], current: Settings) -> Variants:
     """Return the current settings and every combination of a grid.
 
     Args:
-        grid: each part names settings, ours or Pulsar's, with a value or a list of values; all combinations of a part
-            are compared. What a part does not name is as in the current settings.
+        grid: each part maps settings, ours or Pulsar's, to a value or a list of values; all combinations of a part are
+            compared. Settings that a part does not name keep their current values.
         current: effective settings of the cluster.
 
     Raises:
-        SettingsError: `wrong_setting`; a setting or strategy is unknown or its value of the wrong type, or there are
+        SettingsError: `wrong_setting` when a setting or strategy is unknown, a value has the wrong type, or there are
             more than `MOST_VARIANTS` combinations.
     """
     parts = [_by_field(part, f"grid, part {number}") for number, part in enumerate(grid, start=1)]
     _refuse_many(parts)
-    found = {_key(current): Variant(CURRENT, current, current=True)}
+    by_key = {_key(current): Variant(CURRENT, current, current=True)}
     left_out: list[str] = []
     for number, part in enumerate(parts, start=1):
         for values in product(*part.values()):
@@ -105,23 +105,23 @@ def expand(grid: Sequence[Mapping[str, object]], current: Settings) -> Variants:
                     raise
                 left_out.append(error.message)
                 continue
-            found.setdefault(_key(variant.settings), variant)
-    return Variants(list(found.values()), left_out)
+            by_key.setdefault(_key(variant.settings), variant)
+    return Variants(list(by_key.values()), left_out)
 
 
 def _by_field(part: Mapping[str, object], where: str) -> dict[str, list[Any]]:
     if not isinstance(part, dict):
-        raise SettingsError(Reason.WRONG_SETTING, f"{where} is no mapping of settings to values")
-    found: dict[str, list[Any]] = {}
+        raise SettingsError(Reason.WRONG_SETTING, f"{where} is not a mapping of settings to values")
+    by_field: dict[str, list[Any]] = {}
     for key, values in part.items():
         name = FIELD_OF_PULSAR_NAME.get(str(key), str(key))
         if name not in REPLAYED:
-            raise SettingsError(Reason.WRONG_SETTING, f"{where}: {str(key)[:80]!r} is no setting that a replay knows")
+            raise SettingsError(Reason.WRONG_SETTING, f"{where}: {str(key)[:80]!r} is not a setting of replays")
         listed = values if isinstance(values, list) else [values]
         if not listed:
             raise SettingsError(Reason.WRONG_SETTING, f"{where}: {name} has no value")
-        found[name] = listed
-    return found
+        by_field[name] = listed
+    return by_field
 
 
 def _refuse_many(parts: Sequence[Mapping[str, list[Any]]]) -> None:

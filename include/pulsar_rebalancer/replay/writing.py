@@ -1,4 +1,4 @@
-"""Writing a recording sample by sample, wherever its samples come from."""
+"""Write a recording sample by sample, from any source."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 _SHOWN = 10
 
 _BYTES = 16 << 20
-"""A file of samples is written when it has so many."""
+"""Size from which a file of samples is written."""
 
 
 class Names:
-    """Numbers for names, in the order in which they come."""
+    """Assigns numbers to names, in the order in which they come."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -38,10 +38,10 @@ class Names:
         return self._numbers.setdefault(name, len(self._numbers))
 
     def numbers(self, column: Any) -> Ints:
-        """Return the numbers of an Arrow column of names; each name of a dictionary is looked up once."""
+        """Return the numbers of an Arrow column of names; each distinct name is looked up once."""
         whole: Any = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         coded = whole if isinstance(whole, pa.DictionaryArray) else whole.dictionary_encode()
-        # A day's table repeats its dictionary batch after batch.
+        # A day's table repeats its dictionary in every batch.
         if self._last is None or not coded.dictionary.equals(self._last[0]):
             names: list[Any] = coded.dictionary.to_pylist()
             self._last = coded.dictionary, np.array([self.number(name) for name in names], dtype=np.int64)
@@ -69,11 +69,11 @@ class Writer:
     _waiting: bytearray = field(default_factory=bytearray)
 
     def policies_number(self, policies: Policies) -> int:
-        """Return the number of what policies said; nearly always it is what they said before."""
-        said = policies.model_copy(update={"problem": ""})
-        if said not in self.policies:
-            self.policies.append(said)
-        return self.policies.index(said)
+        """Return the number of these policies; they rarely change."""
+        parsed = policies.model_copy(update={"problem": ""})
+        if parsed not in self.policies:
+            self.policies.append(parsed)
+        return self.policies.index(parsed)
 
     def add(self, minute: int, snapshot: KeptSample) -> None:
         """Add one sample; many small ones go into one file."""
@@ -88,7 +88,7 @@ class Writer:
         self._file, self._waiting = self._file + 1, bytearray()
 
     def finish(self, coverage: Coverage) -> Index:
-        """Write what the files mean."""
+        """Write the index of the files."""
         self._flush()
         minutes = sorted(self.places)
         index = Index(
@@ -115,7 +115,7 @@ def coverage_of(
     blocked: int = 0,
     made: str = "",
 ) -> Coverage:
-    """Return what part of a stretch its samples cover."""
+    """Return which part of a stretch its samples cover."""
     ordered = np.array(sorted(minutes))
     interval = max(1.0, settings.interval_seconds / 60)
     apart = np.diff(ordered)

@@ -27,7 +27,6 @@ def remaining(planned: Iterable[_Planned], outcomes: Mapping[str, MoveOutcome | 
     """Return what of a plan has no outcome, or one that another attempt can mend.
 
     Args:
-        planned: moves or splits.
         outcomes: of earlier attempts, by bundle.
     """
     done = {bundle for bundle, outcome in outcomes.items() if not outcome.reason.has(RETRIED)}
@@ -58,8 +57,6 @@ def remembered(
 
     Args:
         records: unloads or splits of the state store, by bundle.
-        outcomes: of the run.
-        plan_id: of the run.
     """
     left_alone = {
         each.bundle for each in outcomes if not (each.attempts or each.ok or each.reason is Reason.INTERRUPTED)

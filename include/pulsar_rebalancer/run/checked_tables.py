@@ -34,7 +34,6 @@ def read_checked(
 
     Args:
         file: of a run, or of a day.
-        columns: that are wanted.
         today: the columns of this release.
         may_be_missing: a further column, wanted where there is one.
         runs: of the table of a day, the runs whose rows are wanted, with the column `run`; None for that of one run.
@@ -55,8 +54,6 @@ def coded_batches(file: StoragePath, columns: Sequence[str], today: pa.Schema, c
     """Yield columns of a table, a bounded number of rows at a time; arguments and errors as `read_checked`.
 
     Args:
-        file: of a day.
-        columns: that are wanted.
         today: the columns of this release.
         coded: those that come as dictionaries.
     """

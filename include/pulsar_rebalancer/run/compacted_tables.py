@@ -87,7 +87,6 @@ class Draft:
 
     Args:
         target: the file it will be.
-        schema: its columns.
     """
 
     def __init__(self, target: StoragePath, schema: pa.Schema) -> None:
@@ -262,7 +261,6 @@ def compacted_documents(listed: StoragePath, run: str, columns: Sequence[str]) -
     Args:
         listed: the table `runs` of the run's day.
         run: name of the run's folder.
-        columns: among `DOCUMENTS`.
 
     Raises:
         SnapshotError: `file_missing`, `file_damaged` or `storage_failed`.

@@ -156,10 +156,8 @@ def conclude(
     what became of a move, whatever the tasks say that were cleared since.
 
     Args:
-        run: the run's folder.
         gate: the gate's verdict; None when it was not asked.
         begun: bundles whose split was begun, as the history has it.
-        now: the present.
         kept: destination by bundle that the leader may still remember.
 
     Raises:

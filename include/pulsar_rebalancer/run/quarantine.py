@@ -39,7 +39,6 @@ def unexpectedly_left_out(findings: Iterable[Finding], moved: Collection[str]) -
     """Return brokers and bundles that are left out, but for what is normal after a move.
 
     Args:
-        findings: of the suites.
         moved: bundles that were moved lately; for an interval two brokers report them.
     """
     return frozenset(
@@ -54,7 +53,6 @@ def traffic_in_doubt(shares: Mapping[str, float], settings: Settings) -> list[Fi
 
     Args:
         shares: by broker, 0 to 1.
-        settings: with `max_quarantined_traffic`.
     """
     allowed = settings.max_quarantined_traffic
     return [
@@ -101,7 +99,6 @@ def enough_brokers(findings: Iterable[Finding], samples: Mapping[str, float], se
     """Return what blocks the run because too few brokers can be judged: the result of all other expectations.
 
     Args:
-        findings: all others.
         samples: host samples since its start of every listed broker.
         settings: which brokers are excluded, and how many may be left out.
     """

@@ -21,9 +21,7 @@ def find_run(storage: ClusterStorage, address: str, airflow_run_id: str) -> Stor
     Whoever may write an XCom or type an address may not choose whose plan is carried out, or whose files are read.
 
     Args:
-        storage: of the cluster.
         address: of the run's folder, as collect left it.
-        airflow_run_id: the DAG run.
 
     Raises:
         PlanError: `foreign_run` unless the folder lies where the cluster's runs do, no link leads out of the storage

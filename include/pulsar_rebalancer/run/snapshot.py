@@ -94,11 +94,7 @@ class Snapshot:
         return any(is_extensible(name or "") for name in cluster["load_manager"].to_pylist())
 
     def table(self, name: str) -> pa.Table:
-        """Return one input table whole.
-
-        Args:
-            name: a key of `INPUT`.
-        """
+        """Return one input table whole."""
         file = self.file(name)
         found = file.read_table()
         self.check(name, found.schema)
@@ -121,7 +117,6 @@ class Snapshot:
         """Return rows of some bundles: one for each broker that reports a bundle; columns of any version.
 
         Args:
-            names: of the bundles.
             columns: of the bundles table, with `bundle`.
         """
         wanted = pa.array(sorted(names), pa.string())

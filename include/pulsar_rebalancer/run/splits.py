@@ -120,10 +120,6 @@ def not_split(split: Split, reason: Reason) -> SplitOutcome:
 def write_splits(run: StoragePath, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Write `plan/splits.parquet`, unless there is no row.
 
-    Args:
-        run: the run's folder.
-        rows: of the splits table.
-
     Returns:
         The rows of the bundles to be split as a reader will see them: what `plan_hash` is taken over.
     """

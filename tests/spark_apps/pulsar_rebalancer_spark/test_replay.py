@@ -99,7 +99,7 @@ def test_clusters_variants_days_and_traces_side_by_side(
     assert (days / ANSWER).read_json()["picked"] == "TransferShedder"
 
     said = (traced / REPORT).read_bytes().decode()
-    assert "bundles are made, not recorded: 8 for each broker" in said
+    assert "bundles are generated, not recorded: 8 per broker" in said
     assert "seed 5" in said
     assert (traced / ANSWER).read_json()["coverage"]["samples"] == 9
 
@@ -118,7 +118,7 @@ def test_clusters_variants_days_and_traces_side_by_side(
     for words in (
         "whole: 6 variants, 16 of 1,500 samples",
         "whole: 12 combinations contradict themselves",
-        "trace: bundles are made, not recorded: 8 for each broker",
+        "trace: bundles are generated, not recorded: 8 per broker",
         "unloads a day (2 in all)",
     ):
         assert words in told
@@ -144,8 +144,8 @@ def test_what_cannot_be_replayed_is_said_with_its_reason(
             empty.uri,
             "--trace",
             str(trace),
-        ): "trace.csv, row 3, column value: 'none' is no number [bad_trace]",
-        ("--replay", empty.uri, "--trace", str(trace), "--settings", "{"): "settings: no JSON",
+        ): "trace.csv, row 3, column value: 'none' is not a number [bad_trace]",
+        ("--replay", empty.uri, "--trace", str(trace), "--settings", "{"): "settings: not JSON",
         ("--replay", empty.uri, "--trace", str(trace), "--bundles", "0"): "bundles: Input should be greater than",
         ("--replay", empty.uri, "--trace", str(trace), "--spread", "inf"): "spread: Input should be a finite number",
         ("--replay", empty.uri, "--trace", str(trace), "--grid", '[{"strategy": 1}]'): "grid, part 1: strategy",

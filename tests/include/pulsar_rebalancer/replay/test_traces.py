@@ -42,7 +42,7 @@ def test_both_forms_give_the_same(tmp_path: Path) -> None:
         recording = traced(tmp_path / name, texts)
         assert recording.roster.brokers == ("a", "b")
         assert len(recording.roster.bundles) == 16
-        assert "8 for each broker" in recording.coverage.made
+        assert "8 per broker" in recording.coverage.made
         assert "seed 3" in recording.coverage.made
         found.append([sample.brokers.usage[0].tolist() for sample in recording.samples(recording.minutes())])
     assert found[0] == found[1] == [[80 + 2 * n, 20 - 2 * n] for n in range(6)]
@@ -92,14 +92,14 @@ def test_the_seed_decides_the_sizes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("timestamp,value\n0,10\n60,n/a\n", "a.csv, row 3, column value: 'n/a' is no number"),
-        ("Time,x,y\n0,10,10\n60,10,43.2%\n", "a.csv, row 3, column y: '43.2%' is no number"),
-        ("timestamp,value\nyesterday,10\n", "a.csv, row 2, column timestamp: 'yesterday' is no time"),
-        ("timestamp,value\n0,-3\n", "a.csv, row 2, column value: -3 is no percentage of CPU"),
-        ("timestamp,value\n0,inf\n", "a.csv, row 2, column value: inf is no percentage of CPU"),
+        ("timestamp,value\n0,10\n60,n/a\n", "a.csv, row 3, column value: 'n/a' is not a number"),
+        ("Time,x,y\n0,10,10\n60,10,43.2%\n", "a.csv, row 3, column y: '43.2%' is not a number"),
+        ("timestamp,value\nyesterday,10\n", "a.csv, row 2, column timestamp: 'yesterday' is not a time"),
+        ("timestamp,value\n0,-3\n", "a.csv, row 2, column value: -3 is not a percentage of CPU"),
+        ("timestamp,value\n0,inf\n", "a.csv, row 2, column value: inf is not a percentage of CPU"),
         ("timestamp,value\n0,1,2\n", "a.csv, row 2: 3 cells instead of 2"),
-        ("timestamp\n0\n", "a.csv, row 1: a header"),
-        ("", "a.csv, row 1: a header"),
+        ("timestamp\n0\n", "a.csv, row 1: expected a header"),
+        ("", "a.csv, row 1: expected a header"),
         ("Time,x,x\n0,10,10\n60,10,10\n", "two series of broker x"),
         ("timestamp,value\n0,10\n4000000000,10\n", "46,296 days from the first time"),
         ("timestamp,value\n0,\n", "no series with a sample"),
