@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet as pq
 
+from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.names import HEARTBEAT_NAMESPACE, SYSTEM_NAMESPACE, namespace_of
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.run.plan import MAX_WAVES, OF_A_WAVE
@@ -26,7 +27,6 @@ from pulsar_rebalancer.strategies.left_out import left_out_of
 from pulsar_rebalancer.strategies.means import LONG_TERM_SAMPLES, MAX_SAMPLES
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.scoring import LARGEST_FLOAT32, SCORED
-from pulsar_rebalancer_spark.run_input import RunInput
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Runs of a cluster as its tasks leave them, decided by the specification of a strategy: for what shows them."""
+"""Runs of a cluster as its tasks leave them, decided as the application decides: for what shows them."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def archive_path(cache: Path) -> Path:
 
 
 def make_archive(path: Path) -> None:
-    """Run decisions on a small simulated cluster, with and without the specification, and archive the loaded classes.
+    """Run decisions on a small simulated cluster, with two strategies, and archive the loaded classes.
 
     Raises:
         ArchiveError: the application failed; the message has the last lines of its output.

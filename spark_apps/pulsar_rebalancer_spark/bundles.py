@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -11,12 +10,16 @@ from pulsar_rebalancer.run.tables import BUNDLES, MEANS, TRAFFIC
 from pulsar_rebalancer_spark import means, spark_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from pulsar_rebalancer.decide.run_input import RunInput
     from pulsar_rebalancer.storage.path import StoragePath
-    from pulsar_rebalancer_spark.run_input import RunInput
+
+
+DRAFT = "means.parquet"
+"""Means of a sample that does not count, in the folder of the plan while it is made."""
 
 
 def of_run(spark: SparkSession, run: RunInput) -> DataFrame:
@@ -55,9 +58,8 @@ def keep_means(run: RunInput, bundles: DataFrame) -> None:
         spark_tables.write(means.table(bundles), run.new_means)
 
 
-@contextmanager
-def means_of_sample(run: RunInput, held: Callable[[], DataFrame], kept: Callable[[], None]) -> Iterator[StoragePath]:
-    """Give the file of the means with this sample: what the next run starts from, or a draft when it does not count.
+def means_of_sample(run: RunInput, held: Callable[[], DataFrame], kept: Callable[[], None]) -> StoragePath:
+    """Return the file of the means with this sample: what the next run starts from, or a draft when it does not count.
 
     Args:
         run: the run.
@@ -66,11 +68,7 @@ def means_of_sample(run: RunInput, held: Callable[[], DataFrame], kept: Callable
     """
     kept()
     if run.counting.counts:
-        yield run.new_means
-        return
-    draft = run.folder / "plan" / "means.parquet"
+        return run.new_means
+    draft = run.folder / "plan" / DRAFT
     spark_tables.write(means.table(held()), draft)
-    try:
-        yield draft
-    finally:
-        draft.delete()
+    return draft

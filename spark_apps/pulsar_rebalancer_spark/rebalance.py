@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 
+from pulsar_rebalancer.decide import pipeline, plan_output
+from pulsar_rebalancer.decide.run_bundles import RunBundles
+from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.errors import RebalancerError, SnapshotError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.strategies.left_out import left_out_of
-from pulsar_rebalancer.strategies.shedders.avg_shedder import shed as walked_by_columns
-from pulsar_rebalancer.strategies.shedders.registry import profile_of
-from pulsar_rebalancer_spark import avg_shedder, bundles, plan_output, specification
-from pulsar_rebalancer_spark.run_input import RunInput
+from pulsar_rebalancer_spark import bundles
 from pulsar_rebalancer_spark.session import own_session, release, session
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pulsar_rebalancer.run.plan import Summary
-    from pulsar_rebalancer_spark.strategy import Decide
 
 BUNDLES_PER_TASK = 100_000
 RUNS_AT_ONCE = 4
@@ -50,22 +48,21 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
     plan = run.folder / "plan"
     plan.delete()
     run = run.with_splits()
-    brokers = run.snapshot.brokers_without(left_out_of(run.snapshot))
-    if not brokers:
+    if not run.brokers:
         raise SnapshotError(Reason.FILE_DAMAGED, f"{run.folder.uri}: the brokers table has no broker of {run.cluster}")
-    by_columns = profile_of(run.settings).shed is walked_by_columns
-    strategy: Decide = avg_shedder.decide if by_columns else specification.decide
     with ThreadPoolExecutor(max_workers=1) as beside:
         held = beside.submit(lambda: bundles.of_run(_session_of_run(spark(), run), run))
         # The means do not depend on the decisions.
         kept = beside.submit(lambda: bundles.keep_means(run, held.result()))
+        held_bundles = RunBundles(run, lambda: bundles.means_of_sample(run, held.result, kept.result))
         try:
-            decided = strategy(run, brokers, held.result, kept.result)
+            decided = pipeline.decide(run.context, run.brokers, held_bundles)
             kept.result()
         finally:
+            (plan / bundles.DRAFT).delete()
             # After the means, whatever failed.
             beside.submit(lambda: release(held.result().sparkSession))
-    return plan_output.write(run, plan_output.with_drains(run, decided) if run.drains.brokers else decided)
+    return plan_output.write(run, decided)
 
 
 def _session_of_run(spark: SparkSession, run: RunInput) -> SparkSession:

@@ -26,9 +26,9 @@ def one_session() -> Iterator[None]:
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
     from pyspark.sql import SparkSession
 
+    from pulsar_rebalancer.decide.run_input import RunInput
     from pulsar_rebalancer_airflow.operators.spark_application import CONF, JAVA_OPTIONS
     from pulsar_rebalancer_spark import rebalance
-    from pulsar_rebalancer_spark.run_input import RunInput
     from pulsar_rebalancer_spark.session import session as make_session
 
     running = SparkSession.getActiveSession()

@@ -37,7 +37,13 @@ def east(tmp_path_factory: pytest.TempPathFactory, one_session: None) -> Iterato
 
 
 @pytest.fixture(scope="module")
-def first(east: World) -> Outcome:
+def usage(east: World) -> dict[str, float]:
+    """What each broker uses before anything was moved, percent."""
+    return east.served.cluster.true_scores()
+
+
+@pytest.fixture(scope="module")
+def first(east: World, usage: dict[str, float]) -> Outcome:
     return east.run()
 
 
@@ -65,6 +71,12 @@ def test_the_first_run_counts_hits_and_moves_nothing(east: World, first: Outcome
     assert set(map(tuple, state["hits"].values())) <= {(0, 1), (1, 1)}
     assert Written.read(first.folder).verdict == "nothing_to_do"
     assert RunRequest.read(first.folder).requested_by == "dag_test"
+
+
+def test_brokers_are_scored_by_what_they_really_use(first: Outcome, usage: dict[str, float]) -> None:
+    decisions = (first.folder / "plan" / "decisions.parquet").read_table().to_pylist()
+    scores = {row[end]: row[f"{end}_score"] for row in decisions for end in ("source", "destination")}
+    assert scores == pytest.approx(usage, abs=0.01)
 
 
 def test_the_second_run_balances_the_cluster(east: World, first: Outcome, second: Outcome) -> None:

@@ -19,7 +19,9 @@ from benchmarks.collect_once import once
 
 from pulsar_rebalancer.config.enums import Placement, SplitAlgorithm, Strategy
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.decide import pipeline
+from pulsar_rebalancer.decide import pipeline, plan_output
+from pulsar_rebalancer.decide.pipeline import RunDecision
+from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.splits.planner import Cut, where_to_cut
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.policies.cluster_policies import Policies
@@ -28,16 +30,13 @@ from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles, BundleSample
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import Measure, broker_samples
 from pulsar_rebalancer.run.topic_loads import Candidate, TopicLoad
-from pulsar_rebalancer.strategies import rows
+from pulsar_rebalancer.strategies import caps
 from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
 from pulsar_rebalancer.strategies.left_out import left_out_of
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
 from pulsar_rebalancer.strategies.shedders.avg_shedder import shed
 from pulsar_rebalancer_airflow.validation.frames import judged_frames, shares_of
-from pulsar_rebalancer_spark import avg_shedder, plan_output, selection
-from pulsar_rebalancer_spark.run_input import RunInput
-from pulsar_rebalancer_spark.strategy import Decided
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,28 +88,19 @@ def test_a_strategy_grows_with_its_cluster(strategy, own, tmp_path):
             held = held.append_column(measure, pc.add(held[f"{measure}_in"], held[f"{measure}_out"]))
         held = held.append_column("long_term_msg_rate", held["msg_rate"])
         held = held.append_column("reason", pa.nulls(held.num_rows, pa.string())).select(COLUMNS.names)
-        if strategy is Strategy.AVG:
-            return lambda: specified(run, listed, held)
         return lambda: decided(run, listed, held)
 
     assert growth(prepared, 500) < MOST
 
 
-def specified(run: RunInput, listed: Any, held: pa.Table) -> None:
-    sample = ClusterSample(listed, Bundles(held), run.settings, counting=run.counting)
-    rules = PolicyFilter(run.policies, listed, sample.bundles, run.settings)
-    found = shed(replace(sample, forbids=rules.forbids), ShedderState())
-    assert any(move.taken for move in found.moves)
-
-
 def decided(run: RunInput, listed: Any, held: pa.Table) -> None:
     context = run.context
-    if run.settings.strategy is Strategy.TRANSFER:
+    if run.settings.strategy == Strategy.TRANSFER:
         # It would try the coldest broker, which is reserved, again and again.
         context = replace(context, policies=Policies())
     found = pipeline.decide(context, listed, Bundles(held))
     # UniformLoadShedder sheds from one broker in a run.
-    fewest = 0 if run.settings.strategy is Strategy.UNIFORM else len(listed) / 8
+    fewest = 0 if run.settings.strategy == Strategy.UNIFORM else len(listed) / 8
     assert sum(move.taken for move in found.moves) > fewest
 
 
@@ -119,15 +109,14 @@ def test_what_caps_leave_and_the_files_of_a_plan_grow_with_it(tmp_path):
         root = str(tmp_path / str(brokers))
         made = clusters.make(root, brokers, 10, max_bundles_per_broker=4, max_bundles_per_run=brokers)
         run = RunInput.read(root, made.uri)
-        decisions = avg_shedder.judged(run.snapshot.brokers_without({}), run.settings, run.counting, {})
-        pairs = [each for each in decisions if each.target]
-        walked = rows.move_table(run.cluster, [candidate(pair, number) for pair in pairs for number in range(10)])
-        moves = run.folder / "plan" / "moves.parquet"
-        traffic = {pair.source: 1e9 for pair in pairs}
+        without_bundles = Bundles(COLUMNS.empty_table())
+        sample = ClusterSample(run.snapshot.brokers_without({}), without_bundles, run.settings, counting=run.counting)
+        decisions = shed(sample, ShedderState()).decisions
+        walked = [candidate(pair, number) for pair in decisions if pair.target for number in range(10)]
 
         def written() -> None:
-            moves.write_table(selection.cap(walked, run.settings, run.policies.groups, by_range=False))
-            plan = plan_output.write(run, Decided(decisions, traffic, KeptState(), "", {}))
+            moves = caps.apply(walked, run.settings, run.policies.groups, by_range=False)
+            plan = plan_output.write(run, RunDecision(decisions, moves, KeptState(), "", {}))
             assert plan.bundles_taken > brokers / 4
 
         return written

@@ -28,11 +28,11 @@ from pulsar_rebalancer.collect.collector import Trigger, collect, save
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.run.plan import Summary, read_moves
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_spark.rebalance import decide
-from pulsar_rebalancer_spark.run_input import RunInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,9 +19,10 @@ from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
+    from pulsar_rebalancer.state.state_documents import HitCount
+    from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Decision
 
 RESOURCES = {
     "cpu": "cpu",
@@ -96,6 +97,27 @@ def unload_of(moves: Iterable[CandidateMove]) -> dict[str, list[str]]:
         if move.taken:
             unload.setdefault(move.source, []).append(move.bundle)
     return unload
+
+
+def with_the_departed(
+    settings: Settings,
+    step: Step,
+    before: Mapping[str, HitCount],
+    pairs: Iterable[Decision],
+    after: Mapping[str, HitCount],
+) -> dict[str, HitCount]:
+    """Hits as Pulsar's AvgShedder keeps them: those of brokers that are gone until no pair is above the low threshold.
+
+    Args:
+        settings: the low threshold.
+        step: what is listed.
+        before: hits before the step.
+        pairs: what was decided.
+        after: hits that it left.
+    """
+    listed = {row["broker"] for row in step.brokers}
+    over = any(pair.gap is not None and pair.gap >= settings.low_threshold for pair in pairs)
+    return {**({name: hit for name, hit in before.items() if name not in listed} if over else {}), **after}
 
 
 def _history(document: dict[str, Any]) -> History:

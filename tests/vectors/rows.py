@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.decide import pipeline
 from pulsar_rebalancer.decide.explain import complete, reasons_by_pair
+from pulsar_rebalancer.decide.pipeline import RunContext
+from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.run.tables import DECISIONS, MOVES, broker_samples, table
-from pulsar_rebalancer.strategies import caps, rows
+from pulsar_rebalancer.strategies import rows
 from pulsar_rebalancer.strategies.hits import hits_after, start_anew
-from pulsar_rebalancer.strategies.kept import WHOLE_CLUSTER, KeptState
+from pulsar_rebalancer.strategies.kept import WHOLE_CLUSTER, KeptState, ShedderState
 from pulsar_rebalancer.strategies.sample import ClusterSample
 
 if TYPE_CHECKING:
@@ -82,14 +85,14 @@ class Finished(NamedTuple):
     hits: Mapping[str, HitCount]
 
 
-def finished(given: ClusterSample, result: SheddingResult, groups: Mapping[str, str]) -> Finished:
+def decided(given: ClusterSample, hits: Mapping[str, HitCount], policies: Policies | None = None) -> Finished:
     """A run of AvgShedder as it ends: capped, and those counts anew whose bundles move."""
-    moves = caps.apply(result.moves, given.settings, groups)
-    taken = [move for move in moves if move.taken]
-    decisions = start_anew(complete(result.decisions, taken, reasons_by_pair(moves)), given.counting)
-    listed = {broker.broker for broker in given.brokers}
-    gone = {broker: hit for broker, hit in result.kept.hits.items() if broker not in listed}
-    return Finished(decisions, moves, gone | hits_after(decisions))
+    kept, force = KeptState(ShedderState(hits=hits)), given.force_threshold
+    context = RunContext(given.settings, given.counting, kept, policies or Policies(), force_threshold=force)
+    found = pipeline.decide(context, given.brokers, given.bundles)
+    taken = [move for move in found.moves if move.taken]
+    decisions = start_anew(complete(found.decisions, taken, reasons_by_pair(found.moves)), given.counting)
+    return Finished(decisions, found.moves, hits_after(decisions))
 
 
 def check(given: ClusterSample, result: SheddingResult) -> None:

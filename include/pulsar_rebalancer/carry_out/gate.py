@@ -14,7 +14,6 @@ from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.plan import Summary, verify
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.run.state_before import StateBefore
-from pulsar_rebalancer.state.orders.control_document import Control
 from pulsar_rebalancer.state.orders.in_force import JudgedRun, closings
 from pulsar_rebalancer.state.orders.question import Answers
 
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.run.plan import Actions, Move
-    from pulsar_rebalancer.run.request import RunRequest
     from pulsar_rebalancer.run.splits import Split
+    from pulsar_rebalancer.state.orders.control_document import Control
     from pulsar_rebalancer.state.state_documents import DecisionState
     from pulsar_rebalancer.storage.path import StoragePath
 
@@ -104,12 +103,6 @@ def judge_plan(
     )
     detail = f"{len(moves)} bundles" + (f", {len(splits)} splits" if splits else "")
     return closed or Verdict(Reason.OPEN, detail, moves, splits)
-
-
-def may_act(request: RunRequest, validation: Validation) -> bool:
-    """Return whether the gate may open for a plan made now, whatever its content."""
-    closed = closings(request.resolved.settings, Control(), request.collected_at)
-    return not (closed or request.closed or _on_hold(validation))
 
 
 def _closed(run: StoragePath, summary: Summary, settings: Settings, control: Control, now: datetime) -> Verdict | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.reasons import Reason, Trait
@@ -23,8 +24,8 @@ HELD_BACK = CAPPED | KEPT_IN_PLACE
 def reasons_by_pair(moves: Iterable[CandidateMove]) -> dict[int, Counter[Reason]]:
     """Return how many candidates of one cluster have which reason, by pair."""
     found: dict[int, Counter[Reason]] = {}
-    for move in moves:
-        found.setdefault(move.pair, Counter())[move.reason] += 1
+    for (pair, reason), count in Counter(map(attrgetter("pair", "reason"), moves)).items():
+        found.setdefault(pair, Counter())[reason] = count
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from pulsar_rebalancer.decide.explain import HELD_BACK, taken_and_passed_over
@@ -17,7 +18,7 @@ from pulsar_rebalancer.strategies.sample import ClusterSample
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.run.bundle_columns import Bundles
@@ -34,7 +35,8 @@ class RunDecision(NamedTuple):
         moves: the candidates, destinations named, capped, with their waves.
         kept: what the strategy and its placement keep for the next run.
         sentence: what was found, and what moves in the end.
-        samples: figures by broker that gave a hit, or by which bundles move; of strategies that count hits alone.
+        samples: figures by broker that gave a hit of the cluster, or by which bundles move; AvgShedder's are in the
+            decisions (`hits.used_samples`).
     """
 
     decisions: list[Decision]
@@ -55,6 +57,7 @@ class RunContext:
         policies: isolation policies, anti-affinity groups and failure domains.
         left_out: why a broker is neither source nor destination, by broker.
         forced: the run acts without waiting for hits.
+        force_threshold: with AvgShedder the gap in points of score from which a forced run acts; None for any other.
         unloaded_brokers: seconds from a broker's last unload to the sample, by broker.
         seed: decides between equal destinations; the same seed gives the same plan.
     """
@@ -65,35 +68,59 @@ class RunContext:
     policies: Policies = field(default_factory=Policies)
     left_out: Mapping[str, Reason] = field(default_factory=dict)
     forced: bool = False
+    force_threshold: float | None = None
     unloaded_brokers: Mapping[str, float] = field(default_factory=dict)
     seed: str = ""
 
 
 def decide(context: RunContext, brokers: Sequence[BrokerSample], bundles: Bundles) -> RunDecision:
-    """Shed, place, cap; not for AvgShedder, which asks policies itself and has rules of its own for its hits.
-
-    A sample too soon after the last one is judged, but nothing is shed: the averages it would build on are those of
-    the last sample. So is one in which no figure is new, where hits are counted. What is kept changes with samples that
-    count alone.
+    """Shed, place, cap.
 
     Args:
         context: what the run starts from.
         brokers: all that the cluster lists.
         bundles: all that they report.
     """
-    settings, counting, kept = context.settings, context.counting, context.kept
-    before = replace(kept, shedder=kept.shedder.without_hits()) if counting.clear else kept
-    policies = PolicyFilter(context.policies, brokers, bundles, settings)
+
+    @cache
+    def policies() -> PolicyFilter:
+        # In most samples nothing is to move, and nobody asks.
+        return PolicyFilter(context.policies, brokers, bundles, context.settings)
+
+    kept = context.kept
+    before = replace(kept, shedder=kept.shedder.without_hits()) if context.counting.clear else kept
     sample = ClusterSample(
         brokers,
         bundles,
-        settings,
-        counting=counting,
+        context.settings,
+        counting=context.counting,
         forced=context.forced,
+        force_threshold=context.force_threshold,
         unloaded_brokers=_unloaded_before_the_report(context, brokers),
-        forbids=policies.forbids,
+        forbids=lambda *move: policies().forbids(*move),
     )
-    shed = profile_of(settings).shed(sample, before.shedder)
+    profile = profile_of(context.settings)
+    shed = profile.shed(sample, before.shedder)
+    if profile.judges_pairs:
+        moves, after = _capped(context, brokers, shed.moves), replace(before, shedder=shed.kept)
+        return RunDecision(shed.decisions, moves, after, shed.sentence, {})
+    return _placed(context, sample, shed, policies, before)
+
+
+def _placed(
+    context: RunContext,
+    sample: ClusterSample,
+    shed: SheddingResult,
+    policies: Callable[[], PolicyFilter],
+    before: KeptState,
+) -> RunDecision:
+    """Return what comes of a shedder that leaves samples and policies to the pipeline.
+
+    A sample too soon after the last one is judged, but nothing is shed: the averages it would build on are those of
+    the last sample. So is one in which no figure is new, where hits are counted. What is kept changes with samples that
+    count alone.
+    """
+    counting = context.counting
     samples = _samples(sample, shed)
     repeated = not context.forced and counting.is_repeated({broker: samples[broker] for broker in shed.outermost})
     if repeated or counting.reason is Reason.TOO_SOON:
@@ -104,9 +131,9 @@ def decide(context: RunContext, brokers: Sequence[BrokerSample], bundles: Bundle
             "too soon after the last sample: nothing is shed",
             {},
         )
-    moves, placement = assignment.place(sample, shed.moves, policies, before.placement, context.seed)
+    moves, placement = assignment.place(sample, shed.moves, policies(), before.placement, context.seed)
     after = KeptState(shed.kept, placement)
-    moves = caps.apply(moves, settings, context.policies.groups, by_range=waves.needed(brokers))
+    moves = _capped(context, sample.brokers, moves)
     if counting.counts:
         used = any(move.taken for move in shed.moves) or after.shedder.cluster_hits > before.shedder.cluster_hits
     else:
@@ -116,8 +143,15 @@ def decide(context: RunContext, brokers: Sequence[BrokerSample], bundles: Bundle
     return RunDecision(shed.decisions, moves, after, _with_moves(shed.sentence, moves), samples if used else {})
 
 
+def _capped(
+    context: RunContext, brokers: Sequence[BrokerSample], moves: Sequence[CandidateMove]
+) -> list[CandidateMove]:
+    by_range = bool(moves) and waves.needed(brokers)
+    return caps.apply(moves, context.settings, context.policies.groups, by_range=by_range)
+
+
 def _samples(sample: ClusterSample, shed: SheddingResult) -> dict[str, float]:
-    """Return the figures that give hits, by broker; AvgShedder, which counts them by pair, is not decided here."""
+    """Return the figures that give hits, by broker, where they are hits of the cluster."""
     if not shed.outermost:
         return {}
     figure = profile_of(sample.settings).figure

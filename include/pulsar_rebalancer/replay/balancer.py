@@ -21,13 +21,10 @@ from pulsar_rebalancer.replay.placing import Placing
 from pulsar_rebalancer.run.tables import BrokerSample
 from pulsar_rebalancer.state.counting import PUNCTUALITY, samples_after, young
 from pulsar_rebalancer.state.state_documents import DecisionState
-from pulsar_rebalancer.strategies import caps, waves
-from pulsar_rebalancer.strategies.hits import hits_after, used_samples
-from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
+from pulsar_rebalancer.strategies.hits import used_samples
+from pulsar_rebalancer.strategies.kept import KeptState
 from pulsar_rebalancer.strategies.left_out import left_out
-from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.sample import ClusterSample
-from pulsar_rebalancer.strategies.shedders.registry import profile_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -72,8 +69,6 @@ class Balancer:
     ) -> None:
         self._roster = roster
         self._settings = settings
-        self._profile = profile_of(settings)
-        self._pairs = bool(self._profile.thresholds(settings))
         self._seed = seed
         self._kept = KeptState()
         self._means = means or MeanColumns(len(roster.bundles))
@@ -118,37 +113,20 @@ class Balancer:
         return None if chosen is None else self._roster.broker_at[chosen]
 
     def _shed(self, minute: Minute, sample: ClusterSample) -> list[CandidateMove]:
-        if self._pairs:
-            moves = self._shed_pairs(minute, sample)
-        else:
-            context = RunContext(
-                self._settings,
-                sample.counting,
-                self._kept,
-                policies=minute.policies,
-                unloaded_brokers={name: self._since(minute, at) for name, at in self._unloaded_brokers.items()},
-                seed=self._seed_of(minute),
-            )
-            decision = decide(context, sample.brokers, sample.bundles)
-            self._kept, moves = decision.kept, decision.moves
-            self._note(minute, sample.counting, decision.samples)
-        return [move for move in moves if move.taken]
-
-    def _shed_pairs(self, minute: Minute, sample: ClusterSample) -> list[CandidateMove]:
-        """Shed as AvgShedder does, which is no part of the pipeline of the others."""
-
-        @cache
-        def policies() -> PolicyFilter:
-            # In most minutes no pair fires, and nobody asks.
-            return PolicyFilter(minute.policies, sample.brokers, sample.bundles, self._settings)
-
-        asking = replace(sample, forbids=lambda *move: policies().forbids(*move))
-        shed = self._profile.shed(asking, self._kept.shedder)
-        self._kept = replace(self._kept, shedder=ShedderState(hits=hits_after(shed.decisions)))
+        counting = sample.counting
+        context = RunContext(
+            self._settings,
+            counting,
+            self._kept,
+            policies=minute.policies,
+            unloaded_brokers={name: self._since(minute, at) for name, at in self._unloaded_brokers.items()},
+            seed=self._seed_of(minute),
+        )
+        decision = decide(context, sample.brokers, sample.bundles)
+        self._kept = decision.kept
         if self._repeats:
-            self._note(minute, sample.counting, used_samples(shed.decisions, sample.counting))
-        by_range = bool(shed.moves) and waves.needed(sample.brokers)
-        return caps.apply(shed.moves, self._settings, minute.policies.groups, by_range=by_range)
+            self._note(minute, counting, decision.samples | used_samples(decision.decisions, counting))
+        return [move for move in decision.moves if move.taken]
 
     def _left_out(self, minute: Minute) -> dict[int, Reason]:
         names, at = self._roster.brokers, self._roster.broker_at
@@ -176,9 +154,8 @@ class Balancer:
 
     def _note(self, minute: Minute, counting: Counting, used: Mapping[str, float]) -> None:
         """Keep the figures that gave a hit."""
-        if self._repeats:
-            after = samples_after(self._hits, counting, used, _time_of(minute))
-            self._hits = self._hits.model_copy(update={"samples": after})
+        after = samples_after(self._hits, counting, used, _time_of(minute))
+        self._hits = self._hits.model_copy(update={"samples": after})
 
     def _destination(self, move: CandidateMove) -> int:
         if move.destination is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -77,6 +78,39 @@ class BundleSample(NamedTuple):
         return self.msg_throughput_in + self.msg_throughput_out
 
 
+def filled(table: pa.Table) -> pa.Table:
+    """Return a table of bundles as `COLUMNS`; a figure that is missing is 0."""
+    found = table.select(COLUMNS.names).cast(COLUMNS)
+    for name in _FIGURES:
+        figures = pc.coalesce(found[name], pa.scalar(0, found[name].type))
+        found = found.set_column(found.schema.get_field_index(name), name, figures)
+    return found
+
+
+def in_order(table: pa.Table) -> pa.Table:
+    """Return a table of bundles by broker and name."""
+    return table.sort_by([("broker", "ascending"), ("bundle", "ascending")])
+
+
+def namespaces_of(bundles: pa.ChunkedArray[Any]) -> pa.ChunkedArray[Any]:
+    """Return `tenant/namespace` of each bundle name."""
+    return pc.replace_substring_regex(bundles, "/[^/]*$", "")
+
+
+def served(table: pa.Table, namespaces: Collection[str] | None) -> Counter[tuple[str, str]]:
+    """Return how many bundles of a namespace a broker reports, by namespace and broker.
+
+    Args:
+        table: `broker` and `bundle`.
+        namespaces: which ones are looked at; None for all.
+    """
+    named = table.select(["broker"]).append_column("namespace", namespaces_of(table["bundle"]))
+    if namespaces is not None:
+        named = named.filter(pc.is_in(named["namespace"], pa.array(list(namespaces), pa.string())))
+    counted = named.group_by(["namespace", "broker"]).aggregate([([], "count_all")])
+    return Counter({(row["namespace"], row["broker"]): row["count_all"] for row in counted.to_pylist()})
+
+
 class Bundles:
     """All bundles that the brokers of one cluster report.
 
@@ -85,19 +119,18 @@ class Bundles:
     """
 
     def __init__(self, table: pa.Table) -> None:
-        found = table.select(COLUMNS.names).cast(COLUMNS)
-        for name in _FIGURES:
-            figures = pc.coalesce(found[name], pa.scalar(0, found[name].type))
-            found = found.set_column(found.schema.get_field_index(name), name, figures)
-        self._table = found.sort_by([("broker", "ascending"), ("bundle", "ascending")])
-        counted = self._table.group_by("broker").aggregate([([], "count_all")]).sort_by("broker").to_pylist()
-        bounds = pairwise(accumulate((row["count_all"] for row in counted), initial=0))
-        self._rows_of = dict(zip((row["broker"] for row in counted), bounds, strict=True))
-        self._found: dict[str, dict[str, BundleSample]] = {}
+        self._given = table
+
+    def announce(self, brokers: Collection[str]) -> None:
+        """Say whose bundles will be asked for, which spares reading the others where they are still to be read."""
 
     def of(self, broker: str) -> list[BundleSample]:
         """Return the bundles that one broker reports, by name."""
-        return list(self._of(broker).values())
+        start, end = self._rows_of.get(broker, (0, 0))
+        rows = self._table.slice(start, end - start)
+        columns = [_values(rows[name]) for name in BundleSample._fields[:-1]]
+        reasons = [Reason(reason) if reason else None for reason in _values(rows["reason"])]
+        return list(map(BundleSample._make, zip(*columns, reasons, strict=True)))
 
     def find(self, broker: str, bundle: str) -> BundleSample:
         """Return one bundle of one broker.
@@ -105,17 +138,25 @@ class Bundles:
         Raises:
             KeyError: the broker does not report it.
         """
-        return self._of(broker)[bundle]
-
-    def _of(self, broker: str) -> dict[str, BundleSample]:
         if broker not in self._found:
-            start, end = self._rows_of.get(broker, (0, 0))
-            rows = self._table.slice(start, end - start)
-            columns = [_values(rows[name]) for name in BundleSample._fields[:-1]]
-            reasons = [Reason(reason) if reason else None for reason in _values(rows["reason"])]
-            samples = map(BundleSample._make, zip(*columns, reasons, strict=True))
-            self._found[broker] = {sample.bundle: sample for sample in samples}
-        return self._found[broker]
+            self._found[broker] = {sample.bundle: sample for sample in self.of(broker)}
+        return self._found[broker][bundle]
+
+    @cached_property
+    def _table(self) -> pa.Table:
+        """`COLUMNS` by broker and name."""
+        return in_order(filled(self._given))
+
+    @cached_property
+    def _found(self) -> dict[str, dict[str, BundleSample]]:
+        """What `find` looked through: of the few brokers that shed, not of all whose bundles are walked over."""
+        return {}
+
+    @cached_property
+    def _rows_of(self) -> dict[str, tuple[int, int]]:
+        counted = self._table.group_by("broker").aggregate([([], "count_all")]).sort_by("broker").to_pylist()
+        bounds = pairwise(accumulate((row["count_all"] for row in counted), initial=0))
+        return dict(zip((row["broker"] for row in counted), bounds, strict=True))
 
     def owners(self) -> dict[str, str]:
         """Return the broker that reports a bundle, by bundle; the last by name where two do."""
@@ -127,12 +168,7 @@ class Bundles:
         Args:
             namespaces: which ones are looked at; None for all.
         """
-        namespace = pc.replace_substring_regex(self._table["bundle"], "/[^/]*$", "")
-        named = self._table.select(["broker"]).append_column("namespace", namespace)
-        if namespaces is not None:
-            named = named.filter(pc.is_in(named["namespace"], pa.array(list(namespaces), pa.string())))
-        counted = named.group_by(["namespace", "broker"]).aggregate([([], "count_all")])
-        return Counter({(row["namespace"], row["broker"]): row["count_all"] for row in counted.to_pylist()})
+        return served(self._table, namespaces)
 
     def long_term_msg_rates(self) -> dict[str, float]:
         """Return the long-term message rate of each broker, msg/s, over its bundles, heartbeat namespaces left out.

@@ -1,1 +1,1 @@
-"""The executable specification of Pulsar's shedding strategies: one cluster at a time, meant to be read."""
+"""Pulsar's shedding and placement strategies: one cluster at a time, meant to be read."""

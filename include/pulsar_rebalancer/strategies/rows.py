@@ -35,21 +35,12 @@ def move_row(cluster: str, move: CandidateMove) -> dict[str, Cell]:
 
 def move_table(cluster: str, moves: Sequence[CandidateMove]) -> pa.Table:
     """Return the moves table, column by column: there may be hundreds of thousands."""
-    columns = dict(zip(CandidateMove._fields, zip(*moves, strict=True), strict=True)) if moves else {}
-    taken = [move.taken for move in moves]
-    return pa.table(
-        {name: columns.get(name, ()) for name in MOVES.names} | {"cluster": [cluster] * len(moves), "taken": taken},
-        schema=MOVES,
-    )
-
-
-def taken_moves(moves: pa.Table) -> list[CandidateMove]:
-    """Return the moves of a moves table that are taken, column by column."""
-    taken = moves.filter(moves["taken"])
-    columns: dict[str, list[Any]] = {name: taken[name].to_pylist() for name in CandidateMove._fields}
-    columns["measure"] = [Measure(each) for each in columns["measure"]]
-    columns["reason"] = [Reason.TAKEN] * taken.num_rows
-    return [CandidateMove(*values) for values in zip(*columns.values(), strict=True)]
+    columns: dict[str, Any] = dict.fromkeys(MOVES.names, ())
+    if moves:
+        columns |= zip(CandidateMove._fields, zip(*moves, strict=True), strict=True)
+    taken = [reason is Reason.TAKEN for reason in columns["reason"]]
+    columns |= {"cluster": pa.repeat(cluster, len(moves)), "taken": taken}
+    return pa.table(columns, schema=MOVES)
 
 
 def move(row: Mapping[str, Any]) -> CandidateMove:

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from pulsar_rebalancer.decide.run_input import RunInput
     from pulsar_rebalancer.run.bundle_columns import Bundles
     from pulsar_rebalancer.run.tables import BrokerSample
     from pulsar_rebalancer.storage.path import StoragePath
-    from pulsar_rebalancer_spark.run_input import RunInput
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -79,7 +79,7 @@ def tables(cluster: str, brokers: int, bundles_per_broker: int, seed: int = 0) -
 
 
 def sample(given: RunInput, previous: Iterable[dict[str, Any]] = ()) -> tuple[list[BrokerSample], Bundles]:
-    """Brokers and bundles of a run as a specification sees them, `previous` being the means before it."""
+    """Brokers and bundles of a run as strategies see them, `previous` being the means before it."""
     brokers = (given.folder / "input" / "brokers.parquet").read_table().to_pylist()
     bundles = (given.folder / "input" / "bundles.parquet").read_table().to_pylist()
     refused = {row["bundle"] for row in given.bundles_quarantined}

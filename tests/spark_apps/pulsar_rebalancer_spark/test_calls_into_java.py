@@ -7,8 +7,8 @@ from collections import Counter
 from benchmarks import clusters
 from py4j.java_gateway import GatewayClient
 
+from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer_spark.rebalance import decide
-from pulsar_rebalancer_spark.run_input import RunInput
 
 
 def test_calls_into_java_are_as_many_for_ten_times_the_brokers(spark, tmp_path, monkeypatch):

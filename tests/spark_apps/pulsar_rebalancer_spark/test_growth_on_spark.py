@@ -9,11 +9,11 @@ import pytest
 from benchmarks import clusters
 
 from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.run.tables import BUNDLES, MEANS
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_spark import spark_tables
 from pulsar_rebalancer_spark.rebalance import decide
-from pulsar_rebalancer_spark.run_input import RunInput
 
 SMALL, LARGE = (50, 25), (200, 100)
 """Brokers, and bundles of each: sixteen times as many in all."""

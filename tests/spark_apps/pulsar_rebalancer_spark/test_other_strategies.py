@@ -13,6 +13,7 @@ from tests.spark_apps.pulsar_rebalancer_spark import runs
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.decide import pipeline
 from pulsar_rebalancer.decide.explain import complete, reasons_by_pair
+from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.request import Finding, Validation
@@ -21,7 +22,6 @@ from pulsar_rebalancer.state.state_documents import MovesState, Unload
 from pulsar_rebalancer.strategies import rows
 from pulsar_rebalancer_spark import rebalance
 from pulsar_rebalancer_spark.rebalance import decide
-from pulsar_rebalancer_spark.run_input import RunInput
 
 SHEDDING: dict[Strategy, dict[str, Any]] = {
     Strategy.THRESHOLD: {"min_unload_bundle_throughput": 0, "history_percentage": 0.5},
@@ -59,7 +59,7 @@ def test_every_move_has_a_destination_whatever_the_order_of_the_input_and_its_pa
     assert decided(spark, tmp_path, run) == summary
 
 
-def test_the_plan_is_the_one_the_specification_makes(spark, tmp_path):
+def test_the_plan_is_the_one_that_rows_give(spark, tmp_path):
     content = runs.tables("east", 6, 20)
     held = content["bundles"].to_pylist()
     # Of the busiest broker, which sheds: one was moved, one's namespace is excluded, one has two owners.

@@ -9,11 +9,11 @@ import pytest
 from tests import outside_shedder
 from tests.spark_apps.pulsar_rebalancer_spark import runs
 
+from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
 from pulsar_rebalancer_spark.rebalance import decide
-from pulsar_rebalancer_spark.run_input import RunInput
 
 PATH = outside_shedder.PATH
 

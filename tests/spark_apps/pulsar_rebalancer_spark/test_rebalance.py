@@ -15,10 +15,12 @@ from typing import Any
 import psutil
 import pyarrow as pa
 import pytest
-from tests.spark_apps.pulsar_rebalancer_spark import clusters, runs
+from tests.spark_apps.pulsar_rebalancer_spark import runs
+from tests.vectors.rows import decided as decided_of
 
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.config.resolution import THRESHOLD_FIELDS, RunParams
+from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import IsolationPolicy
@@ -31,7 +33,6 @@ from pulsar_rebalancer.strategies.fitting import force_threshold
 from pulsar_rebalancer.strategies.sample import ClusterSample
 from pulsar_rebalancer_spark import application, rebalance
 from pulsar_rebalancer_spark.rebalance import decide
-from pulsar_rebalancer_spark.run_input import RunInput
 
 ROOT = Path(__file__).parents[3]
 EAGER: dict[str, Any] = {"hit_count_low": 1, "hit_count_high": 1}
@@ -47,12 +48,12 @@ def decided(spark, root, run):
 
 
 def specified(root, run, previous=()):
-    """The plan that the specification makes of a run's folder."""
+    """The plan that the pipeline makes of the rows of a run's folder."""
     given = RunInput.read(str(root), run.uri)
     brokers, bundles = runs.sample(given, previous)
     force = force_threshold(given.request)
     sample = ClusterSample(brokers, bundles, given.settings, counting=given.counting, force_threshold=force)
-    return clusters.specified(sample, given.decision.hits, given.policies)
+    return decided_of(sample, given.decision.hits, given.policies)
 
 
 def plan_of(run):
@@ -116,7 +117,7 @@ def eventful(tmp_path):
     )
 
 
-def test_the_plan_is_the_one_the_specification_makes(spark, tmp_path, eventful, monkeypatch):
+def test_the_plan_is_the_one_that_rows_give(spark, tmp_path, eventful, monkeypatch):
     # No executor is asked for Python.
     monkeypatch.setattr(spark.sparkContext, "pythonExec", "/no/python/on/executors")
     summary = decided(spark, tmp_path, eventful)

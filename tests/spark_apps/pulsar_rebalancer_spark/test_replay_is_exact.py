@@ -12,6 +12,7 @@ from tests.spark_apps.pulsar_rebalancer_spark import runs
 
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import IsolationPolicy
@@ -28,7 +29,6 @@ from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, U
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_spark.rebalance import decide
-from pulsar_rebalancer_spark.run_input import RunInput
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,10 +8,10 @@ import pytest
 from tests.spark_apps.pulsar_rebalancer_spark import runs
 
 from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import IsolationPolicy
 from pulsar_rebalancer.state.state_documents import KeptDestination, MovesState, Unload
-from pulsar_rebalancer_spark.run_input import RunInput
 
 
 def given(root, **documents):

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from benchmarks import clusters
 
+from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer_spark.rebalance import decide
-from pulsar_rebalancer_spark.run_input import RunInput
 
 BROKERS, EACH = 200, 100
 HOTTEST = "broker-00197.pulsar:8080"

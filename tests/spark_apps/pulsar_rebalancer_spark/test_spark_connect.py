@@ -22,6 +22,7 @@ from tests.project.documentation import commands_in_blocks
 from tests.spark_apps.pulsar_rebalancer_spark import runs
 
 from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer_airflow.embedded.airflow_home import free_port
@@ -30,7 +31,6 @@ from pulsar_rebalancer_airflow.operators import DecideOperator
 from pulsar_rebalancer_airflow.operators.spark_application import driver_environment, path_of
 from pulsar_rebalancer_airflow.spark_connect import ConnectedApplication, server_environment
 from pulsar_rebalancer_spark.rebalance import decide
-from pulsar_rebalancer_spark.run_input import RunInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -32,8 +32,7 @@ def selector(sample: ClusterSample, kept: PlacementState) -> Selector:
     if name is Placement.ROUND_ROBIN:
         return RoundRobin(kept)
     if name is Placement.AVG:
-        # Bundles that AvgShedder has a plan for do not come here.
-        return AvgPlacement({}, overloaded(sample))
+        return AvgPlacement()
     if name is Placement.LEAST_RATE:
         return LeastLongTermMessageRate(sample.bundles.long_term_msg_rates(), overloaded(sample))
     if any(broker.load_average is not None for broker in sample.taking_part):

@@ -5,18 +5,18 @@ a threshold for enough runs in a row fires: the hotter broker gives the colder o
 `max_unload_percentage` of their difference in traffic. Follows `AvgShedder.findBundlesForUnloading` of Pulsar 4.2.4 and
 5.0.1, with two deviations. Where Pulsar leaves ties to the order of a hash map, names decide (brokers by score and name
 ascending, bundles by traffic descending and name ascending). Brokers that an isolation policy reserves are paired among
-themselves, because no bundle may go from them to the others. In production the walk (`select`) is that of
-`pulsar_rebalancer_spark.selection`, the same over columns; all else is what stands here.
+themselves, because no bundle may go from them to the others.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from pulsar_rebalancer.config.enums import Placement
-from pulsar_rebalancer.names import is_heartbeat
+from pulsar_rebalancer.names import is_heartbeat, namespace_of
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state.state_documents import HitCount
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.run.bundle_columns import BundleSample
     from pulsar_rebalancer.run.tables import BrokerSample
     from pulsar_rebalancer.state.counting import Counting
     from pulsar_rebalancer.strategies.sample import ClusterSample
@@ -153,20 +152,25 @@ def select(sample: ClusterSample, pair: Pair, wanted: Amount) -> list[CandidateM
     """
     remaining, measure = wanted.target, wanted.measure
     least = wanted.target * sample.settings.min_bundle_share
-    destination = pair.destination.broker
+    source, destination = pair.source.broker, pair.destination.broker
+    forbidden: dict[str, Reason | None] = {}
     moves = []
-    held = sample.bundles.of(pair.source.broker)
-    for rank, bundle in enumerate(sorted(held, key=lambda bundle: (-bundle.mean(measure), bundle.bundle))):
+    # They come by name, which the order keeps where they carry the same.
+    busiest_first = sorted(sample.bundles.of(source), key=attrgetter(measure), reverse=True)
+    for rank, bundle in enumerate(busiest_first):
         carried = bundle.mean(measure)
-        reason = _stays(sample, bundle, destination)
+        reason = bundle.reason or (Reason.SYSTEM_NAMESPACE if is_heartbeat(bundle.bundle) else None)
         if reason is None:
-            reason = _fit(carried, remaining, least)
+            # Namespaces under no policy have one answer.
+            namespace = namespace_of(bundle.bundle) if bundle.policy else ""
+            if namespace not in forbidden:
+                forbidden[namespace] = sample.forbids(bundle.bundle, source, destination)
+            reason = forbidden[namespace] or _fit(carried, remaining, least)
         if reason is Reason.TAKEN:
             remaining -= carried
+        of_bundle = bundle.msg_rate, bundle.msg_throughput
         moves.append(
-            CandidateMove.of(
-                bundle, pair=pair.number, rank=rank, measure=measure, reason=reason, destination=destination
-            )
+            CandidateMove(pair.number, source, destination, bundle.bundle, rank, measure, carried, *of_bundle, reason)
         )
     return moves
 
@@ -179,12 +183,6 @@ def _fit(carried: float, remaining: float, least: float) -> Reason:
     return Reason.OVER_REMAINING if carried > remaining else Reason.TAKEN
 
 
-def _stays(sample: ClusterSample, bundle: BundleSample, destination: str) -> Reason | None:
-    if is_heartbeat(bundle.bundle):
-        return Reason.SYSTEM_NAMESPACE
-    return bundle.reason or sample.forbids(bundle.bundle, bundle.broker, destination)
-
-
 def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
     """Decide one run.
 
@@ -193,29 +191,30 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
         kept: `hits` by broker as the last run left them.
 
     Returns:
-        Among others the hits before those start anew whose bundles move (`hits.start_anew`); as in Pulsar those of
-        brokers that are gone stay.
+        Among others the hits before those start anew whose bundles move (`hits.start_anew`). Those of brokers that are
+        gone end here; Pulsar keeps them until no pair is above the low threshold.
     """
-    settings, counting = sample.settings, sample.counting
-    before = {} if counting.clear else dict(kept.hits)
-    judged = pairs(_scored(broker, settings) for broker in sample.taking_part)
-    decisions: list[Decision] = []
+    before = {} if sample.counting.clear else kept.hits
+    judged = pairs(_scored(broker, sample.settings) for broker in sample.taking_part)
+    decisions = [_decide(sample, pair, before) for pair in judged]
+    sample.bundles.announce([decision.source for decision in decisions if decision.target is not None])
     moves: list[CandidateMove] = []
-    for pair in judged:
-        decision = _decide(sample, pair, before)
-        decisions.append(decision)
+    for pair, decision in zip(judged, decisions, strict=True):
         if decision.measure is not None and decision.target is not None:
             moves += select(sample, pair, Amount(decision.measure, decision.target))
-    frozen = [_frozen(decision, before.get(decision.source, NO_HITS)) for decision in left_out_decisions(sample)]
-    over = sum(pair.gap >= settings.low_threshold for pair in judged)
-    # Without a gap Pulsar forgets those that are gone as well.
-    forgets = counting.counts and not over
-    listed = {broker.broker for broker in sample.brokers}
-    gone = {} if forgets else {broker: hit for broker, hit in before.items() if broker not in listed}
-    decisions += frozen
-    hits = dict(sorted((gone | hits_after(decisions)).items()))
-    sentence = f"{over} of {len(judged)} pairs differ by {settings.low_threshold:g} points or more"
-    return SheddingResult(decisions, moves, ShedderState(hits=hits), sentence)
+    sentence = _sentence(decisions, sample.settings)
+    decisions += [_frozen(decision, before.get(decision.source, NO_HITS)) for decision in left_out_decisions(sample)]
+    return SheddingResult(decisions, moves, ShedderState(hits=hits_after(decisions)), sentence)
+
+
+def _sentence(decisions: Iterable[Decision], settings: Settings) -> str:
+    pairs = [decision for decision in decisions if decision.reason is not Reason.MIDDLE]
+    over = sum(pair.gap is not None and pair.gap >= settings.low_threshold for pair in pairs)
+    low = max((pair.low_hits or 0 for pair in pairs), default=0)
+    high = max((pair.high_hits or 0 for pair in pairs), default=0)
+    hits = f"{low} of {settings.hit_count_low} low hits, {high} of {settings.hit_count_high} high hits"
+    fired = sum(pair.fired for pair in pairs)
+    return f"{over} of {len(pairs)} pairs differ by {settings.low_threshold:g} points or more, {hits}, {fired} fired"
 
 
 def _scored(broker: BrokerSample, settings: Settings) -> ScoredBroker:
@@ -303,6 +302,7 @@ def _thresholds(settings: Settings) -> dict[str, Threshold]:
 PROFILE = Profile(
     shed,
     thresholds=_thresholds,
+    judges_pairs=True,
     placement=Placement.AVG,
     check=_check,
     run_params=("force_threshold", "low_threshold", "high_threshold", "hit_count_low", "hit_count_high"),

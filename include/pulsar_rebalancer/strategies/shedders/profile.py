@@ -78,6 +78,8 @@ class Profile:
         shed: one run of it.
         thresholds: of its pairs, `low` and, where there is one, `high`; hits are those of a pair's brokers. Without
             any it does not pair brokers by score.
+        judges_pairs: whether it judges repeated samples and policies itself, pair by pair, and names destinations: the
+            pipeline only caps its moves.
         cluster_hits: from how many hits of the whole cluster it sheds; None when it does not count these.
         figure: of a broker, which makes a sample a new one, so that one sample is one hit.
         resources: that it looks at (`run.tables.RESOURCES`).
@@ -92,6 +94,7 @@ class Profile:
 
     shed: Shedder
     thresholds: Callable[[Settings], Mapping[str, Threshold]] = lambda settings: {}
+    judges_pairs: bool = False
     cluster_hits: Callable[[Settings], int | None] = lambda settings: None
     figure: Callable[[BrokerSample, Settings], float] = score
     resources: tuple[str, ...] = SCORED

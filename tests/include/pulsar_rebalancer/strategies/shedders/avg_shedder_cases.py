@@ -1,4 +1,4 @@
-"""The cases of Pulsar's AvgShedderTest as histories, for both forms of the strategy; maxUnloadPercentage 0.5."""
+"""The cases of Pulsar's AvgShedderTest as histories; maxUnloadPercentage 0.5."""
 
 from __future__ import annotations
 

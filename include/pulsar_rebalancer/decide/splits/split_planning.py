@@ -22,12 +22,12 @@ from pulsar_rebalancer.strategies import means
 from pulsar_rebalancer.strategies.left_out import left_out_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from pulsar_rebalancer.decide.run_input import RunInput
     from pulsar_rebalancer.decide.splits.planner import SplitPlan
     from pulsar_rebalancer.storage.path import StoragePath
-    from pulsar_rebalancer.strategies.sample import Decision
-    from pulsar_rebalancer_spark.run_input import RunInput
+    from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 
 _MOST_TOLD = 5
 """Sentences about bundles that a split would help."""
@@ -55,7 +55,7 @@ def plan(run: RunInput) -> SplitPlan:
 
 def _loaded(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[LoadedBundle]:
     """Return the bundles with the figures that the load manager's conditions look at, each on its busiest reporter."""
-    sample = _rows(run.folder / "input" / "bundles.parquet", names)
+    sample = _rows(run.snapshot.file("bundles"), names)
     parts = parts_by_bundle(run.moves.splits)
     parents = {bundle for bundle, of_bundle in parts.items() if of_bundle.keys() & set(names)}
     known = _rows(run.known_means, [*names, *parents]) if run.known_means else []
@@ -91,39 +91,38 @@ def _rows(file: StoragePath, names: Sequence[str]) -> list[dict[str, Any]]:
     return [missing | row for row in found.to_pylist()]
 
 
-def helpful(run: RunInput, decisions: Sequence[Decision], source_traffic: Mapping[str, float]) -> tuple[str, ...]:
+def helpful(
+    run: RunInput, decisions: Sequence[Decision], moves: Iterable[CandidateMove], source_traffic: Mapping[str, float]
+) -> tuple[str, ...]:
     """Return where a split would help: a fired broker of which no bundle fits into what is to be moved.
 
     Args:
-        run: the run; its moves are written.
+        run: the run.
         decisions: what was decided.
+        moves: by pair and rank.
         source_traffic: current traffic of the sources, in the measure of their moves.
     """
     stuck = {each.pair: each for each in decisions if each.fired and each.reason is Reason.NO_FITTING_BUNDLE}
-    if not stuck:
-        return ()
-    file = run.folder / "plan" / "moves.parquet"
-    moves = file.read_table(["pair", "rank", "source", "bundle", "traffic", "reason"])
-    too_large = pc.equal(moves["reason"], pa.scalar(str(Reason.OVER_REMAINING)))
-    moves = moves.filter(pc.and_(too_large, pc.is_in(moves["pair"], pa.array(list(stuck)))))
-    first = moves.group_by("pair").aggregate([("rank", "min")]).rename_columns(["pair", "rank"])
-    heaviest = moves.drop_columns("reason").join(first, ["pair", "rank"], join_type="inner")
-    busiest = {row["pair"]: row for row in heaviest.sort_by("pair").to_pylist()}
-    topics = {row["bundle"]: row["topics"] or 0 for row in _topics_of(run, [row["bundle"] for row in busiest.values()])}
+    busiest: dict[int, CandidateMove] = {}
+    for move in moves if stuck else ():
+        if move.pair in stuck and move.reason is Reason.OVER_REMAINING:
+            busiest.setdefault(move.pair, move)
+    told = [busiest[pair] for pair in sorted(busiest)[:_MOST_TOLD]]
+    topics = {row["bundle"]: row["topics"] or 0 for row in _topics_of(run, [move.bundle for move in told])}
     return tuple(
-        _sentence(row, stuck[pair], source_traffic.get(row["source"], 0.0))
-        for pair, row in list(busiest.items())[:_MOST_TOLD]
-        if topics.get(row["bundle"], 0) >= FEWEST_TOPICS
+        _sentence(move, stuck[move.pair], source_traffic.get(move.source, 0.0))
+        for move in told
+        if topics.get(move.bundle, 0) >= FEWEST_TOPICS
     )
 
 
 def _topics_of(run: RunInput, names: Sequence[str]) -> list[dict[str, Any]]:
-    return _rows(run.folder / "input" / "bundles.parquet", names) if names else []
+    return _rows(run.snapshot.file("bundles"), names) if names else []
 
 
-def _sentence(row: Mapping[str, Any], decision: Decision, of_source: float) -> str:
-    whole = max(of_source, row["traffic"])
-    parts = max(2, math.ceil(row["traffic"] / decision.target)) if decision.target else 2
+def _sentence(move: CandidateMove, decision: Decision, of_source: float) -> str:
+    whole = max(of_source, move.traffic)
+    parts = max(2, math.ceil(move.traffic / decision.target)) if decision.target else 2
     split = "in two it" if parts == 2 else f"in {parts} a part of it"
-    carries = f"{row['bundle']} carries {100 * row['traffic'] / whole:.0f} % of {row['source']}'s traffic"
+    carries = f"{move.bundle} carries {100 * move.traffic / whole:.0f} % of {move.source}'s traffic"
     return f"{Reason.NO_FITTING_BUNDLE}: {carries}; split {split} could be moved"

@@ -6,18 +6,17 @@ from typing import TYPE_CHECKING
 
 from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import NOW, Snapshots, fates, name
 
+from pulsar_rebalancer.decide import plan_output
+from pulsar_rebalancer.decide.pipeline import RunDecision
+from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.plan import verify
 from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
-from pulsar_rebalancer.strategies import rows
 from pulsar_rebalancer.strategies.kept import KeptState
 from pulsar_rebalancer.strategies.left_out import left_out_of
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
-from pulsar_rebalancer_spark import plan_output
-from pulsar_rebalancer_spark.run_input import RunInput
-from pulsar_rebalancer_spark.strategy import Decided
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,12 +30,9 @@ def test_a_plan_with_a_drain_is_one_plan_with_one_hash(tmp_path: Path) -> None:
     assert left_out_of(run.snapshot) == {"a:1": Reason.DRAINING}
     stays = BundleSample("b:1", name(4), msg_throughput=10.0)
     passed_over = CandidateMove.of(stays, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.OVER_REMAINING)
-    (folder / "plan" / "moves.parquet").write_table(rows.move_table(run.cluster, [passed_over]))
     left_out = Decision("a:1", Reason.DRAINING, source_high=3, source_low=5)
     pair = Decision("b:1", Reason.BELOW_LOW, 0, destination="c:1", source_score=30.0, destination_score=10.0)
-    decided = Decided([left_out, pair], {}, KeptState(), "nothing fired", {})
-
-    summary = plan_output.write(run, plan_output.with_drains(run, decided))
+    summary = plan_output.write(run, RunDecision([left_out, pair], [passed_over], KeptState(), "nothing fired", {}))
 
     moves = verify(folder, summary)[0]
     found = fates(folder)

@@ -5,29 +5,32 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 import pyarrow.parquet as pq
 
-from pulsar_rebalancer.carry_out.gate import may_act
 from pulsar_rebalancer.decide.pipeline import RunContext
+from pulsar_rebalancer.decide.splits import split_planning
 from pulsar_rebalancer.decide.splits.planner import NO_SPLITS, SplitPlan
-from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.splits import parts_by_bundle
 from pulsar_rebalancer.run.tables import BUNDLES
 from pulsar_rebalancer.state.counting import Counting, decide_counting
+from pulsar_rebalancer.state.orders.control_document import Control
+from pulsar_rebalancer.state.orders.in_force import closings
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath, damage_of, failures_of
+from pulsar_rebalancer.strategies.fitting import force_threshold
 from pulsar_rebalancer.strategies.kept import KeptState
 from pulsar_rebalancer.strategies.left_out import left_out_of
-from pulsar_rebalancer_spark import split_planning
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.policies.cluster_policies import Policies
     from pulsar_rebalancer.run.request import RunRequest, Validation
-    from pulsar_rebalancer.run.tables import Cell
+    from pulsar_rebalancer.run.tables import BrokerSample, Cell
     from pulsar_rebalancer.state.manual_plans import Drains
     from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
 
@@ -79,7 +82,7 @@ class RunInput:
                 request.collected_at,
                 forced=request.forced,
                 thresholds=request.params.changes_thresholds,
-                acts=may_act(request, snapshot.validation),
+                acts=_may_act(request, snapshot.validation),
             ),
         )
 
@@ -130,7 +133,7 @@ class RunInput:
 
     @property
     def context(self) -> RunContext:
-        """Return what a specification starts from."""
+        """Return what the pipeline starts from."""
         now = self.request.collected_at
         unloaded: dict[str, float] = {}
         for unload in self.moves.unloads.values():
@@ -143,6 +146,7 @@ class RunInput:
             policies=self.policies,
             left_out=left_out_of(self.snapshot),
             forced=self.request.forced,
+            force_threshold=force_threshold(self.request),
             unloaded_brokers=unloaded,
             seed=self.folder.name,
         )
@@ -151,9 +155,14 @@ class RunInput:
     def kept(self) -> KeptState:
         """Return what the last counted run left."""
         # Another strategy's averages would be no averages of this one.
-        if self.decision.strategy != self.settings.strategy:
+        if self.decision.strategy not in ("", self.settings.strategy):
             return KeptState()
         return KeptState.parse(self.decision.hits, self.decision.kept)
+
+    @cached_property
+    def brokers(self) -> list[BrokerSample]:
+        """Return the brokers of the cluster by name."""
+        return self.snapshot.brokers_without(left_out_of(self.snapshot))
 
     @property
     def bundles_passed_over(self) -> dict[str, Reason]:
@@ -199,6 +208,12 @@ class RunInput:
         """
         made_of = hashlib.sha256("\n".join([self.folder.name, *sorted(self.validation.quarantined)]).encode())
         return self.state_folder / f"means-{self.decision.seq + 1}-{made_of.hexdigest()[:8]}.parquet"
+
+
+def _may_act(request: RunRequest, validation: Validation) -> bool:
+    """Return whether the gate may open for a plan made now, whatever its content."""
+    closed = closings(request.resolved.settings, Control(), request.collected_at)
+    return not (closed or request.closed or validation.reasons(Effect.HOLD))
 
 
 def _check_table(run: Snapshot, name: str) -> pq.FileMetaData:

@@ -1,0 +1,142 @@
+"""The bundles of a run's snapshot, as columns: read when a strategy asks for them."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pulsar_rebalancer.names import SYSTEM_NAMESPACE, is_of_brokers, regex_of
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles, filled, in_order, namespaces_of, served
+from pulsar_rebalancer.run.compacted_tables import batches
+from pulsar_rebalancer.run.tables import BUNDLES, TRAFFIC
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.decide.run_input import RunInput
+    from pulsar_rebalancer.storage.path import StoragePath
+
+Column: TypeAlias = Any
+"""Of Arrow: its stubs tell an array and one in chunks apart."""
+
+_REPORTED = pa.schema([field for field in BUNDLES if field.name in COLUMNS.names])
+_NAMES = pa.schema([BUNDLES.field(name) for name in ("broker", "bundle")])
+
+
+class _Reported(NamedTuple):
+    """What the brokers report: bundles of those announced, and names of the bundles whose namespaces are counted."""
+
+    bundles: pa.Table
+    counted: pa.Table
+
+
+class RunBundles(Bundles):
+    """The bundles that the brokers of a run report, with their means.
+
+    All of it is read and put in order before the means are waited for.
+
+    Args:
+        run: the run.
+        means: gives the file of the means with this sample, once it is written.
+    """
+
+    def __init__(self, run: RunInput, means: Callable[[], StoragePath]) -> None:
+        self._run = run
+        self._means = means
+        self._announced: pa.Array[Any] | None = None
+
+    def announce(self, brokers: Collection[str]) -> None:
+        """Say whose bundles will be asked for: the others are not kept."""
+        self._announced = pa.array(list(brokers), pa.string())
+
+    def served(self, namespaces: Collection[str] | None = None) -> Counter[tuple[str, str]]:
+        """Return how many bundles of a namespace a broker reports, by namespace and broker.
+
+        Args:
+            namespaces: of anti-affinity groups, or the system's; None for all.
+
+        Raises:
+            SnapshotError: the bundles table cannot be read.
+        """
+        if namespaces is not None:
+            return served(self._reported.counted, namespaces)
+        return served(_concatenated(self._batches(_NAMES), _NAMES), None)
+
+    @cached_property
+    def _table(self) -> pa.Table:
+        found = with_reason(self._reported.bundles, self._run.settings, self._run.bundles_passed_over)
+        return filled(with_means(found, self._run.cluster, self._means()))
+
+    @cached_property
+    def _reported(self) -> _Reported:
+        held, counted = [], []
+        for rows in self._batches(_REPORTED):
+            held.append(rows if self._announced is None else rows.filter(pc.is_in(rows["broker"], self._announced)))
+            counts = pc.or_(pc.is_valid(rows["policy"]), pc.starts_with(rows["bundle"], f"{SYSTEM_NAMESPACE}/"))
+            counted.append(rows.select(_NAMES.names).filter(counts))
+        return _Reported(in_order(_concatenated(held, _REPORTED)), _concatenated(counted, _NAMES))
+
+    def _batches(self, columns: pa.Schema) -> Iterator[pa.Table]:
+        """Yield the bundles part by part: the driver need not hold all of them."""
+        for rows in batches(self._run.snapshot.file("bundles"), ["cluster", *columns.names]):
+            yield rows.filter(pc.equal(rows["cluster"], pa.scalar(self._run.cluster))).select(columns.names)
+
+
+def with_reason(bundles: pa.Table, settings: Settings, passed_over: Mapping[str, Reason]) -> pa.Table:
+    """Return bundles with `reason`: why each must stay whatever its traffic, else null (`candidates.preset_reason`).
+
+    Args:
+        bundles: with their names.
+        settings: the namespaces and bundles that are excluded.
+        passed_over: what the run knows against a bundle, by bundle.
+    """
+    names: Column = bundles["bundle"]
+    may_be = pc.or_(pc.starts_with(names, "pulsar/"), pc.starts_with(names, "sla-monitor/"))
+    of_brokers = {name: Reason.SYSTEM_NAMESPACE for name in names.filter(may_be).to_pylist() if is_of_brokers(name)}
+    reasons = [_looked_up(names, of_brokers)]
+    if settings.excluded_namespaces:
+        excluded = dict.fromkeys(settings.excluded_namespaces, Reason.NAMESPACE_EXCLUDED)
+        reasons.append(_looked_up(namespaces_of(names), excluded))
+    if settings.excluded_bundles:
+        pattern = f"^(?:{'|'.join(map(regex_of, settings.excluded_bundles))})$"
+        matches = pc.match_substring_regex(names, pattern)
+        reasons.append(pc.if_else(matches, pa.scalar(Reason.BUNDLE_EXCLUDED), pa.scalar(None, pa.string())))
+    reasons.append(_looked_up(names, passed_over))
+    return bundles.append_column("reason", pc.coalesce(*reasons))
+
+
+def with_means(bundles: pa.Table, cluster: str, means: StoragePath) -> pa.Table:
+    """Return bundles in their order with the means `msg_rate` and `msg_throughput`, in plus out, `long_term_msg_rate`.
+
+    One that was left out and is not known has no mean: it carries 0, and has a reason to stay.
+
+    Args:
+        bundles: with their names.
+        cluster: theirs.
+        means: the file of means with this sample.
+
+    Raises:
+        SnapshotError: the means cannot be read.
+    """
+    known = means.read_table(["cluster", "bundle", *TRAFFIC, "long_term_msg_rate"])
+    known = known.filter(pc.equal(known["cluster"], pa.scalar(cluster)))
+    at: Column = pc.index_in(bundles["bundle"], known["bundle"])
+    for name in ("msg_rate", "msg_throughput"):
+        bundles = bundles.append_column(name, pc.add(known[f"{name}_in"], known[f"{name}_out"]).take(at))
+    return bundles.append_column("long_term_msg_rate", known["long_term_msg_rate"].take(at))
+
+
+def _concatenated(parts: Iterable[pa.Table], columns: pa.Schema) -> pa.Table:
+    return pa.concat_tables([columns.empty_table(), *parts])
+
+
+def _looked_up(keys: Column, reasons: Mapping[str, Reason]) -> Column:
+    """Return the reason of each key, null for one without."""
+    at: Column = pc.index_in(keys, pa.array(list(reasons), pa.string()))
+    return pa.array(list(reasons.values()), pa.string()).take(at)
