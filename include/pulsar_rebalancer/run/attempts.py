@@ -1,4 +1,4 @@
-"""What the attempts at moving and at splitting a bundle have in common: what a retry does, and what is remembered."""
+"""What attempts to move and to split a bundle share: what a retry repeats, and what the state store remembers."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 RETRIED = Trait.PASSING | Trait.RETRIED
-"""Outcomes that a retry of the task can mend."""
+"""Outcomes that a retry of the task can fix."""
 
 _Planned = TypeVar("_Planned", Move, Split)
 _Record = TypeVar("_Record", Unload, BundleSplit)
 
 
 def remaining(planned: Iterable[_Planned], outcomes: Mapping[str, MoveOutcome | SplitOutcome]) -> list[_Planned]:
-    """Return what of a plan has no outcome, or one that another attempt can mend.
+    """Return the planned items without an outcome, or with one that another attempt can fix.
 
     Args:
         outcomes: of earlier attempts, by bundle.
     """
     done = {bundle for bundle, outcome in outcomes.items() if not outcome.reason.has(RETRIED)}
-    return [each for each in planned if each.bundle not in done]
+    return [item for item in planned if item.bundle not in done]
 
 
 def records_of(records: Mapping[str, _Record], plan_id: str) -> dict[str, _Record]:
-    """Return what an attempt at a plan has noted in the state store, by bundle."""
+    """Return the state store's records of a plan, by bundle."""
     return {bundle: record for bundle, record in records.items() if record.plan_id == plan_id}
 
 
 def is_unended(record: Unload | BundleSplit) -> bool:
-    """Return whether an attempt that was killed may have carried it out."""
+    """Return whether a killed attempt may have carried it out."""
     return record.outcome in ("", Reason.INTERRUPTED)
 
 
@@ -51,21 +51,24 @@ def write_outcomes(file: StoragePath, outcomes: Mapping[str, MoveOutcome | Split
 def remembered(
     records: Mapping[str, _Record], outcomes: Iterable[MoveOutcome | SplitOutcome], plan_id: str
 ) -> dict[str, _Record]:
-    """Return what is remembered after a run: bundles that were left alone are not, interrupted ones are.
+    """Return the records to keep after a run: not those of untouched bundles, but those of interrupted ones.
 
-    Of those nobody knows; Pulsar, too, remembers an unload only after its success (ModularLoadManagerImpl).
+    The result of an interrupted one is unknown. Pulsar also remembers an unload only after success
+    (ModularLoadManagerImpl).
 
     Args:
         records: unloads or splits of the state store, by bundle.
     """
-    left_alone = {
-        each.bundle for each in outcomes if not (each.attempts or each.ok or each.reason is Reason.INTERRUPTED)
+    untouched = {
+        outcome.bundle
+        for outcome in outcomes
+        if not (outcome.attempts or outcome.ok or outcome.reason is Reason.INTERRUPTED)
     }
-    found = {}
+    kept = {}
     for bundle, record in records.items():
         if record.plan_id != plan_id:
-            found[bundle] = record
-        elif bundle not in left_alone:
+            kept[bundle] = record
+        elif bundle not in untouched:
             interrupted = record.model_copy(update={"outcome": Reason.INTERRUPTED})
-            found[bundle] = record if record.outcome else interrupted
-    return found
+            kept[bundle] = record if record.outcome else interrupted
+    return kept

@@ -1,4 +1,4 @@
-"""Tables of runs, in folders or compacted: only what a reader can rely on is given."""
+"""Read tables of runs, in folders or compacted, and refuse those that a reader cannot rely on."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def read_checked(
     Args:
         file: of a run, or of a day.
         today: the columns of this release.
-        may_be_missing: a further column, wanted where there is one.
-        runs: of the table of a day, the runs whose rows are wanted, with the column `run`; None for that of one run.
+        may_be_missing: an optional further column.
+        runs: the runs to read from the table of a day, with the column `run`; None for the table of one run.
 
     Raises:
         SnapshotError: `file_missing`, `file_version` or `file_damaged`, with file, column and row.
@@ -51,11 +51,11 @@ def read_checked(
 
 
 def coded_batches(file: StoragePath, columns: Sequence[str], today: pa.Schema, coded: list[str]) -> Iterator[pa.Table]:
-    """Yield columns of a table, a bounded number of rows at a time; arguments and errors as `read_checked`.
+    """Yield columns of a table, a bounded number of rows at a time; arguments and errors as in `read_checked`.
 
     Args:
         today: the columns of this release.
-        coded: those that come as dictionaries.
+        coded: columns to read as dictionaries.
     """
     _check(file, columns, today)
     file_system, path = file.open()
@@ -69,7 +69,7 @@ def coded_batches(file: StoragePath, columns: Sequence[str], today: pa.Schema, c
 
 
 def _check(file: StoragePath, columns: Iterable[str], today: pa.Schema) -> None:
-    """Refuse a table of another version, and one whose columns are missing, hold something else or lack a name."""
+    """Refuse a table of another version, or whose columns are missing, have another type or lack a name."""
     found = footer_of(file)[0]
     refuse_other(found, today, file.uri)
     for name in columns:
@@ -102,7 +102,7 @@ def _refuse_nameless(file: StoragePath, columns: Iterable[str]) -> None:
 
 
 def _first_text(file: StoragePath, column: str) -> str:
-    """Return the first row of a column of texts, from 1 on, that is no number."""
+    """Return a description of the first row, counted from 1, whose text is not a number."""
     before = 0
     for table in batches(file, [column]):
         texts: list[Any] = table[column].to_pylist()

@@ -1,4 +1,4 @@
-"""The history of a cluster: one table per day and kind, made of the day's runs.
+"""The history of a cluster: one table per day and kind, compacted from the day's runs.
 
 `<root>/<cluster>/history/<kind>/date=YYYY-MM-DD.parquet`; the kinds are the tables of a run and `runs`, which has a row
 for every run: its documents as JSON texts and how many rows each table has of it. Every table has the column `run`.
@@ -53,7 +53,7 @@ DOCUMENTS = {
 
 RUNS = "runs"
 KINDS = (*TABLES, RUNS)
-"""`runs` comes last: what it lists is in the other tables, whole."""
+"""`runs` comes last: every run that it lists is complete in the other tables."""
 
 _RUN_COLUMNS: list[pa.Field[Any]] = [
     pa.field("run", pa.string()),  # name of the run's folder
@@ -67,11 +67,11 @@ RUNS_SCHEMA = pa.schema(_RUN_COLUMNS, metadata={"version": "1"})
 
 _ROWS = 131_072
 _BYTES = 64 * 1024 * 1024
-"""A row group is written when it has so many rows or takes so many bytes in memory."""
+"""Number of rows, or bytes in memory, from which a row group is written."""
 
 
 def table_file(storage: ClusterStorage, kind: str, day: date) -> StoragePath:
-    """Return where the table of a kind and day lies."""
+    """Return the file of the table of a kind and day."""
     return storage.base / "history" / kind / f"date={day.isoformat()}.parquet"
 
 
@@ -81,12 +81,12 @@ def with_run(schema: pa.Schema) -> pa.Schema:
 
 
 class Draft:
-    """A table under way: it takes its place whole, or never; a context manager.
+    """A table being written, published complete or not at all; a context manager.
 
     Memory is bounded by one row group, whatever the size of the table.
 
     Args:
-        target: the file it will be.
+        target: the file to publish.
     """
 
     def __init__(self, target: StoragePath, schema: pa.Schema) -> None:
@@ -103,7 +103,7 @@ class Draft:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close what is open; what was not published is deleted, also when there is no room left to close it."""
+        """Close the file; delete an unpublished one, even when closing fails for lack of space."""
         if self._published:
             return
         try:
@@ -119,7 +119,7 @@ class Draft:
 
         Args:
             table: rows whose columns are among the schema's.
-            run: name of the run they belong to; None when the table says it itself.
+            run: name of the run they belong to; None when the table has the column `run`.
 
         Raises:
             ArrowInvalid: a value does not fit its column.
@@ -145,7 +145,7 @@ class Draft:
             self._waiting = []
 
     def finish(self) -> None:
-        """Write what waits and close the file: from here on it can be read, under its draft's name.
+        """Write the remaining rows and close the file; it can then be read under its draft name.
 
         Raises:
             SnapshotError: `storage_failed`.
@@ -159,7 +159,7 @@ class Draft:
             self._sink.close()
 
     def publish(self) -> None:
-        """Put the finished draft in its place.
+        """Move the finished draft to its target.
 
         Raises:
             SnapshotError: `storage_failed`.
@@ -210,12 +210,12 @@ def nulls_in(file: StoragePath, column: str) -> bool:
     file_system, path = file.open()
     with failures_of(file.uri, "read"), damage_of(file.uri), pq.ParquetFile(path, filesystem=file_system) as source:
         footer, place = source.metadata, source.schema_arrow.get_field_index(column)
-        found = [footer.row_group(group).column(place).statistics for group in range(footer.num_row_groups)]
-    return any(each is None or each.null_count != 0 for each in found)
+        groups = [footer.row_group(group).column(place).statistics for group in range(footer.num_row_groups)]
+    return any(statistics is None or statistics.null_count != 0 for statistics in groups)
 
 
 def refuse_other(found: pa.Schema, today: pa.Schema, where: str) -> None:
-    """Refuse a table of another version: it may mean something else by the same name. Tables of Spark have none.
+    """Refuse a table of another version, whose columns may mean something else. Spark's tables have no version.
 
     Raises:
         SnapshotError: `file_version`.
@@ -226,7 +226,7 @@ def refuse_other(found: pa.Schema, today: pa.Schema, where: str) -> None:
 
 
 def rows_by_run(file: StoragePath) -> Counter[str]:
-    """Return how many rows a history table has of each run; none when there is no such file.
+    """Return the number of rows of each run in a history table; empty when the file is missing.
 
     Raises:
         SnapshotError: `file_damaged`.
@@ -240,7 +240,7 @@ def rows_by_run(file: StoragePath) -> Counter[str]:
 
 
 def complete_runs(storage: ClusterStorage, day: date) -> set[str]:
-    """Return names of the runs that the history holds with every row that they had.
+    """Return the names of the runs that are complete in the history.
 
     Raises:
         SnapshotError: `file_damaged`, or `file_version` when another release wrote it.

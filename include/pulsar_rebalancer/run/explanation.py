@@ -1,4 +1,4 @@
-"""What validation found, for people: the reasons, how often, the worst of each, and what to do."""
+"""Explain validation findings to people: reasons, counts, the worst of each, and what to do."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.run.request import Finding, Validation
 
 LISTED = 10
-"""How many reason codes are named."""
+"""Maximum number of reason codes listed."""
 
 WORST = 3
-"""How many brokers or bundles are named for each."""
+"""Maximum number of brokers or bundles named per reason."""
 
 _CHARS = 160
 
@@ -29,9 +29,9 @@ class ExplainedReason:
     """One reason code of a run.
 
     Attributes:
-        count: how many brokers, bundles or facts it was found for.
+        count: number of brokers, bundles or facts with this reason.
         worst: the worst of them with their figures.
-        action: what to do, also about what lies behind it.
+        action: what to do, including about the causes.
     """
 
     reason: Reason
@@ -46,7 +46,7 @@ class ExplainedReason:
 
     @property
     def meaning(self) -> str:
-        """What was seen."""
+        """What was observed."""
         return self.reason.meaning
 
     def line(self) -> str:
@@ -57,10 +57,10 @@ class ExplainedReason:
 
 @dataclass(frozen=True)
 class Explanation:
-    """At most ten reasons of a run, the gravest effect and then the most frequent first.
+    """At most ten reasons of a run, by gravity of their effect, then by count.
 
     Attributes:
-        more: how many reasons are not among them.
+        more: number of reasons not listed.
     """
 
     reasons: tuple[ExplainedReason, ...]
@@ -68,34 +68,35 @@ class Explanation:
 
     def text(self) -> str:
         """Return a line for each reason."""
-        lines = [told.line() for told in self.reasons]
+        lines = [explained.line() for explained in self.reasons]
         return "\n".join([*lines, f"and {self.more} more reasons"] if self.more else lines)
 
     def document(self) -> dict[str, JsonValue]:
         """Return the same in JSON's types."""
         reasons: list[JsonValue] = [
-            asdict(told) | {"effect": told.effect.value, "meaning": told.meaning, "worst": list(told.worst)}
-            for told in self.reasons
+            asdict(explained)
+            | {"effect": explained.effect.value, "meaning": explained.meaning, "worst": list(explained.worst)}
+            for explained in self.reasons
         ]
         return {"reasons": reasons, "more": self.more}
 
 
 def explain(validation: Validation) -> Explanation:
-    """Return what to tell of a validation whose findings stand worst first for each reason."""
+    """Return the explanation of a validation whose findings are in order, the worst of each reason first."""
     groups: dict[Reason, list[Finding]] = defaultdict(list)
     for finding in validation.findings:
         groups[finding.reason].append(finding)
     gravity = list(Effect)
     ordered = sorted(groups.items(), key=lambda item: (gravity.index(item[0].effect), -len(item[1])))
-    told = [_told(reason, found) for reason, found in ordered[:LISTED]]
-    return Explanation(tuple(told), len(ordered) - len(told))
+    explained = [_explained(reason, findings) for reason, findings in ordered[:LISTED]]
+    return Explanation(tuple(explained), len(ordered) - len(explained))
 
 
-def _told(reason: Reason, found: Sequence[Finding]) -> ExplainedReason:
-    worst = (_shown(finding) for finding in found[:WORST])
-    causes = sorted({cause for f in found if (cause := Reason.get(f.cause))})
+def _explained(reason: Reason, findings: Sequence[Finding]) -> ExplainedReason:
+    worst = (_shown(finding) for finding in findings[:WORST])
+    causes = sorted({cause for f in findings if (cause := Reason.get(f.cause))})
     actions = [reason.action, *(f"{cause}: {cause.action}" for cause in causes if cause.action)]
-    return ExplainedReason(reason, len(found), tuple(filter(None, worst)), " ".join(actions).strip())
+    return ExplainedReason(reason, len(findings), tuple(filter(None, worst)), " ".join(actions).strip())
 
 
 def _shown(finding: Finding) -> str:

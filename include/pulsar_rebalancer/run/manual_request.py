@@ -1,4 +1,4 @@
-"""What a person asks for by hand: the fields of the form, and what a plan records of them."""
+"""Manual requests: the fields of the form, and what a plan records of them."""
 
 from __future__ import annotations
 
@@ -119,35 +119,34 @@ class HandRequest(BaseModel):
 
     @property
     def shows(self) -> bool:
-        """Return whether a plan is to be made and shown; everything else changes something at once."""
+        """Return whether to make and show a plan; any other request changes something at once."""
         return not self.plan and self.action is not Action.RELEASE
 
     @property
     def overruled(self) -> frozenset[Overrule]:
-        """Return what does not hold.
+        """Return the rules that do not hold for this request.
 
-        To undo is to move again what was moved lately. What a drain would move is shown as a whole; runs serve it
-        within the caps.
+        An undo moves bundles again that were moved recently. The plan of a drain shows all bundles; runs then drain
+        them within the caps.
         """
         always = {Action.UNDO: Overrule.GRACE_PERIOD, Action.DRAIN: Overrule.CAPS}
         return frozenset([*self.overrule, *filter(None, [always.get(self.action) if self.action else None])])
 
     def differs(self, shown: HandRequest) -> list[str]:
-        """Return the fields that are given and are not those of a plan that was shown."""
+        """Return the given fields that differ from those of a plan that was shown."""
         given = [name for name in type(self).model_fields if getattr(self, name) and name not in ("plan", "reason")]
         return [name for name in given if getattr(self, name) != getattr(shown, name)]
 
 
 class ByHand(BaseModel):
-    """What a plan made by hand records.
+    """What a manual plan records.
 
     Attributes:
-        by: Airflow's user who asked for it, or approved what a strategy decided.
-        approved_by: who approved it in mode `approve`; empty: nobody had to. Likewise why, `approved_because`.
-        request: the form.
+        by: the Airflow user who requested it, or approved what a strategy decided.
+        approved_by, approved_because: who approved it in mode `approve`, and why; empty when no approval was needed.
         carries_out: hash of the plan that was shown, in the run that carries it out; empty in that plan itself.
-        scores: of each broker that gives or takes bundles, before and after, percent, if score follows traffic.
-        topics: of the bundles that move: their clients look for the new owner; likewise `producers`, `consumers`.
+        scores: before and after, percent, of each broker that gives or takes bundles, if score follows traffic.
+        topics, producers, consumers: totals over the bundles that move.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -164,20 +163,21 @@ class ByHand(BaseModel):
 
     @property
     def approval(self) -> str:
-        """Return in words who approved it, and why; empty when nobody had to."""
+        """Return who approved it and why, in words; empty when no approval was needed."""
         why = f" ({self.approved_because})" if self.approved_because else ""
         return f"approved by {self.approved_by}{why}" if self.approved_by else ""
 
 
 class DrainProgress(BaseModel):
-    """What a run found on a broker that is drained, and does about it.
+    """What a run found on a drained broker, and what it does about it.
 
     Attributes:
-        since: when it was marked; likewise `by` whom, for what `reason`, and what is overruled.
-        bundles: how many it reports, those that cannot move among them.
-        moving: how many of them this plan moves.
-        stay: why how many others stay.
-        named: the first of those that can never be moved: heartbeat, system and topicless ones.
+        since, by, reason: when the drain was ordered, by whom and why.
+        overrule: rules that do not hold for the drain.
+        bundles: number of bundles that it reports, including those that cannot move.
+        moving: number of bundles that this plan moves.
+        stay: number of bundles that stay, by reason.
+        named: the first bundles that can never move: heartbeat, system and topicless ones.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -193,7 +193,7 @@ class DrainProgress(BaseModel):
 
     @property
     def left(self) -> int:
-        """Return how many bundles this plan leaves there that may still be moved by a later one."""
+        """Return the number of bundles that this plan leaves there and a later one may move."""
         return sum(
             count for reason, count in self.stay.items() if reason not in (Reason.SYSTEM_NAMESPACE, Reason.NO_TOPIC)
         )

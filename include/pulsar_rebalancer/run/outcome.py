@@ -1,4 +1,4 @@
-"""How a run ended: what became of every move, `outcome.json` beside the plan, and the same for people to read."""
+"""How a run ended: the outcome of every move and split, stored in `outcome.json` and described for people."""
 
 from __future__ import annotations
 
@@ -20,22 +20,21 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 LISTED = 20
-"""How many moves the log names one by one."""
+"""Maximum number of moves that the log lists."""
 
 
 class MoveOutcome(BaseModel):
-    """What became of one move.
+    """The outcome of one move.
 
     Attributes:
         bundle: `tenant/namespace/0x…_0x…`.
         source: brokerId that the plan took it from.
         destination: brokerId that the plan gave it to.
-        owner: brokerId read back at the end; empty when nobody owned it or nobody could tell.
-        reason: reason code.
-        attempts: unloads tried, without those that were refused at once; 0 when the bundle was left alone.
+        owner: brokerId read back at the end; empty when there was no owner or it could not be read.
+        attempts: number of unloads tried, without those refused at once; 0 when the bundle was not touched.
         seconds: from the first read to the outcome.
         error: what a broker or the connection said, when that decided; never a secret.
-        destination_kept: whether the leader may still remember the destination of an unload that failed behind it.
+        destination_kept: whether the leader may still remember the destination although the unload failed.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -67,7 +66,7 @@ class MoveOutcome(BaseModel):
 
 
 def not_moved(move: Move, reason: Reason) -> MoveOutcome:
-    """Return the outcome of a move that nothing more is known of."""
+    """Return the outcome of a move of which nothing else is known."""
     return MoveOutcome(bundle=move.bundle, source=move.source, destination=move.destination, reason=reason)
 
 
@@ -82,8 +81,8 @@ def read_wave(file: StoragePath) -> dict[str, MoveOutcome]:
     Raises:
         SnapshotError: the file cannot be read.
     """
-    found = (load(MoveOutcome, row, file.uri) for row in file.read_json())
-    return {outcome.bundle: outcome for outcome in found}
+    outcomes = (load(MoveOutcome, row, file.uri) for row in file.read_json())
+    return {outcome.bundle: outcome for outcome in outcomes}
 
 
 def read_waves(run: StoragePath) -> dict[str, MoveOutcome]:
@@ -106,12 +105,12 @@ class Outcome(VersionedDocument):
 
     Attributes:
         plan_id: name of the run's folder.
-        ended_at: when report wrote this.
+        ended_at: when the task `report` wrote this.
         verdict: the gate's reason code; `blocked` when validation stopped the run, `unfinished` when another task did.
         moves: every move of a plan whose gate was open; empty otherwise.
-        destinations_kept: destination by bundle, of this run or an earlier one, that the leader may still remember.
+        destinations_kept: destinations that the leader may still remember from this or an earlier run, by bundle.
         splits: every split of a plan whose gate was open.
-        in_force: what was in force when report wrote this, and by whom: a sentence.
+        in_force: orders in force when this was written, and who gave them: a sentence.
     """
 
     FILE: ClassVar[str] = "outcome.json"
@@ -128,22 +127,22 @@ class Outcome(VersionedDocument):
 
     @property
     def counts(self) -> dict[Reason, int]:
-        """Return how many moves ended with each reason, most frequent first."""
+        """Return the number of moves by reason, the most frequent first."""
         return dict(Counter(move.reason for move in self.moves).most_common())
 
     @property
     def split_counts(self) -> dict[Reason, int]:
-        """Return how many splits ended with each reason, most frequent first."""
+        """Return the number of splits by reason, the most frequent first."""
         return dict(Counter(split.reason for split in self.splits).most_common())
 
     @property
     def split(self) -> int:
-        """Bundles that the run has split."""
+        """Number of bundles that the run has split."""
         return sum(split.reason is Reason.SPLIT for split in self.splits)
 
     @property
     def landed(self) -> int:
-        """Bundles that have another owner than before the run."""
+        """Number of bundles with another owner than before the run."""
         return sum(move.reason.has(Trait.NEW_OWNER) for move in self.moves)
 
 
@@ -152,13 +151,13 @@ def conclude(
 ) -> Outcome:
     """Return the outcome of a run from its files.
 
-    What an earlier report wrote is added to and never replaced by less: a gate that was open stays so, and so does
-    what became of a move, whatever the tasks say that were cleared since.
+    An earlier report is extended, never reduced: an open gate stays open and the outcome of a move is kept, even if
+    tasks were cleared since.
 
     Args:
-        gate: the gate's verdict; None when it was not asked.
-        begun: bundles whose split was begun, as the history has it.
-        kept: destination by bundle that the leader may still remember.
+        gate: the gate's verdict; None when the run did not reach it.
+        begun: bundles whose split has begun, according to the history.
+        kept: destinations that the leader may still remember, by bundle.
 
     Raises:
         SnapshotError: a file of the run cannot be read.
@@ -192,17 +191,17 @@ def _latest(
     earlier: Iterable[_Outcome],
     found: Mapping[str, _Outcome],
 ) -> tuple[_Outcome, ...]:
-    """Return what is known last of each bundle: from its task, from an earlier report, or from the plan alone."""
+    """Return the latest outcome of each bundle: from its task, else from an earlier report, else only from the plan."""
     last = {
-        each.bundle: unknown(each, Reason.INTERRUPTED if each.bundle in begun else Reason.NOT_ATTEMPTED)
-        for each in planned
+        item.bundle: unknown(item, Reason.INTERRUPTED if item.bundle in begun else Reason.NOT_ATTEMPTED)
+        for item in planned
     }
-    last |= {each.bundle: each for each in earlier if not each.reason.has(Trait.NOT_BEGUN)}
+    last |= {outcome.bundle: outcome for outcome in earlier if not outcome.reason.has(Trait.NOT_BEGUN)}
     return tuple((last | dict(found)).values())
 
 
 def describe(outcome: Outcome, run: StoragePath) -> str:
-    """Return the run in a few lines: scores, pairs, hits, verdict, what was moved and where it is now."""
+    """Return a few lines about the run: scores, pairs, hits, verdict, and the outcome of splits and moves."""
     lines = [f"Cluster {outcome.cluster}, run {run.uri}"]
     summary = Summary.find(run)
     in_force = outcome.in_force or (summary.in_force if summary else "")

@@ -1,4 +1,4 @@
-"""A plan: what decide answers, its identity, and the moves that unload carries out."""
+"""A plan: the result of decide, its hash, and the moves that unload carries out."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 _DECISIONS, _MOVES, _STATE = "plan/decisions.parquet", "plan/moves.parquet", "plan/state.json"
 
 MAX_WAVES = 16
-"""Waves of one plan, where the same hash range of two namespaces must not move at once (`strategies.waves`)."""
+"""Maximum waves of a plan if equal hash ranges of two namespaces must not move at once (`strategies.waves`)."""
 
 OF_A_WAVE = 200
-"""Bundles of a wave where it need not: the gate is asked again at least that often."""
+"""Maximum bundles of a wave otherwise: the gate is checked again before every wave."""
 
 
 LONGEST_RUN = timedelta(minutes=30)
-"""Time-out of a DAG run: whatever is older is not of a run that is still going on."""
+"""Time-out of a DAG run: anything older does not belong to a run under way."""
 
 
 class Forced(BaseModel):
@@ -59,20 +59,22 @@ class Summary(VersionedDocument):
         hash: over decisions, taken moves, new state and splits; the same for any Spark master, partitioning and input
             order.
         by_hand: who asked for what, when a person made the plan.
-        drains: what becomes of the bundles of brokers that are drained, by broker.
+        drains: progress of drained brokers, by broker.
         counting: how the run treated the counters, a reason code.
-        score_min, score_max, score_mean: percent, over the brokers that were judged.
-        pairs: pairs judged, 0 for a strategy without pairs; `pairs_over`: those at or above the low threshold;
-            `pairs_fired`: pairs or brokers that fired.
-        hits: the most hits a pair has collected, `[low, high]`, before any reset.
-        reasons: how many pairs or brokers were judged so, by reason code.
+        score_min, score_max, score_mean: percent, over the compared brokers; None without any.
+        pairs: number of pairs judged; 0 for a strategy without pairs.
+        pairs_over: number of pairs at or above the low threshold.
+        pairs_fired: number of pairs or brokers that fired.
+        hits: the most hits of any pair, `[low, high]`, before any reset.
+        reasons: number of pairs or brokers, by reason code.
         sentence: what was decided and why, in the strategy's own terms.
-        in_force: what was in force when the sample was taken, and by whom.
-        bundles_taken: bundles to be moved; `waves` in how many waves.
+        in_force: orders in force when the sample was taken, and who gave them.
+        bundles_taken: number of bundles to move.
+        waves: number of waves in which they move.
         predicted_min, predicted_max: scores after the moves if score follows traffic, percent.
-        bundles_split: bundles to be split.
-        splits_passed_over: how many bundles that met a condition of splitting are not split, by reason code.
-        splits_told: what would be split, what is not and why, and where a split would help, a sentence each.
+        bundles_split: number of bundles to split.
+        splits_passed_over: number of bundles that met a condition of splitting but are not split, by reason code.
+        splits_told: sentences about splits: planned ones, others and why not, and where a split would help.
     """
 
     FILE: ClassVar[str] = "plan/summary.json"
@@ -110,17 +112,17 @@ class Summary(VersionedDocument):
 
     @property
     def opens_until(self) -> datetime:
-        """Return until when the gate may open for the plan."""
+        """Return the time until which the gate may open for the plan."""
         return self.collected_at + timedelta(seconds=self.resolved.settings.max_plan_age_seconds)
 
     @property
     def waves_begin_until(self) -> datetime:
-        """Return until when a wave may be begun: the first ones take their time, and loads change meanwhile."""
+        """Return the time until which a wave may begin: earlier waves take time, and loads change meanwhile."""
         return self.opens_until + timedelta(seconds=self.resolved.settings.max_wave_delay_seconds)
 
     @property
     def waves_resume_until(self) -> datetime:
-        """Return until when a wave that was begun may be resumed: what it unloaded has to be placed."""
+        """Return the time until which an interrupted wave may resume: its unloaded bundles need a broker."""
         return max(self.collected_at + LONGEST_RUN, self.waves_begin_until)
 
     @property
@@ -130,7 +132,7 @@ class Summary(VersionedDocument):
 
 
 class Move(BaseModel):
-    """One bundle to be moved."""
+    """One bundle to move."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -149,7 +151,7 @@ def write_moves(run: StoragePath, candidates: pa.Table) -> None:
 
 
 def write_decisions(run: StoragePath, decisions: pa.Table, state: Mapping[str, JsonValue]) -> None:
-    """Write `plan/decisions.parquet` and `plan/state.json`: the state that record is to commit, JSON mode."""
+    """Write `plan/decisions.parquet` and `plan/state.json`, the state for record to commit, JSON mode."""
     (run / _DECISIONS).write_table(decisions)
     (run / _STATE).write_json(state)
 
@@ -164,7 +166,7 @@ def read_candidates(run: StoragePath, columns: list[str] | None = None) -> pa.Ta
 
 
 def read_decisions(run: StoragePath) -> list[dict[str, Any]]:
-    """Return the rows of `plan/decisions.parquet`; errors as `read_candidates`."""
+    """Return the rows of `plan/decisions.parquet`; errors as in `read_candidates`."""
     return (run / _DECISIONS).read_table().to_pylist()
 
 
@@ -181,9 +183,9 @@ def read_moves(run: StoragePath) -> list[Move]:
 
 
 def taken_candidates(run: StoragePath) -> list[dict[str, Any]]:
-    """Return the rows of the bundles that a plan moves; errors as `read_candidates`."""
-    found = read_candidates(run)
-    return found.filter(found["taken"]).to_pylist()
+    """Return the rows of the bundles that a plan moves; errors as in `read_candidates`."""
+    candidates = read_candidates(run)
+    return candidates.filter(candidates["taken"]).to_pylist()
 
 
 def _moves(taken: list[dict[str, Any]]) -> list[Move]:
@@ -192,7 +194,7 @@ def _moves(taken: list[dict[str, Any]]) -> list[Move]:
 
 
 def read_state(run: StoragePath) -> DecisionState:
-    """Return the state that decide derived, to be recorded.
+    """Return the state that decide derived for record to commit.
 
     Raises:
         SnapshotError: `file_missing` or `file_damaged`.
@@ -213,7 +215,7 @@ def plan_hash(
         decisions: rows of the decisions table.
         moves: the taken rows of the moves table.
         state: the decision state, JSON mode.
-        splits: the taken rows of the splits table; a plan without has the hash of releases that split nothing.
+        splits: the taken rows of the splits table; without any, the hash equals that of releases without splits.
     """
     parts = [_ordered(decisions), _ordered(moves), state, *filter(None, [_ordered(splits)])]
     canonical = json.dumps(parts, sort_keys=True, separators=(",", ":"))
@@ -225,21 +227,21 @@ def _ordered(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 class Actions(NamedTuple):
-    """What a plan does: the splits come first."""
+    """The actions of a plan; splits are carried out first."""
 
     moves: Sequence[Move]
     splits: Sequence[Split]
 
     @property
     def identity(self) -> str:
-        """Return what is the same for two plans that do the same, whatever they were decided from; SHA-256."""
+        """Return the SHA-256 of the actions, equal for plans with equal actions, whatever they were decided from."""
         moves = [[move.bundle, move.source, move.destination] for move in self.moves]
         splits = [[split.bundle, *split.positions] for split in self.splits]
         return hashlib.sha256(json.dumps([sorted(moves), sorted(splits)]).encode()).hexdigest()
 
 
 def verify(run: StoragePath, summary: Summary) -> Actions:
-    """Return the moves and splits of a plan whose files still have the hash that was recorded.
+    """Return the moves and splits of a plan after checking its files against the recorded hash.
 
     Raises:
         PlanError: `plan_changed` when a file of the plan was altered after it was made.
@@ -247,7 +249,7 @@ def verify(run: StoragePath, summary: Summary) -> Actions:
     decisions = read_decisions(run)
     state = (run / _STATE).read_json()
     try:
-        # Read once: what is hashed is what is carried out, whoever writes the file again meanwhile.
+        # Read once, so that exactly what is hashed is carried out, even if someone changes the files meanwhile.
         taken, splits = taken_candidates(run), taken_rows(run)
         same = plan_hash(decisions, taken, state, splits) == summary.hash
     except (KeyError, TypeError, ValueError):  # other columns, or values of other kinds

@@ -1,4 +1,4 @@
-"""Who is left out of a run, and whether enough is left to be judged."""
+"""Which brokers and bundles are left out of a run, and whether enough brokers remain."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import Settings
 
 ENOUGH_SAMPLES = 2
-"""Host samples since its start from which a broker's figures count."""
+"""Host samples that a broker needs since its start before its figures count."""
 
 
 def one_quarantine_each(findings: Iterable[Finding]) -> list[Finding]:
-    """Leave every broker or bundle out once, for the first reason in the order of its suite."""
+    """Return the findings with only the first quarantine of each broker or bundle, in the order of the suite."""
     kept: list[Finding] = []
     left_out: set[str] = set()
     for finding in findings:
@@ -36,10 +36,10 @@ def one_quarantine_each(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def unexpectedly_left_out(findings: Iterable[Finding], moved: Collection[str]) -> frozenset[str]:
-    """Return brokers and bundles that are left out, but for what is normal after a move.
+    """Return brokers and bundles that are left out, except where this is normal after a move.
 
     Args:
-        moved: bundles that were moved lately; for an interval two brokers report them.
+        moved: recently moved bundles, which two brokers may report for one interval.
     """
     return frozenset(
         f.subject
@@ -49,10 +49,10 @@ def unexpectedly_left_out(findings: Iterable[Finding], moved: Collection[str]) -
 
 
 def traffic_in_doubt(shares: Mapping[str, float], settings: Settings) -> list[Finding]:
-    """Return the brokers too much of whose traffic belongs to bundles that are left out, worst first.
+    """Return the brokers with too much traffic of bundles that are left out, worst first.
 
     Args:
-        shares: by broker, 0 to 1.
+        shares: left-out share of the traffic by broker, 0 to 1.
     """
     allowed = settings.max_quarantined_traffic
     return [
@@ -67,7 +67,7 @@ def traffic_in_doubt(shares: Mapping[str, float], settings: Settings) -> list[Fi
 
 
 def unknown_brokers(brokers: Collection[str], settings: Settings) -> list[Finding]:
-    """Return the excluded brokers that the cluster does not list: a name that is misspelt excludes nobody."""
+    """Return the excluded brokers that the cluster does not list: a misspelt name excludes nobody."""
     unknown = sorted(set(settings.excluded_brokers) - set(brokers))
     return [Finding(reason=Reason.UNKNOWN_BROKER, subject=name, detail="not listed") for name in unknown]
 
@@ -86,7 +86,7 @@ def unmatched_patterns(bundles: Iterable[str | None], settings: Settings) -> lis
 
 
 def interval_below_host_sample(settings: Settings) -> list[Finding]:
-    """Return a warning when brokers measure their machine less often than runs look at them."""
+    """Return a warning when brokers measure their host less often than runs sample them."""
     host = settings.host_usage_interval_minutes * 60
     if settings.interval_seconds >= host:
         return []
@@ -96,11 +96,10 @@ def interval_below_host_sample(settings: Settings) -> list[Finding]:
 
 
 def enough_brokers(findings: Iterable[Finding], samples: Mapping[str, float], settings: Settings) -> list[Finding]:
-    """Return what blocks the run because too few brokers can be judged: the result of all other expectations.
+    """Return the findings that block the run because too few brokers remain after all other expectations.
 
     Args:
-        samples: host samples since its start of every listed broker.
-        settings: which brokers are excluded, and how many may be left out.
+        samples: number of host samples since its start, by listed broker.
     """
     quarantined = {f.subject: f.reason for f in findings if f.effect is Effect.QUARANTINE}
     left_out: dict[Reason, list[str]] = defaultdict(list)
@@ -128,7 +127,7 @@ def _counts(reason: Reason) -> bool:
 
 
 def _why(left_out: Mapping[Reason, list[str]], started: Iterable[float], settings: Settings) -> str:
-    """Return how many are left out for which reason, and when that passes by itself."""
+    """Return the number of brokers left out by reason, and when that will pass by itself."""
     missing = max((ENOUGH_SAMPLES - max(samples, 0) for samples in started), default=0)
     minutes = math.ceil(missing * settings.host_usage_interval_minutes)
     passes = {Reason.JUST_STARTED: f", over in about {minutes} min"}

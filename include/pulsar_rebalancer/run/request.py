@@ -1,4 +1,4 @@
-"""What one run is asked to do, and what validation found: the small documents beside the tables."""
+"""The request and the validation of a run: the small documents next to the tables."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pulsar_rebalancer.storage.documents import VersionedDocument
 
 
 class RunRequest(VersionedDocument):
-    """`input/settings.json`: who asked for what, and the effective settings.
+    """`input/settings.json`: the request of a run, with its effective settings.
 
     Attributes:
         cluster: name in the clusters file.
-        airflow_run_id: the DAG run, inside the file because ids hold `:` and what users type.
+        airflow_run_id: the DAG run; not in a path, because ids may hold `:` and users' text.
         requested_by: the person who started a manual run; empty for scheduled ones.
         collected_at: the time of the sample, the reference for ages and counting.
-        closed: why nothing may be moved, as far as that is known before anything is decided; None: something may be.
-        in_force: what is in force then, and by whom: a sentence.
+        closed: why nothing may be moved, as far as known before the decision; None: bundles may be moved.
+        in_force: orders in force when the sample was taken, and who gave them: a sentence.
     """
 
     FILE: ClassVar[str] = "input/settings.json"
@@ -45,10 +45,9 @@ class Finding(BaseModel):
     """One thing that validation found.
 
     Attributes:
-        reason: what it is; its effect is what it does to the run.
-        subject: the broker or bundle it is about; empty for the cluster as a whole.
-        detail: the figure or text that was seen.
-        cause: the reason code behind it, such as that of a request that failed; empty when there is none.
+        subject: the broker or bundle; empty for the whole cluster.
+        detail: the observed figure or text.
+        cause: the reason code behind it, such as that of a failed request; empty when there is none.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -78,10 +77,10 @@ class Validation(VersionedDocument):
     findings: tuple[Finding, ...] = ()
 
     def reasons(self, effect: Effect) -> dict[Reason, int]:
-        """How often each reason of one effect was found, most frequent first."""
+        """Return the number of findings by reason for one effect, the most frequent first."""
         return dict(Counter(f.reason for f in self.findings if f.effect is effect).most_common())
 
     @property
     def quarantined(self) -> dict[str, Reason]:
-        """The reason by broker or bundle that is left out."""
+        """The reason for each broker or bundle that is left out."""
         return {f.subject: f.reason for f in self.findings if f.effect is Effect.QUARANTINE and f.subject}

@@ -1,4 +1,4 @@
-"""The folder of a run, found from what others say it is."""
+"""Find the folder of a run from an untrusted address."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 def find_run(storage: ClusterStorage, address: str, airflow_run_id: str) -> StoragePath:
-    """Return the folder of a run of this cluster and DAG run; nothing of its address is trusted.
+    """Return the folder of a run of this cluster and DAG run, without trusting its address.
 
-    Whoever may write an XCom or type an address may not choose whose plan is carried out, or whose files are read.
+    Anyone who can write an XCom or type an address must not choose whose plan is carried out or whose files are read.
 
     Args:
         address: of the run's folder, as collect left it.
 
     Raises:
-        PlanError: `foreign_run` unless the folder lies where the cluster's runs do, no link leads out of the storage
-            root, and its request names the same cluster and DAG run.
+        PlanError: `foreign_run` unless the folder is among the cluster's runs, no link leads out of the storage root,
+            and its request names the same cluster and DAG run.
         SnapshotError: the request cannot be read.
     """
     run = storage.run(StoragePath(address).name)
@@ -46,7 +46,7 @@ def belongs(request: object, cluster: str, airflow_run_id: str) -> bool:
 
 
 def lies_below(root: str, file: StoragePath) -> bool:
-    """Return whether no link leads the file out of the root; object stores have none."""
+    """Return whether no link leads the file out of the root; object stores have no links."""
     file_system, path = file.open()
     if not isinstance(file_system, LocalFileSystem):
         return True

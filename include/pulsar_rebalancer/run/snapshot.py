@@ -1,4 +1,4 @@
-"""A run as collect and validate left it: its documents and its tables."""
+"""The documents and tables of a run, as collect and validate wrote them."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 CLIENTS = ("topics", "producers", "consumers")
-"""What a move disturbs: counts of a bundle."""
+"""Counts of a bundle that a move disturbs."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A run; each file is read when it is first asked for, and each may be missing or damaged.
+    """The files of a run; each is read on first use and may be missing or damaged.
 
     Every property may raise a SnapshotError (`file_missing`, `file_damaged`, `file_version`) or a StateError
     (`state_version`).
@@ -45,7 +45,7 @@ class Snapshot:
 
     @cached_property
     def request(self) -> RunRequest:
-        """Return who asked for what, and the effective settings."""
+        """Return the request of the run, with its effective settings."""
         return RunRequest.read(self.folder)
 
     @property
@@ -84,8 +84,8 @@ class Snapshot:
     @cached_property
     def _listed(self) -> list[dict[str, Any]]:
         brokers = self.table("brokers")
-        # Nobody looks at times, and Arrow imports pandas to make Python's of them.
-        return brokers.select([each.name for each in brokers.schema if each.type != TIME]).to_pylist()
+        # Times are not used, and Arrow would import pandas to convert them.
+        return brokers.select([column.name for column in brokers.schema if column.type != TIME]).to_pylist()
 
     @property
     def extensible(self) -> bool:
@@ -96,10 +96,10 @@ class Snapshot:
     def table(self, name: str) -> pa.Table:
         """Return one input table whole."""
         file = self.file(name)
-        found = file.read_table()
-        self.check(name, found.schema)
+        content = file.read_table()
+        self.check(name, content.schema)
         with damage_of(file.uri):
-            return found.cast(INPUT[name])
+            return content.cast(INPUT[name])
 
     def check(self, name: str, found: pa.Schema) -> None:
         """Compare the version and the columns of an input table with today's.
@@ -114,35 +114,35 @@ class Snapshot:
             raise SnapshotError(Reason.FILE_VERSION, f"{where} {what}, this release reads version {VERSION}")
 
     def bundles_named(self, names: Collection[str], columns: list[str]) -> list[dict[str, Any]]:
-        """Return rows of some bundles: one for each broker that reports a bundle; columns of any version.
+        """Return rows of some bundles, one per bundle and reporting broker; the table may be of any version.
 
         Args:
-            columns: of the bundles table, with `bundle`.
+            columns: columns of the bundles table, including `bundle`.
         """
         wanted = pa.array(sorted(names), pa.string())
-        # A part at a time: a cluster may have a million bundles.
+        # Read in batches: a cluster may have a million bundles.
         parts = (part.filter(pc.is_in(part["bundle"], wanted)) for part in batches(self.file("bundles"), columns))
         return [row for part in (parts if names else ()) for row in part.to_pylist()]
 
     def owners(self, bundles: Collection[str]) -> dict[str, set[str]]:
-        """Return the brokers that reported a bundle, by bundle; those that nobody reported are missing."""
-        found: dict[str, set[str]] = {}
+        """Return the brokers that reported a bundle, by bundle; unreported bundles are missing."""
+        owners: dict[str, set[str]] = {}
         for row in self.bundles_named(bundles, ["bundle", "broker"]):
-            found.setdefault(row["bundle"], set()).add(row["broker"])
-        return found
+            owners.setdefault(row["bundle"], set()).add(row["broker"])
+        return owners
 
     def clients(self, bundles: Collection[str]) -> dict[str, dict[str, int]]:
-        """Return how many topics, producers and consumers (`CLIENTS`) each bundle has."""
+        """Return the number of topics, producers and consumers (`CLIENTS`) of each bundle."""
         rows = self.bundles_named(bundles, ["bundle", *CLIENTS])
         return {row["bundle"]: {name: row[name] or 0 for name in CLIENTS} for row in rows}
 
     def known_means(self, state_folder: StoragePath) -> StoragePath | None:
         """Return the means of the last counted sample; None when there are none.
 
-        A file that is gone is no error: bundles start again with this sample, as when Pulsar's leader changes.
+        A missing file is not an error: means start again with this sample, as when Pulsar's leader changes.
 
         Args:
-            state_folder: where the means of the cluster are.
+            state_folder: folder of the cluster's means.
         """
         file = state_folder / self.before.decision.means
         return file if self.before.decision.means and file.exists() else None

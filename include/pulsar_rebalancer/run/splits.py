@@ -1,4 +1,4 @@
-"""The bundles that a plan splits: rows of `plan/splits.parquet`, and what became of them."""
+"""The bundles that a plan splits: rows of `plan/splits.parquet`, and their outcomes."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 
 class Split(BaseModel):
-    """One bundle to be split.
+    """One bundle to split.
 
     Attributes:
         bundle: `tenant/namespace/0x…_0x…`.
         broker: brokerId of the owner that the plan saw.
-        algorithm: which one found the positions.
-        positions: where it is cut, ascending, all within its range.
+        algorithm: the algorithm that found the positions.
+        positions: hashes at which to cut, ascending, all within its range.
         shares: share of its traffic that each part takes, ratio; one more than positions.
-        unload: whether the parts are unloaded afterwards, so that placement may spread them.
-        condition: Pulsar's condition that the bundle met; empty for a split made by hand.
+        unload: whether to unload the parts afterwards, so that placement may spread them.
+        condition: Pulsar's condition that the bundle met; empty for a manual split.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -48,19 +48,19 @@ class Split(BaseModel):
 
     @property
     def parts(self) -> dict[str, float]:
-        """Return the bundles that it becomes, with their shares."""
+        """Return the share of the traffic of each part, by name."""
         return dict(zip(parts_of(self.bundle, self.positions), self.shares, strict=True))
 
 
 def parts_of(bundle: str, positions: Iterable[int]) -> list[str]:
-    """Return the names of the bundles that a bundle becomes when it is cut at these positions."""
+    """Return the names of the parts of a bundle that is cut at these positions."""
     lower, upper = (int(bound, 16) for bound in range_of(bundle).split("_"))
     ends = pairwise((lower, *positions, upper))
     return [f"{namespace_of(bundle)}/0x{low:08x}_0x{high:08x}" for low, high in ends]
 
 
 def parts_by_bundle(splits: Mapping[str, BundleSplit]) -> dict[str, dict[str, float]]:
-    """Return what bundles became, or were to become: share of the traffic by part, by bundle."""
+    """Return the actual or planned parts of split bundles: share of the traffic by part, by bundle."""
     return {
         bundle: dict(zip(parts_of(bundle, split.positions), split.shares, strict=True))
         for bundle, split in splits.items()
@@ -68,7 +68,7 @@ def parts_by_bundle(splits: Mapping[str, BundleSplit]) -> dict[str, dict[str, fl
 
 
 def recently_split(bundle: str, splits: Mapping[str, BundleSplit], now: datetime, grace_minutes: float) -> bool:
-    """Return whether a bundle is one that was split within the grace period, or a part of one."""
+    """Return whether a bundle, or one that contains it, was split within the grace period."""
     grace = timedelta(minutes=grace_minutes)
     return any(
         namespace_of(name) == namespace_of(bundle)
@@ -79,14 +79,13 @@ def recently_split(bundle: str, splits: Mapping[str, BundleSplit], now: datetime
 
 
 class SplitOutcome(BaseModel):
-    """What became of one split.
+    """The outcome of one split.
 
     Attributes:
         bundle: `tenant/namespace/0x…_0x…`.
-        positions: where the plan cuts it.
+        positions: hashes at which the plan cuts it.
         found: bounds of the namespace within the bundle's range, read back at the end.
-        reason: reason code.
-        attempts: requests that a broker took; 0 when the bundle was left alone.
+        attempts: number of requests that a broker accepted; 0 when the bundle was not touched.
         seconds: from the first read to the outcome.
         error: what a broker or the connection said, when that decided; never a secret.
     """
@@ -113,7 +112,7 @@ class SplitOutcome(BaseModel):
 
 
 def not_split(split: Split, reason: Reason) -> SplitOutcome:
-    """Return the outcome of a split that nothing more is known of."""
+    """Return the outcome of a split of which nothing else is known."""
     return SplitOutcome(bundle=split.bundle, positions=split.positions, reason=reason)
 
 
@@ -121,7 +120,7 @@ def write_splits(run: StoragePath, rows: list[dict[str, Any]]) -> list[dict[str,
     """Write `plan/splits.parquet`, unless there is no row.
 
     Returns:
-        The rows of the bundles to be split as a reader will see them: what `plan_hash` is taken over.
+        The rows of the bundles to split as a reader will see them, for `plan_hash`.
     """
     if not rows:
         return []
@@ -168,14 +167,14 @@ def outcomes_file(run: StoragePath) -> StoragePath:
 
 
 def read_outcomes(run: StoragePath) -> dict[str, SplitOutcome]:
-    """Return the outcomes of the run's splits, by bundle; empty when none was begun.
+    """Return the outcomes of the run's splits, by bundle; empty when none has begun.
 
     Raises:
         SnapshotError: the file cannot be read.
     """
     file = outcomes_file(run)
-    found = file.read_json() if file.exists() else []
-    return {outcome.bundle: outcome for outcome in (documents.load(SplitOutcome, row, file.uri) for row in found)}
+    rows = file.read_json() if file.exists() else []
+    return {outcome.bundle: outcome for outcome in (documents.load(SplitOutcome, row, file.uri) for row in rows)}
 
 
 def _file(run: StoragePath) -> StoragePath:

@@ -1,4 +1,4 @@
-"""`input/state.json`: what was kept between runs when the sample was taken."""
+"""`input/state.json`: the state kept between runs, as of the sample."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class StateBefore(BaseModel):
 
     Attributes:
         decision: number of the last plan, counters, name of the means.
-        moves: bundles that were unloaded or split lately.
-        drains: brokers that are drained.
+        moves: bundles that were recently unloaded or split.
+        drains: drained brokers.
         handed_over: the plan that the run was started to carry out.
     """
 
@@ -37,13 +37,13 @@ class StateBefore(BaseModel):
     handed_over: HandedOver | None = None
 
     def write(self, run: StoragePath) -> None:
-        """Write it to its place below the run's folder."""
+        """Write the document into the run's folder."""
         absent = {"handed_over"} if self.handed_over is None else None
         (run / self.FILE).write_json(self.model_dump(mode="json", exclude=absent))
 
     @classmethod
     def read(cls, run: StoragePath) -> Self:
-        """Read it from its place below the run's folder.
+        """Read the document from the run's folder.
 
         Raises:
             SnapshotError: `file_missing` or `file_damaged`.
@@ -54,7 +54,7 @@ class StateBefore(BaseModel):
 
     @classmethod
     def parse(cls, document: Any, where: str) -> Self:
-        """Return what was read; errors as `read`."""
+        """Return the parsed document; errors as in `read`."""
         if not isinstance(document, Mapping) or not {"decision", "moves", "drains"} <= document.keys():
             raise SnapshotError(Reason.FILE_DAMAGED, f"{where} is no state")
         handed = document.get("handed_over")

@@ -1,4 +1,4 @@
-"""Sums that are the same under every release of Python."""
+"""Sums that are the same in every release of Python."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 def one_by_one(figures: Iterable[float]) -> float:
-    """Return the sum of figures that are added one after the other, as Java does.
+    """Return the sum of figures added one after the other, as Java does.
 
-    Since 3.12 Python's own `sum` makes up for what rounding loses: the last digit is another one then, it decides a
-    tie, and the same run would give another plan.
+    Since 3.12 Python's own `sum` compensates rounding errors: a different last digit can decide a tie, and the same
+    run would give another plan.
     """
     return reduce(add, figures, 0.0)

@@ -70,10 +70,10 @@ LARGEST: dict[str, float] = {
     "load_average": 1e6,
     "throughput_average": 1e15,
 }
-"""Figures above these are of no machine and no broker: validation refuses them. Units as above."""
+"""No machine or broker exceeds these figures: validation refuses larger ones. Units as above."""
 
 VERSION = "1"
-"""Of all tables; it stands in the schema's metadata."""
+"""Version of all tables, in the schema's metadata."""
 
 
 def _schema(*columns: tuple[str, pa.DataType]) -> pa.Schema:
@@ -118,7 +118,7 @@ BROKERS = _schema(
     ("host_samples", _F),
     *_USAGE,
     *_TRAFFIC,
-    *((name, _F) for name in AVERAGES),  # the broker's own moving averages; extensible manager alone
+    *((name, _F) for name in AVERAGES),  # the broker's own moving averages; extensible manager only
     ("topics", _I),
     ("bundles", _I),
     ("producers", _I),
@@ -137,7 +137,7 @@ BUNDLES = _schema(
     ("consumers", _I),
     ("cache_size", _I),
     ("owners", _I),  # how many brokers report the bundle
-    ("top_rank", _I),  # place in the broker's own list of top bundles; extensible manager alone
+    ("top_rank", _I),  # place in the broker's own list of top bundles; extensible manager only
     ("policy", _S),  # "isolation", "anti_affinity" or "unknown", null for a namespace under no policy
 )
 """A row per bundle and reporting broker: bundles with at least one loaded topic."""
@@ -170,13 +170,13 @@ DECISIONS = _schema(
     ("bound", _F),  # what it was compared with
     ("fired", _B),
     ("reason", _S),
-    ("explanation", _S),  # what the strategy found, then what became of the bundles
+    ("explanation", _S),  # what the strategy found, then the outcome of selecting bundles
     ("measure", _S),  # "msg_rate" or "msg_throughput" when fired and above a minimum, else null
     ("target", _F),  # how much was to be moved
     ("bundles_taken", _I),
     ("traffic_taken", _F),
 )
-"""A row per pair or broker looked at, and one per broker left out (`source` alone)."""
+"""A row per pair or broker judged, and one per broker left out (only `source` is set)."""
 
 MOVES = _schema(
     ("cluster", _S),
@@ -212,7 +212,7 @@ SPLITS = _schema(
     ("reason", _S),
     ("explanation", _S),
 )
-"""A row per bundle that a split was thought of, to be split or not; plans without one have no such file."""
+"""A row per bundle considered for a split, taken or not; plans without any have no such file."""
 
 INPUT = {"cluster": CLUSTER, "brokers": BROKERS, "bundles": BUNDLES}
 
@@ -239,17 +239,15 @@ class BrokerSample:
         broker: brokerId, host:port.
         left_out: why it is neither source nor destination, or None. A broker without a report is left out.
         resources: usage by resource (`run.tables.RESOURCES`).
-        msg_rate_in: msg/s; likewise `msg_rate_out`.
-        msg_throughput_in: bytes/s; likewise `msg_throughput_out`.
-        topics: how many it reports.
-        bundles: how many it reports.
+        msg_rate_in, msg_rate_out: msg/s.
+        msg_throughput_in, msg_throughput_out: bytes/s.
+        topics, bundles: reported numbers.
         version: of Pulsar.
         reserved_by: the isolation policy that reserves it for its namespaces.
-        load_average: the broker's own moving average of its load, 1 is 100 percent; extensible manager alone.
-        throughput_average: the broker's own moving average of its throughput, bytes/s; extensible manager alone.
-        report_age_seconds: age of its report.
-        weighted: what `scoring.weighted_usage` answers with the sample's settings, by the resources that it looks at;
-            empty unless it was computed for all brokers at once.
+        load_average: the broker's own moving average of its load, 1 is 100 percent; extensible manager only.
+        throughput_average: the broker's own moving average of its throughput, bytes/s; extensible manager only.
+        weighted: results of `scoring.weighted_usage` with the sample's settings, by the resources considered; empty
+            unless they were computed for all brokers at once.
     """
 
     broker: str
@@ -282,7 +280,7 @@ def broker_samples(rows: Iterable[Mapping[str, Any]], left_out: Mapping[str, Rea
     """Return the brokers of one cluster by name; one without a report is left out in any case.
 
     Args:
-        rows: of the brokers table; columns that nobody asks for may be missing.
+        rows: of the brokers table; unused columns may be missing.
         left_out: why a broker is neither source nor destination, by broker.
     """
     return sorted((_broker(row, left_out.get(row["broker"])) for row in rows), key=lambda broker: broker.broker)
@@ -300,7 +298,7 @@ Cell: TypeAlias = "str | float | datetime | None"
 
 
 def table(rows: Sequence[Mapping[str, Cell | Mapping[str, Cell]]], schema: pa.Schema) -> pa.Table:
-    """Rows as a table of exactly this schema; a missing key is null.
+    """Return rows as a table of exactly this schema; a missing key becomes null.
 
     Raises:
         SnapshotError: `file_damaged` when a value does not fit its column.
@@ -318,5 +316,5 @@ def write(run: StoragePath, tables: Mapping[str, pa.Table]) -> None:
 
 
 def version_of(schema: pa.Schema) -> str:
-    """Version of a table; empty where none is written, as in tables of Spark."""
+    """Return the version of a table; empty where there is none, as in Spark's tables."""
     return (schema.metadata or {}).get(b"version", b"").decode(errors="replace")

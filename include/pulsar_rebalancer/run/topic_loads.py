@@ -1,4 +1,4 @@
-"""`input/splits.json`: what collect read of the few bundles that may have to be split."""
+"""`input/splits.json`: what collect read of the few bundles that may need a split."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FEWEST_TOPICS = 2
 
 
 class TopicLoad(NamedTuple):
-    """What one topic of a bundle carries.
+    """The load of one topic of a bundle.
 
     Attributes:
         position: hash of its full name.
@@ -27,11 +27,11 @@ class TopicLoad(NamedTuple):
 
 
 class Candidate(BaseModel):
-    """One bundle that may have to be split.
+    """One bundle that may need a split.
 
     Attributes:
         bundle: `tenant/namespace/0x…_0x…`.
-        bounds: those of the namespace's bundles, ascending; empty when they could not be read.
+        bounds: of the namespace's bundles, ascending; empty when they could not be read.
         topics: hash, msg/s and bytes/s of each topic that the owner lists; None when they could not be read.
     """
 
@@ -43,7 +43,7 @@ class Candidate(BaseModel):
 
 
 class Candidates(VersionedDocument):
-    """The bundles of a run that may have to be split; a run without the file has none."""
+    """The bundles of a run that may need a split; a run without the file has none."""
 
     FILE: ClassVar[str] = "input/splits.json"
 

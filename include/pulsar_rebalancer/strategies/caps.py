@@ -49,8 +49,6 @@ def apply(
 
     Args:
         moves: as selection and placement made them, in any order.
-        settings: the caps (`config.settings.CAPS`).
-        groups: anti-affinity group by namespace.
         by_range: whether moves of the same hash range need waves of their own (`waves.needed`).
         room: asked about each taken unit; of a cap and of this, the cap is the reason that is told.
     """
@@ -111,7 +109,6 @@ class _Caps:
         """Return a unit with its waves, or with the reason why it has to wait.
 
         Args:
-            unit: all of it taken.
             counted: whether it uses up what the caps leave; otherwise it is only asked about.
         """
         names = [namespace_of(move.bundle) for move in unit]

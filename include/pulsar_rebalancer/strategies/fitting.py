@@ -28,7 +28,6 @@ def checked(given: Settings, where: str) -> Settings:
     """Return settings with the defaults of their strategy's own filled in.
 
     Args:
-        given: whatever their strategy.
         where: what the error names as the place.
 
     Raises:

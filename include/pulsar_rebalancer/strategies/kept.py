@@ -62,12 +62,7 @@ class KeptState:
 
     @classmethod
     def parse(cls, hits: Mapping[str, HitCount], document: Mapping[str, Any]) -> Self:
-        """Read what is stored.
-
-        Args:
-            hits: `DecisionState.hits`, by broker.
-            document: `DecisionState.kept`.
-        """
+        """Read what is stored."""
         shedder, placement = document.get("shedder", {}), document.get("placement", {})
         of_cluster = {WHOLE_CLUSTER: HitCount(low=shedder["hits"])} if shedder.get("hits") else {}
         loads = shedder.get("loads", {})

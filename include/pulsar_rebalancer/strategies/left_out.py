@@ -32,10 +32,7 @@ def left_out(
     """Return why a broker is neither source nor destination; of several reasons the gravest one.
 
     Args:
-        settings: the effective ones.
-        policies: of the cluster.
         quarantined: brokers that validation left out, or that have no report; other names are passed on.
-        drained: brokers that are drained.
     """
     found = apart(settings, policies, drained) | dict.fromkeys(quarantined, Reason.BROKER_QUARANTINED)
     return found | dict.fromkeys(settings.excluded_brokers, Reason.BROKER_EXCLUDED)
@@ -46,11 +43,6 @@ def apart(settings: Settings, policies: Policies, drained: Iterable[str]) -> dic
 
     The latter would take a place in pairs for nothing. Those that an isolation policy reserves take the
     bundles of its namespaces all the same.
-
-    Args:
-        settings: the effective ones.
-        policies: of the cluster.
-        drained: brokers that are drained.
     """
     unpaired = policies.without_persistent if profile_shown(settings).thresholds(settings) else ()
     closed = (name for name in unpaired if policies.reserved_by(name) is None)

@@ -73,7 +73,6 @@ def weighted_usage(broker: BrokerSample, settings: Settings, resources: Sequence
 
     Args:
         broker: resources that it does not measure count as idle.
-        settings: the weights.
         resources: which ones are looked at.
     """
     if resources in broker.weighted:
@@ -91,8 +90,6 @@ def weighted_usages(
 
     Args:
         measured: what `percents` says, a row for each resource, an entry for each broker.
-        names: of the resources.
-        settings: the weights.
         resources: which ones are looked at; one that is not measured counts as idle.
     """
     idle = np.zeros(measured.shape[1])
@@ -108,7 +105,6 @@ def score(broker: BrokerSample, settings: Settings) -> float:
 
     Args:
         broker: resources that it does not measure count as idle.
-        settings: the weights.
     """
     # Pulsar divides there and multiplies here: the last digit depends on both steps.
     return weighted_usage(broker, settings) * 100

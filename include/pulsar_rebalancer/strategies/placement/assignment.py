@@ -31,7 +31,6 @@ def place(
     takes them as they are.
 
     Args:
-        sample: the cluster.
         moves: as a shedder made them.
         policies: which brokers a bundle may go to; it counts what is placed.
         kept: what the placement kept from the last counted run.

@@ -28,10 +28,6 @@ class LeastResourceUsageWithWeight:
     """The form of the modular load manager: it keeps moving averages of its own.
 
     (org.apache.pulsar.broker.loadbalance.impl.LeastResourceUsageWithWeight.)
-
-    Args:
-        sample: the cluster.
-        kept: `averages`.
     """
 
     def __init__(self, sample: ClusterSample, kept: PlacementState) -> None:
@@ -120,7 +116,6 @@ def below_average(candidates: Sequence[str], usage: Floats, difference: float) -
     """Return the candidates below the average by a difference, or all of them where none is.
 
     Args:
-        candidates: brokers.
         usage: of each, 1 is 100 percent; those without one, NaN, have no part in the average.
         difference: in the unit of usage.
     """

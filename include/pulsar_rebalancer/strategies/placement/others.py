@@ -15,8 +15,6 @@ class Others(Sequence[str]):
 
     Args:
         brokers: brokerIds; the same object as long as the list is the same (`PerCandidates`).
-        position: of each of them.
-        without: some of them.
     """
 
     def __init__(self, brokers: Sequence[str], position: Mapping[str, int], without: Collection[str]) -> None:

@@ -30,8 +30,6 @@ def policy_set(policies: Policies, namespace: str, brokers: Sequence[str]) -> li
     """Return the brokers that policies leave to a namespace (LoadManagerShared.applyNamespacePolicies).
 
     Args:
-        policies: what policies say.
-        namespace: `tenant/namespace`.
         brokers: all active brokers, left out ones as well: the failover to secondary ones counts them.
 
     Returns:
@@ -61,7 +59,6 @@ def least_of_group(candidates: Sequence[str], spread: Mapping[str, int], domains
     (LoadManagerShared.filterAntiAffinityGroupOwnedBrokers.)
 
     Args:
-        candidates: brokers.
         spread: namespaces of the group that a broker serves.
         domains: failure domain by broker, to choose the least of them first.
     """
@@ -125,9 +122,7 @@ class PolicyFilter:
     """The rules over one cluster; what is placed is counted from then on.
 
     Args:
-        policies: what policies say.
         brokers: all that the cluster lists; those left out are no destination.
-        bundles: all that they report.
         settings: ceiling of topics, even distribution, later versions.
     """
 

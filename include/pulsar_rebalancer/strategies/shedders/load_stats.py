@@ -53,12 +53,7 @@ class LoadStats:
     """
 
     def __init__(self, loads: Iterable[BrokerLoad], settings: Settings) -> None:
-        """Sort and add up.
-
-        Args:
-            loads: all brokers.
-            settings: effective settings.
-        """
+        """Sort and add up."""
         self._settings = settings
         self._ordered = sorted(loads, key=lambda load: (load.load, load.broker))
         self._least, self._most = 0, len(self._ordered) - 1

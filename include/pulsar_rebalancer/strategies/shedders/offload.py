@@ -38,14 +38,8 @@ def broker_decision(
     """Return the decision on a broker, with its present score; one with a target fired.
 
     Args:
-        sample: the cluster.
-        broker: one of its brokers.
-        number: of the decision.
-        compared: what with what.
-        reason: what was decided.
         explanation: what was found, in a sentence.
         target: what is to leave the broker, as `measure` says; None when nothing is.
-        measure: of the target.
     """
     fired = target is not None
     return Decision(
@@ -70,10 +64,6 @@ def offload(
     A broker with a single bundle keeps it: on another broker it would be as hot.
 
     Args:
-        sample: the cluster.
-        broker: one of its brokers.
-        number: of the decision.
-        compared: what with what.
         target: bytes/s.
         why: why the broker sheds, the start of its explanation.
     """
@@ -92,9 +82,6 @@ def walk(sample: ClusterSample, broker: str, number: int, target: float) -> list
     The last one taken may overshoot, the first is taken whatever the target is, and idle ones are taken as well.
 
     Args:
-        sample: the cluster.
-        broker: whose bundles.
-        number: of the decision.
         target: bytes/s.
     """
     moves: list[CandidateMove] = []

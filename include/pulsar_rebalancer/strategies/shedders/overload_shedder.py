@@ -26,12 +26,7 @@ MARGIN = 0.05
 
 
 def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
-    """Decide one run; nothing is kept.
-
-    Args:
-        sample: the cluster.
-        kept: not looked at.
-    """
+    """Decide one run; nothing is kept."""
     bound = sample.settings.overloaded_threshold / 100
     usage = {broker.broker: weighted_usage(broker, sample.settings) for broker in sample.taking_part}
     decisions: list[Decision] = []

@@ -27,7 +27,6 @@ class Shedder(Protocol):
         """Decide.
 
         Args:
-            sample: the cluster.
             kept: what the strategy kept from the last counted run.
         """
 

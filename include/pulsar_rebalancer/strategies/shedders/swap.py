@@ -51,11 +51,7 @@ class PairTransfer:
     gained: float = 0.0
 
     def run(self, bundles: list[BundleSample]) -> None:
-        """Walk; one bundle stays on the source in any case.
-
-        Args:
-            bundles: the source's top bundles.
-        """
+        """Walk; one bundle stays on the source in any case."""
         transfer = self.sample.settings.transfer
         back = iter(top_bundles(self.sample, self.destination.broker) if transfer else ())
         remaining = len(bundles)

@@ -40,12 +40,7 @@ LOWER_MARGIN = 0.5
 
 
 def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
-    """Decide one run.
-
-    Args:
-        sample: the cluster.
-        kept: `loads`.
-    """
+    """Decide one run."""
     usage = {broker.broker: weighted_usage(broker, sample.settings) for broker in sample.taking_part}
     averages = _updated(sample, kept.loads, usage)
     mean = _mean(averages)

@@ -52,7 +52,6 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
     """Decide one run.
 
     Args:
-        sample: the cluster.
         kept: `hits` of the whole cluster, runs in a row out of balance; `loads` and `throughputs` where brokers do not
             report their moving averages.
     """
@@ -81,12 +80,7 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
 
 
 def broker_loads(sample: ClusterSample, kept: ShedderState) -> tuple[list[BrokerLoad], ShedderState]:
-    """Return the loads of the brokers that take part, and the averages to keep (BrokerLoadData.update).
-
-    Args:
-        sample: the cluster.
-        kept: as for `shed`.
-    """
+    """Return the loads of the brokers that take part, and the averages to keep (BrokerLoadData.update)."""
     listed = {broker.broker for broker in sample.brokers}
     loads_after = {name: average for name, average in kept.loads.items() if name in listed}
     throughputs_after = {name: average for name, average in kept.throughputs.items() if name in listed}

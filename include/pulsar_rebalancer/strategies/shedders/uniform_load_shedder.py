@@ -71,12 +71,7 @@ class TrafficDifference:
 
 
 def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
-    """Decide one run; nothing is kept.
-
-    Args:
-        sample: the cluster.
-        kept: not looked at.
-    """
+    """Decide one run; nothing is kept."""
     rates, throughputs = _rates(sample), _throughputs(sample)
     firing = next((difference for difference in (rates, throughputs) if difference.exceeded), None)
     looked_at = firing or rates
