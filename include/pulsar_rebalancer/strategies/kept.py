@@ -34,7 +34,7 @@ class ShedderState:
         return self.hits.get(WHOLE_CLUSTER, HitCount()).low
 
     def without_hits(self) -> Self:
-        """Return it with the hits counted anew; averages stay, as they do in Pulsar while its leader lives."""
+        """Return a copy with all hits reset; averages are kept, as in Pulsar while its leader lives."""
         return replace(self, hits={})
 
 

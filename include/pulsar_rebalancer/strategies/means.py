@@ -13,7 +13,7 @@ MAX_SAMPLES = 10
 """From the tenth sample on, a mean moves by a tenth of the difference (BundleData, short-term)."""
 
 LONG_TERM_SAMPLES = 1000
-"""Likewise for the long-term mean."""
+"""The same for the long-term mean."""
 
 
 def update(bundles: Iterable[Mapping[str, Any]], previous: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

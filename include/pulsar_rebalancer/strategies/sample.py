@@ -62,7 +62,7 @@ class ClusterSample:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What became of one pair, one broker, or one broker left out: a row of the decisions table (see there)."""
+    """The decision on one pair, one broker, or one broker left out: a row of the decisions table (see there)."""
 
     source: str
     reason: Reason

@@ -20,7 +20,7 @@ _FIRST_OF_40, _FIRST = (4, 0, 10), (4, 2, 1)
 def needed(brokers: Iterable[BrokerSample]) -> bool:
     """Return whether the same hash range of two namespaces must not move at once; one old broker is enough.
 
-    The leader of the modular load manager kept a planned destination by hash range alone until apache/pulsar #25518
+    The leader of the modular load manager kept a planned destination only by hash range until apache/pulsar #25518
     (ModularLoadManagerImpl.setNamespaceBundleAffinity). Any broker may become the leader. The extensible load manager
     keeps none: its brokers are known by their own averages.
     """

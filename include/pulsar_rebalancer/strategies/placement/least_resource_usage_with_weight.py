@@ -40,7 +40,7 @@ class LeastResourceUsageWithWeight:
         self._in_full = np.array([_is_idle(broker) for broker in sample.taking_part], bool)
         self._averages = np.array([kept.averages.get(broker, np.nan) for broker in usage], float)
         listed = {broker.broker for broker in sample.brokers}
-        # Averages of brokers that are gone end here; Pulsar drops them when it is told of the active brokers.
+        # Drop averages of brokers that are gone, as Pulsar does when the list of active brokers changes.
         self._others = {b: average for b, average in kept.averages.items() if b in listed and b not in usage}
         self._rows = PerCandidates(lambda brokers: np.array([self._row_of[broker] for broker in brokers], int))
         self._eligible = PerCandidates(self._of)

@@ -46,7 +46,7 @@ def policy_set(policies: Policies, namespace: str, brokers: Sequence[str]) -> li
 
 
 def below_ceiling(candidates: Sequence[str], topics: Mapping[str, int], ceiling: int) -> list[str]:
-    """Return the candidates with at most so many topics, or all of them where none has.
+    """Return the candidates with at most the allowed number of topics, or all of them if there is none.
 
     (LoadManagerShared.filterBrokersWithLargeTopicCount.)
     """
@@ -101,7 +101,7 @@ def group_lets_leave(candidates: Sequence[str], spread: Mapping[str, int]) -> bo
     if not candidates:
         return True
     first = spread.get(candidates[0], 0)
-    # Nearly always one of the first few tells: not all of ten thousand brokers are asked for each namespace.
+    # One of the first few nearly always decides, so this rarely visits all of ten thousand brokers per namespace.
     return first == 0 or any(spread.get(broker, 0) != first for broker in candidates)
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.run.bundle_columns import BundleSample
 
 MAX_COUNT = 2**31 - 1
-"""From here the counter starts anew at 0."""
+"""Value at which the counter starts again at 0."""
 
 
 class RoundRobin:

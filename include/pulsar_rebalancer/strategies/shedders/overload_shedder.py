@@ -1,4 +1,4 @@
-"""OverloadShedder, one run over one cluster: every broker above a fixed bound gives away what lies above it.
+"""OverloadShedder, one run over one cluster: every broker above a fixed bound sheds the load above it.
 
 No average is kept and the others are not looked at, so that a cluster that is hot as a whole moves bundles round and
 round. Follows `OverloadShedder.findBundlesForUnloading` of Pulsar 4.2.4; bundles of equal traffic are taken by name,

@@ -64,7 +64,7 @@ def within(summary: Summary) -> str:
 
 
 class NoSettings(BaseModel):
-    """No setting beside those of `config.settings.Settings`."""
+    """No settings other than those of `config.settings.Settings`."""
 
     model_config = ConfigDict(extra="forbid")
 

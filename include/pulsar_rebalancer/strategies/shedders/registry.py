@@ -61,7 +61,7 @@ def placement_of(settings: Settings) -> Placement:
 
 def _from_outside(path: str) -> Profile:
     """Return the `PROFILE` of the module, if it is that of the function; one without any is a plain shedder."""
-    # Whoever writes a clusters file, a form or a file of a run may not load any module.
+    # Anyone who can write a clusters file, a form or a file of a run must not be able to load a module.
     if path not in (listed.strip() for listed in os.environ.get(STRATEGIES_VARIABLE, "").split(",")):
         raise SettingsError(
             Reason.WRONG_SETTING,

@@ -73,7 +73,7 @@ class PairTransfer:
     def _fit(
         self, bundle: BundleSample, remaining: int, back: Iterator[BundleSample]
     ) -> tuple[Reason, list[BundleSample]]:
-        """Return what becomes of a bundle that may go, and the bundles that come back for it."""
+        """Return the verdict on a bundle that may go, and the bundles that come back for it."""
         leaving = bundle.present_msg_throughput
         if remaining <= 1:
             return Reason.LAST_BUNDLE, []

@@ -1,4 +1,4 @@
-"""ThresholdShedder, one run over one cluster: brokers far above the average give away what lies above it.
+"""ThresholdShedder, one run over one cluster: brokers far above the average shed the load above it.
 
 A broker's load is a moving average, which follows a step only slowly. One whose load is `average_threshold` points or
 more above the mean of all brokers gives away bundles; with the lower boundary switched on, and when nothing else was

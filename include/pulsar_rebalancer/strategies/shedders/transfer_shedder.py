@@ -2,12 +2,12 @@
 
 Loads are moving averages. When they have been out of balance for long enough (`LoadStats.imbalance`), pairs from the
 outside in are looked at: the source gives bundles worth half the difference, and where its next bundle is too large,
-smaller ones come back from the destination. Of each broker the busiest bundles alone are looked at (`top_bundles`).
+smaller ones come back from the destination. Only the busiest bundles of each broker are considered (`top_bundles`).
 Follows `TransferShedder.findBundlesForUnloading` of Pulsar 4.2.4, its defect included: what swaps bring back is counted
-in debug mode alone (`credit_swaps`).
+only in debug mode (`credit_swaps`).
 
 Brokers under the extensible load manager report their moving averages. For others they are kept here, by the rule of
-BrokerLoadData; a broker that comes back starts anew.
+BrokerLoadData; a broker that comes back starts again.
 
 Deviations: names decide ties, where Pulsar follows the order of a hash map. A broker without a report is left out: the
 others go on, and it keeps its averages; Pulsar sheds nothing while a broker is silent. Bundles that may never move are
@@ -100,7 +100,7 @@ def broker_loads(sample: ClusterSample, kept: ShedderState) -> tuple[list[Broker
 
 
 def reported_load(broker: BrokerSample, settings: Settings) -> float:
-    """Return a broker's load by its report alone, its own moving average if it has one; 1 is 100 percent."""
+    """Return a broker's load only from its report: its own moving average if it has one; 1 is 100 percent."""
     average = broker.load_average
     return weighted_usage(broker, settings, RESOURCES) if average is None else average
 
