@@ -22,6 +22,7 @@ from experiments.run import Run, run
 from experiments.scenario import FOLDER, Scenario, ScenarioError, load_all
 from experiments.tables import document
 from experiments.variants import VARIANTS, Variant, from_outside
+from pulsar_rebalancer.errors import RebalancerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -39,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if unknown:
             raise ScenarioError(f"no scenario {', '.join(sorted(unknown))}; there are {', '.join(scenarios)}")
         variants = (*VARIANTS, *map(from_outside, options.strategy))
-    except ValueError as error:
+    except (RebalancerError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
     chosen = [scenarios[name] for name in options.names or scenarios]

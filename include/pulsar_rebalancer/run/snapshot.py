@@ -84,6 +84,7 @@ class Snapshot:
     @cached_property
     def _listed(self) -> list[dict[str, Any]]:
         brokers = self.table("brokers")
+        brokers = brokers.filter(pc.equal(brokers["cluster"], pa.scalar(self.request.cluster)))
         # Times are not used, and Arrow would import pandas to convert them.
         return brokers.select([column.name for column in brokers.schema if column.type != TIME]).to_pylist()
 

@@ -136,7 +136,7 @@ def test_what_cannot_be_replayed_is_said_with_its_reason(
     trace = tmp_path / "trace.csv"
     trace.write_text("timestamp,value\n0,10\n60,none\n")
     for command, words in {
-        ("--root", str(tmp_path), "--replay", folder.uri): "'AvgShedder', 'ThresholdShedder'",
+        ("--root", str(tmp_path), "--replay", folder.uri): "AvgShedder, ThresholdShedder",
         ("--root", str(tmp_path), "--replay", empty.uri): "has no sample from 2026-03-29",
         ("--root", str(tmp_path), "--replay", empty.beside("three").uri): "[file_missing]",
         (
