@@ -33,6 +33,7 @@ lint: setup ## check format, lint, types and dependency rules, also of the page'
 	@ruff check .
 	@mypy
 	@lint-imports
+	@$(PYTHON_BIN) scripts/plain_english.py
 	@deno fmt --check --quiet
 	@deno lint --quiet
 	@deno check --quiet plugins

@@ -1,6 +1,6 @@
 """The application that replays: `spark-submit replay.py --replay FOLDER [--replay FOLDER ...] --root ROOT`.
 
-A replay's folder holds `request.json`. What the runs of its cluster collected is read once and kept beside it as one
+A replay's folder holds `request.json`. What the runs of its cluster collected is read once and kept next to it as one
 file per sample; then the executors take variants through it, some of them side by side, each stretch by itself. Many
 clusters are replayed at once. With `--trace FILE` the recording is a CSV trace, and FOLDER is where the answer goes.
 Needs the package on the executors.

@@ -30,7 +30,7 @@ def session() -> SparkSession:
         # Replays load shedders from outside on executors.
         listed = os.environ.get("PULSAR_REBALANCER_STRATEGIES", "")
         builder = builder.config("spark.executorEnv.PULSAR_REBALANCER_STRATEGIES", listed)
-        # What executors write is for its owner alone, as everything below the storage root.
+        # Only the owner may read what executors write, as with everything below the storage root.
         builder = builder.config("spark.hadoop.fs.permissions.umask-mode", "077")
     return builder.getOrCreate()
 
@@ -62,13 +62,13 @@ def release_all() -> None:
 
 
 def end_with_process() -> None:
-    """Have a server end what is under way for this process when the process is told to end: it would go on alone."""
+    """Have the server end this process's work when the process has to end: it would continue by itself."""
     if CONNECTED:
         signal.signal(signal.SIGTERM, _leave)
 
 
 def _leave(number: int, _: FrameType | None) -> None:
-    # A process group may be told twice, and the second time must not end what the first one does.
+    # A process group may get the signal twice; the second one must not interrupt the handling of the first.
     signal.signal(number, signal.SIG_IGN)
     release_all()
     os._exit(128 + number)

@@ -48,7 +48,7 @@ class RunDecision(NamedTuple):
 
 @dataclass(frozen=True)
 class RunContext:
-    """What a run over one cluster starts from, beside the tables.
+    """Input of a run over one cluster, apart from the tables.
 
     Attributes:
         settings: effective settings.
@@ -114,11 +114,11 @@ def _placed(
     policies: Callable[[], PolicyFilter],
     before: KeptState,
 ) -> RunDecision:
-    """Return what comes of a shedder that leaves samples and policies to the pipeline.
+    """Return the decision of a shedder that leaves samples and policies to the pipeline.
 
-    A sample too soon after the last one is judged, but nothing is shed: the averages it would build on are those of
-    the last sample. So is one in which no figure is new, where hits are counted. What is kept changes with samples that
-    count alone.
+    A sample too soon after the last one is judged, but nothing is shed, because its averages would be those of the last
+    sample. Where hits count, the same holds for a sample without a new figure. Only samples that count change what is
+    kept.
     """
     counting = context.counting
     samples = _samples(sample, shed)
@@ -138,7 +138,7 @@ def _placed(
         used = any(move.taken for move in shed.moves) or after.shedder.cluster_hits > before.shedder.cluster_hits
     else:
         used = counting.acts and any(move.taken for move in moves)
-        # Whoever acts must earn the hits again, as AvgShedder's pairs do.
+        # After acting, hits must be earned again, as by AvgShedder's pairs.
         after = replace(before, shedder=before.shedder.without_hits()) if used else before
     return RunDecision(shed.decisions, moves, after, _with_moves(shed.sentence, moves), samples if used else {})
 
@@ -164,7 +164,7 @@ def _too_soon(decision: Decision) -> Decision:
 
 
 def _with_moves(found: str, moves: Sequence[CandidateMove]) -> str:
-    """Return what was found, and once bundles were looked at what became of those that were chosen."""
+    """Return what was found and, if bundles were chosen, how many are taken or passed over."""
     if not moves:
         return found
     held_back = Counter(move.reason for move in moves if move.reason in HELD_BACK)

@@ -1,4 +1,4 @@
-"""The files of a plan, whoever decided: the strategy of a run, or a person."""
+"""The files of a plan, decided by the strategy of a run or by a person."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def write(
     reasons: Mapping[int, Mapping[Reason, int]],
     splits: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    """Write decisions, state and splits beside the moves that are there already; the summary is to be written last.
+    """Write decisions, state and splits next to the moves, which are there already; the summary must be written last.
 
     Args:
         run: the run's folder.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 Column: TypeAlias = Any
-"""Of Arrow: its stubs tell an array and one in chunks apart."""
+"""Arrow column: the stubs distinguish an array from a chunked one."""
 
 _REPORTED = pa.schema([field for field in BUNDLES if field.name in COLUMNS.names])
 _NAMES = pa.schema([BUNDLES.field(name) for name in ("broker", "bundle")])

@@ -1,4 +1,4 @@
-"""What one run starts from: the small documents beside its tables, and the rules that follow from them."""
+"""Input of one run: the small documents next to its tables, and the rules that follow from them."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def _may_act(request: RunRequest, validation: Validation) -> bool:
 
 
 def _check_table(run: Snapshot, name: str) -> pq.FileMetaData:
-    """Return what stands at the end of a table's file."""
+    """Return the footer of a table's file."""
     file = run.file(name)
     file_system, path = file.open()
     with failures_of(file.uri, "read"), damage_of(file.uri):

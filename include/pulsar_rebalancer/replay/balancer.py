@@ -55,7 +55,7 @@ class Balancer:
         roster: names of its brokers and bundles.
         settings: strategy, placement, thresholds.
         seed: decides where placement draws.
-        means: of the bundles, kept up to date by whoever gives them; else they are kept here.
+        means: of the bundles, kept up to date by the caller; None: they are kept here.
         stays: why a bundle never moves, by its position.
     """
 

@@ -34,11 +34,11 @@ class BundleSample(NamedTuple):
     Attributes:
         broker: brokerId.
         bundle: `tenant/namespace/0x…_0x…`.
-        msg_rate_in: what the broker reports now, msg/s; likewise `msg_rate_out`.
-        msg_throughput_in: what the broker reports now, bytes/s; likewise `msg_throughput_out`.
-        topics: how many; likewise `producers` and `consumers`.
+        msg_rate_in: what the broker reports now, msg/s; `msg_rate_out` too.
+        msg_throughput_in: what the broker reports now, bytes/s; `msg_throughput_out` too.
+        topics: number; `producers` and `consumers` too.
         cache_size: bytes.
-        top_rank: its place in the broker's own list of top bundles; extensible manager alone.
+        top_rank: its place in the broker's own list of top bundles; extensible manager only.
         policy: the kind of policy that its namespace is under, or None.
         msg_rate: short-term mean of in plus out, msg/s.
         msg_throughput: short-term mean of in plus out, bytes/s.

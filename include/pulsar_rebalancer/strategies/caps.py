@@ -44,13 +44,13 @@ def apply(
     Caps bite in this order: one bundle of each anti-affinity group, because destinations are right only while the
     group's others are where they were counted, and a move may be capped or fail; bundles off or onto one broker;
     bundles of one namespace; throughput; bundles per run, outer pairs first; waves. Where the same hash range must not
-    move twice at once, its n-th move goes to wave n; elsewhere a wave is so many bundles, because each asks the gate
-    anew. Counters never feel a cap.
+    move twice at once, its n-th move goes to wave n; elsewhere a wave has a fixed number of bundles, because each wave
+    asks the gate again. Caps never affect counters.
 
     Args:
         moves: as selection and placement made them, in any order.
         by_range: whether moves of the same hash range need waves of their own (`waves.needed`).
-        room: asked about each taken unit; of a cap and of this, the cap is the reason that is told.
+        room: asked about each taken unit; if a cap applies too, the cap is the reason given.
     """
     caps = _Caps(settings, groups, by_range=by_range)
     found, result = units(moves)
@@ -67,7 +67,7 @@ def units(moves: Iterable[CandidateMove]) -> tuple[list[list[CandidateMove]], li
     """Return those that are taken by pair and rank, and the others, which are most of them.
 
     A taken bundle and those that come back for it are one unit. Half a swap would be worse than none: a bundle that was
-    too large to go alone would go alone.
+    too large to go by itself would go by itself.
     """
     found: list[list[CandidateMove]] = []
     others: list[CandidateMove] = []

@@ -95,7 +95,7 @@ class Reports:
 def _of_before(
     before: tuple[Demand, Rates], now: tuple[Demand, Rates], late: Flags, owner: Ints
 ) -> tuple[Demand, Rates]:
-    """Return the current figures; those of late brokers and their bundles are a minute old."""
+    """Return the current figures; brokers that are late, and their bundles, have figures a minute old."""
     old_brokers, old_rates = before
     brokers, rates = now
     of_late = (owner != NOBODY) & late[owner]

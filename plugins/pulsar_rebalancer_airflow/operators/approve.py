@@ -33,7 +33,7 @@ class ApproveOperator(ApprovalOperator):
     """Ask a person about the plan that waits; no answer in time is a rejection, which is not remembered as a person's.
 
     Skipped in a run that is not the one that asks, and once it was answered. Airflow fails a task that is answered
-    before the scheduler has heard that it waits. The attempt that follows asks nothing anew: the question still stands,
+    before the scheduler has heard that it waits. The next attempt does not ask again: the question is still open,
     and goes on with the answer that it has.
 
     Args:

@@ -83,7 +83,7 @@ class CollectForPlanOperator(CollectOperator):
 class PlanByHandOperator(BaseOperator):
     """Make the plan that the form asks for, and show it; it moves nothing.
 
-    The plan lies below the run's folder, and its hash in the state store, for as long as it may be carried out. A
+    The plan is below the run's folder, and its hash in the state store, for as long as it may be carried out. A
     retry makes the same plan from the same snapshot. What is shown is the XCom of the task.
 
     Args:

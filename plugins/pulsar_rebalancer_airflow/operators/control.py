@@ -57,13 +57,13 @@ class ControlOperator(BaseOperator):
         """Carry out the action.
 
         Returns:
-            `in_force`, a sentence, and by action: `state`, `shedding`, `file`, and of a stop or a pause `stopped`, what
-            became of the bundles that were under way, and `undecided` where a run has not recorded its plan yet.
+            `in_force`, a sentence, and by action: `state`, `shedding`, `file`, and for a stop or a pause `stopped`, the
+            outcome of the bundles that were under way, and `undecided` where a run has not recorded its plan yet.
 
         Raises:
             AirflowFailException: a field is wrong or missing (`wrong_setting`, `contradiction`); a pause ends in the
-                past, or before the one in force; what is ordered cannot be read, and neither a pause nor a resume
-                writes it anew (`control_unreadable`); why a state cannot be restored (`kept_state.change`) or shedding
+                past, or before the one in force; the orders cannot be read, and neither a pause nor a resume
+                rewrites them (`control_unreadable`); why a state cannot be restored (`kept_state.change`) or shedding
                 not be switched (`handover.switch`).
             AdminError: no broker answered; tried again if the task has retries.
         """

@@ -30,7 +30,7 @@ class Wish(NamedTuple):
     Attributes:
         destination: where to; None where placement is to say.
         reason: why it stays all the same, as far as that is known here.
-        source: whose report it is from; None: whoever is its owner. For a while two brokers may report a bundle.
+        source: broker whose report is used; None: the owner. For a while two brokers may report a bundle.
     """
 
     bundle: str
@@ -44,7 +44,7 @@ def unload(scene: Scene, named: Iterable[str], destination: str) -> list[Wish]:
 
     Args:
         scene: the snapshot.
-        named: bundles, namespaces, or patterns of bundle names, in which `*` and `?` stand for any text or character.
+        named: bundles, namespaces, or patterns of bundle names, in which `*` matches any text and `?` any character.
         destination: the broker that takes them; empty: placement says for each.
 
     Raises:
@@ -69,7 +69,7 @@ def _named(bundles: Mapping[str, str], name: str) -> list[str]:
 
 
 LARGEST, HOT = "LARGEST", "HOT"
-"""Stand for the bundle of a namespace with the most topics, and with the most traffic (BundleType of pulsar-admin)."""
+"""Placeholders for a namespace's bundle with the most topics or the most traffic (BundleType of pulsar-admin)."""
 
 
 def target_of_split(scene: Scene, named: str) -> BundleSample:
@@ -80,7 +80,7 @@ def target_of_split(scene: Scene, named: str) -> BundleSample:
         named: the bundle, or `tenant/namespace/LARGEST` or `/HOT`.
 
     Raises:
-        PlanError: `no_such_bundle`, or why the bundle is left alone.
+        PlanError: `no_such_bundle`, or why the bundle stays.
     """
     namespace, _, which = named.rpartition("/")
     held = [name for name in scene.owners if namespace_of(name) == namespace] if which in (LARGEST, HOT) else [named]
@@ -90,7 +90,7 @@ def target_of_split(scene: Scene, named: str) -> BundleSample:
     chosen = max(found, key=lambda bundle: _size(bundle, which))
     reason = scene.stays(chosen)
     if reason not in (None, Reason.RECENTLY_UNLOADED):  # it is cut where it is
-        raise PlanError(reason, f"{chosen.bundle} is left alone: {reason.meaning}")
+        raise PlanError(reason, f"{chosen.bundle} stays: {reason.meaning}")
     return chosen
 
 
@@ -107,7 +107,7 @@ def split(scene: Scene, request: HandRequest, candidates: Candidates) -> dict[st
         candidates: what was read of the bundle: its topics, and the bounds of its namespace.
 
     Raises:
-        PlanError: why it cannot be cut there (`splitting.planner.where_to_cut`), or is left alone.
+        PlanError: why it cannot be cut there (`decide.splits.planner.where_to_cut`), or must stay.
     """
     bundle = target_of_split(scene, request.bundles[0])
     algorithm = request.algorithm or SplitAlgorithm.RANGE

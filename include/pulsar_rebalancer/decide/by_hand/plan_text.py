@@ -28,7 +28,7 @@ def has_effect(summary: Summary) -> bool:
 
 
 def document(summary: Summary, run: StoragePath) -> dict[str, JsonValue]:
-    """Return what a program wants to know of the plan, as JSON; the first moves and the most loaded brokers alone."""
+    """Return the plan for programs, as JSON: only its first moves and the most loaded brokers."""
     hand = summary.by_hand
     moves: list[JsonValue] = [
         {"bundle": m.bundle, "from": m.source, "to": m.destination} for m in read_moves(run)[:LISTED]

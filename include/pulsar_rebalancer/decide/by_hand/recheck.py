@@ -45,7 +45,7 @@ def carry_out_shown(storage: ClusterStorage, run: StoragePath) -> Summary:
     folder, summary = _shown(storage, request, handed)
     if handed.approved:
         _refuse_superseded(storage, request, before.moves, handed)
-    # What a strategy decided is asked for by its hash alone.
+    # A plan that a strategy decided is requested only by its hash.
     wanted = summary.by_hand.request if summary.by_hand else HandRequest(plan=summary.hash, reason=handed.reason)
     scene = Scene.read(snapshot, storage.state, wanted.overruled)
     approved = {"approved_by": handed.by, "approved_because": handed.reason} if handed.approved else {}

@@ -43,7 +43,7 @@ class Scene:
     Attributes:
         snapshot: the run.
         sample: brokers, bundles and settings; what is overruled does not hold.
-        policies: likewise.
+        policies: isolation policies and groups; what is overruled does not hold.
     """
 
     snapshot: Snapshot
@@ -60,7 +60,7 @@ class Scene:
             snapshot: of a run.
             state_folder: where the means of its cluster lie.
             overruled: what does not hold.
-            draining: a broker that is to be drained beside those that are.
+            draining: a broker to drain in addition to those already drained.
 
         Raises:
             SnapshotError: `file_missing`, `file_damaged` or `file_version`.

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class SpareCapacity:
-    """No broker is brought above `overloaded_threshold` by a drain, or by what the strategy brings there beside one.
+    """No broker is brought above `overloaded_threshold` by a drain, or by the moves of the strategy next to a drain.
 
     A bundle of a drain for which placement's broker has no room goes to the coldest that policies and the topic ceiling
     leave and that has room, or stays.
 
     Args:
         scene: the snapshot.
-        scenes: likewise by drained broker, without what is overruled for it.
+        scenes: scene by drained broker, without what is overruled for it.
         overruled: what does not hold for the bundles of a drained broker.
         fixed: whether a bundle goes where it is to go or nowhere, as one whose move a person approved.
     """

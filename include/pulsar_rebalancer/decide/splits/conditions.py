@@ -28,7 +28,7 @@ class LoadedBundle:
         topics: how many.
         sessions: producers and consumers.
         msg_rate: msg/s in plus out: the long-term mean, under the extensible load manager what is measured now.
-        msg_throughput: bytes/s, likewise.
+        msg_throughput: bytes/s, in the same way.
         policy: the kind of policy that its namespace is under, or None.
         stays: why it must not be touched, or None.
     """

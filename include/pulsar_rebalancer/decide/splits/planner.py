@@ -69,7 +69,7 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True)
 class SplitContext:
-    """What a run starts from, beside the bundles.
+    """Input of split planning, apart from the bundles.
 
     Attributes:
         settings: effective settings.

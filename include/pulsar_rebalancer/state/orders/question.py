@@ -22,7 +22,7 @@ class Question(StateDocument):
     """The `question` document: the plan that a person is asked about; the gate is its only writer.
 
     Attributes:
-        plan_id: name of the run's folder that the plan lies in; empty: nobody is asked.
+        plan_id: name of the run's folder that holds the plan; empty: nobody is asked.
         hash: of the plan.
         identity: of what it does (`Actions.identity`).
         at: when its snapshot was taken.

@@ -56,7 +56,7 @@ class _Queue:
 
     Args:
         candidates: brokerIds.
-        rates: rate by broker, 0 for others; what changes in it is told to `changed`.
+        rates: rate by broker, 0 for others; report every change to `changed`.
         overloaded: brokers that come last.
     """
 
@@ -86,7 +86,7 @@ class _Queue:
         return sorted(found)
 
     def _next(self, found: list[tuple[float, str]]) -> list[tuple[float, str]]:
-        """Return those of the next rate, off the heap, beside those of it that were found already."""
+        """Return the brokers with the next rate, off the heap, and those with that rate that were already found."""
         while self._heap and (not found or self._heap[0][0] <= found[0][0]):
             entry = heappop(self._heap)
             if self._is_present(entry) and entry not in found[-1:]:

@@ -183,7 +183,7 @@ class PolicyFilter:
         return found or allowed
 
     def _fewest(self, candidates: Sequence[str], counts: Mapping[str, int]) -> Sequence[str]:
-        """Return what `fewest` does, nearly always by those alone that serve something: of many brokers a few."""
+        """Return what `fewest` does; nearly always only the few brokers that serve something need a look."""
         brokers, without = split(candidates)
         position = self._positions.of(brokers)
         serving = {broker for broker, count in counts.items() if count and broker in position} | without

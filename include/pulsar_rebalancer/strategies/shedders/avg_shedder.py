@@ -191,8 +191,8 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
         kept: `hits` by broker as the last run left them.
 
     Returns:
-        Among others the hits before those start anew whose bundles move (`hits.start_anew`). Those of brokers that are
-        gone end here; Pulsar keeps them until no pair is above the low threshold.
+        Its hits are those before brokers whose bundles move restart (`hits.start_anew`). Hits of brokers that are gone
+        end here; Pulsar keeps them until no pair is above the low threshold.
     """
     before = {} if sample.counting.clear else kept.hits
     judged = pairs(_scored(broker, sample.settings) for broker in sample.taking_part)
@@ -234,7 +234,7 @@ def _decide(sample: ClusterSample, pair: Pair, hits: Mapping[str, HitCount]) -> 
         fired = pair.gap >= sample.force_threshold and not pair.is_middle
     else:
         fired = counting.judges and not repeated and pair.gap >= settings.low_threshold and ready(judged, settings)
-    # Counts start anew with the firing, whether or not a bundle is found: a pair must earn its hits again.
+    # Counts restart with the firing, whether or not a bundle is found: a pair must earn its hits again.
     after = before if not counting.counts else Hits(NO_HITS, NO_HITS) if fired else judged
     wanted = amount(pair, settings) if fired else None
     return Decision(

@@ -1,0 +1,34 @@
+"""Names are unique: a reader who searches for a module or a class finds one."""
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("include/pulsar_rebalancer", "plugins/pulsar_rebalancer_airflow", "spark_apps/pulsar_rebalancer_spark")
+MODULES = [
+    path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if path.stem not in ("__init__", "__main__")
+]
+TWO_SIDES = {
+    "gate": "the rule and its operator",
+    "means": "the formula, and the same as column expressions",
+    "replay": "the operator and its application",
+}
+"""Modules of the same name, because they are two sides of one concept."""
+
+
+def test_a_module_is_named_once() -> None:
+    assert len(MODULES) > 150
+    counted = Counter(path.stem for path in MODULES)
+    assert {stem for stem, count in counted.items() if count > 1} == set(TWO_SIDES)
+
+
+def test_a_public_class_is_named_once() -> None:
+    classes = [
+        node.name
+        for path in MODULES
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    ]
+    assert len(classes) > 150
+    assert {name for name, count in Counter(classes).items() if count > 1} == set()
