@@ -92,7 +92,7 @@ def test_once_ends_when_the_cluster_is_balanced(tmp_path):
     password = ""
     for line in watched:
         password = password or "".join(re.findall(r"password: (\S+)", line))
-        page = re.search(r"the page of the cluster, .*: (\S+)", line)
+        page = re.search(r"cluster page in the same UI: (\S+)", line)
         shown += shown_meanwhile(watched, page[1], password) if page else []
     text = "".join(watched.lines)
     assert watched.process.wait() == 0, text

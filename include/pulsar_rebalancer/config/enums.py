@@ -34,7 +34,7 @@ class Strategy(StrEnum):
     TRANSFER = "TransferShedder"
 
 
-DEFAULT_STRATEGY = Strategy.AVG
+DEFAULT_STRATEGY = Strategy.AVG.value
 
 
 class Placement(StrEnum):

@@ -63,7 +63,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make run", description=__doc__)
     parser.add_argument("--once", action="store_true", help="exit once bundles have moved and the cluster is balanced")
     parser.add_argument("--pulsar", metavar="URL", help="observe this cluster instead of a simulated one")
-    parser.add_argument("--strategy", choices=list(Strategy), default=DEFAULT_STRATEGY, help="the shedder")
+    # Plain strings: the clusters file is YAML, which knows no enumeration.
+    strategies = [strategy.value for strategy in Strategy]
+    parser.add_argument("--strategy", choices=strategies, default=DEFAULT_STRATEGY, help="the shedder")
     parser.add_argument("--brokers", type=int, metavar="N", default=8, help="number of simulated brokers (8)")
     parser.add_argument("--interval", type=float, metavar="S", help="seconds between runs (15; 60 with --pulsar)")
     parser.add_argument("--folder", type=Path, default=SOURCE / ".run", help="folder for all files (.run)")
