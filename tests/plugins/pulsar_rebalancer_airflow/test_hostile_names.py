@@ -79,7 +79,7 @@ def test_a_name_in_the_clusters_file_becomes_no_path(tmp_path: Path, name: str) 
 
     (entry,) = load_clusters(file)
 
-    assert "no cluster name" in entry.error
+    assert "is not a cluster name" in entry.error
     assert {"/", ".", "\\", "$", "<", "\n"}.isdisjoint(entry.name)
     (dag,) = build_dags(file).values()
     assert set(dag.task_ids) == {"refuse"}

@@ -245,7 +245,7 @@ def test_answers_are_kept_as_long_as_the_run_may_last_that_carries_the_plan_out(
     answer(storage, state, "Approve")
     (old,) = StateStore(state).get(Answers).plans.values()
     for minutes, kept in ((89, 2), (91, 1)):
-        aged = old.model_copy(update={"at": NOW - timedelta(minutes=minutes)})
+        aged = old.model_copy(update={"at": old.at - timedelta(minutes=minutes)})
         StateStore(state).put(Answers(plans={"older": aged}))
         answer(storage, state, "Approve")
         assert len(StateStore(state).get(Answers).plans) == kept
