@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
 from collections import deque
+from contextlib import suppress
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
@@ -15,6 +17,7 @@ from airflow.sdk.exceptions import AirflowException
 
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer_airflow.connection_extra import flag, read_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -40,34 +43,39 @@ def server_environment(connection: Connection, where: str) -> dict[str, str]:
         The address, and separately the token: the address may be logged, the token must not.
 
     Raises:
-        SettingsError: `wrong_setting` if the host is invalid, or on another machine and without TLS or a token;
-            `spark_unreachable` if the server accepts no connection, which Spark's client would retry for many minutes.
+        SettingsError: `wrong_setting` if host, port, extra or token is invalid, or the token would be sent without TLS
+            to anything but this server; `spark_unreachable` if the server accepts no connection, which Spark's client
+            would retry for many minutes.
     """
-    host, port = _address(connection, where)
-    tls = str(connection.extra_dejson.get("use_ssl", "")).lower() == "true"
-    if not (_is_loopback(host) or (tls and connection.password)):
-        raise SettingsError(
-            Reason.WRONG_SETTING,
-            f"{where}: {host} is another machine: a Spark Connect server there needs use_ssl and a token",
-        )
-    if not tls:
-        # For any other host name Spark's client uses TLS as soon as there is a token.
-        host = "localhost"
     try:
-        socket.create_connection((host.strip("[]"), port), _REACHED_SECONDS).close()
-    except OSError as error:
-        problem = error.strerror or type(error).__name__
-        raise SettingsError(Reason.SPARK_UNREACHABLE, f"{where}: {host}:{port}: {problem}") from None
-    address = f"sc://{host}:{port}/"
+        return _environment(connection)
+    except SettingsError as error:
+        raise SettingsError(error.reason, f"{where}: {error.message}") from None
+
+
+def _environment(connection: Connection) -> dict[str, str]:
+    host, port = _address(connection)
+    tls, token = flag(read_extra(connection, {"use_ssl"}), "use_ssl"), connection.password
+    if not (_is_loopback(host) or (tls and token)):
+        raise _wrong(f"{host} is another machine: a Spark Connect server there needs use_ssl and a token")
+    if token and re.fullmatch(r"[!-~]+", token) is None:
+        raise _wrong("token: only printable ASCII without spaces (value not shown)")
+    try:
+        socket.create_connection((host, port), _REACHED_SECONDS).close()
+        if token and not tls:
+            host = _localhost(host, port)
+    except (OSError, UnicodeError) as error:
+        problem = getattr(error, "strerror", None) or type(error).__name__
+        raise SettingsError(Reason.SPARK_UNREACHABLE, f"{host}:{port}: {problem}") from None
+    address = f"sc://[{host}]:{port}/" if ":" in host else f"sc://{host}:{port}/"
     if tls:
         address += ";use_ssl=true"
     if connection.login:
         address += f";user_id={quote(connection.login, safe='')}"
-    token = {"SPARK_CONNECT_AUTHENTICATE_TOKEN": connection.password} if connection.password else {}
-    return {"SPARK_REMOTE": address} | token
+    return {"SPARK_REMOTE": address} | ({"SPARK_CONNECT_AUTHENTICATE_TOKEN": token} if token else {})
 
 
-def _address(connection: Connection, where: str) -> tuple[str, int]:
+def _address(connection: Connection) -> tuple[str, int]:
     given = (connection.host or "").removeprefix("sc://")
     try:
         parts = urlsplit(f"sc://{given}")
@@ -75,17 +83,42 @@ def _address(connection: Connection, where: str) -> tuple[str, int]:
     except ValueError:
         host, port, parts = "", 0, urlsplit("")
     if not host or parts.netloc != given or "@" in given or ";" in given:
-        raise SettingsError(
-            Reason.WRONG_SETTING, f"{where}: host {given[:100]!r} is not the host of a Spark Connect server"
-        )
-    return (f"[{host}]" if ":" in host else host), port
+        raise _wrong(f"host {given[:100]!r} is not the host of a Spark Connect server")
+    if not 0 < port < 65536:
+        raise _wrong(f"port {port} is none: expected 1 to 65535")
+    return host, port
 
 
 def _is_loopback(host: str) -> bool:
     try:
-        return ip_address(host.strip("[]")).is_loopback
+        return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def _localhost(host: str, port: int) -> str:
+    """Return `localhost`, for which alone Spark's client sends a token without TLS, if it is this server.
+
+    Another user of this machine could own the port at another of its addresses.
+    """
+    if host != "localhost":
+        addresses = {str(found[4][0]) for found in socket.getaddrinfo("localhost", port, type=socket.SOCK_STREAM)}
+        if str(ip_address(host)) not in addresses:
+            raise _wrong(
+                f"Spark sends a token without TLS only to localhost, which is {', '.join(sorted(addresses))} and not "
+                f"{host}: let the server listen there, or set use_ssl"
+            )
+        for other in sorted(addresses - {str(ip_address(host))}):
+            with suppress(OSError), socket.create_connection((other, port), _REACHED_SECONDS):
+                raise _wrong(
+                    f"Spark would send the token to localhost, and {other}:{port} answers there too: set the host to "
+                    "localhost if that is the same server, else give the server another port"
+                )
+    return "localhost"
+
+
+def _wrong(problem: str) -> SettingsError:
+    return SettingsError(Reason.WRONG_SETTING, problem)
 
 
 class ConnectedApplication:

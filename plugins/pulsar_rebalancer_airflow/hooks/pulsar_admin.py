@@ -15,6 +15,7 @@ from pydantic import SecretStr
 from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.errors import AdminError, RebalancerError, SettingsError
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer_airflow.connection_extra import flag, read_extra
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +26,7 @@ EXTRAS = frozenset(
     {"ca_file", "client_cert", "client_key", "read_only", "timeout_seconds"}
     | {"address_map", "address_template", "service_url"}
 )
-"""Keys of the connection's extra; others are refused, because a misspelt `read_only` must not allow writes."""
+"""Keys of the connection's extra; a misspelt `read_only` must not allow writes."""
 
 
 class PulsarAdminHook(BaseHook):
@@ -59,10 +60,6 @@ class PulsarAdminHook(BaseHook):
             return replace(_settings(connection), cluster=pulsar_cluster)
         except SettingsError as error:
             raise SettingsError(error.reason, f"connection {self.pulsar_admin_conn_id}: {error.message}") from None
-        except RecursionError:
-            raise SettingsError(
-                Reason.WRONG_SETTING, f"connection {self.pulsar_admin_conn_id}: extra is nested too deeply"
-            ) from None
 
     def get_writing_settings(self, pulsar_cluster: str = "") -> AdminConnection:
         """Return the connection, validated, for a task that changes something.
@@ -118,15 +115,7 @@ async def _asked_for_metrics(admin: PulsarAdmin, broker: str) -> bool | AdminErr
 
 
 def _settings(connection: Connection) -> AdminConnection:
-    given_extra: object = connection.extra_dejson
-    if not isinstance(given_extra, dict):
-        raise SettingsError(Reason.WRONG_SETTING, "extra: expected a JSON object")
-    extra = {name: value for name, value in given_extra.items() if value not in (None, "")}
-    unknown = sorted(set(extra) - EXTRAS)
-    if unknown:
-        raise SettingsError(
-            Reason.WRONG_SETTING, f"extra: unknown keys {', '.join(unknown)}; known: {', '.join(sorted(EXTRAS))}"
-        )
+    extra = read_extra(connection, EXTRAS)
     if connection.password:
         mask_secret(connection.password)
     given: dict[str, Any] = {}
@@ -138,7 +127,7 @@ def _settings(connection: Connection) -> AdminConnection:
         ca_file=_path(extra, "ca_file"),
         client_cert_file=_path(extra, "client_cert"),
         client_key_file=_path(extra, "client_key"),
-        read_only=_flag(extra.get("read_only", False)),
+        read_only=flag(extra, "read_only"),
         address_map=_mapping(extra.get("address_map", {})),
         address_template=str(extra.get("address_template", "")),
         service_url=str(extra.get("service_url", "")),
@@ -170,14 +159,6 @@ def _path(extra: Mapping[str, object], key: str) -> Path | None:
     return Path(str(extra[key])) if key in extra else None
 
 
-def _flag(value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    if str(value).lower() in ("true", "false"):
-        return str(value).lower() == "true"
-    raise SettingsError(Reason.WRONG_SETTING, f"read_only: {value!r} is neither true nor false")
-
-
 def _seconds(value: object) -> float:
     try:
         return float(str(value))
@@ -188,7 +169,7 @@ def _seconds(value: object) -> float:
 def _mapping(value: object) -> dict[str, str]:
     try:
         mapping = json.loads(value) if isinstance(value, str) else value
-    except ValueError:
+    except (ValueError, RecursionError):
         mapping = None
     if not isinstance(mapping, dict) or not all(isinstance(url, str) for url in mapping.values()):
         raise SettingsError(Reason.WRONG_SETTING, "address_map: expected a JSON object of brokerId to URL")

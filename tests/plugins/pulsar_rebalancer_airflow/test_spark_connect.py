@@ -33,9 +33,13 @@ def environment(**given: Any) -> dict[str, str]:
     ("given", "address"),
     [
         ({"host": "localhost"}, "sc://localhost:15002/"),
-        ({"host": "127.0.0.1", "port": 7}, "sc://localhost:7/"),
         ({"host": "sc://localhost:8"}, "sc://localhost:8/"),
-        ({"host": "[::1]", "port": 7}, "sc://localhost:7/"),
+        ({"host": "127.0.0.1", "port": 7}, "sc://127.0.0.1:7/"),
+        ({"host": "127.0.0.2", "port": 7}, "sc://127.0.0.2:7/"),
+        ({"host": "[::1]", "port": 7}, "sc://[::1]:7/"),
+        ({"host": "127.0.0.1", "port": 7, "password": "secret"}, "sc://localhost:7/"),
+        ({"host": "localhost", "password": "secret", "extra": '{"use_ssl": false}'}, "sc://localhost:15002/"),
+        ({"host": "127.0.0.2", **SAFE}, "sc://127.0.0.2:15002/;use_ssl=true"),
         ({"host": "127.0.0.1", **SAFE}, "sc://127.0.0.1:15002/;use_ssl=true"),
         (
             {"host": "spark.example.com", "login": "a;b", **SAFE},
@@ -66,6 +70,12 @@ def test_the_token_is_in_no_address(reached: mock.Mock) -> None:
         ({"host": "localhost/;token=x"}, "is not the host of"),
         ({"host": "localhost:x"}, "is not the host of"),
         ({"host": "me@localhost"}, "is not the host of"),
+        ({"host": "localhost", "port": 70000}, "port 70000"),
+        ({"host": "localhost", "extra": '{"use_ssl": 1}'}, "use_ssl: 1 is neither true nor false"),
+        ({"host": "localhost", "extra": '{"use_tls": true}'}, "unknown keys use_tls"),
+        ({"host": "localhost", "extra": "[1]"}, "expected a JSON object"),
+        ({"host": "localhost", "password": "secret\nx"}, "token: only printable ASCII"),
+        ({"host": "localhost", "password": "sécret"}, "token: only printable ASCII"),
     ],
 )
 def test_what_is_refused(reached: mock.Mock, given: dict[str, Any], said: str) -> None:
@@ -75,10 +85,31 @@ def test_what_is_refused(reached: mock.Mock, given: dict[str, Any], said: str) -
     assert not reached.called
 
 
+def test_a_token_is_sent_only_to_the_server_that_is_named() -> None:
+    """Spark's client sends it without TLS only to the name localhost, whatever address that has."""
+    resolve = socket.getaddrinfo
+
+    def with_two_addresses(host: str, *rest: Any, **how: Any) -> list[Any]:
+        addresses = ("127.0.0.1", "127.0.0.2") if host == "localhost" else (host,)
+        return [answer for address in addresses for answer in resolve(address, *rest, **how)]
+
+    with socket.create_server(("127.0.0.2", 0)) as server:
+        given: dict[str, Any] = {"host": "127.0.0.2", "port": server.getsockname()[1], "password": "secret"}
+        with pytest.raises(SettingsError, match=r"only to localhost, .* not 127\.0\.0\.2.*\[wrong_setting\]"):
+            environment(**given)
+        with mock.patch("socket.getaddrinfo", with_two_addresses):
+            assert environment(**given)["SPARK_REMOTE"] == f"sc://localhost:{given['port']}/"
+            with (
+                socket.create_server(("127.0.0.1", given["port"])),
+                pytest.raises(SettingsError, match=r"127\.0\.0\.1:\d+ answers there too.*\[wrong_setting\]"),
+            ):
+                environment(**given)
+
+
 def test_a_server_that_is_not_there_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with pytest.raises(SettingsError, match=rf"localhost:{port}: .*\[spark_unreachable\]"):
+    with pytest.raises(SettingsError, match=rf"127.0.0.1:{port}: .*\[spark_unreachable\]"):
         environment(host="127.0.0.1", port=port)
 
 
