@@ -39,6 +39,18 @@ def storable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
+def require_storable(document: object) -> None:
+    """Refuse a document that could not be read again once it is written as JSON.
+
+    Raises:
+        ValueError: it has NaN, an infinity or a lone surrogate, or is nested too deeply.
+    """
+    try:
+        json.dumps(document, allow_nan=False, ensure_ascii=False, default=str).encode()
+    except (ValueError, RecursionError):
+        raise ValueError("it has NaN, an infinity or a lone surrogate, or is nested too deeply") from None
+
+
 def parse_json(data: bytes, fix: Callable[[str], str] = storable) -> Any:
     """Return the JSON document in UTF-8 bytes; lone surrogates become question marks.
 

@@ -10,7 +10,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from pulsar_simulator.refusal import Refusal
+from pulsar_simulator.faults import LARGEST
+from pulsar_simulator.refusal import Refusal, read_json
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -46,15 +47,11 @@ class ControlApi:
     async def add_fault(self, request: Request) -> Response:
         """Turn a fault on. Body: the attributes of `faults.Fault`, `kind` is required."""
         body = await self._body(request)
-        if body.get("broker") is not None:
-            self._cluster.membership.find(body["broker"])
-        if body.get("bundle") is not None:
-            self._cluster.topology.index(str(body["bundle"]))
         try:
             add = partial(self._cluster.faults.add, body.pop("kind", ""), **body)
             fault = await run_in_threadpool(add)
         except (TypeError, ValueError) as error:
-            raise Refusal(412, str(error)) from error
+            raise Refusal(400, str(error)) from error
         return JSONResponse(asdict(fault))
 
     async def clear_faults(self, request: Request) -> Response:
@@ -67,8 +64,8 @@ class ControlApi:
         """Multiply load. Body: `factor`, and `bundle` or `broker` (its bundles) or neither (all)."""
         body = await self._body(request)
         factor = body.get("factor")
-        if not isinstance(factor, int | float) or not 0 <= factor < float("inf"):
-            raise Refusal(412, f"factor must be a number, 0 or more, got {factor!r}")
+        if not isinstance(factor, int | float) or not 0 <= factor <= LARGEST:
+            raise Refusal(400, f"factor must be a number from 0 to {LARGEST:g}, got {factor!r}")
         self._cluster.scale_load(factor, bundle=body.get("bundle"), broker=body.get("broker"))
         return Response(status_code=204)
 
@@ -91,10 +88,13 @@ class ControlApi:
         return Response(status_code=204)
 
     async def _body(self, request: Request) -> dict[str, Any]:
-        try:
-            body = await request.json()
-        except ValueError as error:
-            raise Refusal(412, f"The body is no JSON: {error}") from error
+        body = read_json(await request.body())
         if not isinstance(body, dict):
-            raise Refusal(412, "The body must be a JSON object")
+            raise Refusal(400, "The body must be a JSON object")
+        for key, find in (("broker", self._cluster.membership.find), ("bundle", self._cluster.topology.index)):
+            name = body.get(key)
+            if not isinstance(name, str | None):
+                raise Refusal(400, f"{key} must be a text, got {name!r}")
+            if name is not None:
+                find(name)
         return body

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+LARGEST = 1e12
+"""Of an amount, and of a factor of load: the figures of reports stay finite."""
+
 
 class FaultKind(StrEnum):
     """What goes wrong; `KINDS` says it in words."""
@@ -134,7 +137,7 @@ class Fault:
         """Refuse what is of a wrong type: faults come over HTTP too.
 
         Raises:
-            TypeError: names the attribute.
+            TypeError, ValueError: names the attribute.
         """
         expected: dict[str, type | tuple[type, ...]] = {
             **dict.fromkeys(("broker", "bundle", "path"), (str, NoneType)),
@@ -146,6 +149,10 @@ class Fault:
         for name, types in expected.items():
             if not isinstance(getattr(self, name), types):
                 raise TypeError(f"{name} of a fault cannot be {getattr(self, name)!r}")
+        if not 0 <= self.amount <= LARGEST:
+            raise ValueError(f"amount of a fault must be from 0 to {LARGEST:g}, got {self.amount!r}")
+        if not all(isinstance(text, str) for text in self.values.values()):
+            raise TypeError("values of a fault must be texts")
 
     @property
     def size(self) -> float:
@@ -180,8 +187,8 @@ class Faults:
             **more: the other attributes of `Fault`.
 
         Raises:
-            ValueError: unknown kind.
-            TypeError: unknown attribute.
+            ValueError: unknown kind, or an amount that is no figure.
+            TypeError: unknown attribute, or a wrong type.
         """
         fault = Fault(FaultKind(kind), broker, **more)  # type: ignore[arg-type]
         with self._lock:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 
 class Refusal(Exception):
     """An answer other than success.
@@ -17,3 +19,17 @@ class Refusal(Exception):
         self.status = status
         self.message = message
         self.broker = broker
+
+
+def read_json(body: bytes) -> object:
+    """Return the JSON document of a request.
+
+    Raises:
+        Refusal: 400 if it is not JSON, or cannot be given back in an answer: NaN, lone surrogates, nested too deeply.
+    """
+    try:
+        document: object = json.loads(body)
+        json.dumps(document, allow_nan=False, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise Refusal(400, f"The body is not a usable JSON document: {type(error).__name__}") from None
+    return document

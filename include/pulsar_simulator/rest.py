@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -11,7 +10,7 @@ from starlette.routing import Route
 
 from pulsar_simulator.faults import FaultKind
 from pulsar_simulator.ownership import Redirect
-from pulsar_simulator.refusal import Refusal
+from pulsar_simulator.refusal import Refusal, read_json
 from pulsar_simulator.topology import topic_hash
 
 if TYPE_CHECKING:
@@ -225,13 +224,15 @@ class AdminApi:
         return redirect(self._cluster, hop.broker, _path(request), hop.query)
 
     def _split(self, request: Request) -> Response:
-        query = request.query_params
+        query, positions = request.query_params, read_json(request.state.body or b"[]")
+        if not isinstance(positions, list) or not all(isinstance(position, int) for position in positions):
+            raise Refusal(400, "The body must be a JSON list of positions")
         hop = self._cluster.split_at(
             self._me(request).index,
             self._namespace(request),
             request.path_params["bundle"],
             query.get("splitAlgorithmName", ""),
-            json.loads(request.state.body or b"[]"),
+            positions,
             unload=query.get("unload") == "true",
         )
         if hop is None:

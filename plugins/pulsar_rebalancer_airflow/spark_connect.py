@@ -97,7 +97,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _localhost(host: str, port: int) -> str:
-    """Return `localhost`, for which alone Spark's client sends a token without TLS, if it is this server.
+    """Return `localhost`, the only name to which Spark's client sends a token without TLS, if it is this server.
 
     Another user of this machine could own the port at another of its addresses.
     """

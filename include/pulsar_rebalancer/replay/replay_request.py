@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
-from pydantic import AwareDatetime, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AwareDatetime, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from pulsar_rebalancer.config.settings import Settings, settings_error
 from pulsar_rebalancer.replay.recording import Coverage
@@ -13,6 +13,7 @@ from pulsar_rebalancer.replay.traces import LONGEST_DAYS
 from pulsar_rebalancer.replay.variants import expand
 from pulsar_rebalancer.storage.documents import VersionedDocument
 from pulsar_rebalancer.strategies.shedders.registry import PROFILES
+from pulsar_rebalancer.texts import require_storable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,6 +59,12 @@ class ReplayRequest(VersionedDocument):
         description="every day (UTC) begins with bundles where they were recorded; days are replayed side by side",
     )
     seed: int = 1
+
+    @field_validator("grid")
+    @classmethod
+    def _storable(cls, grid: list[dict[str, object]]) -> list[dict[str, object]]:
+        require_storable(grid)
+        return grid
 
     @model_validator(mode="after")
     def _stretch(self) -> Self:

@@ -43,6 +43,10 @@ _VERSION = "5.0.1"
 LONGEST_DAYS = 366
 """Maximum length of a stretch, days."""
 
+_LARGEST_GB = 8
+_BYTES_OF_BROKER, _BYTES_OF_BUNDLE = 173, 29
+"""Size of one sample in a recording."""
+
 
 class MadeBundles(BaseModel):
     """How the bundles of a trace are generated.
@@ -118,7 +122,7 @@ def record(files: Sequence[Path], made: MadeBundles, settings: Settings, folder:
     if twice is not None or not series:
         why = f"two series of broker {twice}" if twice else "no series with a sample"
         raise SnapshotError(Reason.BAD_TRACE, f"{', '.join(map(str, files))[:500]}: {why}")
-    _refuse_long(files, series)
+    _refuse_large(files, series, made)
     minutes = np.arange(min(one.minutes[0] for one in series), max(one.minutes[-1] for one in series) + 1)
     at = [one.at(minutes) for one in series]
     there, reports, percents = (np.array([parts[part] for parts in at]) for part in range(3))
@@ -137,16 +141,23 @@ def record(files: Sequence[Path], made: MadeBundles, settings: Settings, folder:
     return writer.finish(coverage_of(writer.places, start, end, by_minute, [], made=made.sentence))
 
 
-def _refuse_long(files: Sequence[Path], series: Sequence[_Series]) -> None:
+def _refuse_large(files: Sequence[Path], series: Sequence[_Series], made: MadeBundles) -> None:
     first = min(series, key=lambda one: one.minutes[0])
     last = max(series, key=lambda one: one.minutes[-1])
-    days = (last.minutes[-1] - first.minutes[0]) / (24 * 60)
-    if days > LONGEST_DAYS:
-        raise SnapshotError(
-            Reason.BAD_TRACE,
-            f"{', '.join(map(str, files))[:500]}: {days:,.0f} days from the first time (broker {first.broker}) to the "
-            f"last (broker {last.broker}); at most {LONGEST_DAYS} can be replayed",
+    minutes = last.minutes[-1] - first.minutes[0] + 1
+    if minutes > LONGEST_DAYS * 24 * 60:
+        problem = (
+            f"{minutes / (24 * 60):,.0f} days from the first time (broker {first.broker}) to the last (broker "
+            f"{last.broker}); at most {LONGEST_DAYS} can be replayed"
         )
+    elif (size := minutes * len(series) * (_BYTES_OF_BROKER + made.bundles * _BYTES_OF_BUNDLE) / 1e9) > _LARGEST_GB:
+        problem = (
+            f"{minutes:,.0f} minutes of {len(series):,} brokers with {made.bundles:,} bundles each take {size:,.0f} "
+            f"GB, more than {_LARGEST_GB}: take a shorter trace, fewer brokers or fewer bundles"
+        )
+    else:
+        return
+    raise SnapshotError(Reason.BAD_TRACE, f"{', '.join(map(str, files))[:500]}: {problem}")
 
 
 def _sizes(writer: Writer, brokers: Sequence[str], made: MadeBundles) -> Floats:
@@ -233,6 +244,9 @@ def _minute(file: Path, row: int, column: str, text: str) -> int:
             at = datetime.fromisoformat(text.strip())
         except ValueError:
             raise _bad(file, row, column, f"{text[:80]!r} is not a time") from None
+    # Neither another time zone nor the end of the recording may leave the calendar.
+    if not 1 < at.year < 9999:
+        raise _bad(file, row, column, f"{text[:80]!r} is not a time that can be replayed")
     return minute_of(at.replace(tzinfo=at.tzinfo or UTC))
 
 

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.texts import require_storable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -179,7 +180,7 @@ def json_document(data: bytes | str, where: str) -> Any:
     """
     try:
         document = json.loads(data)
-        json.dumps(document, allow_nan=False, ensure_ascii=False).encode()
+        require_storable(document)
     except (ValueError, RecursionError):
         raise SnapshotError(Reason.FILE_DAMAGED, f"{where} is not a JSON document") from None
     return document

@@ -288,15 +288,32 @@ def test_faults_are_switched_over_http_and_never_hide_the_switch(served: Running
         ("faults", {"kind": "nonsense"}),
         ("faults", {"kind": "slow", "colour": "red"}),
         ("faults", {"kind": "slow", "amount": "long"}),
+        ("faults", {"kind": "slow", "amount": math.nan}),
+        ("faults", {"kind": "slow", "amount": -1}),
+        ("faults", {"kind": "slow", "amount": 10**4000}),
+        ("faults", {"kind": "two_owners", "bundle": ["acme/orders/0x00000000_0xffffffff"]}),
+        ("faults", {"kind": "odd_bundle", "target": "\ud800"}),
+        ("faults", {"kind": "other_configuration", "values": {"a": [[]]}}),
         ("load", {"factor": -1}),
         ("load", {"factor": "much"}),
+        ("load", {"factor": 10**4000}),
+        ("load", {"factor": 1, "broker": {}}),
         ("load", [1]),
+        ("leader", {"broker": ["127.0.0.1:1"]}),
     ],
 )
 def test_wrong_control_calls_are_refused(served: Running, http: httpx.Client, path: str, body: object) -> None:
     answer = http.post(f"{served.urls[0]}/simulation/{path}", content=json.dumps(body))
-    assert answer.status_code == 412
+    assert answer.status_code == 400
     assert answer.json()["reason"]
+    assert http.get(f"{served.urls[0]}/simulation/state").json()["faults"] == []
+
+
+def test_bodies_that_are_nested_too_deeply_are_refused(served: Running, http: httpx.Client) -> None:
+    split = "/admin/v2/namespaces/acme/orders/0x00000000_0xffffffff/split"
+    deep = "[" * 200_000
+    for method, path in (("POST", "/simulation/faults"), ("PUT", split)):
+        assert http.request(method, f"{served.urls[0]}{path}", content=deep).status_code == 400
 
 
 def test_faults_of_unknown_brokers_and_bundles_are_refused(served: Running, http: httpx.Client) -> None:

@@ -49,6 +49,8 @@ def bounds(served):
         (WHOLE, "specified_positions_divide", "", 412, "splitBoundaries must not be empty"),
         ("0x00000000_0x10000000", "range_equally_divide", "", 412, "Invalid upper boundary"),
         ("abc", "range_equally_divide", "", 412, "Invalid bundle range format"),
+        (WHOLE, "specified_positions_divide", "[1", 400, "not a usable JSON document"),
+        (WHOLE, "specified_positions_divide", '["1"]', 400, "JSON list of positions"),
         (WHOLE, "flow_or_qps_equally_divide", "", 500, "cannot be cast"),
         (WHOLE, "specified_positions_divide", "[0, 4294967295]", 204, ""),
     ],

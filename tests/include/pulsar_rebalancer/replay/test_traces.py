@@ -102,6 +102,8 @@ def test_the_seed_decides_the_sizes(tmp_path: Path) -> None:
         ("", "a.csv, row 1: expected a header"),
         ("Time,x,x\n0,10,10\n60,10,10\n", "two series of broker x"),
         ("timestamp,value\n0,10\n4000000000,10\n", "46,296 days from the first time"),
+        ("timestamp,value\n9999-12-31T23:59:00Z,10\n", "row 2, column timestamp: '9999-12-31T23:59:00Z' is not a time"),
+        ("timestamp,value\n0001-01-01T00:00:00+14:00,10\n", "row 2, column timestamp: '0001-01-01T00:00:00+14:00' is"),
         ("timestamp,value\n0,\n", "no series with a sample"),
     ],
 )
@@ -110,6 +112,15 @@ def test_what_is_no_trace_is_refused(tmp_path: Path, text: str, words: str) -> N
         traced(tmp_path, {"a": text})
     assert refused.value.reason == "bad_trace"
     assert words in str(refused.value)
+
+
+def test_a_recording_that_fills_the_disk_is_refused_before_it_is_written(tmp_path: Path) -> None:
+    names, row = ",".join(f"b{n}" for n in range(3000)), ",50" * 3000
+    with pytest.raises(
+        SnapshotError, match=r"1,441 minutes of 3,000 brokers with 64 bundles each take 9 GB.*bad_trace"
+    ):
+        traced(tmp_path, {"wide": f"Time,{names}\n0{row}\n86400{row}\n"}, MadeBundles())
+    assert not (tmp_path / "recording").exists()
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:

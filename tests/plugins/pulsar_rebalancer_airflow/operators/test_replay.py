@@ -117,6 +117,7 @@ def test_a_strategy_from_outside_has_to_be_listed(storage: ClusterStorage, monke
     [
         ({"grid": [{"strategy": "AvgSheder"}]}, "strategy: Input should be AvgShedder"),
         ({"grid": [{"low_threshold": list(range(999)), "high_threshold": list(range(999))}]}, "998,001 variants"),
+        ({"grid": [{"strategy_settings": [{"\ud800": 1}]}]}, "grid: it has NaN, an infinity or a lone surrogate"),
         ({"end": "yesterday"}, "end: 'yesterday' is no time"),
         ({"start": "2026-03-02T00:00:00Z", "end": "2026-03-01T00:00:00Z"}, "must end after it starts"),
         ({"start": "2026-03-02T00:00:00"}, "start: Input should have timezone info"),
