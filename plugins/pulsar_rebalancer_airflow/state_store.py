@@ -15,9 +15,9 @@ from airflow.sdk import Asset, AssetAlias
 
 from pulsar_rebalancer.errors import SnapshotError, StateError
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.show.alerts.incidents import AlertsState, parse_alerts
+from pulsar_rebalancer.show.alerts.incidents import AlertsState, WatchState
 from pulsar_rebalancer.state.backup import committed_sequences
-from pulsar_rebalancer.state.manual_plans import Drains, HandedOver, HandedOverPlans
+from pulsar_rebalancer.state.manual_plans import Drains, HandedOver, HandedOverPlans, ShownPlans
 from pulsar_rebalancer.state.orders.breaker import Breaker, advance, readable_breaker
 from pulsar_rebalancer.state.orders.control_document import Control
 from pulsar_rebalancer.state.orders.question import Answers, Question
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.state.orders.control_document import Order
     from pulsar_rebalancer.storage.layout import ClusterStorage
 
-ALERTS, WATCH = "alerts", "watch"
-"""Keys of the documents of open conditions: those that the task report sees, and those that the watch sees.
-
-Each document has one writer; while a cluster has no alerts, and so no watch, report empties both.
-"""
+DOCUMENTS = (
+    *(DecisionState, MovesState, AlertsState, WatchState, ShownPlans, HandedOverPlans),
+    *(Drains, Question, Answers, Breaker, Control),
+)
+"""Every document of the store."""
 
 _Document = TypeVar("_Document", bound=StateDocument)
 
@@ -113,12 +113,23 @@ class StoredState:
         except StateError as error:
             raise StateError(Reason.APPROVAL_UNREADABLE, f"{model.KEY}: {error.message}") from None
 
-    def answers_or_none(self, model: type[_Document]) -> _Document:
-        """Return such a document, an initial one if it cannot be read; only for its writer, and for display."""
+    def readable(self, model: type[_Document]) -> _Document:
+        """Return a document, an initial one if it cannot be read; only for its writer, and for display."""
         try:
             return self.get(model)
         except StateError:
             return model()
+
+    def unreadable(self, storage: ClusterStorage) -> dict[str, str]:
+        """Return by key why a document, or its copy, cannot be read."""
+        why = {}
+        for model in DOCUMENTS:
+            try:
+                self.get(model)
+            except StateError as error:
+                why[model.KEY] = error.message
+        copies = {Drains.KEY: self.readable_drains(storage)[1], Control.KEY: self.control(storage).unreadable}
+        return {key: text for key, text in copies.items() if text} | why
 
     def drains(self, storage: ClusterStorage) -> Drains:
         """Return the drained brokers, from the `drains` document and its copy: losing one of them ends no drain.
@@ -172,8 +183,8 @@ class StoredState:
         return OrdersInForce(
             control=self.control(storage),
             drains=drains.brokers,
-            question=self.answers_or_none(Question),
-            answers=self.answers_or_none(Answers),
+            question=self.readable(Question),
+            answers=self.readable(Answers),
             started=started,
         )
 
@@ -276,14 +287,6 @@ class StateStore(StoredState):
         changed = advance(present, rules, seen, now, run, closed_at)
         if changed != present or present.opened_at == now:
             self.put(changed)
-
-    def alerts(self, key: str = ALERTS) -> AlertsState:
-        """Return the document of open conditions under one of its two keys; an empty one if it cannot be read."""
-        return parse_alerts(self.raw(key))
-
-    def put_alerts(self, state: AlertsState, key: str = ALERTS) -> None:
-        """Store a document of open conditions, in one write."""
-        self._accessor.set(key, state.model_dump(mode="json"))
 
 
 def _copied_drains(storage: ClusterStorage) -> Drains:

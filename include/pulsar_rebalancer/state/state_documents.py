@@ -59,15 +59,17 @@ class StateDocument(BaseModel):
         """
         if document is None:
             return cls()
+        stored = f"the stored document {cls.KEY!r}"
         version = document.get("version") if isinstance(document, Mapping) else None
         if version != VERSION:
-            detail = f"the stored state has version {version!r}, this release reads {VERSION}"
-            raise StateError(Reason.STATE_VERSION, detail)
+            raise StateError(
+                Reason.STATE_VERSION, f"{stored} has version {version!r:.80}, this release reads {VERSION}"
+            )
         try:
             return cls.model_validate(document)
         except ValidationError as error:
             why = error.errors()[0]["msg"]
-            raise StateError(Reason.STATE_VERSION, f"the stored state cannot be read: {why}") from None
+            raise StateError(Reason.STATE_VERSION, f"{stored} cannot be read: {why}") from None
 
 
 class DecisionState(StateDocument):

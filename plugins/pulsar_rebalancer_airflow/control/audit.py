@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,6 +13,13 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.state.orders.control_document import Order
     from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
+    from pulsar_rebalancer_airflow.state_store import StateStore
+
+
+def loss(store: StateStore, lost: Mapping[str, str]) -> dict[str, JsonValue]:
+    """Return details for a note: why documents cannot be read, and their JSON text, by key; empty if none is lost."""
+    texts: dict[str, JsonValue] = {key: json.dumps(store.raw(key), default=str) for key in lost}
+    return {"lost": dict(lost), "was": texts} if lost else {}
 
 
 def note(storage: ClusterStorage, action: str, order: Order, details: Mapping[str, JsonValue]) -> StoragePath:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from pulsar_rebalancer.errors import SnapshotError, StateError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.backup import committed_sequences, copy_of, keep_copy
+from pulsar_rebalancer.state.manual_plans import Drains, HandedOverPlans, ShownPlans
+from pulsar_rebalancer.state.orders.breaker import Breaker, readable_breaker
+from pulsar_rebalancer.state.orders.control_document import Control
 from pulsar_rebalancer.state.orders.control_form import FILE_NAME
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
-from pulsar_rebalancer_airflow.control.audit import note
+from pulsar_rebalancer_airflow.control.audit import loss, note
+from pulsar_rebalancer_airflow.state_store import DOCUMENTS
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -55,21 +59,27 @@ def export(store: StateStore, storage: ClusterStorage, now: datetime) -> str:
     return file.name
 
 
-def change(store: StateStore, storage: ClusterStorage, action: str, order: Order, name: str) -> None:
-    """Reset the state, or restore it from a file.
+def change(store: StateStore, storage: ClusterStorage, action: str, order: Order, name: str) -> dict[str, str]:
+    """Reset the state, or restore it from a file, and rewrite all other documents that cannot be read.
 
-    The state gets a new sequence number, so a plan in progress becomes stale and is not recorded.
+    The state gets a new sequence number, so a plan in progress becomes stale and is not recorded. Only a pause or a
+    resume rewrites orders that cannot be read.
 
     Args:
         action: `reset` or `restore`.
         order: who wants it, and why.
         name: name of the file to restore; empty for the newest copy.
 
+    Returns:
+        By key why a document could not be read, so that its content is lost.
+
     Raises:
         StateError: the file cannot be read, or there is nothing to restore.
         SnapshotError: the file cannot be read.
     """
     before = _sequence(store.raw(DecisionState.KEY), storage)
+    lost = {key: why for key, why in store.unreadable(storage).items() if key != Control.KEY}
+    details = loss(store, lost)
     source, decision, moves = ("", DecisionState(), MovesState())
     if action == "restore":
         source, decision, moves = _restorable(storage, name)
@@ -78,10 +88,28 @@ def change(store: StateStore, storage: ClusterStorage, action: str, order: Order
     state = decision.model_copy(update={"seq": before + 1, "plan_id": "", "means": means})
     store.put(state)
     store.put(_history(store.raw(MovesState.KEY), moves, reset=action == "reset"))
+    _rewrite(store, storage, lost, order.at)
     keep_copy(storage, state)
-    note(storage, action, order, {"file": source, "seq_before": before, "seq_after": state.seq})
+    note(storage, action, order, {"file": source, "seq_before": before, "seq_after": state.seq, **details})
     if decision.means and not means:
         _log.warning("%s is gone: the means of bundles start from scratch", decision.means)
+    return lost
+
+
+def _rewrite(store: StateStore, storage: ClusterStorage, lost: Collection[str], now: datetime) -> None:
+    """Rewrite documents that cannot be read, so that no plan is carried out twice and no readable drain ends.
+
+    The circuit breaker counts as opened now.
+    """
+    for model in DOCUMENTS:
+        if model.KEY in lost and model not in (DecisionState, MovesState, Drains, Breaker):
+            store.put(model())
+    if HandedOverPlans.KEY in lost:
+        store.put(ShownPlans())
+    if Drains.KEY in lost:
+        store.put_drains(storage, store.readable_drains(storage)[0])
+    if Breaker.KEY in lost:
+        store.put(readable_breaker(store.raw(Breaker.KEY), now))
 
 
 def last_plan(store: StateStore, storage: ClusterStorage) -> str:

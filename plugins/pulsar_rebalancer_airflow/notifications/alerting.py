@@ -12,14 +12,14 @@ from airflow.sdk.configuration import conf
 
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.show.alerts.alert_conditions import BEFORE_UNLOAD, EndedRun, judge_run
-from pulsar_rebalancer.show.alerts.incidents import AlertsState, advance, delivered, pending_messages
+from pulsar_rebalancer.show.alerts.incidents import AlertsState, WatchState, advance, delivered, pending_messages
 from pulsar_rebalancer.show.alerts.messages import compose, figures_of
 from pulsar_rebalancer.state.orders.in_force import closings
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.failures import FAILURE
 from pulsar_rebalancer_airflow.locations import left_about_run, storage_of
 from pulsar_rebalancer_airflow.notifications.notifier import send
-from pulsar_rebalancer_airflow.state_store import ALERTS, WATCH, StateStore
+from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,10 +55,12 @@ def tell_of_run(context: Context, cluster: str, settings: Settings, run: str | N
         if folder is not None:
             ended = ended.with_documents(folder)
         ended = replace(ended, closed=_closed(store, cluster, settings, now))
-        last_seen = {condition: incident.seen_at for condition, incident in store.alerts().incidents.items()}
+        last_seen = {
+            condition: incident.seen_at for condition, incident in store.readable(AlertsState).incidents.items()
+        }
         observed = judge_run(ended, settings, last_seen, now)
         name = folder.name if folder else ""
-        tell(context, cluster, settings, ALERTS, observed, figures_of(ended), now, run=name)
+        tell(context, cluster, settings, AlertsState, observed, figures_of(ended), now, run=name)
     except Exception as error:
         _log.warning("Alerts: nothing could be sent about this run (%s)", type(error).__name__)
 
@@ -71,9 +73,9 @@ def _closed(store: StateStore, cluster: str, settings: Settings, now: datetime) 
 
 def _forget(store: StateStore) -> None:
     """Drop open incidents: nobody was notified, so they must not count as reported once alerts are on again."""
-    for key in (ALERTS, WATCH):
-        if store.alerts(key).incidents:
-            store.put_alerts(AlertsState(), key)
+    for model in (AlertsState, WatchState):
+        if store.readable(model).incidents:
+            store.put(model())
 
 
 def _ended(context: Context, now: datetime) -> EndedRun:
@@ -93,7 +95,7 @@ def tell(
     context: Context,
     cluster: str,
     settings: Settings,
-    key: str,
+    model: type[AlertsState],
     observed: Mapping[Condition, Observation],
     figures: Sequence[str],
     now: datetime,
@@ -109,12 +111,12 @@ def tell(
         context: context of the running task; the cluster's state asset is one of its inlets.
         cluster: name in the clusters file.
         settings: from the clusters file; `alert_connection` is not empty.
-        key: key of the document, which only this task writes.
+        model: the document of open conditions, which only this task writes.
         figures: lines of figures for the messages.
         run: name of the run's folder; empty when it has none.
     """
     store, quiet = StateStore.of(context, cluster), timedelta(minutes=settings.alert_quiet_minutes)
-    state = advance(store.alerts(key), observed, now, run)
+    state = advance(store.readable(model), observed, now, run)
     pending = pending_messages(state, now, quiet)
     if pending:
         link = _run_link(context)
@@ -123,7 +125,7 @@ def tell(
             if taken:
                 state = delivered(state, message)
                 _log.info("Sent the %s of %s", "end" if message.over else "start", message.condition)
-    store.put_alerts(state, key)
+    store.put(state)
 
 
 def _send(connection: str, messages: Sequence[AlertMessage]) -> list[bool]:

@@ -71,7 +71,7 @@ class ApproveOperator(ApprovalOperator):
             first = ti.max_tries - (self.retries or 0) + 1  # since the task was cleared last
             if ti.try_number > first and asked.get(_ASKED):
                 raise TaskAwaitingInput(method_name="execute_complete", timeout=self.response_timeout)
-            if question.plan_id in store.answers_or_none(Answers).plans:
+            if question.plan_id in store.readable(Answers).plans:
                 raise AirflowSkipException("It was answered before its task was cleared")
             self.subject, self.body = self._texts(question, until)
         try:
@@ -104,7 +104,7 @@ class ApproveOperator(ApprovalOperator):
     def _note(self, context: Context, event: dict[str, Any]) -> None:
         """Write who approved or rejected; a document that cannot be read is replaced."""
         store = StateStore.of(context, self.entry.name)
-        question, answers = store.answers(Question), store.answers_or_none(Answers)
+        question, answers = store.answers(Question), store.readable(Answers)
         if question.run_id != context["dag_run"].run_id:
             raise PlanError(Reason.SUPERSEDED, f"the plan that waits is asked about by {question.run_id or 'no run'}")
         before, carried_out_by = answers.plans.get(question.plan_id), ""

@@ -29,7 +29,7 @@ class QuestionsOperator(BaseOperator):
 
     def execute(self, context: Context) -> list[str]:
         """Return ids of runs."""
-        question = StateStore.of(context, self.cluster).answers_or_none(Question)
+        question = StateStore.of(context, self.cluster).readable(Question)
         begins = [question.before] if is_open(context, self.cluster, question.before) else []
         asked = question.run_id and context["ti"].get_dr_count(f"{APPLY_DAG}{self.cluster}", run_ids=[question.run_id])
         return begins if asked or not question.run_id else [*begins, question.run_id]

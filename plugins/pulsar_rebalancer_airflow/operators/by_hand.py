@@ -188,7 +188,7 @@ class CarryOutOperator(HandOverOperator):
             else:
                 handed = before  # cleared or restarted
         else:
-            answers = store.answers_or_none(Answers)
+            answers = store.readable(Answers)
             self._check_none_under_way(context, others, answers)
             handed = HandedOver(plan=entry, run_id=self._run_id(context, entry, before, answers), at=now, by=by)
         kept = timedelta(seconds=self.entry.settings.max_shown_plan_age_seconds)

@@ -12,12 +12,12 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from pulsar_rebalancer.errors import RebalancerError, SettingsError, SnapshotError, StateError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import RunRequest
-from pulsar_rebalancer.state.orders.control_document import Order, PauseOrder
+from pulsar_rebalancer.state.orders.control_document import Control, Order, PauseOrder
 from pulsar_rebalancer.state.orders.control_form import ControlAction, parse_control_form
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
 from pulsar_rebalancer.storage.layout import ClusterStorage, time_of
 from pulsar_rebalancer_airflow.control import handover, kept_state, stopping
-from pulsar_rebalancer_airflow.control.audit import note
+from pulsar_rebalancer_airflow.control.audit import loss, note
 from pulsar_rebalancer_airflow.control.stored_orders import in_force
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
@@ -26,9 +26,9 @@ from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+    from pydantic import JsonValue
 
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
-    from pulsar_rebalancer.state.orders.control_document import Control
     from pulsar_rebalancer.state.orders.control_form import ControlRequest
 
 _NAMED = 20
@@ -84,6 +84,7 @@ class ControlOperator(BaseOperator):
         self, store: StateStore, storage: ClusterStorage, request: ControlRequest, order: Order
     ) -> dict[str, object]:
         action = request.action
+        lost: dict[str, str] = {}
         if action in (ControlAction.TAKE_OVER, ControlAction.HAND_BACK):
             if action is ControlAction.HAND_BACK:  # two that move bundles would work against each other
                 PulsarAdminHook(self.entry.settings.connection).get_writing_settings()
@@ -93,33 +94,42 @@ class ControlOperator(BaseOperator):
             }
         if action in (ControlAction.RESET, ControlAction.RESTORE):
             _forget_used_skip(store, storage)
-            kept_state.change(store, storage, action, order, request.file)
+            lost = kept_state.change(store, storage, action, order, request.file)
         elif action is ControlAction.EXPORT:
             return {"file": kept_state.export(store, storage, order.at)}
         elif action is not ControlAction.SHOW:
             return self._order(store, storage, request, order)
         told: dict[str, object] = {"state": kept_state.summary(store.get(DecisionState), store.get(MovesState))}
-        return told | ({"shedding": self._shedding()} if action is ControlAction.SHOW else {})
+        if lost:
+            told["lost"] = lost
+        if action is ControlAction.SHOW:
+            told |= {"shedding": self._shedding(), "unreadable": store.unreadable(storage)}
+        return told
 
     def _order(
         self, store: StateStore, storage: ClusterStorage, request: ControlRequest, order: Order
     ) -> dict[str, object]:
         """Rewrite the `control` document; a pause or a resume drops the part that cannot be read."""
         action, present = request.action, store.control(storage)
+        lost: dict[str, str] = {}
+        details: dict[str, JsonValue] = {}
         if present.unreadable and action is ControlAction.STOP:
             store.put_stop(storage, order)
         elif present.unreadable and action not in (ControlAction.PAUSE, ControlAction.RESUME):
             raise StateError(Reason.CONTROL_UNREADABLE, f"{action} was not ordered: {present.unreadable}")
         else:
+            lost = {Control.KEY: present.unreadable} if present.unreadable else {}
+            details |= loss(store, lost)
             store.put_control(storage, _ordered(present, request, order))
-        note(storage, request.action, order, {"until": request.until.isoformat()} if request.until else {})
-        if request.action not in (ControlAction.STOP, ControlAction.PAUSE):
-            return {}
+        note(storage, action, order, details | ({"until": request.until.isoformat()} if request.until else {}))
+        answer: dict[str, object] = {"lost": lost} if lost else {}
+        if action not in (ControlAction.STOP, ControlAction.PAUSE):
+            return answer
         try:
             stopped = stopping.wait(store, storage, self.timeout_seconds)
         except (StateError, SnapshotError) as error:  # what was ordered holds all the same
-            return {"stopped": error.message}
-        return {
+            return answer | {"stopped": error.message}
+        return answer | {
             "stopped": {
                 "finished": dict(list(stopped.finished.items())[:_NAMED]),
                 "unfinished": list(stopped.unfinished[:_NAMED]),

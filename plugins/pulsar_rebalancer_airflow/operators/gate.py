@@ -80,7 +80,7 @@ class GateOperator(BaseOperator):
         """Have people asked about a plan; the question before it ends, unless it is about the very same moves."""
         store = StateStore.of(context, self.cluster)
         # Only the gate writes this document, so it may replace one that cannot be read.
-        present, now = store.answers_or_none(Question), datetime.now(UTC)
+        present, now = store.readable(Question), datetime.now(UTC)
         if present.plan_id == summary.plan_id:
             return  # a retry
         identity, stands = verify(run, summary).identity, is_open(context, self.cluster, present.run_id)
@@ -103,7 +103,7 @@ class GateOperator(BaseOperator):
     def _ask_no_more(self, context: Context) -> None:
         """End the question: nobody knows what another plan that is carried out makes of it."""
         store = StateStore.of(context, self.cluster)
-        present = store.answers_or_none(Question)
+        present = store.readable(Question)
         ended = Question(before=present.run_id or present.before)
         if store.raw(Question.KEY) not in (None, ended.model_dump(mode="json")):
             store.put(ended)

@@ -10,8 +10,9 @@ from airflow.sdk import BaseOperator
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.show.alerts.alert_conditions import Condition, Observation
+from pulsar_rebalancer.show.alerts.incidents import AlertsState, WatchState
 from pulsar_rebalancer_airflow.notifications.alerting import tell
-from pulsar_rebalancer_airflow.state_store import WATCH, StateStore, state_asset
+from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -35,10 +36,10 @@ class WatchOperator(BaseOperator):
         """Check the cluster, and return the seconds since the last run ended."""
         now = datetime.now(UTC)
         store = StateStore.of(context, self.cluster)
-        last = store.alerts().run_at
+        last = store.readable(AlertsState).run_at
         if last is not None and last > now:
             last = None  # the clock was set back since; waiting for that time would suppress alerts
-        since = last or min(store.alerts(WATCH).began_at or now, now)
+        since = last or min(store.readable(WatchState).began_at or now, now)
         seconds = (now - since).total_seconds()
         limit = self.settings.alert_after_intervals * self.settings.interval_seconds
         said = f"last run ended {since:%Y-%m-%d %H:%M:%S %Z}" if last else "no run has ended yet"
@@ -49,5 +50,5 @@ class WatchOperator(BaseOperator):
         if self.settings.mode is Mode.OFF:
             seen = Observation(False, unwatched=Reason.MODE_OFF)
         figures = [f"seconds without the end of a run: {seconds:.0f}, limit {limit:.0f}"]
-        tell(context, self.cluster, self.settings, WATCH, {Condition.NO_RUN: seen}, figures, now)
+        tell(context, self.cluster, self.settings, WatchState, {Condition.NO_RUN: seen}, figures, now)
         return seconds

@@ -76,8 +76,8 @@ def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowFac
         last_plan=stored.last_plan(),
         drains=drains,
         unreadable=unreadable,
-        question=stored.answers_or_none(Question),
-        answers=stored.answers_or_none(Answers),
+        question=stored.readable(Question),
+        answers=stored.readable(Answers),
     )
     if dag is None:
         return facts

@@ -7,22 +7,21 @@ earlier, it never ended. A message is delivered once one receiver has accepted i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.show.alerts.alert_conditions import Condition
+from pulsar_rebalancer.state.state_documents import StateDocument
 from pulsar_rebalancer.storage.layout import time_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime, timedelta
 
     from pulsar_rebalancer.show.alerts.alert_conditions import Observation
-
-VERSION = 1
 
 
 class Incident(BaseModel):
@@ -48,8 +47,8 @@ class Incident(BaseModel):
     told: bool = False
 
 
-class AlertsState(BaseModel):
-    """The open conditions of a cluster: one document with one writer.
+class AlertsState(StateDocument):
+    """The `alerts` document: the open conditions that the task *report* sees; only it writes them.
 
     Attributes:
         began_at: when the writer first ran.
@@ -57,13 +56,21 @@ class AlertsState(BaseModel):
         run: folder name of the newest run it has judged; empty before the first.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    KEY: ClassVar[str] = "alerts"
 
-    version: int = VERSION
     began_at: AwareDatetime | None = None
     run_at: AwareDatetime | None = None
     run: str = ""
     incidents: dict[Condition, Incident] = {}
+
+
+class WatchState(AlertsState):
+    """The `watch` document: the open conditions that the watch sees; only it writes them."""
+
+    KEY: ClassVar[str] = "watch"
+
+
+_Open = TypeVar("_Open", bound=AlertsState)
 
 
 @dataclass(frozen=True)
@@ -75,22 +82,7 @@ class PendingMessage:
     incident: Incident
 
 
-def parse_alerts(document: object) -> AlertsState:
-    """Return the stored document, or an empty one if it is missing, damaged or of another version.
-
-    Reporting a condition twice is better than never reporting any again.
-    """
-    if not isinstance(document, Mapping) or document.get("version") != VERSION:
-        return AlertsState()
-    try:
-        return AlertsState.model_validate(document)
-    except ValidationError:
-        return AlertsState()
-
-
-def advance(
-    state: AlertsState, observations: Mapping[Condition, Observation], now: datetime, run: str = ""
-) -> AlertsState:
+def advance(state: _Open, observations: Mapping[Condition, Observation], now: datetime, run: str = "") -> _Open:
     """Return the state after a run.
 
     Args:
@@ -136,7 +128,7 @@ def pending_messages(state: AlertsState, now: datetime, quiet: timedelta) -> lis
     return pending
 
 
-def delivered(state: AlertsState, message: PendingMessage) -> AlertsState:
+def delivered(state: _Open, message: PendingMessage) -> _Open:
     """Return the state after a message was delivered; a condition whose end was reported is dropped."""
     incidents = dict(state.incidents)
     if message.over:

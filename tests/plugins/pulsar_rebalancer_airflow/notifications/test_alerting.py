@@ -21,10 +21,11 @@ from pulsar_rebalancer.run.outcome import MoveOutcome
 from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.show.alerts.alert_conditions import Condition
+from pulsar_rebalancer.show.alerts.incidents import AlertsState, WatchState
 from pulsar_rebalancer.state.state_documents import MovesState
 from pulsar_rebalancer_airflow.failures import FAILURE, final_unless_passing
 from pulsar_rebalancer_airflow.operators import ReportOperator
-from pulsar_rebalancer_airflow.state_store import ALERTS, WATCH, StateStore
+from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
     from tests.airflow_context import MemoryState
@@ -74,7 +75,7 @@ def test_a_block_is_told_once_and_its_end_once(
     assert "findings: 1 block" in start
     assert "Run: https://airflow.example/ui/dags/pulsar_rebalance__east/runs/manual__1" in start
     assert "score range: 60.0 points (10.0 to 70.0 %) over 3 brokers" in end
-    assert StateStore(state).alerts().incidents == {}
+    assert StateStore(state).get(AlertsState).incidents == {}
 
 
 def unloaded(storage: ClusterStorage, state: MemoryState, *reasons: str) -> StoragePath:
@@ -113,7 +114,7 @@ def test_in_mode_off_every_open_condition_ends_and_says_that_nobody_looks_any_mo
 
     assert hook.titles[-1] == "Pulsar east: over: unloading failed"
     assert "mode_off: The cluster's mode is off." in hook.messages[-1]["message"]
-    assert StateStore(state).alerts().incidents == {}
+    assert StateStore(state).get(AlertsState).incidents == {}
 
 
 def test_moves_astray_are_told_with_figures(storage: ClusterStorage, state: MemoryState, hook: Webhook) -> None:
@@ -168,7 +169,7 @@ def test_a_receiver_that_is_down_does_no_harm_and_is_told_later(
 
     (warning,) = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
     assert warning.startswith("Alerts: 0 of 1 sent through connection alerts; the next run sends the others.")
-    assert StateStore(state).alerts().incidents[Condition.BLOCKED].told is False
+    assert StateStore(state).get(AlertsState).incidents[Condition.BLOCKED].told is False
     connect(monkeypatch, hook.url)
     for _ in range(2):
         report(blocked(storage), state, states=VALIDATE_FAILED)
@@ -196,7 +197,7 @@ def test_a_connection_that_cannot_be_used_is_a_warning(
     (warning,) = [r.getMessage() for r in caplog.records if r.name.startswith("pulsar_rebalancer")]
     assert warning.startswith("Alerts: connection alerts cannot be used (")
     assert "S3cret" not in caplog.text
-    assert StateStore(state).alerts().incidents[Condition.BLOCKED].told is False
+    assert StateStore(state).get(AlertsState).incidents[Condition.BLOCKED].told is False
 
 
 def test_a_store_that_fails_is_a_warning(
@@ -234,9 +235,9 @@ def test_what_was_open_when_alerts_were_switched_off_is_told_when_they_are_back(
     storage: ClusterStorage, state: MemoryState, hook: Webhook
 ) -> None:
     report(blocked(storage), state, states=VALIDATE_FAILED)
-    state.documents[WATCH] = state.documents[ALERTS]
+    state.documents["watch"] = state.documents["alerts"]
     report(blocked(storage), state, states=VALIDATE_FAILED, settings=WITHOUT_ALERTS)
-    assert StateStore(state).alerts(WATCH).incidents == {}
+    assert StateStore(state).get(WatchState).incidents == {}
     report(blocked(storage), state, states=VALIDATE_FAILED)
 
     assert hook.titles == ["Pulsar east: validation failed"] * 2
@@ -245,7 +246,7 @@ def test_what_was_open_when_alerts_were_switched_off_is_told_when_they_are_back(
 def test_alerts_have_a_document_of_their_own(storage: ClusterStorage, state: MemoryState, hook: Webhook) -> None:
     report(make_run(storage), state, gate="nothing_to_do")
 
-    assert state.writes == [ALERTS]
+    assert state.writes == ["alerts"]
     assert hook.paths == []
 
 

@@ -69,7 +69,7 @@ def gate(
 ) -> str:
     """What the gate says of a plan; the run that asks is under way unless `runs` says otherwise."""
     given: Any = context(CLUSTER, state, run_id=run_id)
-    given["ti"].runs = {StateStore(state).answers_or_none(Question).run_id: "running"} if runs is None else runs
+    given["ti"].runs = {StateStore(state).readable(Question).run_id: "running"} if runs is None else runs
     if record:
         RecordOperator(task_id="record", cluster=CLUSTER, root=storage.root, run=run.uri).execute(given)
     GateOperator(task_id="gate", cluster=CLUSTER, settings=settings(**present), run=run.uri).execute(given)

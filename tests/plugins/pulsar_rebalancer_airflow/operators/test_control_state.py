@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,11 @@ from tests.airflow_runs import CLUSTER
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.state.backup import committed_sequences, keep_copy
-from pulsar_rebalancer.state.state_documents import DecisionState, HitCount, MovesState, Unload
+from pulsar_rebalancer.state.manual_plans import Drain, Drains, ShownPlan, ShownPlans
+from pulsar_rebalancer.state.orders.control_document import Control
+from pulsar_rebalancer.state.state_documents import DecisionState, HitCount, MovesState, StateDocument, Unload
 from pulsar_rebalancer_airflow.operators import ControlOperator
-from pulsar_rebalancer_airflow.state_store import StateStore
+from pulsar_rebalancer_airflow.state_store import DOCUMENTS, StateStore
 
 if TYPE_CHECKING:
     from tests.airflow_context import MemoryState
@@ -157,7 +160,78 @@ def test_nothing_to_restore(storage: ClusterStorage, state: MemoryState) -> None
         act(storage, state, "restore", "test")
 
 
-def test_an_unreadable_state_can_be_reset(storage: ClusterStorage, state: MemoryState, filled: StateStore) -> None:
+UNREADABLE: dict[str, dict[str, Any]] = {
+    "newer": {"version": 99, "plans": {"a": 1}},
+    "damaged": {"version": 1, "incidents": 7, "seq": float("nan")},
+}
+
+
+@pytest.mark.parametrize("damage", UNREADABLE)
+@pytest.mark.parametrize("model", DOCUMENTS, ids=lambda model: model.KEY)
+def test_every_document_that_cannot_be_read_is_restored_and_said(
+    storage: ClusterStorage, state: MemoryState, filled: StateStore, model: type[StateDocument], damage: str
+) -> None:
+    state.documents[model.KEY] = UNREADABLE[damage]
+    action = "resume" if model is Control else "reset"
+
+    answer = act(storage, state, action, "written by a newer release")
+
+    assert model.parse(state.documents[model.KEY]).version == 1
+    assert f"{model.KEY!r}" in answer["lost"][model.KEY]
+    (entry,) = [(storage.state / n).read_json() for n in storage.state.names() if n.startswith("change-")]
+    assert entry["lost"] == answer["lost"]
+    assert json.loads(entry["was"][model.KEY]).keys() == UNREADABLE[damage].keys()
+    assert "lost" not in act(storage, state, "reset", "nothing is lost now")
+
+
+def test_every_document_of_the_store_can_be_restored() -> None:
+    def below(model: type[StateDocument]) -> set[type[StateDocument]]:
+        return {model}.union(*map(below, model.__subclasses__()))
+
+    assert set(DOCUMENTS) == below(StateDocument) - {StateDocument}
+
+
+def test_a_reset_leaves_readable_documents_and_orders_as_they_are(
+    storage: ClusterStorage, state: MemoryState, filled: StateStore
+) -> None:
+    drain = Drain(at=datetime.now(UTC), by="ada", reason="new disks")
+    filled.put_drains(storage, Drains(brokers={"a:1": drain}))
+    shown = ShownPlan(plan_id="p5", action=None, at=datetime.now(UTC), by="ada")
+    filled.put(ShownPlans(plans={"h": shown}))
+    state.documents |= {"control": {"version": 99}, "drains": {"version": 99}, "question": {"version": 99}}
+    (storage.state / "drains.json").write_json(Drains(brokers={"a:1": drain}).model_dump(mode="json"))
+
+    answer = act(storage, state, "reset", "written by a newer release")
+
+    assert set(answer["lost"]) == {"drains", "question"}
+    assert "cannot be read" in answer["in_force"]  # only a person who resumes or pauses gives orders up
+    assert filled.drains(storage).brokers == {"a:1": drain}
+    assert filled.get(ShownPlans).plans == {"h": shown}
+
+
+def test_a_plan_that_may_have_been_carried_out_is_not_carried_out_again(
+    storage: ClusterStorage, state: MemoryState, filled: StateStore
+) -> None:
+    filled.put(ShownPlans(plans={"h": ShownPlan(plan_id="p5", action=None, at=datetime.now(UTC), by="ada")}))
+    state.documents["handed_over"] = {"version": 99}
+
+    act(storage, state, "reset", "written by a newer release")
+
+    assert filled.get(ShownPlans).plans == {}
+
+
+@pytest.mark.parametrize("key", ["shown", "handed_over", "drains", "question", "answers"])
+def test_what_cannot_be_read_is_shown(
+    storage: ClusterStorage, state: MemoryState, filled: StateStore, key: str
+) -> None:
+    state.documents[key] = {"version": 99}
+
+    assert act(storage, state, "show")["unreadable"].keys() == {key}
+
+
+def test_a_reset_continues_the_numbers_of_a_state_it_cannot_read(
+    storage: ClusterStorage, state: MemoryState, filled: StateStore
+) -> None:
     state.documents = {DecisionState.KEY: {"version": 99, "seq": 40}, MovesState.KEY: {"version": 99}}
 
     act(storage, state, "reset", "written by a newer release")

@@ -9,9 +9,9 @@ from tests.airflow_runs import CLUSTER
 
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.show.alerts.incidents import AlertsState
+from pulsar_rebalancer.show.alerts.incidents import AlertsState, WatchState
 from pulsar_rebalancer_airflow.operators import WatchOperator
-from pulsar_rebalancer_airflow.state_store import ALERTS, WATCH, StateStore
+from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
     from tests.airflow_context import MemoryState
@@ -27,7 +27,7 @@ def watch(state: MemoryState, settings: Settings = SETTINGS) -> float:
 
 def ran(state: MemoryState, seconds_ago: float) -> None:
     """What report leaves."""
-    StateStore(state).put_alerts(AlertsState(run_at=datetime.now(UTC) - timedelta(seconds=seconds_ago)))
+    StateStore(state).put(AlertsState(run_at=datetime.now(UTC) - timedelta(seconds=seconds_ago)))
 
 
 def test_runs_that_do_not_end_are_told_once_and_their_return_once(state: MemoryState, hook: Webhook) -> None:
@@ -50,20 +50,20 @@ def test_the_watch_leaves_the_document_of_report_alone(state: MemoryState, hook:
 
     watch(state)
 
-    assert state.writes == [WATCH]
+    assert state.writes == [WatchState.KEY]
     assert hook.paths == []
 
 
 def test_a_cluster_that_never_ran_is_told_from_the_first_look(state: MemoryState, hook: Webhook) -> None:
     assert watch(state) == 0
     first = datetime.now(UTC) - timedelta(seconds=181)
-    StateStore(state).put_alerts(StateStore(state).alerts(WATCH).model_copy(update={"began_at": first}), WATCH)
+    StateStore(state).put(StateStore(state).get(WatchState).model_copy(update={"began_at": first}))
 
     assert watch(state) >= 181
 
     (message,) = hook.messages
     assert "no run has ended yet" in message["message"]
-    assert ALERTS not in state.documents
+    assert AlertsState.KEY not in state.documents
 
 
 def test_in_mode_off_nobody_waits_for_runs(state: MemoryState, hook: Webhook) -> None:
@@ -79,7 +79,7 @@ def test_in_mode_off_nobody_waits_for_runs(state: MemoryState, hook: Webhook) ->
 def test_an_end_of_a_run_from_the_future_does_not_silence_the_watch(state: MemoryState, hook: Webhook) -> None:
     watch(state)
     began = datetime.now(UTC) - timedelta(seconds=181)
-    StateStore(state).put_alerts(AlertsState(began_at=began), WATCH)
+    StateStore(state).put(WatchState(began_at=began))
     ran(state, -365 * 86_400)
 
     watch(state)
@@ -88,10 +88,10 @@ def test_an_end_of_a_run_from_the_future_does_not_silence_the_watch(state: Memor
 
 
 def test_a_first_look_from_the_future_counts_from_now(state: MemoryState, hook: Webhook) -> None:
-    StateStore(state).put_alerts(AlertsState(began_at=datetime.now(UTC) + timedelta(days=365)), WATCH)
+    StateStore(state).put(WatchState(began_at=datetime.now(UTC) + timedelta(days=365)))
 
     assert watch(state) == 0
 
-    began = StateStore(state).alerts(WATCH).began_at
+    began = StateStore(state).get(WatchState).began_at
     assert began is not None
     assert began <= datetime.now(UTC)

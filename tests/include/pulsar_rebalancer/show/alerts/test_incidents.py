@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -17,7 +16,6 @@ from pulsar_rebalancer.show.alerts.incidents import (
     PendingMessage,
     advance,
     delivered,
-    parse_alerts,
     pending_messages,
 )
 from pulsar_rebalancer.show.alerts.messages import compose
@@ -44,7 +42,7 @@ def history(runs: str, down: Collection[int] = (), *, quiet: timedelta = QUIET) 
         if letter == "-":
             continue
         now = START + timedelta(minutes=minute)
-        state = advance(parse_alerts(json.loads(state.model_dump_json())), OBSERVED[letter], now)
+        state = advance(AlertsState.model_validate_json(state.model_dump_json()), OBSERVED[letter], now)
         for message in pending_messages(state, now, quiet):
             if minute not in down:
                 sent.append(f"{minute} {'end' if message.over else 'start'}")
@@ -131,21 +129,6 @@ def test_the_document_remembers_its_first_and_its_last_look() -> None:
     state = advance(advance(AlertsState(), {}, START), {}, START + QUIET)
 
     assert (state.began_at, state.run_at) == (START, START + QUIET)
-
-
-@pytest.mark.parametrize(
-    "document",
-    [
-        None,
-        [],
-        {},
-        {"version": 2, "incidents": {}},
-        {"version": 1, "incidents": {"unheard_of": {}}},
-        {"version": 1, "x": 1},
-    ],
-)
-def test_a_document_that_cannot_be_read_is_an_empty_one(document: object) -> None:
-    assert parse_alerts(document) == AlertsState()
 
 
 def test_an_end_that_a_wrong_clock_saw_is_told_when_the_clock_is_set_back() -> None:
