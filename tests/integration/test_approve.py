@@ -97,6 +97,9 @@ def lose_the_race(run_id: str) -> None:
 
 
 def test_a_plan_is_carried_out_once_a_person_approves_it(wise: World, url: str) -> None:
+    wise.run()
+    earned = wise.decision().hits
+    assert earned
     # A newer plan takes the place of all older ones: of one that is shown, and of one whose run has not begun.
     _, first = ask(wise)
     wise.begin(first, "apply", last="approve")
@@ -110,6 +113,7 @@ def test_a_plan_is_carried_out_once_a_person_approves_it(wise: World, url: str) 
     ended(wise, second)
     wise.begin(question, "apply", last="approve")
     assert f"plan `{hash_of(newest)[:16]}`" in wise.asked(question)
+    assert wise.decision().hits == earned
 
     # Only who may act may answer, once; the first answer comes before Airflow knows that the task waits.
     assert answer(url, question, None, "Approve") == 401
@@ -134,9 +138,15 @@ def test_a_plan_is_carried_out_once_a_person_approves_it(wise: World, url: str) 
     assert (summary.by_hand.by, summary.by_hand.carries_out) == ("ada", hash_of(newest))
     assert "approved by ada (it is quiet now): 2 bundles to move" in describe(outcome, done.folder)
     assert all(wise.served.cluster.owner(move.bundle) == move.destination for move in moves)
+    moved = {end for move in moves for end in (move.source, move.destination)}
+    assert moved & earned.keys()
+    assert wise.decision().hits == {broker: hit for broker, hit in earned.items() if broker not in moved}
 
 
 def test_what_a_person_rejected_is_not_asked_for_again_at_once(wise: World, url: str) -> None:
+    wise.run()
+    earned = wise.decision().hits
+    assert earned
     asking, question = ask(wise)
     wise.begin(question, "apply", last="approve")
     assert answer(url, question, "ada", "Reject", "not on a Monday") == 200
@@ -156,6 +166,7 @@ def test_what_a_person_rejected_is_not_asked_for_again_at_once(wise: World, url:
     assert again.xcom("gate", "reason") == "rejected"
     assert wise.queued("apply") == []
     assert "rejected by ada: not on a Monday" in Written.read(again.folder).in_force
+    assert wise.decision().hits == earned
 
 
 def test_a_question_ends_when_the_clusters_file_has_another_mode(wise: World, url: str) -> None:

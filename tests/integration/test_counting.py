@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 OWN = {"hit_count_low": 1, "hit_count_high": 1}
+FORCED = {"force": "what if"}
 EVERY_5_S, ONCE_A_DAY = "interval_seconds: 5\n", "interval_seconds: 86400\n"
 
 
@@ -88,16 +90,25 @@ def test_a_sample_that_was_counted_neither_counts_again_nor_moves_anything(
     assert north.served.cluster.state()["owners"] == owners
 
 
-@pytest.mark.parametrize("asked", [OWN, {"force": "what if"}], ids=["own thresholds", "forced"])
-def test_what_if_leaves_the_hits(north: World, counted: Outcome, asked: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("asked", "closed"),
+    [({"mode": "observe"} | OWN, "observe"), ({"mode": "observe"} | FORCED, "observe"), (FORCED, "read_only")],
+    ids=["own thresholds", "forced", "read only"],
+)
+def test_what_is_not_carried_out_leaves_the_hits(
+    north: World, counted: Outcome, asked: dict[str, Any], closed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = north.decision()
+    if closed == "read_only":
+        connection = json.loads(os.environ["AIRFLOW_CONN_PULSAR_NORTH"]) | {"extra": {"read_only": True}}
+        monkeypatch.setenv("AIRFLOW_CONN_PULSAR_NORTH", json.dumps(connection))
 
-    run = north.run(mode="observe", **asked)
+    run = north.run(**asked)
 
-    assert (run.state, run.xcom("gate", "reason")) == ("success", "observe")
+    assert (run.state, run.xcom("gate", "reason")) == ("success", closed)
     assert Summary.read(run.folder).bundles_taken > 0
-    assert north.decision().hits == before.hits
-    assert north.decision().counted_at == before.counted_at
+    after = north.decision()
+    assert (after.hits, after.samples, after.counted_at) == (before.hits, before.samples, before.counted_at)
 
 
 def test_decide_cleared_after_record_and_never_recorded_again_leaves_the_means(north: World, counted: Outcome) -> None:

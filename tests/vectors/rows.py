@@ -17,7 +17,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.run.tables import DECISIONS, MOVES, broker_samples, table
 from pulsar_rebalancer.strategies import rows
-from pulsar_rebalancer.strategies.hits import hits_after, start_anew
+from pulsar_rebalancer.strategies.hits import hits_after
 from pulsar_rebalancer.strategies.kept import WHOLE_CLUSTER, KeptState, ShedderState
 from pulsar_rebalancer.strategies.sample import ClusterSample
 
@@ -86,12 +86,12 @@ class Finished(NamedTuple):
 
 
 def decided(given: ClusterSample, hits: Mapping[str, HitCount], policies: Policies | None = None) -> Finished:
-    """A run of AvgShedder as it ends: capped, and those counts anew whose bundles move."""
+    """A run of AvgShedder as it ends: capped, with its counts."""
     kept, force = KeptState(ShedderState(hits=hits)), given.force_threshold
     context = RunContext(given.settings, given.counting, kept, policies or Policies(), force_threshold=force)
     found = pipeline.decide(context, given.brokers, given.bundles)
     taken = [move for move in found.moves if move.taken]
-    decisions = start_anew(complete(found.decisions, taken, reasons_by_pair(found.moves)), given.counting)
+    decisions = complete(found.decisions, taken, reasons_by_pair(found.moves))
     return Finished(decisions, found.moves, hits_after(decisions))
 
 

@@ -137,9 +137,7 @@ def _placed(
     if counting.counts:
         used = any(move.taken for move in shed.moves) or after.shedder.cluster_hits > before.shedder.cluster_hits
     else:
-        used = counting.acts and any(move.taken for move in moves)
-        # After acting, hits must be earned again, as by AvgShedder's pairs.
-        after = replace(before, shedder=before.shedder.without_hits()) if used else before
+        used, after = any(move.taken for move in moves), before
     return RunDecision(shed.decisions, moves, after, _with_moves(shed.sentence, moves), samples if used else {})
 
 

@@ -45,7 +45,7 @@ def write(
     Returns:
         The fields of the summary that follow from the files.
     """
-    document = state.model_dump(mode="json")
+    document = state.model_dump(mode="json", exclude=None if state.restarts else {"restarts"})
     decided = table([rows.decision_row(request.cluster, decision) for decision in decisions], DECISIONS)
     write_decisions(run, decided, document)
     cuts = write_splits(run, splits)

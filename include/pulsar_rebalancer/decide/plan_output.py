@@ -9,11 +9,11 @@ from pulsar_rebalancer.decide.by_hand.drains import serve
 from pulsar_rebalancer.decide.explain import complete, reasons_by_pair
 from pulsar_rebalancer.decide.splits import split_planning
 from pulsar_rebalancer.run.plan import Forced, Summary, write_moves
-from pulsar_rebalancer.state.counting import samples_after
+from pulsar_rebalancer.state.counting import samples_after, taken_at
 from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.strategies import rows
 from pulsar_rebalancer.strategies.fitting import force_threshold
-from pulsar_rebalancer.strategies.hits import hits_after, start_anew, used_samples
+from pulsar_rebalancer.strategies.hits import hits_after, used_samples
 from pulsar_rebalancer.strategies.left_out import apart_of
 from pulsar_rebalancer.strategies.scoring import scores_after
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
@@ -50,7 +50,7 @@ def write(run: RunInput, decided: RunDecision) -> Summary:
     moves = rows.move_table(run.cluster, decided.moves)
     write_moves(run.folder, moves)
     reasons = reasons_by_pair(decided.moves)
-    decided = decided._replace(decisions=start_anew(complete(decided.decisions, taken, reasons), run.counting))
+    decided = decided._replace(decisions=complete(decided.decisions, taken, reasons))
     fields = plan_files.write(
         run.folder,
         run.request,
@@ -92,7 +92,8 @@ def _state(run: RunInput, decided: RunDecision) -> DecisionState:
         strategy=run.settings.strategy,
         hits=hits_after(decided.decisions),
         kept=decided.kept.document(),
-        samples=samples_after(run.decision, run.counting, used, now),
+        samples=samples_after(run.decision, run.counting, used if counts else {}, now),
+        restarts={} if counts else taken_at(used, now),
         means=run.new_means.name if counts else run.decision.means,
         split_hits=run.splits.hits if counts else run.decision.split_hits,
     )

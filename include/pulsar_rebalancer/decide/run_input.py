@@ -13,13 +13,11 @@ import pyarrow.parquet as pq
 from pulsar_rebalancer.decide.pipeline import RunContext
 from pulsar_rebalancer.decide.splits import split_planning
 from pulsar_rebalancer.decide.splits.planner import NO_SPLITS, SplitPlan
-from pulsar_rebalancer.reasons import Effect, Reason
+from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.splits import parts_by_bundle
 from pulsar_rebalancer.run.tables import BUNDLES
 from pulsar_rebalancer.state.counting import Counting, decide_counting
-from pulsar_rebalancer.state.orders.control_document import Control
-from pulsar_rebalancer.state.orders.in_force import closings
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath, damage_of, failures_of
 from pulsar_rebalancer.strategies.fitting import force_threshold
@@ -82,7 +80,6 @@ class RunInput:
                 request.collected_at,
                 forced=request.forced,
                 thresholds=request.params.changes_thresholds,
-                acts=_may_act(request, snapshot.validation),
             ),
         )
 
@@ -208,12 +205,6 @@ class RunInput:
         """
         made_of = hashlib.sha256("\n".join([self.folder.name, *sorted(self.validation.quarantined)]).encode())
         return self.state_folder / f"means-{self.decision.seq + 1}-{made_of.hexdigest()[:8]}.parquet"
-
-
-def _may_act(request: RunRequest, validation: Validation) -> bool:
-    """Return whether the gate may open for a plan made now, whatever its content."""
-    closed = closings(request.resolved.settings, Control(), request.collected_at)
-    return not (closed or request.closed or validation.reasons(Effect.HOLD))
 
 
 def _check_table(run: Snapshot, name: str) -> pq.FileMetaData:

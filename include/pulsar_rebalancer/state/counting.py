@@ -7,9 +7,8 @@ One sample of a broker is one hit, whatever the parameters of the run that sees 
   since: brokers measure their host once per host interval and repeat the figure until then. So a broker that gave a
   hit does not give another with the same figure when its partner changes;
 * hits older than `state_max_gap` intervals are no longer consecutive;
-* forced runs and runs with their own thresholds change no counter, with one exception: if the run may act
-  (`Counting.acts`), pairs whose bundles it moves start from zero. The gate judges after the state is recorded, and may
-  still close for a new reason, such as a pause set in the meantime; the pair then has to earn those hits again.
+* forced runs and runs with their own thresholds change no counter. When the gate opens for their plan, the pairs whose
+  bundles move start from zero (`DecisionState.restarts`); in mode `approve` that is in the run that carries it out.
 """
 
 from __future__ import annotations
@@ -40,14 +39,12 @@ class Counting:
         counts: whether the sample adds hits, and whether the bundles' means are kept.
         reason: `counted`, `gap`, `strategy_changed`, `too_soon`, `forced` or `other_thresholds`.
         clear: whether counters are cleared before the run.
-        acts: whether a run that counts nothing resets the pairs whose bundles it moves.
         samples: figure by broker, for brokers that gave a hit less than a host interval ago.
     """
 
     counts: bool
     reason: Reason
     clear: bool = False
-    acts: bool = False
     samples: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -68,7 +65,6 @@ def decide_counting(
     *,
     forced: bool = False,
     thresholds: bool = False,
-    acts: bool = False,
 ) -> Counting:
     """Return how a run treats the counters.
 
@@ -76,7 +72,6 @@ def decide_counting(
         state: the decision state read by collect.
         forced: the run acts without hits, and counts none.
         thresholds: the run has its own thresholds, and counts no hits.
-        acts: its mode, pauses and validation allow it to act, as far as known before the gate.
     """
     changed = bool(state.strategy) and state.strategy != settings.strategy
     since = (now - state.counted_at).total_seconds() if state.counted_at else None
@@ -96,7 +91,6 @@ def decide_counting(
         counts=reason in (Reason.COUNTED, Reason.GAP, Reason.STRATEGY_CHANGED),
         reason=reason,
         clear=changed or gap,
-        acts=acts,
         samples={} if changed else young(state, settings, now),
     )
 
@@ -119,11 +113,16 @@ def samples_after(
     Args:
         state: the decision state read by collect.
         counting: how the run treated the counters.
-        used: figure by broker, for brokers that gave a hit or moved bundles.
+        used: figure by broker, for brokers that gave a hit.
         now: time of the sample.
     """
     before = {broker: state.samples[broker] for broker in counting.samples}
-    return dict(sorted((before | {broker: CountedSample(figure, now) for broker, figure in used.items()}).items()))
+    return dict(sorted((before | taken_at(used, now)).items()))
+
+
+def taken_at(figures: Mapping[str, float], now: datetime) -> dict[str, CountedSample]:
+    """Return the figures of brokers as samples of this time."""
+    return {broker: CountedSample(figure, now) for broker, figure in sorted(figures.items())}
 
 
 def commit(stored: DecisionState, plan_state: DecisionState) -> DecisionState | None:

@@ -84,6 +84,7 @@ class DecisionState(StateDocument):
         hits: AvgShedder's hit counts by broker, without zero counts.
         kept: state of another strategy and its placement, in their own form.
         samples: the samples that gave a hit within the last host interval, by broker.
+        restarts: brokers whose hits start again once the plan is carried out, with the samples that it was made from.
         means: name of the file with the bundles' means in the cluster's state folder; empty if there is none.
         split_hits: consecutive samples in which a bundle met a condition for splitting; extensible load manager only.
     """
@@ -98,8 +99,22 @@ class DecisionState(StateDocument):
     hits: dict[str, HitCount] = {}
     kept: dict[str, Any] = {}
     samples: dict[str, CountedSample] = {}
+    restarts: dict[str, CountedSample] = {}
     means: str = ""
     split_hits: dict[str, int] = {}
+
+    def carried_out(self) -> Self:
+        """Return the state once the plan is carried out."""
+        if not self.restarts:
+            return self
+        shedder = {name: value for name, value in self.kept.get("shedder", {}).items() if name != "hits"}
+        changed = {
+            "hits": {broker: hit for broker, hit in self.hits.items() if broker not in self.restarts},
+            "kept": self.kept | {"shedder": shedder},
+            "samples": dict(sorted((self.samples | self.restarts).items())),
+            "restarts": {},
+        }
+        return self.model_copy(update=changed)
 
 
 class Unload(BaseModel):

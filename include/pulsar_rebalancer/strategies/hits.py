@@ -1,8 +1,7 @@
-"""What the decisions of a run leave of AvgShedder's hits."""
+"""The hits that a run of AvgShedder leaves, and the figures that gave them."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.state.state_documents import HitCount
@@ -14,25 +13,8 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.strategies.sample import Decision
 
 
-def start_anew(decisions: Iterable[Decision], counting: Counting) -> list[Decision]:
-    """Return the decisions, hits being 0 where a run that counts nothing moves bundles of a pair.
-
-    Args:
-        decisions: of one cluster, with what moves in the end.
-        counting: how the run treats the counters.
-    """
-    if counting.counts or not counting.acts:
-        return list(decisions)
-    return [
-        replace(decision, source_high=0, source_low=0, destination_high=0, destination_low=0)
-        if _has_moves(decision)
-        else decision
-        for decision in decisions
-    ]
-
-
 def used_samples(decisions: Iterable[Decision], counting: Counting) -> dict[str, float]:
-    """Return the scores that gave a hit, or by which bundles move, by broker.
+    """Return the scores that gave a hit, or by which a run that counts nothing moves bundles, by broker.
 
     Args:
         decisions: of one cluster, with what moves in the end.
@@ -43,7 +25,7 @@ def used_samples(decisions: Iterable[Decision], counting: Counting) -> dict[str,
         if decision.gap is None or decision.low_hits is None:
             continue
         before = max(decision.source_low_before or 0, decision.destination_low_before or 0)
-        if decision.low_hits > before if counting.counts else counting.acts and _has_moves(decision):
+        if decision.low_hits > before if counting.counts else decision.bundles_taken > 0:
             ends = {decision.source: decision.source_score, decision.destination: decision.destination_score}
             found |= {broker: score for broker, score in ends.items() if broker is not None and score is not None}
     return found
@@ -63,7 +45,3 @@ def hits_after(decisions: Iterable[Decision]) -> dict[str, HitCount]:
         if decision.destination is not None:
             found[decision.destination] = HitCount(decision.destination_high or 0, decision.destination_low or 0)
     return {broker: hit for broker, hit in sorted(found.items()) if hit != HitCount()}
-
-
-def _has_moves(decision: Decision) -> bool:
-    return decision.source_high is not None and decision.bundles_taken > 0

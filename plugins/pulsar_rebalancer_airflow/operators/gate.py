@@ -10,10 +10,12 @@ from airflow.sdk import BaseOperator
 from pulsar_rebalancer.carry_out.gate import Verdict
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary, verify
+from pulsar_rebalancer.state.backup import keep_copy
 from pulsar_rebalancer.state.orders.question import Question
+from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
-from pulsar_rebalancer_airflow.locations import run_folder
+from pulsar_rebalancer_airflow.locations import run_folder, storage_of
 from pulsar_rebalancer_airflow.operators.ask import is_open
 from pulsar_rebalancer_airflow.operators.hand_over import new_run_id
 from pulsar_rebalancer_airflow.operators.verdict import present_verdict
@@ -70,6 +72,7 @@ class GateOperator(BaseOperator):
                 self._ask(context, run, summary)
             elif verdict.reason is Reason.OPEN:
                 self._ask_no_more(context)
+                self._restart_hits(context)
         context["ti"].xcom_push(key="reason", value=verdict.reason)
         detail = f" ({verdict.detail})" if verdict.detail else ""
         state = Reason.OPEN if verdict.reason is Reason.OPEN else "closed"
@@ -99,6 +102,14 @@ class GateOperator(BaseOperator):
             before=present.run_id if stands else present.before,
         )
         store.put(question)
+
+    def _restart_hits(self, context: Context) -> None:
+        """Start the hits of the pairs again whose bundles move, if the plan was made without counting any."""
+        store = StateStore.of(context, self.cluster)
+        recorded = store.get(DecisionState)
+        if recorded.restarts:
+            store.put(recorded.carried_out())
+            keep_copy(storage_of(self.cluster), recorded.carried_out())
 
     def _ask_no_more(self, context: Context) -> None:
         """End the question: nobody knows what another plan that is carried out makes of it."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.decide.by_hand.makers import Wish
     from pulsar_rebalancer.run.manual_request import HandRequest
+    from pulsar_rebalancer.state.state_documents import CountedSample
     from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
     from pulsar_rebalancer.strategies.caps import CapacityCheck
@@ -81,6 +82,7 @@ def write(
     room: CapacityCheck | None = None,
     *,
     whole: bool = False,
+    restarts: Mapping[str, CountedSample] | None = None,
 ) -> Summary:
     """Write a plan below the run's folder.
 
@@ -91,6 +93,7 @@ def write(
         splits: rows of the splits table.
         room: asked about each move that is taken.
         whole: whether all of it is carried out or nothing.
+        restarts: brokers whose hits start again once it is carried out.
 
     Raises:
         PlanError: `would_overload`; `not_whole`.
@@ -109,7 +112,8 @@ def write(
     by_pair = reasons_by_pair(moves)
     decisions = complete(_decisions(scene, moves, record), taken, by_pair)
     before = snapshot.before.decision
-    state = before.model_copy(update={"seq": before.seq + 1, "plan_id": snapshot.folder.name})
+    changed = {"seq": before.seq + 1, "plan_id": snapshot.folder.name, "restarts": dict(restarts or {})}
+    state = before.model_copy(update=changed)
     going = [row for row in candidates.to_pylist() if row["taken"]]
     fields = plan_files.write(snapshot.folder, request, state, decisions, going, by_pair, splits or [])
     told = tuple(row["explanation"] for row in splits or [])

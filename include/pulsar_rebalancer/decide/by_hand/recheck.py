@@ -12,7 +12,7 @@ from pulsar_rebalancer.decide.by_hand.spare_capacity import SpareCapacity
 from pulsar_rebalancer.errors import PlanError, SnapshotError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.manual_request import ByHand, HandRequest
-from pulsar_rebalancer.run.plan import Summary, verify
+from pulsar_rebalancer.run.plan import Summary, read_state, verify
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.splits import taken_rows
@@ -59,7 +59,8 @@ def carry_out_shown(storage: ClusterStorage, run: StoragePath) -> Summary:
     leaving, room = _leaving(storage, snapshot, summary, of_drains)
     again = [*leaving, *placed(scene, candidates_of(scene, makers.again(scene, others)))]
     # A split that no longer fits is seen by its bounds, before anything is asked for.
-    return write(scene, again, record, taken_rows(folder), room, whole=handed.approved)
+    restarts = read_state(folder).restarts
+    return write(scene, again, record, taken_rows(folder), room, whole=handed.approved, restarts=restarts)
 
 
 def _refuse_superseded(storage: ClusterStorage, request: RunRequest, moves: MovesState, handed: HandedOver) -> None:

@@ -191,8 +191,7 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
         kept: `hits` by broker as the last run left them.
 
     Returns:
-        Its hits are those before brokers whose bundles move restart (`hits.start_anew`). Hits of brokers that are gone
-        end here; Pulsar keeps them until no pair is above the low threshold.
+        Hits of brokers that are gone end here; Pulsar keeps them until no pair is above the low threshold.
     """
     before = {} if sample.counting.clear else kept.hits
     judged = pairs(_scored(broker, sample.settings) for broker in sample.taking_part)

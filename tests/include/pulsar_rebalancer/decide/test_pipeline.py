@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from tests.vectors.rows import brokers_of, bundles_of
@@ -13,8 +14,8 @@ from pulsar_rebalancer.decide.pipeline import RunContext, decide
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import IsolationPolicy
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.state.counting import Counting
-from pulsar_rebalancer.state.state_documents import HitCount
+from pulsar_rebalancer.state.counting import Counting, taken_at
+from pulsar_rebalancer.state.state_documents import DecisionState, HitCount
 from pulsar_rebalancer.strategies.kept import WHOLE_CLUSTER, KeptState, ShedderState
 from pulsar_rebalancer.strategies.sample import COUNTED
 
@@ -35,7 +36,7 @@ HELD = [
 ]
 
 
-FORCED = Counting(counts=False, reason=Reason.FORCED, acts=True)
+FORCED = Counting(counts=False, reason=Reason.FORCED)
 
 
 def judged(counting, *, brokers=BROKERS, kept=KEPT, policies=None, settings=EAGER, unloaded=None):
@@ -46,10 +47,16 @@ def judged(counting, *, brokers=BROKERS, kept=KEPT, policies=None, settings=EAGE
     return decide(context, brokers_of(brokers), bundles_of(HELD))
 
 
-def test_a_forced_run_acts_without_hits_and_they_must_be_earned_again():
+def test_a_forced_run_acts_without_hits_and_they_must_be_earned_again_once_it_is_carried_out():
     answer = judged(FORCED)
     assert any(move.taken for move in answer.moves)
-    assert answer.kept == KeptState(ShedderState(loads={"a:1": 0.5}))
+    assert answer.kept == KEPT
+    at = datetime(2026, 4, 1, tzinfo=UTC)
+    recorded = DecisionState(kept=answer.kept.document(), restarts=taken_at(answer.samples, at))
+    done = recorded.carried_out()
+    assert KeptState.parse(done.hits, done.kept) == KeptState(ShedderState(loads={"a:1": 0.5}))
+    assert done.samples == {"a:1": (0.9, at), "b:1": (0.1, at), "c:1": (0.2, at)}
+    assert done.carried_out() == done
 
 
 def test_a_sample_too_soon_sheds_nothing_and_changes_nothing():

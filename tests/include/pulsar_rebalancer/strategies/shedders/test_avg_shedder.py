@@ -177,8 +177,8 @@ BEFORE = HITS | {"gone": HitCount(0, 2)}
 
 
 class TestCounting:
-    def run(self, reason, *, acts=True, force=None, settings=None):
-        rule = Counting(counts=False, reason=Reason(reason), acts=acts)
+    def run(self, reason, *, force=None, settings=None):
+        rule = Counting(counts=False, reason=Reason(reason))
         return shed(sample(SPREAD, bundles("b1"), settings, counting=rule, force_threshold=force), BEFORE)
 
     def test_too_soon_fires_nothing_and_counts_nothing(self):
@@ -187,15 +187,10 @@ class TestCounting:
         assert result.moves == []
         assert result.hits == HITS
 
-    def test_other_thresholds_may_fire_but_only_reset_what_is_carried_out(self):
-        result = self.run("other_thresholds", settings=Settings(high_threshold=20))
-        assert result.decisions[0].fired
-        assert len(taken(result)) == 10
-        assert result.hits == {"b3": HitCount(0, 4)}
-
     @pytest.mark.parametrize(("reason", "force"), [("other_thresholds", None), ("forced", 45.0)])
-    def test_a_run_that_may_not_act_changes_no_counter(self, reason, force):
-        result = self.run(reason, acts=False, force=force, settings=Settings(high_threshold=20))
+    def test_a_run_that_counts_nothing_fires_and_changes_no_counter(self, reason, force):
+        result = self.run(reason, force=force, settings=Settings(high_threshold=20))
+        assert result.decisions[0].fired
         assert len(taken(result)) == 10
         assert result.hits == HITS
 
@@ -203,11 +198,6 @@ class TestCounting:
         result = self.run("other_thresholds", settings=Settings(low_threshold=60, high_threshold=70))
         assert result.decisions[0].reason == "below_low"
         assert result.hits == HITS
-
-    def test_a_forced_run_fires_without_hits(self):
-        result = self.run("forced", force=45.0)
-        assert len(taken(result)) == 10
-        assert result.hits == {"b3": HitCount(0, 4)}
 
     def test_a_forced_run_keeps_to_its_threshold(self):
         result = self.run("forced", force=55.0)
