@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.run.bundle_columns import Bundles
-    from pulsar_rebalancer.run.tables import BrokerSample
+    from pulsar_rebalancer.run.tables import BrokerSample, Measure
     from pulsar_rebalancer.state.counting import Counting
     from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, SheddingResult
 
@@ -59,6 +59,7 @@ class RunContext:
         forced: the run acts without waiting for hits.
         force_threshold: with AvgShedder the gap in points of score from which a forced run acts; None for any other.
         unloaded_brokers: seconds from a broker's last unload to the sample, by broker.
+        arriving: traffic that drains bring in this run, msg/s and bytes/s, by broker.
         seed: decides between equal destinations; the same seed gives the same plan.
     """
 
@@ -70,6 +71,7 @@ class RunContext:
     forced: bool = False
     force_threshold: float | None = None
     unloaded_brokers: Mapping[str, float] = field(default_factory=dict)
+    arriving: Mapping[str, Mapping[Measure, float]] = field(default_factory=dict)
     seed: str = ""
 
 
@@ -97,6 +99,7 @@ def decide(context: RunContext, brokers: Sequence[BrokerSample], bundles: Bundle
         forced=context.forced,
         force_threshold=context.force_threshold,
         unloaded_brokers=_unloaded_before_the_report(context, brokers),
+        arriving=context.arriving,
         forbids=lambda *move: policies().forbids(*move),
     )
     profile = profile_of(context.settings)

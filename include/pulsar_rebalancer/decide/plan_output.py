@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.decide import plan_files
-from pulsar_rebalancer.decide.by_hand.drains import serve
 from pulsar_rebalancer.decide.explain import complete, reasons_by_pair
 from pulsar_rebalancer.decide.splits import split_planning
 from pulsar_rebalancer.run.plan import Forced, Summary, write_moves
@@ -43,7 +42,7 @@ def write(run: RunInput, decided: RunDecision) -> Summary:
     traffic = _source_traffic(run, decided.decisions, taken)
     drained: Mapping[str, DrainProgress] = {}
     if run.drains.brokers:
-        served = serve(run.folder, run.state_folder, run.drains.brokers, decided.decisions, taken)
+        served = run.drained.serve(decided.decisions, taken)
         decided, drained = _with_drains(decided, served), served.progress
         traffic |= served.traffic
         taken = [move for move in served.moves if move.taken]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 import pyarrow.parquet as pq
 
+from pulsar_rebalancer.decide.by_hand.drains import DrainedBrokers
 from pulsar_rebalancer.decide.pipeline import RunContext
 from pulsar_rebalancer.decide.splits import split_planning
 from pulsar_rebalancer.decide.splits.planner import NO_SPLITS, SplitPlan
@@ -145,8 +146,14 @@ class RunInput:
             forced=self.request.forced,
             force_threshold=force_threshold(self.request),
             unloaded_brokers=unloaded,
+            arriving=self.drained.arriving() if self.drains.brokers else {},
             seed=self.folder.name,
         )
+
+    @cached_property
+    def drained(self) -> DrainedBrokers:
+        """Return what leaves the drained brokers."""
+        return DrainedBrokers(self.snapshot, self.state_folder)
 
     @property
     def kept(self) -> KeptState:

@@ -38,6 +38,7 @@ class ClusterSample:
         forced: the run acts without waiting for hits.
         force_threshold: with AvgShedder the gap in points of score from which a forced run acts; None for any other.
         unloaded_brokers: seconds from a broker's last unload to its report, by broker; negative if the report is older.
+        arriving: traffic that drains bring in this run, msg/s and bytes/s, by broker.
         forbids: why a bundle must not go from a source to a destination, or None.
     """
 
@@ -48,6 +49,7 @@ class ClusterSample:
     forced: bool = False
     force_threshold: float | None = None
     unloaded_brokers: Mapping[str, float] = field(default_factory=dict)
+    arriving: Mapping[str, Mapping[Measure, float]] = field(default_factory=dict)
     forbids: Callable[[str, str, str], Reason | None] = allow_all
 
     @cached_property

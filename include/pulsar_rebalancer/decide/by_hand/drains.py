@@ -12,15 +12,15 @@ from pulsar_rebalancer.decide.by_hand.scene import Scene
 from pulsar_rebalancer.decide.by_hand.spare_capacity import SpareCapacity
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.manual_request import DrainProgress
-from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.sums import one_by_one
 from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.strategies import caps, waves
 from pulsar_rebalancer.strategies.sample import Decision
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
+    from pulsar_rebalancer.run.snapshot import Snapshot
     from pulsar_rebalancer.state.manual_plans import Drain
     from pulsar_rebalancer.storage.path import StoragePath
     from pulsar_rebalancer.strategies.sample import CandidateMove
@@ -47,53 +47,68 @@ class Served(NamedTuple):
     progress: dict[str, DrainProgress]
 
 
-def serve(
-    run: StoragePath,
-    state_folder: StoragePath,
-    drains: Mapping[str, Drain],
-    decisions: Sequence[Decision],
-    moves: Iterable[CandidateMove],
-) -> Served:
-    """Return what a run decides once the bundles of drained brokers have been put first.
+class DrainedBrokers:
+    """The drained brokers of a run: their bundles leave before those of the strategy, which leaves these brokers out.
 
     Args:
-        run: folder of the run.
-        state_folder: where the means of its cluster lie.
-        drains: by broker; not empty.
-        decisions: of the strategy, for which these brokers are left out.
-        moves: its candidates; caps may bite some of those that are taken.
+        snapshot: of a run with drained brokers.
+        state_folder: where the means of its cluster are.
 
     Raises:
         SnapshotError: a file of the run cannot be read.
     """
-    # What is overruled for one broker holds for the others.
-    groups: dict[frozenset[Overrule], list[str]] = {}
-    for broker in sorted(drains):
-        groups.setdefault(frozenset(drains[broker].overrule) - {Overrule.CAPS}, []).append(broker)
-    snapshot = Snapshot(run)
-    scenes: dict[str, Scene] = {}
-    leaving: list[CandidateMove] = []
-    first_pair = -len(drains)  # below zero: caps take the pairs in their order, those of drains first
-    for overruled, brokers in groups.items():
-        scene = Scene.read(snapshot, state_folder, overruled)
-        wishes = [wish for broker in brokers for wish in makers.leaving(scene, broker)]
-        leaving += placed(scene, candidates_of(scene, wishes, first_pair))
-        first_pair += len(brokers)
-        scenes |= dict.fromkeys(brokers, scene)
-    # One bundle of each anti-affinity group goes at a time, whatever is overruled.
-    groups_of, by_range = snapshot.policies.groups, waves.needed(scene.sample.brokers)
-    room = SpareCapacity(scene, scenes, {broker: drain.overrule for broker, drain in drains.items()})
-    capped = caps.apply([*leaving, *moves], scene.settings, groups_of, by_range=by_range, room=room)
-    of_drain = [move for move in capped if move.pair < 0]
-    pairs = {move.source: move.pair for move in of_drain}
-    found = [_decision(scenes[broker], broker, pairs[broker], drains[broker]) for broker in sorted(pairs)]
-    givers = {move.source for move in of_drain if move.taken}
-    return Served(
-        [*found, *decisions],
-        capped,
-        {broker: scenes[broker].traffic[broker] for broker in givers},
-        {broker: _progress(broker, drains[broker], of_drain) for broker in sorted(drains)},
-    )
+
+    def __init__(self, snapshot: Snapshot, state_folder: StoragePath) -> None:
+        self._snapshot = snapshot
+        self._drains = snapshot.before.drains.brokers
+        self._scenes: dict[str, Scene] = {}
+        self._leaving: list[CandidateMove] = []
+        # What is overruled for one broker holds for the others.
+        groups: dict[frozenset[Overrule], list[str]] = {}
+        for broker in sorted(self._drains):
+            groups.setdefault(frozenset(self._drains[broker].overrule) - {Overrule.CAPS}, []).append(broker)
+        first_pair = -len(self._drains)  # below zero: caps take the pairs in their order, those of drains first
+        for overruled, brokers in groups.items():
+            self._scene = Scene.read(snapshot, state_folder, overruled)
+            wishes = [wish for broker in brokers for wish in makers.leaving(self._scene, broker)]
+            self._leaving += placed(self._scene, candidates_of(self._scene, wishes, first_pair))
+            first_pair += len(brokers)
+            self._scenes |= dict.fromkeys(brokers, self._scene)
+
+    def arriving(self) -> dict[str, Counter[Measure]]:
+        """Return the traffic that the drains bring, msg/s and bytes/s, by broker."""
+        found: dict[str, Counter[Measure]] = {}
+        for move in self._capped([]):
+            if move.taken and move.destination is not None:
+                brought = {measure: getattr(move, measure) for measure in Measure}
+                found.setdefault(move.destination, Counter()).update(brought)
+        return found
+
+    def serve(self, decisions: Sequence[Decision], moves: Iterable[CandidateMove]) -> Served:
+        """Return what a run decides once the bundles of drained brokers have been put first.
+
+        Args:
+            decisions: of the strategy.
+            moves: its candidates; caps may bite some of those that are taken.
+        """
+        capped, drains, scenes = self._capped(moves), self._drains, self._scenes
+        of_drain = [move for move in capped if move.pair < 0]
+        pairs = {move.source: move.pair for move in of_drain}
+        found = [_decision(scenes[broker], broker, pairs[broker], drains[broker]) for broker in sorted(pairs)]
+        givers = {move.source for move in of_drain if move.taken}
+        return Served(
+            [*found, *decisions],
+            capped,
+            {broker: scenes[broker].traffic[broker] for broker in givers},
+            {broker: _progress(broker, drains[broker], of_drain) for broker in sorted(drains)},
+        )
+
+    def _capped(self, moves: Iterable[CandidateMove]) -> list[CandidateMove]:
+        # One bundle of each anti-affinity group goes at a time, whatever is overruled.
+        groups, by_range = self._snapshot.policies.groups, waves.needed(self._scene.sample.brokers)
+        overruled = {broker: drain.overrule for broker, drain in self._drains.items()}
+        room = SpareCapacity(self._scene, self._scenes, overruled)
+        return caps.apply([*self._leaving, *moves], self._scene.settings, groups, by_range=by_range, room=room)
 
 
 def _decision(scene: Scene, broker: str, pair: int, drain: Drain) -> Decision:

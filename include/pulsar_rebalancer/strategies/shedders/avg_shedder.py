@@ -39,7 +39,13 @@ NO_HITS = HitCount()
 
 @dataclass(frozen=True, slots=True)
 class ScoredBroker:
-    """One broker as it is judged: score in percent, traffic in msg/s and bytes/s, the policy that reserves it or ""."""
+    """One broker as it is judged.
+
+    Attributes:
+        score: percent.
+        msg_rate, msg_throughput: msg/s and bytes/s, with what drains bring in this run.
+        pool: the policy that reserves it; empty for a shared broker.
+    """
 
     broker: str
     score: float
@@ -194,7 +200,7 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
         Hits of brokers that are gone end here; Pulsar keeps them until no pair is above the low threshold.
     """
     before = {} if sample.counting.clear else kept.hits
-    judged = pairs(_scored(broker, sample.settings) for broker in sample.taking_part)
+    judged = pairs(_scored(broker, sample) for broker in sample.taking_part)
     decisions = [_decide(sample, pair, before) for pair in judged]
     sample.bundles.announce([decision.source for decision in decisions if decision.target is not None])
     moves: list[CandidateMove] = []
@@ -216,9 +222,10 @@ def _sentence(decisions: Iterable[Decision], settings: Settings) -> str:
     return f"{over} of {len(pairs)} pairs differ by {settings.low_threshold:g} points or more, {hits}, {fired} fired"
 
 
-def _scored(broker: BrokerSample, settings: Settings) -> ScoredBroker:
-    rate, throughput = broker.traffic(Measure.RATE), broker.traffic(Measure.THROUGHPUT)
-    return ScoredBroker(broker.broker, score(broker, settings), rate, throughput, broker.reserved_by or "")
+def _scored(broker: BrokerSample, sample: ClusterSample) -> ScoredBroker:
+    coming = sample.arriving.get(broker.broker, {})
+    rate, throughput = (broker.traffic(measure) + coming.get(measure, 0.0) for measure in Measure)
+    return ScoredBroker(broker.broker, score(broker, sample.settings), rate, throughput, broker.reserved_by or "")
 
 
 def _decide(sample: ClusterSample, pair: Pair, hits: Mapping[str, HitCount]) -> Decision:

@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING
 
 from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import NOW, Snapshots, fates, name
 
-from pulsar_rebalancer.decide import plan_output
+from pulsar_rebalancer.decide import pipeline, plan_output
 from pulsar_rebalancer.decide.pipeline import RunDecision
+from pulsar_rebalancer.decide.run_bundles import RunBundles
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.plan import verify
-from pulsar_rebalancer.run.tables import Measure
+from pulsar_rebalancer.run.tables import MEANS, Measure, table
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
+from pulsar_rebalancer.strategies import means
 from pulsar_rebalancer.strategies.kept import KeptState
 from pulsar_rebalancer.strategies.left_out import left_out_of
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
@@ -47,3 +49,28 @@ def test_a_plan_with_a_drain_is_one_plan_with_one_hash(tmp_path: Path) -> None:
     assert "Drained: a:1, 2 bundles to move" in summary.sentence
     hits = (folder / "plan" / "state.json").read_json()["hits"]
     assert hits == {"a:1": [3, 5]}  # frozen, as those of every broker that is left out
+
+
+def test_a_pair_moves_what_the_colder_broker_lacks_once_a_drain_is_served(tmp_path: Path) -> None:
+    # Four bundles of the drain bring c from 10 to 50 bytes/s: b, at 80, gives half of the difference left.
+    hot, drained = {name(n): 2.5 for n in range(32)}, {name(100 + n): 10.0 for n in range(4)}
+    owned = {"a": drained, "b": hot, "c": {name(200): 10.0}}
+    eager = {"hit_count_high": 1, "min_unload_throughput": 0, "overloaded_threshold": 100}
+    snapshots = Snapshots(tmp_path, owned, **eager)
+    drains = Drains(brokers={"a:1": Drain(at=NOW, by="ada", reason="new disks")})
+    folder = snapshots.take(drains=drains.model_dump(mode="json"))
+    run = RunInput.read(snapshots.storage.root, folder.uri)
+    rows = (folder / "input" / "bundles.parquet").read_table().to_pylist()
+    run.new_means.write_table(table(means.update(rows, []), MEANS))
+
+    decided = pipeline.decide(run.context, run.brokers, RunBundles(run, lambda: run.new_means))
+    summary = plan_output.write(run, decided)
+
+    moved = dict.fromkeys(("a:1", "b:1"), 0.0)
+    for move in verify(folder, summary)[0]:
+        assert move.destination == "c:1"
+        moved[move.source] += move.traffic
+    assert moved == {"a:1": 40.0, "b:1": 15.0}
+    assert (summary.predicted_min, summary.predicted_max) == (65.0, 65.0)
+    (pair,) = (decision for decision in decided.decisions if decision.pair == 0)
+    assert (pair.source, pair.destination, pair.gap, pair.fired, pair.target) == ("b:1", "c:1", 70.0, True, 15.0)

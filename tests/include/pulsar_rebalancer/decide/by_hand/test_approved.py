@@ -10,13 +10,14 @@ from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import NOW, Snapsh
 
 from pulsar_rebalancer.config.enums import Overrule
 from pulsar_rebalancer.decide import plan_files
-from pulsar_rebalancer.decide.by_hand.drains import serve
+from pulsar_rebalancer.decide.by_hand.drains import DrainedBrokers
 from pulsar_rebalancer.decide.by_hand.recheck import carry_out_shown
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest
+from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.run.tables import MOVES, Measure, table
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
@@ -45,7 +46,7 @@ def strategy(bundle: str) -> CandidateMove:
 def decided(snapshots: Snapshots, drains: Drains) -> Summary:
     """The plan of a run that serves drains, as it waits for approval."""
     run = snapshots.take(drains=drains.model_dump(mode="json"))
-    served = serve(run, snapshots.storage.state, drains.brokers, [], [strategy(name(5))])
+    served = DrainedBrokers(Snapshot(run), snapshots.storage.state).serve([], [strategy(name(5))])
     candidates = table([rows.move_row("east", each) for each in served.moves], MOVES)
     (run / "plan" / "moves.parquet").write_table(candidates)
     going = [row for row in candidates.to_pylist() if row["taken"]]

@@ -9,13 +9,14 @@ import pytest
 from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import NOW, Snapshots, name
 
 from pulsar_rebalancer.config.enums import Overrule
-from pulsar_rebalancer.decide.by_hand.drains import serve
+from pulsar_rebalancer.decide.by_hand.drains import DrainedBrokers
 from pulsar_rebalancer.decide.by_hand.plan_text import has_effect
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
+from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.splits import SplitOutcome
 from pulsar_rebalancer.run.tables import BROKERS, Measure, table
 from pulsar_rebalancer.state.manual_plans import Drain
@@ -97,7 +98,7 @@ def served(snapshots: Snapshots, *strategy: CandidateMove, **drains: Drain) -> A
     state = {"version": 1, "brokers": {broker: drain.model_dump(mode="json") for broker, drain in marks.items()}}
     run = snapshots.take(drains=state)
     decisions = [Decision("b:1", Reason.FIRED, pair=0, destination="c:1")]
-    return serve(run, snapshots.storage.state, marks, decisions, strategy)
+    return DrainedBrokers(Snapshot(run), snapshots.storage.state).serve(decisions, strategy)
 
 
 def fate(moves: list[CandidateMove]) -> dict[str, str | None]:
