@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
         signal.signal(number, _interrupt)
     processes = Processes()
     try:
-        with locked(given.folder), processes:
+        with locked(given.folder) as given.folder, processes:
             try:
                 return _run(given, processes)
             except KeyboardInterrupt:
@@ -76,7 +76,7 @@ def _run(given: argparse.Namespace, processes: Processes) -> int:
     name, entry, connection = _own_cluster(given) if given.pulsar else _simulated_cluster(given, processes)
     archive = cached_archive(SOURCE / ".cache", lambda: _say("preparing Spark's class archive (once, half a minute)"))
     home = AirflowHome(
-        folder=(given.folder / name).absolute(),
+        folder=given.folder / name,
         clusters={name: entry | {"connection": _CONNECTION}},
         connections={_CONNECTION: connection, "spark_default": _SPARK},
         spark_archive=archive,

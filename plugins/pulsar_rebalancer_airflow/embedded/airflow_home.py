@@ -8,6 +8,7 @@ import os
 import secrets
 import shutil
 import socket
+import stat
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 SOURCE = Path(__file__).resolve().parents[3]
 """The source tree, from which the embedded default runs."""
+
+_ANOTHER_FOLDER = "name a folder of your own (make run FOLDER=…, or --folder)"
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ class AirflowHome:
             if any(self.folder.iterdir()) and not self._marker.exists():
                 raise EmbeddedError(
                     f"{self.folder} would be deleted, but was not made by an earlier run: delete it if you do not "
-                    "need it, or name another folder (make run FOLDER=…, or --folder)"
+                    f"need it, or {_ANOTHER_FOLDER}"
                 )
             shutil.rmtree(self.folder)
         make_private(self.folder.parent)
@@ -136,28 +139,50 @@ class AirflowHome:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[Path]:
     """Hold a folder's lock, so that only this process uses it; create the folder if it is missing.
 
+    Yields:
+        The folder without links: those on the way to it may change.
+
     Raises:
-        EmbeddedError: another run uses it, everybody may write there, or the lock file is a symbolic link.
+        EmbeddedError: another run uses it, another user can write to it or replace it, or the lock file is a link.
     """
-    make_private(folder)
-    if folder.stat().st_mode & 0o002:
-        raise EmbeddedError(f"everybody may write to {folder}: name a folder of your own (make run FOLDER=…)")
-    lock = folder / "lock"
     try:
-        descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        _check_own(folder)
+        folder = folder.resolve()
+        make_private(folder)
+        _check_own(folder)  # somebody may have created it meanwhile
+        descriptor = os.open(folder / "lock", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise EmbeddedError(f"{lock} cannot be written ({error.strerror}); if it is a link, remove it") from None
+        why = f"{error.filename} cannot be written ({error.strerror})"
+        raise EmbeddedError(f"{why}: if it is a link, remove it; else {_ANOTHER_FOLDER}") from None
     with os.fdopen(descriptor, "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            raise EmbeddedError(f"another run is using {folder}: end it, or {_ANOTHER_FOLDER}") from None
+        yield folder
+
+
+def _check_own(folder: Path) -> None:
+    """Check that nobody but the user and root can replace what will be in a folder."""
+    # Anyone who can replace the source tree runs what they like anyway.
+    trusted = {SOURCE, *SOURCE.parents}
+    ends = {folder.absolute(), folder.resolve()}
+    for step in sorted(ends | {parent for end in ends for parent in end.parents} - trusted):
+        if not os.path.lexists(step):
+            continue
+        status = step.lstat()
+        if status.st_uid not in (0, os.getuid()):
+            owner = f"{step} belongs to another user (number {status.st_uid})"
+            raise EmbeddedError(f"{owner}, who could replace the files of this run: {_ANOTHER_FOLDER}")
+        kept = stat.S_ISLNK(status.st_mode) or (status.st_mode & stat.S_ISVTX and step not in ends)
+        if status.st_mode & 0o022 and not kept:
             raise EmbeddedError(
-                f"another run is using {folder}: end it, or name another folder (make run FOLDER=…, or --folder)"
-            ) from None
-        yield
+                f"other users may write to {step}, and could replace the files of this run: "
+                f"forbid it (chmod go-w {step}), or {_ANOTHER_FOLDER}"
+            )
 
 
 def free_port() -> int:

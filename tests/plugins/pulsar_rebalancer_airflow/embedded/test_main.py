@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 from unittest.mock import Mock
@@ -13,7 +14,7 @@ import psutil
 import pytest
 from airflow.sdk import Connection
 
-from pulsar_rebalancer_airflow.embedded import EmbeddedError
+from pulsar_rebalancer_airflow.embedded import EmbeddedError, airflow_home
 from pulsar_rebalancer_airflow.embedded import __main__ as embedded_main
 from pulsar_rebalancer_airflow.embedded.__main__ import _own_cluster, _parser, main
 from pulsar_rebalancer_airflow.embedded.airflow_home import AirflowHome, locked
@@ -145,14 +146,107 @@ def test_a_link_in_the_place_of_the_lock_is_not_followed(
     assert thesis.read_text() == "years of work"
 
 
+STRANGER = 4321
+"""Number of another user."""
+
+
+def belongs_to_a_stranger(folder: Path) -> Path:
+    folder.mkdir(mode=0o755)
+    os.chown(folder, STRANGER, -1)
+    return folder
+
+
+def is_a_link_of_a_stranger(folder: Path) -> Path:
+    own = folder.with_name("own")
+    own.mkdir()
+    (belongs_to_a_stranger(folder) / "link").symlink_to(own)
+    return folder / "link"
+
+
+def is_a_link_to_a_stranger(folder: Path) -> Path:
+    link = folder.with_name("link")
+    link.symlink_to(belongs_to_a_stranger(folder) / "run")
+    return link
+
+
+def is_open_to(mode: int, below: str = "") -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        folder.mkdir()
+        folder.chmod(mode)
+        return folder / below
+
+    return make
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (belongs_to_a_stranger, f"{{}} belongs to another user (number {STRANGER})"),
+        (lambda folder: belongs_to_a_stranger(folder) / "run", "{} belongs to another user"),
+        (is_a_link_of_a_stranger, "{} belongs to another user"),
+        (is_a_link_to_a_stranger, "{} belongs to another user"),
+        (is_open_to(0o770), "forbid it (chmod go-w {})"),
+        (is_open_to(0o770, "run"), "other users may write to {}"),
+        (is_open_to(0o1777), "other users may write to {}"),
+    ],
+)
 @pytest.mark.usefixtures("_process_as_it_was")
-def test_a_folder_where_everybody_may_leave_links_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_folder_whose_files_others_could_replace_is_refused(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    make: Callable[[Path], Path],
+    said: str,
 ) -> None:
-    tmp_path.chmod(0o1777)
-    assert main(["--folder", str(tmp_path)]) == 1
-    assert f"everybody may write to {tmp_path}" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(embedded_main, "_run", lambda *_: 0)
+    folder = tmp_path / "theirs"
+    assert main(["--folder", str(make(folder))]) == 1
+    refused = capsys.readouterr().err
+    assert said.format(folder) in refused
+    assert "name a folder of your own (make run FOLDER=" in refused
+    assert not [*tmp_path.rglob("run"), *tmp_path.rglob("lock")]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
+def test_so_is_one_that_somebody_creates_at_that_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(airflow_home, "make_private", belongs_to_a_stranger)
+    with pytest.raises(EmbeddedError, match="belongs to another user"), locked(tmp_path / "theirs"):
+        pass
+
+
+@pytest.mark.usefixtures("_process_as_it_was")
+def test_anyone_who_may_replace_the_source_tree_may_replace_a_folder_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded_main, "_run", lambda *_: 0)
+    shared = is_open_to(0o770)(tmp_path / "shared")
+    assert main(["--folder", str(shared / "run")]) == 1
+    monkeypatch.setattr(airflow_home, "SOURCE", shared)
+    assert main(["--folder", str(shared / "run")]) == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
+def test_the_command_refuses_it_before_it_starts_anything(tmp_path: Path) -> None:
+    folder = belongs_to_a_stranger(tmp_path / "theirs")
+    command = [sys.executable, "-m", "pulsar_rebalancer_airflow.embedded", "--folder", str(folder)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.startswith(f"error: {folder} belongs to another user")
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.usefixtures("_process_as_it_was")
+def test_a_folder_of_ones_own_is_used_where_it_was_when_the_run_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(embedded_main, "_run", lambda given, _: print(given.folder))
+    shared, link = tmp_path / "shared", tmp_path / "link"
+    shared.mkdir()
+    shared.chmod(0o1777)  # as /tmp
+    link.symlink_to(shared / "run")
+    main(["--folder", str(link)])
+    assert capsys.readouterr().out == f"{shared / 'run'}\n"
 
 
 BALANCED, WAITS = RunLine("the line", balanced=True), RunLine("the line")
