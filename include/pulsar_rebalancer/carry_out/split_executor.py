@@ -12,13 +12,13 @@ import time
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.config.enums import SplitAlgorithm
-from pulsar_rebalancer.errors import AdminError
+from pulsar_rebalancer.errors import AdminError, SnapshotError
 from pulsar_rebalancer.names import HashRange, namespace_of
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.splits import SplitOutcome, not_split
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
+    from collections.abc import Callable, Sequence
 
     from pulsar_rebalancer.admin.bundle_calls import BundleAdmin
     from pulsar_rebalancer.run.splits import Split
@@ -36,9 +36,9 @@ async def carry_out_splits(
     most_bundles: int,
     timeout_seconds: float,
     on_outcome: Callable[[SplitOutcome], None],
-    begun: Container[str] = (),
     held: Callable[[], Reason | None] = lambda: None,
     leaves: Callable[[Split], Reason | None] = lambda _: None,
+    begin: Callable[[Split], None] = lambda _: None,
 ) -> list[SplitOutcome]:
     """Carry out splits one after the other; a failed split never stops the others.
 
@@ -48,18 +48,17 @@ async def carry_out_splits(
         most_bundles: maximum number of bundles of a namespace.
         timeout_seconds: for the new bounds to appear after a split.
         on_outcome: called for each bundle as soon as its outcome is known.
-        begun: bundles that an earlier attempt may have split; if their bounds are as planned, it did.
         held: called before each split; returns why no further one may begin.
-        leaves: called before each split that is not in `begun`; returns why this one must not be made.
+        leaves: called for each bundle that is whole; returns why it must not be split.
+        begin: called before each request, which is not made if this raises.
     """
     outcomes = []
     for split in splits:
         started = time.monotonic()
-        left = held() or (None if split.bundle in begun else leaves(split))
-        if left is not None:
+        if (left := held()) is not None:
             outcome = not_split(split, left)
         else:
-            work = _BundleSplit(bundles, split, most_bundles, timeout_seconds, begun=split.bundle in begun)
+            work = _BundleSplit(bundles, split, most_bundles, timeout_seconds, leaves, begin)
             outcome = (await work.outcome()).model_copy(update={"seconds": time.monotonic() - started})
         outcomes.append(outcome)
         on_outcome(outcome)
@@ -69,22 +68,37 @@ async def carry_out_splits(
 class _BundleSplit:
     """Splits one bundle."""
 
-    def __init__(self, bundles: BundleAdmin, split: Split, most_bundles: int, timeout_s: float, *, begun: bool) -> None:
+    def __init__(
+        self,
+        bundles: BundleAdmin,
+        split: Split,
+        most_bundles: int,
+        timeout_s: float,
+        leaves: Callable[[Split], Reason | None],
+        begin: Callable[[Split], None],
+    ) -> None:
         self._bundles = bundles
         self._split = split
         self._most_bundles = most_bundles
         self._timeout_s = timeout_s
-        self._begun = begun
+        self._leaves = leaves
+        self._begin = begin
         self._attempts = 0
         self._found: tuple[int, ...] = ()
 
     async def outcome(self) -> SplitOutcome:
-        """Split the bundle and return the outcome."""
+        """Split the bundle and return the outcome.
+
+        Raises:
+            SnapshotError: `begin` could not record it; nothing was requested.
+        """
         error = ""
         try:
             reason = await self._check() or await self._ask()
         except AdminError as failure:
             reason, error = failure.reason, failure.message
+        except SnapshotError:
+            raise
         except Exception as failure:
             _log.exception("%s: the split broke off", self._split.bundle)
             reason, error = Reason.UNEXPECTED_ERROR, f"{type(failure).__name__}, see the task's log"
@@ -105,10 +119,11 @@ class _BundleSplit:
             return Reason.RANGE_GONE
         self._found = self._within(bounds)
         if self._found:
-            return self._judged(Reason.SPLIT if self._begun else Reason.ALREADY_SPLIT)
-        if len(bounds) - 1 + len(self._split.positions) > self._most_bundles:
+            return self._judged(Reason.ALREADY_SPLIT)
+        left = self._leaves(self._split)
+        if left is None and len(bounds) - 1 + len(self._split.positions) > self._most_bundles:
             return Reason.NAMESPACE_FULL
-        return None
+        return left
 
     async def _ask(self) -> Reason:
         """Request the split, and wait until its bounds appear.
@@ -116,6 +131,7 @@ class _BundleSplit:
         Raises:
             AdminError: the request failed and the bounds are as before.
         """
+        self._begin(self._split)
         self._attempts, failed = 1, None
         by_range = self._split.algorithm is SplitAlgorithm.RANGE
         # Explicit positions cut as planned, whatever topics came or went meanwhile; halving the range needs no topic.

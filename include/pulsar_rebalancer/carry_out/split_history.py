@@ -1,7 +1,8 @@
-"""The history of a plan's splits: all are recorded before the first one, then each outcome.
+"""The history of a plan's splits: they are planned together, then each is begun and ended.
 
 The records in the state store protect the parts of a split bundle from being split again, and hold the share of the
-bundle's means that each part inherits in the next run. The file next to the plan keeps the details for *report*.
+bundle's means that each part inherits in the next run. The run's file of splits records each one before its request,
+and its outcome afterwards.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.reasons import Trait
-from pulsar_rebalancer.run.attempts import RETRIED, is_unended, records_of, remaining, remembered, write_outcomes
-from pulsar_rebalancer.run.splits import outcomes_file, read_outcomes
+from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.run.attempts import records_of, remaining, remembered, write_outcomes
+from pulsar_rebalancer.run.splits import not_split, outcomes_file, read_outcomes
 from pulsar_rebalancer.state.state_documents import BundleSplit
 
 if TYPE_CHECKING:
@@ -33,6 +34,10 @@ class SplitHistory:
     Args:
         stored: the cluster's `moves` document as stored now.
         store: applies a change to the document as stored at that time, so that changes by others are kept.
+
+    Attributes:
+        planned: whether an earlier attempt planned the splits.
+        outcomes: by bundle; `interrupted` while a split is under way.
     """
 
     def __init__(
@@ -40,10 +45,9 @@ class SplitHistory:
     ) -> None:
         self._store = store
         self._run = run
-        own = records_of(stored.splits, run.name)
-        self.begun = frozenset(own)
-        self._unended = frozenset(name for name, split in own.items() if is_unended(split))
-        self.outcomes = read_outcomes(run)
+        self._earlier = read_outcomes(run)
+        self.planned = bool(records_of(stored.splits, run.name))
+        self.outcomes = dict(self._earlier)
 
     def remaining(self, splits: Sequence[Split]) -> list[Split]:
         """Return the splits without an outcome, and those that another attempt may complete."""
@@ -59,26 +63,41 @@ class SplitHistory:
         }
         self._store(lambda state: state.model_copy(update={"splits": state.splits | planned}))
 
-    def leave(self, outcomes: Sequence[SplitOutcome]) -> None:
-        """Write the outcomes of splits that will not be begun, except for splits begun or ended before."""
-        left = {outcome.bundle: outcome for outcome in outcomes if outcome.bundle not in self.begun}
-        self.outcomes = left | self.outcomes
-        write_outcomes(outcomes_file(self._run), self.outcomes)
+    def begin(self, split: Split) -> None:
+        """Record that a split is about to be requested, for the retry of a killed task."""
+        earlier = self._earlier.get(split.bundle)
+        attempts = 1 + (earlier.attempts if earlier else 0)
+        self.outcomes[split.bundle] = not_split(split, Reason.INTERRUPTED).model_copy(update={"attempts": attempts})
+        self._write()
 
     def add(self, outcome: SplitOutcome, now: datetime) -> None:
         """Record an outcome in the file and in the store."""
-        earlier = self.outcomes.get(outcome.bundle)
-        attempts = outcome.attempts + (earlier.attempts if earlier else 0)
-        if outcome.bundle in self._unended and outcome.reason.has(RETRIED | Trait.NEEDS_PERSON):
-            attempts = max(attempts, 1)  # a killed attempt may have split it
-        self.outcomes[outcome.bundle] = outcome.model_copy(update={"attempts": attempts})
-        write_outcomes(outcomes_file(self._run), self.outcomes)
+        merged = self._merged(outcome)
+        self.outcomes[outcome.bundle] = merged
+        self._write()
 
         def change(state: MovesState) -> MovesState:
-            known = state.splits[outcome.bundle].model_copy(update={"at": now, "outcome": outcome.reason})
+            known = state.splits[outcome.bundle].model_copy(update={"at": now, "outcome": merged.reason})
             return state.model_copy(update={"splits": state.splits | {outcome.bundle: known}})
 
         self._store(change)
+
+    def _write(self) -> None:
+        write_outcomes(outcomes_file(self._run), self.outcomes)
+
+    def _merged(self, outcome: SplitOutcome) -> SplitOutcome:
+        """Return the outcome over all attempts: a bundle with the bounds that an earlier one requested was split."""
+        earlier = self._earlier.get(outcome.bundle)
+        if earlier is None or earlier.reason.has(Trait.NOT_BEGUN):
+            return outcome
+        if outcome.reason.has(Trait.NOT_BEGUN):
+            return earlier
+        attempts = earlier.attempts
+        whole = outcome.attempts or not (outcome.found or outcome.error or outcome.reason is Reason.RANGE_GONE)
+        if earlier.reason is Reason.INTERRUPTED and whole:
+            attempts -= 1  # the earlier attempt was killed before its request had an effect
+        reason = Reason.SPLIT if attempts and outcome.reason is Reason.ALREADY_SPLIT else outcome.reason
+        return outcome.model_copy(update={"attempts": outcome.attempts + attempts, "reason": reason})
 
 
 def tidied(

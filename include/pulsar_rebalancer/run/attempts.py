@@ -38,11 +38,6 @@ def records_of(records: Mapping[str, _Record], plan_id: str) -> dict[str, _Recor
     return {bundle: record for bundle, record in records.items() if record.plan_id == plan_id}
 
 
-def is_unended(record: Unload | BundleSplit) -> bool:
-    """Return whether a killed attempt may have carried it out."""
-    return record.outcome in ("", Reason.INTERRUPTED)
-
-
 def write_outcomes(file: StoragePath, outcomes: Mapping[str, MoveOutcome | SplitOutcome]) -> None:
     """Write the details of outcomes, by bundle."""
     file.write_json([outcomes[bundle].model_dump(mode="json") for bundle in sorted(outcomes)])

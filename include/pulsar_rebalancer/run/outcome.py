@@ -14,7 +14,7 @@ from pulsar_rebalancer.run.splits import Split, SplitOutcome, not_split, read_ou
 from pulsar_rebalancer.storage.documents import VersionedDocument, load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
 
     from pulsar_rebalancer.storage.path import StoragePath
@@ -146,9 +146,7 @@ class Outcome(VersionedDocument):
         return sum(move.reason.has(Trait.NEW_OWNER) for move in self.moves)
 
 
-def conclude(
-    run: StoragePath, gate: Reason | None, begun: Container[str], now: datetime, kept: Mapping[str, str] | None = None
-) -> Outcome:
+def conclude(run: StoragePath, gate: Reason | None, now: datetime, kept: Mapping[str, str] | None = None) -> Outcome:
     """Return the outcome of a run from its files.
 
     An earlier report is extended, never reduced: an open gate stays open and the outcome of a move is kept, even if
@@ -156,7 +154,6 @@ def conclude(
 
     Args:
         gate: the gate's verdict; None when the run did not reach it.
-        begun: bundles whose split has begun, according to the history.
         kept: destinations that the leader may still remember, by bundle.
 
     Raises:
@@ -173,9 +170,9 @@ def conclude(
         airflow_run_id=request.airflow_run_id,
         ended_at=now,
         verdict=verdict,
-        moves=_latest(read_moves(run), not_moved, (), moved, read_waves(run)) if opened else (),
+        moves=_latest(read_moves(run), not_moved, moved, read_waves(run)) if opened else (),
         destinations_kept=dict(kept or {}),
-        splits=_latest(read_splits(run), not_split, begun, split, read_outcomes(run)) if opened else (),
+        splits=_latest(read_splits(run), not_split, split, read_outcomes(run)) if opened else (),
     )
 
 
@@ -187,15 +184,11 @@ def _blocked(run: StoragePath) -> bool:
 def _latest(
     planned: Iterable[_Planned],
     unknown: Callable[[_Planned, Reason], _Outcome],
-    begun: Container[str],
     earlier: Iterable[_Outcome],
     found: Mapping[str, _Outcome],
 ) -> tuple[_Outcome, ...]:
     """Return the latest outcome of each bundle: from its task, else from an earlier report, else only from the plan."""
-    last = {
-        item.bundle: unknown(item, Reason.INTERRUPTED if item.bundle in begun else Reason.NOT_ATTEMPTED)
-        for item in planned
-    }
+    last = {item.bundle: unknown(item, Reason.NOT_ATTEMPTED) for item in planned}
     last |= {outcome.bundle: outcome for outcome in earlier if not outcome.reason.has(Trait.NOT_BEGUN)}
     return tuple((last | dict(found)).values())
 

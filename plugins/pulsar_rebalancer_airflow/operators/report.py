@@ -90,10 +90,9 @@ class ReportOperator(BaseOperator):
         now, store = datetime.now(UTC), StateStore.of(context, self.cluster)
         request, earlier, stored = RunRequest.read(run), Outcome.find(run), store.get(MovesState)
         history = still_kept(stored, Snapshot(run).owners(stored.kept), request.collected_at, now)
-        begun = {bundle for bundle, known in history.splits.items() if known.plan_id == run.name}
         gate = Reason.get(str(left_about_run(context, self.gate, "reason") or ""))
         kept = {bundle: found.destination for bundle, found in history.kept.items()}
-        outcome = conclude(run, gate, begun, now, kept)
+        outcome = conclude(run, gate, now, kept)
         outcome = outcome.model_copy(update={"in_force": self._in_force(context, store, request.resolved)})
         settings = request.resolved.settings
         grace = max(settings.grace_period_minutes, settings.shedding_delay_seconds / 60)

@@ -14,7 +14,6 @@ from pulsar_rebalancer.config.resolution import Origin
 from pulsar_rebalancer.names import SPLITTING
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.run.splits import not_split
 from pulsar_rebalancer.state.state_documents import MovesState
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.locations import left_about_run, run_folder
@@ -76,9 +75,7 @@ class SplitOperator(PlanPartOperator):
 
             async def work(admin: PulsarAdmin) -> None:
                 by_broker = await builtin_shedding.read(admin, SPLITTING) if asked else {}
-                if "true" in by_broker.values():
-                    history.leave([not_split(split, Reason.BUILTIN_SPLITTING_ON) for split in remaining])
-                    raise AirflowSkipException(f"Closed by now: {Reason.BUILTIN_SPLITTING_ON} {by_broker}")
+                builtin = Reason.BUILTIN_SPLITTING_ON if "true" in by_broker.values() else None
                 history.plan(remaining, datetime.now(UTC))
                 await carry_out_splits(
                     admin.bundles,
@@ -86,10 +83,12 @@ class SplitOperator(PlanPartOperator):
                     most_bundles=resolved.settings.max_namespace_bundles,
                     timeout_seconds=resolved.settings.unload_timeout_seconds,
                     on_outcome=lambda outcome: history.add(outcome, datetime.now(UTC)),
-                    begun=history.begun,
                     held=holds.reason,
-                    leaves=holds.leaves,
+                    leaves=lambda split: builtin or holds.leaves(split),
+                    begin=history.begin,
                 )
+                if builtin is not None:
+                    raise AirflowSkipException(f"Closed by now: {builtin} {by_broker}")
 
             self._work(self._connection(), work)
         return self._conclude("Splits", (history.outcomes[split.bundle] for split in splits))
@@ -98,7 +97,7 @@ class SplitOperator(PlanPartOperator):
         """Return the splits of the plan if they may be carried out."""
         if opened != Reason.OPEN:
             raise AirflowSkipException(f"The gate is closed: {opened}")
-        verdict = self._judge(context, run, begun=bool(history.begun))
+        verdict = self._judge(context, run, begun=history.planned)
         if verdict.reason is not Reason.OPEN:
             raise AirflowSkipException(f"Closed by now: {verdict.reason} {verdict.detail}")
         return verdict.splits

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
     _Document = TypeVar("_Document")
+    _Ended = TypeVar("_Ended", MoveOutcome, SplitOutcome)
 
 _LOOKED_AT = 20
 """Number of newest folders to search for one with a request: a run that failed early may lack it."""
@@ -108,12 +109,12 @@ def read_run(folder: StoragePath) -> Run | None:
         summary=Summary.known(folder),
         outcome=outcome,
         waves={} if outcome else _ended(_known(lambda: read_waves(folder)) or {}),
-        splits={} if outcome else _known(lambda: read_outcomes(folder)) or {},
+        splits={} if outcome else _ended(_known(lambda: read_outcomes(folder)) or {}),
     )
 
 
-def _ended(waves: dict[str, MoveOutcome]) -> dict[str, MoveOutcome]:
-    return {bundle: move for bundle, move in waves.items() if move.reason is not Reason.INTERRUPTED}
+def _ended(outcomes: dict[str, _Ended]) -> dict[str, _Ended]:
+    return {bundle: found for bundle, found in outcomes.items() if found.reason is not Reason.INTERRUPTED}
 
 
 def _known(read: Callable[[], _Document]) -> _Document | None:

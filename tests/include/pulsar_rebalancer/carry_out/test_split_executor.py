@@ -59,7 +59,7 @@ def split(name, *positions, algorithm="specified_positions_divide", **changes):
     return Split(**found | {"shares": shares} | changes)
 
 
-def carry(served, *splits, most=128, timeout=LONG, begun=(), prepare=None, told=None, held=lambda: None):
+def carry(served, *splits, most=128, timeout=LONG, prepare=None, told=None, held=lambda: None):
     async def act():
         connection = AdminConnection(seeds=tuple(served.urls), token=SecretStr(served.token))
         async with Transport(connection) as transport:
@@ -72,7 +72,6 @@ def carry(served, *splits, most=128, timeout=LONG, begun=(), prepare=None, told=
                 most_bundles=most,
                 timeout_seconds=timeout,
                 on_outcome=(told if told is not None else []).append,
-                begun=begun,
                 held=held,
             )
             return outcomes, client.asked
@@ -101,12 +100,10 @@ def test_a_namespace_gets_the_planned_bounds_and_a_second_attempt_asks_for_nothi
         "specified_positions_divide",
     ]
     assert bounds(served, NAMES[1]) == (0, 0x10000000, 0xE0000000, 0xFFFFFFFF)
-    # a killed attempt that had begun has split them; one that had not found them so
-    for begun, reason in (({w.bundle for w in wanted}, "split"), ((), "already_split")):
-        again, asked = carry(served, *wanted, begun=begun)
-        assert asked == []
-        assert {o.reason for o in again} == {reason}
-        assert all(o.ok for o in again)
+    again, asked = carry(served, *wanted)
+    assert asked == []
+    assert {o.reason for o in again} == {"already_split"}
+    assert all(o.ok for o in again)
 
 
 def test_a_204_that_splits_nothing_is_no_success(served):

@@ -42,36 +42,44 @@ def run(tmp_path):
     return StoragePath(str(tmp_path / "p1"))
 
 
-def test_an_attempt_that_was_killed_may_have_split_what_the_next_one_cannot_read(run):
+@pytest.mark.parametrize(
+    ("later", "merged"),
+    [
+        ({"reason": "timeout", "attempts": 0, "error": "no answer"}, ("timeout", 1)),  # it may be split
+        ({"reason": "range_gone", "attempts": 0}, ("range_gone", 1)),
+        ({"reason": "split_elsewhere", "attempts": 0, "found": (7,)}, ("split_elsewhere", 1)),
+        ({"reason": "already_split", "attempts": 0, "found": (0x40000000,)}, ("split", 1)),
+        ({"reason": "namespace_full", "attempts": 0}, ("namespace_full", 0)),  # it was seen whole
+        ({"reason": "split", "attempts": 1, "found": (0x40000000,)}, ("split", 1)),
+        ({"reason": "stopped", "attempts": 0}, ("interrupted", 1)),
+    ],
+)
+def test_what_a_killed_attempt_began_is_settled_by_what_the_next_one_finds(run, later, merged):
     store = Store()
-    SplitHistory(store.state, store.change, run).plan([split()], NOW)
+    killed = SplitHistory(store.state, store.change, run)
+    killed.plan([split()], NOW)
+    killed.begin(split())
     again = SplitHistory(store.state, store.change, run)
     again.plan([split()], NOW)
-    again.add(ended("timeout", attempts=0), NOW)
-    outcome = Outcome(
-        plan_id="p1",
-        cluster="c",
-        airflow_run_id="r",
-        ended_at=NOW,
-        verdict="open",
-        splits=tuple(again.outcomes.values()),
-    )
-    assert list(tidied(store.state.splits, outcome, NOW, 30)) == [ONE]
+    again.add(SplitOutcome(bundle=ONE, positions=(0x40000000,), **later), NOW)
+
+    (outcome,) = read_outcomes(run).values()
+    assert (outcome.reason, outcome.attempts) == merged
+    assert store.state.splits[ONE].outcome == merged[0]
 
 
-def test_a_killed_attempt_is_known_by_what_it_noted_before_and_a_retry_goes_on(run):
+def test_a_retry_goes_on_with_what_was_planned(run):
     store, both = Store(), [split(), split(OTHER, 0xC0000000)]
     history = SplitHistory(store.state, store.change, run)
-    assert (history.begun, history.remaining(both)) == (frozenset(), both)
+    assert (history.planned, history.remaining(both)) == (False, both)
     history.plan(both, NOW)
     history.add(ended("split"), NOW)
 
     again = SplitHistory(store.state, store.change, run)
-    assert again.begun == {ONE, OTHER}
-    assert again.remaining(both) == both[1:]
+    assert (again.planned, again.remaining(both)) == (True, both[1:])
     again.add(ended("server_error", OTHER), NOW)
     assert again.remaining(both) == both[1:]  # another attempt may complete it
-    again.add(ended("split", OTHER), NOW)
+    SplitHistory(store.state, store.change, run).add(ended("split", OTHER), NOW)
     assert [outcome.attempts for outcome in read_outcomes(run).values()] == [1, 2]
     assert {name: known.outcome for name, known in store.state.splits.items()} == {ONE: "split", OTHER: "split"}
     assert store.state.unloads == {"x/y/z": UNLOADED}

@@ -49,7 +49,7 @@ def test_balanced_when_no_broker_sheds(
     run = make_run(storage, strategy=strategy)
     changed = {"score_min": 10.0, "sentence": "all is said"} | found
     Summary.model_validate(Summary.read(run).model_dump() | changed).write(run)
-    conclude(run, Reason.OBSERVE, (), datetime.now(UTC)).write(run)
+    conclude(run, Reason.OBSERVE, datetime.now(UTC)).write(run)
 
     line = describe(mock.Mock(xcom=mock.Mock(return_value=run.uri)), "dag", ENDED, 7)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER
 
+from pulsar_rebalancer.admin.bundle_calls import BundleAdmin
+from pulsar_rebalancer.carry_out.split_history import tidied
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude
 from pulsar_rebalancer.run.splits import read_outcomes
@@ -69,7 +72,7 @@ def test_splits_and_says_so_in_the_store_before_and_after(scene: UnloadScene) ->
     assert set(seen) == {""}
     assert known(scene, planned)["outcome"] == "split"
     assert known(scene, planned)["shares"] == [0.5, 0.5]
-    assert [each.reason for each in conclude(run, Reason.OPEN, (), run_time(run)).splits] == ["split"]
+    assert [each.reason for each in conclude(run, Reason.OPEN, run_time(run)).splits] == ["split"]
     # a retry finds what an earlier attempt left
     seen.clear()
     assert split(scene, run) == {"split": 1}
@@ -96,14 +99,72 @@ def test_a_stop_begins_no_further_split_and_a_cleared_run_goes_on(scene: UnloadS
     assert all(is_split(scene, each) for each in planned)
 
 
-def test_a_retry_after_a_kill_finds_the_bounds_and_asks_for_nothing(scene: UnloadScene) -> None:
-    planned = row(scene)
-    run = scene.run([], splits=[planned], **ACTS)
-    split(scene, run)
-    (run / "unload" / "splits.json").delete()
-    scene.monkeypatch.setattr(scene.cluster, "split_at", lambda *args, **more: pytest.fail("asked again"))
+class KilledError(BaseException):
+    """Ends the task as a kill does: nothing is written any more."""
 
-    assert split(scene, run) == {"split": 1}
+
+def kill(scene: UnloadScene, run: StoragePath, made: int, **caps: Any) -> None:
+    """Kill the task: before its first request, or once a broker has made the last of `made` splits."""
+    real = BundleAdmin.split
+
+    async def split_until(admin: BundleAdmin, *args: Any, **more: Any) -> None:
+        nonlocal made
+        made -= 1
+        if made >= 0:
+            await real(admin, *args, **more)
+        if made <= 0:
+            raise KilledError
+
+    with scene.monkeypatch.context() as patch:
+        patch.setattr(BundleAdmin, "split", split_until)
+        with pytest.raises(KilledError):
+            split(scene, run, **caps)
+
+
+@pytest.mark.parametrize("made", [0, 1, 2])
+def test_after_a_kill_a_bundle_that_is_whole_goes_through_all_checks_again(scene: UnloadScene, made: int) -> None:
+    planned = [row(scene, rank) for rank in range(2)]
+    caps: dict[str, Any] = {"max_splits_per_run": 2, "max_splits_per_namespace": 2}
+    run = scene.run([], splits=planned, **ACTS | caps)
+    kill(scene, run, made, **caps)
+    assert [is_split(scene, each) for each in planned] == [number < made for number in range(2)]
+    found = {each.bundle: each.reason for each in conclude(run, Reason.OPEN, run_time(run)).splits}
+    before = ["interrupted", "not_attempted"] if made < 2 else ["split", "interrupted"]
+    assert [found[each["bundle"]] for each in planned] == before
+
+    asked: list[Any] = []
+    scene.monkeypatch.setattr(scene.cluster, "split_at", lambda *args, **more: asked.append(args))
+    excluded = {"excluded_bundles": [each["bundle"] for each in planned]}
+    ended = split(scene, run, **caps | excluded)
+
+    outcome = conclude(run, Reason.OPEN, run_time(run))
+    after = {each.bundle: (each.reason, each.attempts) for each in outcome.splits}
+    expected = [("split", 1) if number < made else ("bundle_excluded", 0) for number in range(2)]
+    assert [after[each["bundle"]] for each in planned] == expected
+    assert ended == Counter(reason for reason, _ in expected)
+    assert asked == []
+    kept = tidied(StateStore(scene.state).get(MovesState).splits, outcome, datetime.now(UTC), 60)
+    assert set(kept) == {each["bundle"] for each in planned[:made]}
+
+
+@pytest.mark.parametrize("made", [0, 1])
+def test_after_a_kill_a_broker_that_splits_by_itself_is_noticed_and_what_was_split_is_told(
+    scene: UnloadScene, made: int
+) -> None:
+    planned = [row(scene, rank) for rank in range(2)]
+    caps: dict[str, Any] = {"max_splits_per_run": 2, "max_splits_per_namespace": 2}
+    run = scene.run([], splits=planned, **ACTS | caps)
+    kill(scene, run, made, **caps)
+    values = {"loadBalancerAutoBundleSplitEnabled": "true"}
+    scene.cluster.faults.add("other_configuration", scene.cluster.active_brokers()[-1], values=values)
+
+    with pytest.raises(AirflowSkipException, match="builtin_splitting_on"):
+        split(scene, run, **caps)
+
+    found = read_outcomes(run)
+    reasons = ["split" if number < made else "builtin_splitting_on" for number in range(2)]
+    assert [found[each["bundle"]].reason for each in planned] == reasons
+    assert [is_split(scene, each) for each in planned] == [number < made for number in range(2)]
 
 
 def known(scene: UnloadScene, planned: dict[str, Any]) -> dict[str, Any]:
@@ -154,7 +215,7 @@ def test_nothing_is_split_once_a_broker_splits_by_itself(
     else:
         with pytest.raises(AirflowSkipException, match="builtin_splitting_on"):
             split(scene, run)
-        told = conclude(run, Reason.OPEN, (), run_time(run)).splits
+        told = conclude(run, Reason.OPEN, run_time(run)).splits
         assert [each.reason for each in told] == ["builtin_splitting_on"]
 
     assert is_split(scene, planned) is splits

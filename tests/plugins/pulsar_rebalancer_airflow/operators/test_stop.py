@@ -54,12 +54,12 @@ def test_a_stop_ends_a_wave_between_two_bundles_and_a_cleared_run_goes_on(scene:
     with pytest.raises(AirflowFailException, match="stopped"):
         unload(scene, run, NOW - timedelta(minutes=1))
 
-    assert conclude(run, Reason.OPEN, (), NOW).counts == {"stopped": 3, "moved": 1}
+    assert conclude(run, Reason.OPEN, NOW).counts == {"stopped": 3, "moved": 1}
     assert sum(scene.cluster.owner(move["bundle"]) == move["destination"] for move in moves) == 1
 
     pushed = unload(scene, run, NOW + timedelta(seconds=1))
 
-    assert conclude(run, Reason.OPEN, (), NOW).counts == {"moved": 4}
+    assert conclude(run, Reason.OPEN, NOW).counts == {"moved": 4}
     assert scene.all_on(moves, "destination")
     assert pushed["progress"] == {"done": 4, "of": 4, "failed": 0}
 
@@ -133,7 +133,7 @@ def test_whatever_closes_the_gate_ends_a_wave_as_a_stop_does(
         once.setattr(scene.cluster, "unload_at", unload_at)
         with failed(reason) if reason == "control_unreadable" else nullcontext():
             told = carry_out(scene, run)
-    counts = conclude(run, Reason.OPEN, (), NOW).counts
+    counts = conclude(run, Reason.OPEN, NOW).counts
     assert counts[Reason.MOVED] <= 2
     assert counts == {"moved": counts[Reason.MOVED], reason: 5 - counts[Reason.MOVED]}
     assert reason == "control_unreadable" or told == counts
@@ -143,7 +143,7 @@ def test_whatever_closes_the_gate_ends_a_wave_as_a_stop_does(
         scene.storage.control.delete()
     write(FILE)
     carry_out(scene, run)
-    assert conclude(run, Reason.OPEN, (), NOW).counts == {"moved": 5}
+    assert conclude(run, Reason.OPEN, NOW).counts == {"moved": 5}
     assert scene.all_on(moves, "destination")
 
 
@@ -164,7 +164,7 @@ def test_a_wave_that_was_not_begun_says_why_however_often_it_is_cleared(scene: U
         with pytest.raises(AirflowSkipException, match=r"'paused': 2.*The cluster is paused"):
             unload(scene, run, NOW)
 
-    assert conclude(run, Reason.OPEN, (), NOW).counts == {"paused": 2}
+    assert conclude(run, Reason.OPEN, NOW).counts == {"paused": 2}
 
 
 def test_a_failure_before_a_pause_stays_one(scene: UnloadScene) -> None:
@@ -193,7 +193,7 @@ def test_orders_that_cannot_be_read_once_end_no_wave(scene: UnloadScene) -> None
 
     unload(scene, run, NOW)
 
-    assert conclude(run, Reason.OPEN, (), NOW).counts == {"moved": 4}
+    assert conclude(run, Reason.OPEN, NOW).counts == {"moved": 4}
 
 
 def test_what_is_excluded_while_a_wave_is_under_way_stays(scene: UnloadScene, tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_what_is_excluded_while_a_wave_is_under_way_stays(scene: UnloadScene, tm
 
     carry_out(scene, run)
 
-    assert conclude(run, Reason.OPEN, (), NOW).counts == {"moved": 3, "bundle_excluded": 2}
+    assert conclude(run, Reason.OPEN, NOW).counts == {"moved": 3, "bundle_excluded": 2}
     assert scene.all_on(moves[:3], "destination")
     assert scene.all_on(moves[3:], "source")
 
@@ -241,13 +241,13 @@ def test_a_run_whose_moves_fail_is_stopped_by_the_breaker_that_its_report_opens(
 
     with pytest.raises(UnfinishedError, match=r"Wave 0: .*'breaker_open'"):
         scene.unload(run, 0, **present)
-    tried = conclude(run, Reason.OPEN, (), NOW).counts[Reason.SERVER_ERROR]
+    tried = conclude(run, Reason.OPEN, NOW).counts[Reason.SERVER_ERROR]
     assert 2 <= tried <= 1 + concurrency
     with pytest.raises(UnfinishedError):  # a retry begins nothing
         scene.unload(run, 0, **present)
     with pytest.raises(AirflowSkipException, match="'breaker_open': 2"):
         scene.unload(run, 1, **present)
-    assert conclude(run, Reason.OPEN, (), NOW).counts == {"server_error": tried, "breaker_open": 8 - tried}
+    assert conclude(run, Reason.OPEN, NOW).counts == {"server_error": tried, "breaker_open": 8 - tried}
 
     (run / "input" / "bundles.parquet").write_table(table([], BUNDLES))
     settings = Settings.model_validate({"mode": "auto", "breaker": rules})

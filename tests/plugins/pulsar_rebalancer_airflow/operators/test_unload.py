@@ -101,7 +101,7 @@ def test_what_people_want_before_a_wave_skips_it(scene: UnloadScene, present: di
 
     assert scene.all_on(moves, "source")
     assert scene.state.writes == []
-    assert conclude(run, Reason.OPEN, (), datetime.now(UTC)).counts == {reason: 4}
+    assert conclude(run, Reason.OPEN, datetime.now(UTC)).counts == {reason: 4}
 
 
 def test_another_plan_in_the_store_stops_it(scene: UnloadScene) -> None:
@@ -153,7 +153,7 @@ def test_a_wave_that_was_not_begun_in_time_is_left_and_says_so(scene: UnloadScen
         scene.unload(run)
 
     assert scene.all_on(moves, "source")
-    assert conclude(run, Reason.OPEN, (), datetime.now(UTC)).counts == {"plan_too_old": 2}
+    assert conclude(run, Reason.OPEN, datetime.now(UTC)).counts == {"plan_too_old": 2}
 
 
 def test_a_broker_that_is_marked_while_a_wave_is_under_way_gets_no_further_bundle(scene: UnloadScene) -> None:

@@ -58,7 +58,7 @@ def test_a_wave_that_was_begun_in_time_is_resumed_later(scene: UnloadScene, minu
     else:
         with pytest.raises(AirflowFailException, match="plan_too_old"):
             scene.unload(run)
-        assert conclude(run, Reason.OPEN, (), datetime.now(UTC)).counts == {"plan_too_old": 2}
+        assert conclude(run, Reason.OPEN, datetime.now(UTC)).counts == {"plan_too_old": 2}
 
 
 def test_brokers_that_fail_are_tried_again_and_the_rest_is_not(scene: UnloadScene) -> None:
@@ -132,7 +132,7 @@ def test_killed_in_the_middle_it_resumes(scene: UnloadScene, tmp_path: Path, ast
     assert set(scene.state.documents[MovesState.KEY]["unloads"]) == {move["bundle"] for move in moves}
     # The bundle that was unloaded and not placed: nobody owns it until it is looked up.
     assert [m["bundle"] for m in moves if scene.cluster.owner(m["bundle"]) is None] == killed.unloaded[1:2]
-    assert conclude(run, Reason.OPEN, (), datetime.now(UTC)).counts == {
+    assert conclude(run, Reason.OPEN, datetime.now(UTC)).counts == {
         "moved": 1,
         "interrupted": 1,
         "not_attempted": 2,
