@@ -169,6 +169,43 @@ def test_what_a_person_rejected_is_not_asked_for_again_at_once(wise: World, url:
     assert wise.decision().hits == earned
 
 
+def test_a_manual_plan_that_was_stopped_goes_on_by_its_hash_once_it_is_approved_again(wise: World, url: str) -> None:
+    cluster = wise.served.cluster
+    scores = cluster.true_scores()
+    hot, cold = max(scores, key=scores.__getitem__), min(scores, key=scores.__getitem__)
+    stats = cluster.load_report(hot)["lastStats"]
+    still = sorted(bundle for bundle in stats if stats[bundle]["topics"] and bundle not in wise.moves().unloads)
+    shown = wise.run("by_hand", action="unload", bundles=still[:2], destination=cold).xcom("plan")
+    assert shown["bundles"] == 2
+
+    def approve() -> None:
+        """Give the plan by its hash, and approve it."""
+        given = wise.run("by_hand", plan=shown["plan"])
+        assert (given.state, given.xcom("carry_out", "failure")) == ("success", None)
+        (waiting,) = wise.queued()
+        assert wise.begin(waiting).xcom("gate", "reason") == "awaiting_approval"
+        question = wise.queued("apply")[-1]
+        wise.begin(question, "apply", last="approve")
+        assert answer(url, question, "ada", "Approve") == 200
+        assert wise.begin(question, "apply").state == "success"
+
+    approve()
+    under_way = wise.begin(wise.queued()[0], last="gate")
+    assert wise.run("control", action="stop", reason="wait").state == "success"
+    assert Written.read(wise.go_on(under_way).folder).counts == {"stopped": 2}
+    approve()
+    under_way = wise.begin(wise.queued()[0], last="record")
+    assert wise.run("control", action="pause", until="2999-01-01T00:00:00Z", reason="wait").state == "success"
+    assert wise.go_on(under_way).xcom("gate", "reason") == "paused"
+    assert wise.run("control", action="resume", reason="go on").state == "success"
+
+    approve()
+    assert Written.read(wise.begin(wise.queued()[0]).folder).counts == {"moved": 2}
+    assert {cluster.owner(bundle) for bundle in still[:2]} == {cold}
+    last_time = wise.run("by_hand", plan=shown["plan"])
+    assert last_time.xcom("carry_out", "failure") == "plan_used"
+
+
 def test_a_question_ends_when_the_clusters_file_has_another_mode(wise: World, url: str) -> None:
     _, question = ask(wise, max_bundles_per_run=1)
     wise.begin(question, "apply", last="approve")

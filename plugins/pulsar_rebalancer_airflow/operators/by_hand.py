@@ -21,7 +21,7 @@ from pulsar_rebalancer.decide.by_hand.scene import Scene
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.manual_request import parse_form
-from pulsar_rebalancer.run.outcome import read_waves
+from pulsar_rebalancer.run.outcome import Outcome, read_waves
 from pulsar_rebalancer.run.plan import LONGEST_RUN, Summary
 from pulsar_rebalancer.run.run_folder import belongs
 from pulsar_rebalancer.run.snapshot import Snapshot
@@ -241,11 +241,11 @@ class CarryOutOperator(HandOverOperator):
         """Return the run that is to carry a plan out; once more only if the last one was stopped."""
         if before is not None and not context["ti"].get_dr_count(self.trigger_dag_id, run_ids=[before.run_id]):
             return before.run_id  # noted by an attempt that ended early
-        if before is not None and not self._was_stopped(before, answers):
+        if before is not None and not self._was_stopped(context, before, answers):
             raise PlanError(Reason.PLAN_USED, f"see run {before.run_id} of {self.trigger_dag_id}")
         return new_run_id("by_hand", plan.plan_id)
 
-    def _was_stopped(self, handed: HandedOver, answers: Answers) -> bool:
+    def _was_stopped(self, context: Context, handed: HandedOver, answers: Answers) -> bool:
         """Return whether a stop, a pause or the like left a part of a plan; one that came after the end did not.
 
         In mode `approve` another run carries out what is approved of the one that was handed over.
@@ -258,10 +258,15 @@ class CarryOutOperator(HandOverOperator):
             document = request.read_json() if request.exists() else None
             if not any(belongs(document, self.storage.cluster, run_id) for run_id in run_ids):
                 continue
-            if run.name in answers.plans:
-                run_ids.add(answers.plans[run.name].carried_out_by)
-            reasons = {move.reason for move in read_waves(run).values()}
-            reasons |= {split.reason for split in read_outcomes(run).values()}
+            answer = answers.plans.get(run.name)
+            if answer is not None and answer.carried_out_by:
+                if not context["ti"].get_dr_count(self.trigger_dag_id, run_ids=[answer.carried_out_by]):
+                    return True  # held back between the approval and its run
+                run_ids.add(answer.carried_out_by)
+            reasons = {each.reason for found in (read_waves(run), read_outcomes(run)) for each in found.values()}
+            outcome = Outcome.find(run)
+            if outcome is not None and outcome.verdict is not Reason.AWAITING_APPROVAL:
+                reasons.add(outcome.verdict)
             if any(reason.has(Trait.NOT_BEGUN) and reason.has(Trait.RETRIED) for reason in reasons):
                 return True
         return False

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, DagRunTriggerException
-from tests.airflow_context import context
+from tests.airflow_context import MemoryState, context
 from tests.airflow_runs import CLUSTER, bundle, make_run, move_row
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
@@ -17,7 +17,7 @@ from pulsar_rebalancer.errors import StateError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.attempts import write_outcomes
 from pulsar_rebalancer.run.manual_request import ByHand, parse_form
-from pulsar_rebalancer.run.outcome import MoveOutcome, wave_file
+from pulsar_rebalancer.run.outcome import MoveOutcome, conclude, wave_file
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.state.manual_plans import Drains, HandedOver, HandedOverPlans, ShownPlan, ShownPlans
@@ -27,8 +27,6 @@ from pulsar_rebalancer_airflow.operators import CarryOutOperator
 from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
-    from tests.airflow_context import MemoryState
-
     from pulsar_rebalancer.storage.layout import ClusterStorage
 
 UNLOAD: dict[str, Any] = {"action": "unload", "bundles": ["t/n"]}
@@ -216,11 +214,28 @@ def test_in_mode_approve_a_plan_that_was_stopped_is_carried_out_again(
     StateStore(state).put(Answers(plans={waited.name: answer}))
     runs = {asking: "success", "approved__1": "running"}
 
+    # It was paused when the person approved: the run was not begun.
+    held, known = act(storage, MemoryState(dict(state.documents)), {asking: "success"}, file=approve, plan=identity)
+    assert (held, known[0] != asking) == ("done", True)
     assert act(storage, state, runs, file=approve, plan=identity)[0] == "plan_under_way"
     if outcome is not None:
         carried_out(storage, "approved__1", outcome)
     carried_out(storage, "approved__2", Reason.STOPPED)
     assert act(storage, state, runs | {"approved__1": "failed"}, file=approve, plan=identity)[0] == again
+
+
+@pytest.mark.parametrize(
+    ("verdict", "again"), [("paused", "done"), ("awaiting_approval", "plan_used"), ("plan_too_old", "plan_used")]
+)
+def test_a_plan_that_was_held_back_at_the_gate_is_carried_out_again(
+    storage: ClusterStorage, state: MemoryState, verdict: str, again: str
+) -> None:
+    identity = shown(storage, state, **UNLOAD)
+    _, (first, _) = act(storage, state, plan=identity)
+    run = make_run(storage, airflow_run_id=first)
+    conclude(run, Reason(verdict), datetime.now(UTC)).write(run)
+
+    assert act(storage, state, {first: "success"}, plan=identity)[0] == again
 
 
 def test_a_stop_of_another_run_gives_a_plan_no_second_turn(storage: ClusterStorage, state: MemoryState) -> None:
