@@ -147,6 +147,7 @@ class ByHand(BaseModel):
         carries_out: hash of the plan that was shown, in the run that carries it out; empty in that plan itself.
         scores: before and after, percent, of each broker that gives or takes bundles, if score follows traffic.
         topics, producers, consumers: totals over the bundles that move.
+        unknown: names of the request, or of the run to undo, for which no broker reports a bundle.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -160,6 +161,7 @@ class ByHand(BaseModel):
     topics: int = 0
     producers: int = 0
     consumers: int = 0
+    unknown: tuple[str, ...] = ()
 
     @property
     def approval(self) -> str:

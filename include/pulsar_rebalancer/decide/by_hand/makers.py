@@ -40,7 +40,7 @@ class Wish(NamedTuple):
 
 
 def unload(scene: Scene, named: Iterable[str], destination: str) -> list[Wish]:
-    """Return the bundles that are named, each once.
+    """Return the bundles that are named, each once; an entry that names none stays as it is (`no_such_bundle`).
 
     Args:
         scene: the snapshot.
@@ -52,20 +52,17 @@ def unload(scene: Scene, named: Iterable[str], destination: str) -> list[Wish]:
     """
     if destination:
         check_broker(scene, destination)
-    found = dict.fromkeys(bundle for name in named for bundle in _named(scene.owners, name))
-    wishes = [Wish(bundle, destination or None) for bundle in found]
-    if not any(wish.bundle in scene.owners for wish in wishes):
+    found = dict.fromkeys(bundle for name in named for bundle in _named(scene.owners, name) or [name])
+    if not found.keys() & scene.owners.keys():
         raise PlanError(Reason.NO_SUCH_BUNDLE, f"{', '.join(named)[:200]}: no broker reports such a bundle")
-    return wishes
+    return [Wish(bundle, destination or None) for bundle in found]
 
 
 def _named(bundles: Mapping[str, str], name: str) -> list[str]:
-    if "*" in name or "?" in name:
-        # In brackets, characters would be a set: a name has none.
-        return [bundle for bundle in bundles if fnmatchcase(bundle, name.replace("[", "[[]"))]
-    if name.count("/") == 1:
+    if name.count("/") == 1 and not {"*", "?"} & set(name):
         return [bundle for bundle in bundles if namespace_of(bundle) == name]
-    return [name]
+    # In brackets, characters would be a set: a name has none.
+    return [bundle for bundle in bundles if fnmatchcase(bundle, name.replace("[", "[[]"))]
 
 
 LARGEST, HOT = "LARGEST", "HOT"

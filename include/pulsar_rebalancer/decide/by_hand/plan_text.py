@@ -41,6 +41,7 @@ def document(summary: Summary, run: StoragePath) -> dict[str, JsonValue]:
         "moves": moves,
         "splits": list(summary.splits_told),
         "stay": {str(reason): count for reason, count in summary.bundles_passed_over.items()},
+        "unknown": list(hand.unknown) if hand else [],
         "scores": {name: [round(before, 2), round(after, 2)] for name, (before, after) in scores},
         "disturbed": {"topics": hand.topics, "producers": hand.producers, "consumers": hand.consumers} if hand else {},
         "folder": run.uri,
@@ -64,6 +65,7 @@ def text(summary: Summary, run: StoragePath, dag_id: str) -> str:
         f"  {number_of(count, 'bundle')} stay: {reason}. {reason.meaning}"
         for reason, count in summary.bundles_passed_over.items()
     ]
+    lines += [f"  no broker reports {name}" for name in (hand.unknown if hand else ())]
     if hand is not None and has_effect(summary):
         lines += [f"  score of {name}: {before} -> {after}" for name, (before, after) in _scores(hand.scores)]
         lines.append(f"  disturbed: {hand.topics} topics, {hand.producers} producers, {hand.consumers} consumers")

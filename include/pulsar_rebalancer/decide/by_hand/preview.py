@@ -9,6 +9,7 @@ from pulsar_rebalancer.config.enums import Action, Overrule
 from pulsar_rebalancer.decide import plan_files
 from pulsar_rebalancer.decide.by_hand import makers
 from pulsar_rebalancer.decide.by_hand.scene import Scene
+from pulsar_rebalancer.decide.by_hand.spare_capacity import SpareCapacity
 from pulsar_rebalancer.decide.explain import complete, reasons_by_pair
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
@@ -58,7 +59,9 @@ def show(storage: ClusterStorage, run: StoragePath, request: HandRequest, by: st
     record = ByHand(by=by, request=request)
     if request.action is Action.SPLIT:
         return write(scene, (), record, [makers.split(scene, request, Candidates.find(run) or Candidates())])
-    return write(scene, placed(scene, candidates_of(scene, _wishes(scene, storage, request))), record)
+    # A drain is shown by the rule that its runs follow.
+    room = SpareCapacity(scene, {draining: scene}, {draining: request.overrule}) if draining else None
+    return write(scene, placed(scene, candidates_of(scene, _wishes(scene, storage, request))), record, room=room)
 
 
 def _wishes(scene: Scene, storage: ClusterStorage, request: HandRequest) -> list[Wish]:
@@ -105,7 +108,7 @@ def write(
     if whole:
         _refuse_parts(moves)
     after = scores_after(scene.scores, taken, scene.traffic)
-    if record.request.action:  # what a strategy decided is no more asked for this than in mode `auto`
+    if record.request.action and room is None:  # a strategy's plan is checked no more than in mode `auto`
         _check_load(scene, after, record.request.overruled)
     candidates = table([rows.move_row(request.cluster, each) for each in moves], MOVES)
     write_moves(snapshot.folder, candidates)
@@ -120,7 +123,7 @@ def write(
     summary = Summary(
         **fields,
         **plan_files.scores(scene.scores, after, scene.apart),
-        by_hand=_with_effect(scene, taken, record, after),
+        by_hand=_with_effect(scene, moves, record, after),
         counting=Reason.BY_HAND,
         pairs=0,
         pairs_over=0,
@@ -211,8 +214,9 @@ def _decisions(scene: Scene, moves: Iterable[CandidateMove], record: ByHand) -> 
     ]
 
 
-def _with_effect(scene: Scene, taken: Sequence[CandidateMove], record: ByHand, after: Mapping[str, float]) -> ByHand:
+def _with_effect(scene: Scene, moves: Sequence[CandidateMove], record: ByHand, after: Mapping[str, float]) -> ByHand:
     """Return the record with what the moves do to brokers and clients."""
+    taken = [move for move in moves if move.taken]
     ends = {end for move in taken for end in (move.source, move.destination) if end is not None}
     bundles = [scene.sample.bundles.find(move.source, move.bundle) for move in taken]
     return record.model_copy(
@@ -221,5 +225,6 @@ def _with_effect(scene: Scene, taken: Sequence[CandidateMove], record: ByHand, a
             "topics": sum(bundle.topics for bundle in bundles),
             "producers": sum(bundle.producers for bundle in bundles),
             "consumers": sum(bundle.consumers for bundle in bundles),
+            "unknown": tuple(sorted(move.bundle for move in moves if move.reason is Reason.NO_SUCH_BUNDLE)),
         }
     )

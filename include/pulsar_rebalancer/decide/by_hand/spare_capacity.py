@@ -25,7 +25,7 @@ class SpareCapacity:
 
     Args:
         scene: the snapshot.
-        scenes: scene by drained broker, without what is overruled for it.
+        scenes: by drained broker, without what is overruled for it; what leaves these brokers comes first.
         overruled: what does not hold for the bundles of a drained broker.
         fixed: whether a bundle goes where it is to go or nowhere, as one whose move a person approved.
     """
@@ -48,12 +48,12 @@ class SpareCapacity:
         self._after: dict[str, float] | None = None
 
     def fitted(self, unit: list[CandidateMove]) -> list[CandidateMove]:
-        """Return a unit as it may go; pairs below zero are of drains."""
-        return self._leaving(unit[0]) if unit[0].pair < 0 else self._beside(unit)
+        """Return a unit as it may go."""
+        return self._leaving(unit[0]) if unit[0].source in self._scenes else self._beside(unit)
 
     def take(self, unit: list[CandidateMove]) -> None:
         """Note that a unit goes."""
-        if unit[0].pair >= 0:
+        if unit[0].source not in self._scenes:
             if self._after is not None:
                 for name, points in self._change(unit).items():
                     self._after[name] = self._after.get(name, 0.0) + points

@@ -68,7 +68,6 @@ def test_an_empty_broker_may_be_drained(tmp_path: Path) -> None:
     [
         ({"action": "drain", "broker": "z:1"}, {}, Reason.UNKNOWN_DESTINATION),
         ({"action": "drain", "broker": "a:1"}, {"quarantined": ["b:1", "c:1"]}, Reason.LAST_BROKER),
-        ({"action": "drain", "broker": "a:1"}, {"limit": 25}, Reason.WOULD_OVERLOAD),
         ({"action": "fill", "broker": "b:1"}, {"quarantined": ["b:1"]}, Reason.BROKER_QUARANTINED),
         ({"action": "undo", "run": "../../etc"}, {}, Reason.FILE_MISSING),
         ({"action": "undo", "run": "20261122T120000.000000Z-00000000"}, {}, Reason.FILE_MISSING),
@@ -76,21 +75,11 @@ def test_an_empty_broker_may_be_drained(tmp_path: Path) -> None:
 )
 def test_what_is_refused(snapshots: Snapshots, form: dict[str, Any], given: dict[str, Any], reason: Reason) -> None:
     snapshots.quarantined = given.get("quarantined", [])
-    limit = {"overloaded_threshold": given.get("limit", 85)}
-    snapshots.settings = snapshots.settings.model_copy(update=limit)
 
     with pytest.raises(RebalancerError) as refused:
         snapshots.show(**form, reason="why")
 
     assert refused.value.reason is reason
-
-
-def test_an_overload_may_be_overruled(snapshots: Snapshots) -> None:
-    snapshots.settings = snapshots.settings.model_copy(update={"overloaded_threshold": 25.0})
-
-    summary, _ = snapshots.show(action="drain", broker="a:1", reason="new disks", overrule=["overload"])
-
-    assert summary.bundles_taken == 2
 
 
 def served(snapshots: Snapshots, *strategy: CandidateMove, **drains: Drain) -> Any:
@@ -175,14 +164,21 @@ class WithBusyIdler(Snapshots):
         return table([row | {"cpu_usage": 80.0} if row["broker"] == "d:1" else row for row in rows], BROKERS)
 
 
-@pytest.mark.parametrize(("limit", "goes_to"), [(101.0, "d:1"), (85.0, "c:1"), (25.0, "would_overload")])
-def test_a_bundle_that_the_broker_of_placement_has_no_room_for_goes_to_the_coldest_that_has(
-    tmp_path: Path, limit: float, goes_to: str
+@pytest.mark.parametrize(
+    ("limit", "overrule", "goes_to"),
+    [(101.0, (), "d:1"), (85.0, (), "c:1"), (25.0, (), "would_overload"), (85.0, (Overrule.OVERLOAD,), "d:1")],
+)
+def test_a_bundle_goes_to_the_coldest_with_room_if_the_broker_of_placement_has_none_as_the_plan_showed(
+    tmp_path: Path, limit: float, overrule: tuple[Overrule, ...], goes_to: str
 ) -> None:
     snapshots = WithBusyIdler(tmp_path, {"a": {name(1): 20.0}, "b": {name(4): 60.0}, "c": {name(5): 10.0}, "d": {}})
     snapshots.settings = snapshots.settings.model_copy(update={"overloaded_threshold": limit})
 
-    assert fate(served(snapshots, a=DRAIN).moves)[name(1)] == goes_to
+    _, shown = snapshots.show(action="drain", broker="a:1", reason="new disks", overrule=overrule)
+
+    assert shown == {name(1): goes_to}
+    drain = DRAIN.model_copy(update={"overrule": overrule})
+    assert fate(served(snapshots, a=drain).moves)[name(1)] == goes_to
 
 
 @pytest.mark.parametrize(("limit", "fates"), [(59.0, {"would_overload"}), (61.0, {"c:1"})])
@@ -308,8 +304,10 @@ def test_a_run_is_undone_as_far_as_nothing_moved_since(snapshots: Snapshots) -> 
     )
     snapshots.unloaded = {name(1): timedelta(minutes=1)}
 
-    _, found = snapshots.show(action="undo", run=run)
+    summary, found = snapshots.show(action="undo", run=run)
 
+    assert summary.by_hand is not None
+    assert summary.by_hand.unknown == (name(6),)
     assert found == {
         name(1): "b:1",
         name(2): "destination_gone",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import Snapshots, fates, name
 
+from pulsar_rebalancer.decide.by_hand.plan_text import document, text
 from pulsar_rebalancer.decide.by_hand.recheck import carry_out_shown
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.policies.cluster_policies import Policies
@@ -40,14 +41,20 @@ def snapshots(tmp_path: Path) -> Snapshots:
         (["t/n/0x0000000?_*"], {name(1): "c:1", name(2): "c:1", name(4): "c:1", name(5): "same_broker"}),
         ([name(2), name(77)], {name(2): "c:1", name(77): "no_such_bundle"}),
         ([name(2), "pulsar/system"], {name(2): "c:1", name(9, "pulsar/system"): "system_namespace"}),
-        ([name(2), "t/[no]/*"], {name(2): "c:1"}),
+        ([name(2), "t/[no]/*"], {name(2): "c:1", "t/[no]/*": "no_such_bundle"}),
+        ([name(2), "t/m", "t/m/*"], {name(2): "c:1", "t/m": "no_such_bundle", "t/m/*": "no_such_bundle"}),
     ],
-    ids=["bundle", "list", "namespace", "pattern", "range", "gone", "system", "brackets are no pattern"],
+    ids=["bundle", "list", "namespace", "pattern", "range", "gone", "system", "brackets are no pattern", "nothing"],
 )
 def test_which_bundles_are_meant(snapshots: Snapshots, named: list[str], meant: dict[str, str]) -> None:
-    _, found = snapshots.show(action="unload", bundles=named, destination="c:1")
+    summary, found = snapshots.show(action="unload", bundles=named, destination="c:1")
 
     assert found == meant
+    gone = sorted(entry for entry, fate in meant.items() if fate == "no_such_bundle")
+    run = snapshots.storage.run(summary.plan_id)
+    assert run is not None
+    assert document(summary, run)["unknown"] == gone
+    assert all(f"  no broker reports {entry}" in text(summary, run, "") for entry in gone)
 
 
 def test_placement_says_where_to_and_sees_what_it_placed_before(tmp_path: Path) -> None:
