@@ -42,10 +42,13 @@ def _bundles(text: str) -> str:
 
 
 def _position(value: object) -> object:
-    return int(value, 16) if isinstance(value, str) and value.lower().startswith("0x") else value
+    if isinstance(value, str) and len(value) <= len("0xffffffff"):
+        return int(value, 16 if value.lower().startswith("0x") else 10)
+    return value
 
 
 _Broker = Annotated[str, AfterValidator(_broker)]
+_Position = Annotated[int, Field(strict=True, ge=0, le=0xFFFFFFFF), BeforeValidator(_position)]
 
 _NEEDED = {
     Action.UNLOAD: ("bundles",),
@@ -77,7 +80,7 @@ class HandRequest(BaseModel):
     algorithm: SplitAlgorithm | None = Field(
         None, description="split: where the bundle is cut, by Pulsar's name; empty: range_equally_divide"
     )
-    positions: tuple[Annotated[int, BeforeValidator(_position)], ...] = Field(
+    positions: tuple[_Position, ...] = Field(
         (), max_length=_LISTED, description="split: hashes for specified_positions_divide, such as 0x15000000"
     )
     unload: bool = Field(False, description="split: unload the parts afterwards, so that placement spreads them")

@@ -9,6 +9,7 @@ import pytest
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.run.manual_request import parse_form
 
+POSITIONS = "specified_positions_divide"
 BUNDLE = "t/n/0x00000000_0x10000000"
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({}, "action"),
@@ -21,6 +22,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"action": "unload", "bundles": [BUNDLE], "broker": "b:1"}, "broker"),
     ({"action": "unload", "bundles": [BUNDLE], "overrule": ["caps"]}, "reason"),
     ({"action": "unload", "bundles": [BUNDLE], "overrule": ["pause"], "reason": "x"}, "overrule.0"),
+    *(
+        ({"action": "split", "bundles": [BUNDLE], "algorithm": POSITIONS, "positions": [position]}, "positions.0")
+        for position in ("0x" + "f" * 5000, "9" * 5000, 1 << 20000, 1 << 32, "0x100000000", -1, "0x", True, 1.5, "nan")
+    ),
+    ({"action": "split", "bundles": [BUNDLE], "overrule": ["caps"], "reason": "x"}, "overrule"),
     ({"action": "undo"}, "run"),
     ({"action": "drain", "broker": "b:1"}, "reason"),
     ({"action": "stop", "reason": "x"}, "action"),
