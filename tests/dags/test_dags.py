@@ -119,7 +119,7 @@ def test_state_is_an_inlet_and_never_an_outlet(dags: dict[str, DAG]) -> None:
     tasks = {**dags["pulsar_rebalance__east"].task_dict, **dags["pulsar_control__east"].task_dict}
     touching = {task_id for task_id, task in tasks.items() if state_asset("east") in task.inlets}
 
-    assert touching == {"collect", "record", "gate", "split", "unload", "report", "control"}
+    assert touching == {"collect", "record", "gate", "split", "unload", "report", "order", "control"}
     assert {task_id: task.outlets for task_id, task in tasks.items() if task.outlets} == {
         "report": [moves_alias("east")]
     }
@@ -149,7 +149,7 @@ def test_the_schedule_is_the_interval(dags: dict[str, DAG]) -> None:
 
 
 def test_one_run_at_a_time_and_no_past(dags: dict[str, DAG]) -> None:
-    several = {"pulsar_by_hand": 16, "pulsar_apply": 8}
+    several = {"pulsar_by_hand": 16, "pulsar_apply": 8, "pulsar_control": 16}
     types = {"rebalance": {"scheduled", "manual", "operator_triggered"}, "apply": {"manual", "operator_triggered"}}
     by_tasks = {f"pulsar_{kind}__{name}": allowed for kind, allowed in types.items() for name in ("east", "west")}
     for dag in dags.values():

@@ -1,7 +1,8 @@
 """A real scheduler: processes of a scheduled run are killed and tried again, while a manual run waits for its end.
 
 Those of *record* and *gate* when they are about to begin, that of *record* behind its write, that of a wave in between.
-What the runs tell Airflow's metrics is received beside.
+What the runs tell Airflow's metrics is received beside. A run of another cluster is stopped while its control DAG is
+busy.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import pytest
 from tests.monitoring import asked_for
 from tests.otlp_receiver import Received, receiving
 
+from pulsar_rebalancer.names import SHEDDING
 from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary, read_moves, read_state
 from pulsar_rebalancer.state.state_documents import DecisionState
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 DAG = "pulsar_rebalance__east"
+WEST, CONTROL = "pulsar_rebalance__west", "pulsar_control__west"
 SETTINGS: dict[str, Any] = {
     "mode": "auto",
     # One run a day: the first one is scheduled as soon as the DAG is there.
@@ -68,7 +71,8 @@ from pulsar_rebalancer_airflow.dag_factory import build_dags, rebalance_dag
 from pulsar_rebalancer_airflow.operators import GateOperator, RecordOperator
 
 def killed_at_first(operator, context):
-    if context["dag_run"].run_type == "scheduled" and context["ti"].try_number == 1:
+    of_east = context["dag_run"].dag_id == "pulsar_rebalance__east"
+    if of_east and context["dag_run"].run_type == "scheduled" and context["ti"].try_number == 1:
         os.kill(os.getpid(), signal.SIGKILL)
 
 GateOperator.pre_execute = RecordOperator.pre_execute = killed_at_first
@@ -128,12 +132,66 @@ class Ended:
         return datetime.fromisoformat(self.run[moment])
 
     @classmethod
-    def of(cls, airflow: LocalAirflow, run_id: str) -> Ended:
+    def of(cls, airflow: LocalAirflow, run_id: str, dag: str = DAG) -> Ended:
         """Wait until a run has ended."""
-        run = airflow.wait(DAG, run_id)
-        tasks: list[Any] = airflow.tasks(DAG, run_id)
+        run = airflow.wait(dag, run_id)
+        tasks: list[Any] = airflow.tasks(dag, run_id)
         tries = {task["task_id"]: task["try_number"] for task in tasks}
-        return cls(run, tries, StoragePath(airflow.xcom(DAG, run_id, "collect")))
+        return cls(run, tries, StoragePath(airflow.xcom(dag, run_id, "collect")))
+
+
+@dataclass(frozen=True)
+class Stop:
+    """A stop, given while a hand-over waits for a broker.
+
+    Attributes:
+        unloads: number of unloads of the wave.
+        meanwhile: state of the hand-over's run when the stop was stored.
+        run: the stopped run.
+        answer: what the control DAG said of the stop.
+    """
+
+    unloads: int
+    meanwhile: str
+    run: Ended
+    answer: dict[str, Any]
+
+
+class Other:
+    """Another cluster, whose first unload takes until it is stopped."""
+
+    def __init__(self) -> None:
+        self.cluster = quick_cluster()
+        self._unloads = 0
+        self._unloading, self._stopped = threading.Event(), threading.Event()
+        self._hop = self.cluster.unload_at
+        self._meanwhile = self._run = ""
+
+    def unload_at(self, at: int, namespace: str, range_text: str, destination: str | None = None) -> Any:
+        further = self._hop(at, namespace, range_text, destination)
+        if further is None:
+            self._unloads += 1
+            self._unloading.set()
+            assert self._stopped.wait(60)
+        return further
+
+    def stop(self, airflow: LocalAirflow) -> None:
+        """Order a stop, while the first unload is under way and another run of the control DAG is in progress."""
+        awaited(self._unloading.is_set, airflow, WEST)
+        (odd, *_) = self.cluster.active_brokers()
+        self.cluster.faults.add("other_configuration", broker=odd, values={SHEDDING: "true"})
+        busy = airflow.trigger(CONTROL, {"action": "take_over", "reason": "test"})
+        awaited(lambda: "running" in [task["state"] for task in airflow.tasks(CONTROL, busy)[-1:]], airflow, WEST)
+        self._run = airflow.trigger(CONTROL, {"action": "stop", "reason": "test"})
+        awaited((airflow.home.storage / "west" / "state" / "control.json").exists, airflow, WEST)
+        self._meanwhile = airflow.run(CONTROL, busy)["state"]
+        self._stopped.set()
+
+    def ended(self, airflow: LocalAirflow) -> Stop:
+        """Wait for the end of the runs."""
+        (run,) = [run["dag_run_id"] for run in airflow.runs(WEST)]
+        ended, _ = Ended.of(airflow, run, WEST), airflow.wait(CONTROL, self._run)
+        return Stop(self._unloads, self._meanwhile, ended, airflow.xcom(CONTROL, self._run, "control"))
 
 
 @dataclass(frozen=True)
@@ -148,6 +206,7 @@ class Story:
         manual: the run that a person began meanwhile.
         refusals: what Airflow's API answered to runs with a wrong value, by field.
         metrics: what a receiver of Airflow's metrics got.
+        stop: how the other cluster was stopped.
     """
 
     cluster: Cluster
@@ -157,6 +216,7 @@ class Story:
     manual: Ended
     refusals: dict[str, str]
     metrics: Received
+    stop: Stop
 
 
 def stored(airflow: LocalAirflow) -> DecisionState | None:
@@ -167,12 +227,18 @@ def stored(airflow: LocalAirflow) -> DecisionState | None:
     return None
 
 
-def awaited(happened: Callable[[], Any], airflow: LocalAirflow) -> Any:
+def awaited(happened: Callable[[], Any], airflow: LocalAirflow, dag: str = DAG) -> Any:
     """What `happened` answers, as soon as it is something; no run ends before."""
     while not (found := happened()):
-        assert not {"success", "failed"} & {run["state"] for run in airflow.runs(DAG)}, airflow.home.folder / "logs"
+        assert not {"success", "failed"} & {run["state"] for run in airflow.runs(dag)}, airflow.home.folder / "logs"
         time.sleep(0.2)
     return found
+
+
+def connection(served: Running) -> dict[str, Any]:
+    """Airflow's connection to simulated brokers."""
+    host = ",".join(url.removeprefix("http://") for url in served.urls)
+    return {"conn_type": "pulsar_admin", "host": host, "password": served.token}
 
 
 def connected(served: Running) -> psutil.Process:
@@ -189,16 +255,16 @@ def kill(victim: psutil.Process) -> None:
     victim.wait()
 
 
+def quick_cluster() -> Cluster:
+    """A cluster with one hot and one empty broker, which measure themselves every second."""
+    timing = Timing(stats_period=1, host_check_period=1, report_max_interval=5)
+    return build(brokers=4, bundles=60, noise=QUIET, timing=timing, clock=RealClock())
+
+
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     """What `DAGS` kills; record after its write; after two unloads brokers fall silent, and unload is killed."""
-    cluster = build(
-        brokers=4,
-        bundles=60,
-        noise=QUIET,
-        timing=Timing(stats_period=1, host_check_period=1, report_max_interval=5),
-        clock=RealClock(),
-    )
+    cluster, other = quick_cluster(), Other()
     folder: Path = tmp_path_factory.mktemp("killed")
     unloads: Counter[str] = Counter()
     silent = threading.Event()
@@ -225,17 +291,19 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     with (
         pytest.MonkeyPatch.context() as patch,
         running(cluster) as served,
+        running(other.cluster) as served_west,
         receiving() as metrics,
         Processes() as processes,
     ):
         patch.setattr(cluster, "unload_at", unload_at)
         patch.setattr(cluster, "load_report_json", load_report_json)
-        host = ",".join(url.removeprefix("http://") for url in served.urls)
+        patch.setattr(other.cluster, "unload_at", other.unload_at)
         home = Home(
             folder=folder / "airflow",
-            clusters={"east": SETTINGS},
+            clusters={"east": SETTINGS, "west": SETTINGS | {"connection": "west", "unload_concurrency": 1}},
             connections={
-                "pulsar_admin_default": {"conn_type": "pulsar_admin", "host": host, "password": served.token},
+                "pulsar_admin_default": connection(served),
+                "west": connection(served_west),
                 "spark_default": {"conn_type": "spark", "host": "local[2]"},
             },
             spark_archive=cached_archive(SOURCE / ".cache"),
@@ -248,6 +316,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         refusals = {field: refusal(airflow, field, value) for field, value in WRONG.items()}
 
         recorded = awaited(lambda: stored(airflow), airflow)
+        other.stop(airflow)
         (scheduled,) = [run["dag_run_id"] for run in airflow.runs(DAG)]
         manual = airflow.trigger(DAG)
         tasks: list[Any] = airflow.tasks(DAG, scheduled)
@@ -262,7 +331,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         ended = Ended.of(airflow, scheduled), Ended.of(airflow, manual)
         after = stored(airflow)
         assert after is not None
-        yield Story(cluster, unloads, (recorded, after), *ended, refusals, metrics)
+        yield Story(cluster, unloads, (recorded, after), *ended, refusals, metrics, other.ended(airflow))
 
 
 def test_record_that_is_killed_before_and_after_its_write_counts_once(story: Story) -> None:
@@ -314,8 +383,19 @@ def test_metrics_are_received_under_the_names_that_dashboard_and_rules_ask_for(s
     assert received.of(f"{ours}runs_total", cluster="east", verdict="open") == [1]
     assert plan.score_range in received.of(f"{ours}score_range", cluster="east")
     assert plan.collected_at.timestamp() in received.of(f"{ours}collected_timestamp_seconds", cluster="east")
-    brokers = {each.labels["broker"] for each in received.series if each.name == f"{ours}score"}
+    scores = [each.labels for each in received.series if each.name == f"{ours}score"]
+    brokers = {labels["broker"] for labels in scores if labels["cluster"] == "east"}
     assert brokers == {broker.replace(":", "_") for broker in story.cluster.true_scores()}
     sent = {(each.name, label) for each in received.series for label in ("", *each.labels)}
     # Nothing was found in these brokers, and nothing split.
     assert {name for name, _ in asked_for() - sent} == {f"{ours}findings_total", f"{ours}splits_total"}
+
+
+def test_a_stop_waits_for_no_other_run_of_the_control_dag(story: Story) -> None:
+    stop = story.stop
+    (move, *rest) = read_moves(stop.run.folder)
+
+    assert stop.meanwhile == "running"
+    assert (stop.unloads, stop.run.run["state"], stop.run.tries["unload"]) == (1, "failed", 1)
+    assert Outcome.read(stop.run.folder).counts == {"stopped": len(rest), "moved": 1}
+    assert stop.answer["stopped"] == {"finished": {move.bundle: "moved"}, "unfinished": [], "not_begun": len(rest)}

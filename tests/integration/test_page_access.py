@@ -73,7 +73,7 @@ def known() -> None:
         for name in ("east", "north", "west"):
             for kind in ("rebalance", "control", "replay"):
                 dag_id = f"pulsar_{kind}__{name}"
-                session.merge(DagModel(dag_id=dag_id, bundle_name="pages", is_stale=False, fileloc=""))
+                session.merge(DagModel(dag_id=dag_id, bundle_name="pages", is_stale=False, is_paused=False, fileloc=""))
 
 
 @pytest.fixture
@@ -151,6 +151,11 @@ def test_acting_wants_what_triggering_the_dag_wants(
     assert (acts("VIEWER")["control"], acts("VIEWER")["rebalance"], acts("VIEWER")["question"]) == ("", "", None)
     assert acts("USER")["control"] == "pulsar_control__east"
     assert acts("USER")["rebalance"] == "pulsar_rebalance__east"
+
+    with create_session() as session:
+        session.merge(DagModel(dag_id="pulsar_control__east", is_paused=True))
+    assert (acts("USER")["control"], acts("USER")["paused_dags"]) == ("", ["pulsar_control__east"])
+    assert (acts("USER")["rebalance"], acts("VIEWER")["paused_dags"]) == ("pulsar_rebalance__east", [])
 
     # What the buttons call says so itself.
     runs = "/api/v2/dags/pulsar_control__east/dagRuns"

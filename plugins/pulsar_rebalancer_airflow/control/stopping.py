@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from pulsar_rebalancer.reasons import Trait
 from pulsar_rebalancer.run.outcome import read_waves
@@ -37,29 +37,49 @@ class Stopped(NamedTuple):
     not_begun: int
 
 
-def wait(store: StateStore, storage: ClusterStorage, longest_seconds: float) -> Stopped:
+class UnderWay(TypedDict):
+    """What a stop finds: the plan recorded last, its bundles under way, and how many have no outcome at all."""
+
+    plan: str
+    bundles: list[str]
+    without_outcome: int
+
+
+def under_way(store: StateStore, storage: ClusterStorage) -> UnderWay:
+    """Return what is under way in a cluster.
+
+    Raises:
+        StateError: `state_version`.
+        SnapshotError: a file of the run cannot be read.
+    """
+    plan = store.get(DecisionState).plan_id
+    run, begun = storage.run(plan), _without_outcome(store, plan)
+    to_do = _to_do(run) | begun if run else begun
+    return UnderWay(plan=plan, bundles=sorted(begun), without_outcome=len(to_do))
+
+
+def wait(store: StateStore, storage: ClusterStorage, found: UnderWay, longest_seconds: float) -> Stopped:
     """Wait for the end of the current wave or splits, and return their outcome.
 
     A task checks for a stop before each bundle, so only its end shows which bundles were in progress.
 
     Args:
         store: the cluster's store, which already holds the stop.
+        found: what was under way then.
         longest_seconds: maximum wait; bundles still without an outcome then are `unfinished`.
     """
-    plan, until = store.get(DecisionState).plan_id, time.monotonic() + longest_seconds
-    planned = _without_outcome(store, plan)
-    run = storage.run(plan)
-    to_do = _to_do(run) | planned if run else planned
-    left = planned
+    until, begun = time.monotonic() + longest_seconds, set(found["bundles"])
+    left = begun & _without_outcome(store, found["plan"])
     while left and time.monotonic() < until:
         time.sleep(_SECONDS_BETWEEN_LOOKS)
-        left = planned & _without_outcome(store, plan)
-    ended = {bundle: reason for bundle, reason in _reasons(run).items() if bundle in planned - left} if run else {}
+        left &= _without_outcome(store, found["plan"])
+    run = storage.run(found["plan"])
+    ended = {bundle: reason for bundle, reason in _reasons(run).items() if bundle in begun - left} if run else {}
     finished = {bundle: reason for bundle, reason in ended.items() if not reason.has(Trait.NOT_BEGUN)}
-    return Stopped(finished, tuple(sorted(left)), len(to_do - finished.keys() - left))
+    return Stopped(finished, tuple(sorted(left)), found["without_outcome"] - len(finished) - len(left))
 
 
-def under_way(storage: ClusterStorage, plan: str, now: datetime) -> bool:
+def in_progress(storage: ClusterStorage, plan: str, now: datetime) -> bool:
     """Return whether the run of a plan is still in progress."""
     at, run = time_of(plan), storage.run(plan)
     return at is not None and run is not None and now - at <= LONGEST_RUN and not (run / "outcome.json").exists()

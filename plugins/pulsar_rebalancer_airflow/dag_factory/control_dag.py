@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer_airflow.dag_factory.defaults import begun_by_hand
 from pulsar_rebalancer_airflow.dag_factory.docs import page
 from pulsar_rebalancer_airflow.dag_factory.params import control_params
 from pulsar_rebalancer_airflow.locations import CONTROL_DAG
-from pulsar_rebalancer_airflow.operators import ControlOperator
+from pulsar_rebalancer_airflow.operators import ControlOperator, OrderOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
@@ -25,7 +25,15 @@ def control_dag(entry: ClusterEntry, root: str) -> DAG:
         "control",
         description=f"Pauses, skips and stops runs of cluster {entry.name}, manages its state, hands it over",
         doc_md=page("control", entry),
+        # A stop must not wait for another run, which may wait for brokers.
+        max_active_runs=16,
+        # Each of the two tasks writes documents of the state store that nobody else writes: one at a time.
+        default_args={"max_active_tis_per_dag": 1},
         params=control_params(),
     ) as dag:
-        ControlOperator(task_id="control", entry=entry, root=root, execution_timeout=timedelta(minutes=10))
+        order = OrderOperator(task_id="order", entry=entry, root=root, execution_timeout=timedelta(minutes=1))
+        ordered: Any = order.output
+        ControlOperator(
+            task_id="control", entry=entry, root=root, ordered=ordered, execution_timeout=timedelta(minutes=10)
+        )
     return dag

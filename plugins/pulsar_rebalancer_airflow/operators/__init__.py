@@ -15,6 +15,7 @@ from pulsar_rebalancer_airflow.operators.control import ControlOperator
 from pulsar_rebalancer_airflow.operators.decide import DecideOperator
 from pulsar_rebalancer_airflow.operators.gate import GateOperator
 from pulsar_rebalancer_airflow.operators.maintain import MaintainOperator
+from pulsar_rebalancer_airflow.operators.order import OrderOperator
 from pulsar_rebalancer_airflow.operators.record import RecordOperator
 from pulsar_rebalancer_airflow.operators.refuse import RefuseOperator
 from pulsar_rebalancer_airflow.operators.replay import ReplayOperator
@@ -35,6 +36,7 @@ __all__ = [
     "FormOperator",
     "GateOperator",
     "MaintainOperator",
+    "OrderOperator",
     "PlanByHandOperator",
     "QuestionsOperator",
     "RecordOperator",

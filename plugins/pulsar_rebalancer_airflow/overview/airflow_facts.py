@@ -142,24 +142,35 @@ def run_folder(session: Session, storage: ClusterStorage, dag_id: str, run_id: s
 
 
 def acts(session: Session, entry: ClusterEntry, facts: AirflowFacts, user: BaseUser, now: datetime) -> Acts:
-    """Return what a user may do: the DAGs that Airflow lets them trigger, and the questions they may answer."""
+    """Return what a user may do: the DAGs that Airflow lets them trigger, and the questions they may answer.
+
+    A run of a paused DAG would wait, and act when somebody unpauses the DAG.
+    """
     manager, control = get_auth_manager(), facts.control
 
-    def may(prefix: str, method: ResourceMethod = "POST", of: DagAccessEntity = DagAccessEntity.RUN) -> str:
+    def may(prefix: str, method: ResourceMethod = "POST", of: DagAccessEntity = DagAccessEntity.RUN) -> bool:
         dag_id = f"{prefix}{entry.name}"
         details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id))
-        return dag_id if manager.is_authorized_dag(method=method, access_entity=of, details=details, user=user) else ""
+        return manager.is_authorized_dag(method=method, access_entity=of, details=details, user=user)
 
-    asks = may(APPLY_DAG) and may(APPLY_DAG, "PUT", DagAccessEntity.HITL_DETAIL)
-    closings = {closing.reason for closing in held_by(entry, facts, now)}
+    allowed = {f"{prefix}{entry.name}" for prefix in (CONTROL_DAG, REBALANCE_DAG) if may(prefix)}
+    if may(APPLY_DAG) and may(APPLY_DAG, "PUT", DagAccessEntity.HITL_DETAIL):
+        allowed.add(f"{APPLY_DAG}{entry.name}")
+    paused = set(session.scalars(select(DagModel.dag_id).where(DagModel.dag_id.in_(allowed), DagModel.is_paused)))
+
+    def ready(prefix: str) -> str:
+        dag_id = f"{prefix}{entry.name}"
+        return dag_id if dag_id in allowed - paused else ""
+
+    asks, closings = ready(APPLY_DAG), {closing.reason for closing in held_by(entry, facts, now)}
     return Acts(
-        control=may(CONTROL_DAG),
-        # A run of a paused DAG waits, and would force a balance when somebody unpauses the DAG.
-        rebalance="" if facts.paused else may(REBALANCE_DAG),
+        control=ready(CONTROL_DAG),
+        rebalance=ready(REBALANCE_DAG),
         question=_question(session, entry, facts, asks, now) if asks else None,
         paused=control.pause is not None and now < control.pause.until,
         skips=Reason.SKIPPED in closings,
         breaker=Reason.BREAKER_OPEN in closings,
+        paused_dags=tuple(sorted(paused)),
     )
 
 

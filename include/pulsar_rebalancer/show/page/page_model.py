@@ -153,6 +153,7 @@ class Acts(View):
         paused: whether a person has paused the cluster.
         skips: whether a person has ordered to skip the next run.
         breaker: whether the circuit breaker is open.
+        paused_dags: DAGs that they may start, but that are paused in Airflow, so that a run would wait.
     """
 
     control: str = ""
@@ -161,6 +162,7 @@ class Acts(View):
     paused: bool = False
     skips: bool = False
     breaker: bool = False
+    paused_dags: tuple[str, ...] = ()
 
 
 class Overview(View):

@@ -31,6 +31,16 @@ class ControlAction(StrEnum):
     RESET = "reset"
     RESTORE = "restore"
 
+    @property
+    def stops(self) -> bool:
+        """Return whether the current run begins no further bundle."""
+        return self in (ControlAction.STOP, ControlAction.PAUSE)
+
+    @property
+    def is_order(self) -> bool:
+        """Return whether it only writes the `control` document."""
+        return self.stops or self in (ControlAction.RESUME, ControlAction.SKIP, ControlAction.CLOSE_BREAKER)
+
 
 class ControlRequest(BaseModel):
     """The fields of the form; those that an action does not know are refused."""

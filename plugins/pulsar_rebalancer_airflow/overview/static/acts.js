@@ -23,11 +23,17 @@ const PAUSES = { 15: "15 minutes", 60: "an hour", 240: "four hours", 1440: "a da
  * @param {(started: Started) => void} follow
  */
 export function acts(view, base, now, follow) {
-  return offered(view, now).map((act) => {
+  const buttons = offered(view, now).map((act) => {
     const label = `${act.name}…`;
     const open = () => openDialog(act, base, follow);
     return make("button", { type: "button", "data-key": `act ${label}`, onclick: open }, label);
   });
+  return [...buttons, ...paused(view).map((text) => make("p", { class: "more" }, text))];
+}
+
+/** @param {Overview} view */
+export function paused({ acts }) {
+  return acts.paused_dags.map((dag) => `${dag} is paused in Airflow: its buttons appear when it is unpaused.`);
 }
 
 /**

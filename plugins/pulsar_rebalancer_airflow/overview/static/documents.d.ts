@@ -7,6 +7,7 @@ export interface Acts {
   paused: boolean;
   skips: boolean;
   breaker: boolean;
+  paused_dags: string[];
 }
 
 export interface BrokerView {

@@ -11,15 +11,14 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER, make_run, move_row
+from tests.plugins.pulsar_rebalancer_airflow.operators.control_scene import control
 
-from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import BreakerRules, Settings
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
 from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer_airflow.control import stopping
 from pulsar_rebalancer_airflow.operators import (
-    ControlOperator,
     GateOperator,
     RecordOperator,
     ReportOperator,
@@ -54,12 +53,8 @@ def order(
     until: str | None = None,
     runs: dict[str, str] | None = None,
 ) -> dict[str, Any]:
-    entry = ClusterEntry(name=CLUSTER, given={}, settings=SETTINGS)
     params = {"action": action, "reason": "new disks", "until": until, "file": None}
-    operator = ControlOperator(task_id="control", entry=entry, root=storage.root)
-    given: Any = context(CLUSTER, state, params=params)
-    given["ti"].runs = runs or {}
-    return operator.execute(given)
+    return control(storage, state, SETTINGS, params, runs=runs)
 
 
 def gate(storage: ClusterStorage, state: MemoryState, run: StoragePath, settings: Settings = SETTINGS) -> str:
@@ -217,27 +212,29 @@ def test_a_skip_is_lifted(storage: ClusterStorage, state: MemoryState) -> None:
 def test_the_answer_to_a_stop_says_which_bundles_came_to_their_end(scene: UnloadScene) -> None:
     moves = scene.moves(4)
     run = scene.run(moves)
-    written, said, real = Event(), [], stopping.wait
+    ordered, ended, said, real = Event(), Event(), [], stopping.under_way
     scene.monkeypatch.setattr(module, "_SECONDS_BETWEEN_LOOKS", 0.0)
-    scene.monkeypatch.setattr(stopping, "_SECONDS_BETWEEN_LOOKS", 0.01)
 
-    def wait(*given: Any) -> Any:
-        written.set()
-        return real(*given)
+    def under_way(*given: Any) -> Any:
+        found = real(*given)
+        ordered.set()
+        assert ended.wait(60)  # the task *control* begins later
+        return found
 
-    scene.monkeypatch.setattr(stopping, "wait", wait)
+    scene.monkeypatch.setattr(stopping, "under_way", under_way)
     person = Thread(target=lambda: said.append(order(scene.storage, scene.state, "stop")))
 
     def first_unload(_: str) -> None:
         if not person.ident:
             person.start()
-            assert written.wait(60)
+            assert ordered.wait(60)
 
     scene.before_unloads(first_unload)
     settings = {"mode": "auto", "connection": "pulsar_test", "unload_concurrency": 1}
     wave = UnloadWaveOperator(task_id="unload", cluster=CLUSTER, settings=settings, run=run.uri, wave=0)
     with pytest.raises(AirflowFailException, match="stopped"):
         wave.execute(context(CLUSTER, scene.state, started=NOW))
+    ended.set()
     person.join(60)
 
     (moved,) = [move["bundle"] for move in moves if scene.cluster.owner(move["bundle"]) == move["destination"]]

@@ -5,13 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
-from tests.airflow_context import MemoryState, context
-from tests.airflow_runs import CLUSTER
+from tests.airflow_context import MemoryState
+from tests.plugins.pulsar_rebalancer_airflow.operators.control_scene import control
 
-from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import AdminError
-from pulsar_rebalancer_airflow.operators import ControlOperator
 from pulsar_simulator.faults import FaultKind
 
 if TYPE_CHECKING:
@@ -23,10 +21,8 @@ SHEDDING = "loadBalancerSheddingEnabled"
 
 def act(storage: ClusterStorage, action: str, reason: str = "test", mode: str = "auto") -> Any:
     settings = Settings.model_validate({"connection": "pulsar_test", "mode": mode})
-    entry = ClusterEntry(name=CLUSTER, given={}, settings=settings)
-    operator = ControlOperator(task_id="control", entry=entry, root=storage.root, timeout_seconds=0)
     params = {"action": action, "reason": reason}
-    return operator.execute(context(CLUSTER, MemoryState(), params=params))["shedding"]
+    return control(storage, MemoryState(), settings, params, timeout_seconds=0)["shedding"]
 
 
 def changes(storage: ClusterStorage) -> list[dict[str, Any]]:
@@ -96,10 +92,10 @@ def test_brokers_that_take_it_a_moment_later_are_waited_for(
     late = served.cluster.active_brokers()[0]
     # The first read is the one before the change.
     served.cluster.faults.add(FaultKind.OTHER_CONFIGURATION, broker=late, values={SHEDDING: "true"}, times=4)
-    entry = ClusterEntry(name=CLUSTER, given={}, settings=Settings.model_validate({"connection": "pulsar_test"}))
-    operator = ControlOperator(task_id="control", entry=entry, root=storage.root, timeout_seconds=60)
+    settings = Settings.model_validate({"connection": "pulsar_test"})
+    params = {"action": "take_over", "reason": "test"}
 
-    found: Any = operator.execute(context(CLUSTER, MemoryState(), params={"action": "take_over", "reason": "test"}))
+    found = control(storage, MemoryState(), settings, params, timeout_seconds=60)
 
     assert set(found["shedding"].values()) == {"false"}
 

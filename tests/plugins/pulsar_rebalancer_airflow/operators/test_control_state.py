@@ -6,16 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
-from tests.airflow_context import context
-from tests.airflow_runs import CLUSTER
+from tests.plugins.pulsar_rebalancer_airflow.operators.control_scene import control
 
-from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.state.backup import committed_sequences, keep_copy
 from pulsar_rebalancer.state.manual_plans import Drain, Drains, ShownPlan, ShownPlans
 from pulsar_rebalancer.state.orders.control_document import Control
 from pulsar_rebalancer.state.state_documents import DecisionState, HitCount, MovesState, StateDocument, Unload
-from pulsar_rebalancer_airflow.operators import ControlOperator
 from pulsar_rebalancer_airflow.state_store import DOCUMENTS, StateStore
 
 if TYPE_CHECKING:
@@ -41,10 +38,7 @@ def filled(storage: ClusterStorage, state: MemoryState) -> StateStore:
 
 
 def act(storage: ClusterStorage, state: MemoryState, action: str, reason: str = "", file: str | None = None) -> Any:
-    entry = ClusterEntry(name=CLUSTER, given={}, settings=Settings())
-    operator = ControlOperator(task_id="control", entry=entry, root=storage.root)
-    params = {"action": action, "reason": reason, "file": file}
-    return operator.execute(context(CLUSTER, state, params=params))
+    return control(storage, state, Settings(), {"action": action, "reason": reason, "file": file})
 
 
 def test_show_changes_nothing(storage: ClusterStorage, state: MemoryState, filled: StateStore) -> None:

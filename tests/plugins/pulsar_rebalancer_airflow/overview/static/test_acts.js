@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { offered } from "page/acts.js";
+import { offered, paused } from "page/acts.js";
 import { answered } from "page/orders.js";
 
 const NOW = Date.parse("2026-03-05T12:00:00Z");
-const NONE = { control: "", rebalance: "", question: null, paused: false, skips: false, breaker: false };
+const NONE = { control: "", rebalance: "", question: null, paused: false, skips: false, breaker: false, paused_dags: [] };
 const QUESTION = { dag: "pulsar_apply__a b", run: "manual/1", task: "approve", hash: "0123456789abcdef" };
 const PLAN = { hash: QUESTION.hash, bundles: 2, predicted_range: 5, range_before: 30 };
 
@@ -53,6 +53,13 @@ for (
     assert.deepEqual(body(form()), { dag_run_id: run, logical_date: null, conf: { action, reason: "a party" } });
   });
 }
+
+test("a DAG that is paused in Airflow is named", () => {
+  assert.deepEqual(paused(view({})), []);
+  assert.deepEqual(paused(view({ paused_dags: ["pulsar_control__a"] })), [
+    "pulsar_control__a is paused in Airflow: its buttons appear when it is unpaused.",
+  ]);
+});
 
 test("each dialog has a run of its own, and sends it however often", () => {
   const skip = act("Skip next run", { control: "c" });

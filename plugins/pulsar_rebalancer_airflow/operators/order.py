@@ -1,0 +1,140 @@
+"""Order: what a person orders for the runs of a cluster, stored at once."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from airflow.sdk import BaseOperator
+
+from pulsar_rebalancer.errors import SettingsError, SnapshotError, StateError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.state.orders.control_document import Control, Order, PauseOrder
+from pulsar_rebalancer.state.orders.control_form import ControlAction, parse_control_form
+from pulsar_rebalancer.storage.layout import ClusterStorage, time_of
+from pulsar_rebalancer_airflow.control import kept_state, stopping
+from pulsar_rebalancer_airflow.control.audit import loss, note
+from pulsar_rebalancer_airflow.failures import final_unless_passing
+from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
+from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from pulsar_rebalancer.config.clusters_file import ClusterEntry
+    from pulsar_rebalancer.state.orders.control_form import ControlRequest
+    from pulsar_rebalancer_airflow.control.stopping import UnderWay
+
+
+class Ordered(TypedDict, total=False):
+    """What the task *control* goes on with.
+
+    Attributes:
+        lost: by key why a document could not be read, so that its content is lost.
+        found: what a stop or a pause found under way; missing if it cannot be read.
+    """
+
+    lost: dict[str, str]
+    found: UnderWay
+
+
+class OrderOperator(BaseOperator):
+    """Store an order in the `control` document, which only this task writes.
+
+    It waits for nothing, so that a stop is in force at once, whatever an earlier run of the DAG still does. A retry
+    stores the same order again.
+
+    Args:
+        entry: the cluster's entry in the clusters file.
+        root: storage root.
+    """
+
+    def __init__(self, *, entry: ClusterEntry, root: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs, inlets=[state_asset(entry.name)])
+        self.entry = entry
+        self.root = root
+
+    def execute(self, context: Context) -> Ordered:
+        """Store the order, if the action is or needs one.
+
+        Raises:
+            AirflowFailException: a field is wrong or missing (`wrong_setting`, `contradiction`); a pause ends in the
+                past, or before the current one; the orders are unreadable, and the action is none that rewrites them
+                (`control_unreadable`); the connection is read-only (`read_only`).
+        """
+        with final_unless_passing(context):
+            request, order = asked(context)
+            store, storage = StateStore.of(context, self.entry.name), ClusterStorage(self.root, self.entry.name)
+            ordered = Ordered()
+            if request.action is ControlAction.HAND_BACK:  # two that move bundles would work against each other
+                PulsarAdminHook(self.entry.settings.connection).get_writing_settings()
+                store.put_stop(storage, order)
+            elif request.action in (ControlAction.RESET, ControlAction.RESTORE):
+                _forget_used_skip(store, storage)
+            elif request.action.is_order:
+                ordered["lost"] = _store(store, storage, request, order)
+            if request.action.stops:
+                with suppress(StateError, SnapshotError):  # the order is in force; the task *control* says why
+                    ordered["found"] = stopping.under_way(store, storage)
+            return ordered
+
+
+def asked(context: Context) -> tuple[ControlRequest, Order]:
+    """Return what a person filled in, as an order given now.
+
+    Raises:
+        SettingsError: `wrong_setting`, `contradiction`.
+    """
+    request = parse_control_form(context["params"])
+    by = context["dag_run"].triggering_user_name or ""
+    return request, Order(at=datetime.now(UTC), by=by, reason=request.reason)
+
+
+def _store(store: StateStore, storage: ClusterStorage, request: ControlRequest, order: Order) -> dict[str, str]:
+    """Rewrite the `control` document; a pause or a resume drops the part that cannot be read, and says which."""
+    action, present = request.action, store.control(storage)
+    lost = {Control.KEY: present.unreadable} if present.unreadable else {}
+    details = {"until": request.until.isoformat()} if request.until else {}
+    if lost and action is ControlAction.STOP:
+        store.put_stop(storage, order)
+        note(storage, action, order, details)
+        return {}
+    if lost and action not in (ControlAction.PAUSE, ControlAction.RESUME):
+        raise StateError(Reason.CONTROL_UNREADABLE, f"{action} was not ordered: {present.unreadable}")
+    was = loss(store, lost)
+    store.put_control(storage, _ordered(present, request, order))
+    note(storage, action, order, was | details)
+    return lost
+
+
+def _forget_used_skip(store: StateStore, storage: ClusterStorage) -> None:
+    """Lift a skip that a run has used: a reset or restore forgets that run, and would have another one skipped."""
+    control, last = store.control(storage), time_of(kept_state.last_plan(store, storage))
+    used = control.skip is not None and last is not None and last > control.skip.at
+    if used and not control.unreadable:
+        store.put_control(storage, control.model_copy(update={"skip": None}))
+
+
+def _ordered(control: Control, request: ControlRequest, order: Order) -> Control:
+    """Return the document with one order more, or without a pause and a skip.
+
+    Raises:
+        SettingsError: a pause ends in the past (`wrong_setting`), or before the current one (`contradiction`).
+    """
+    changes: dict[ControlAction, dict[str, Order | None]] = {
+        ControlAction.SKIP: {"skip": order},
+        ControlAction.STOP: {"stop": order},
+        ControlAction.CLOSE_BREAKER: {"breaker_closed": order},
+        ControlAction.RESUME: {"pause": None, "skip": None},
+    }
+    if request.until is not None:
+        if request.until <= order.at:
+            raise SettingsError(Reason.WRONG_SETTING, f"form: until: {request.until} is not after {order.at}")
+        if control.pause is not None and control.pause.until > request.until:
+            raise SettingsError(
+                Reason.CONTRADICTION,
+                f"form: until: the pause until {control.pause.until} {control.pause.because} ends later; resume first",
+            )
+        changes[ControlAction.PAUSE] = {"pause": PauseOrder(**order.model_dump(), until=request.until)}
+    return control.model_copy(update=changes[request.action])

@@ -1,0 +1,37 @@
+"""A run of the control DAG, its tasks one after the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.airflow_context import context
+from tests.airflow_runs import CLUSTER
+
+from pulsar_rebalancer.config.clusters_file import ClusterEntry
+from pulsar_rebalancer_airflow.operators import ControlOperator, OrderOperator
+
+if TYPE_CHECKING:
+    from tests.airflow_context import MemoryState
+
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+
+
+def control(
+    storage: ClusterStorage,
+    state: MemoryState,
+    settings: Settings,
+    params: dict[str, Any],
+    *,
+    runs: dict[str, str] | None = None,
+    timeout_seconds: float = 30,
+) -> dict[str, Any]:
+    """What the task *control* says."""
+    entry = ClusterEntry(name=CLUSTER, given={}, settings=settings)
+    given: Any = context(CLUSTER, state, params=params)
+    given["ti"].runs = runs or {}
+    ordered = OrderOperator(task_id="order", entry=entry, root=storage.root).execute(given)
+    operator = ControlOperator(
+        task_id="control", entry=entry, root=storage.root, ordered=ordered, timeout_seconds=timeout_seconds
+    )
+    return operator.execute(given)
