@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
     from pulsar_rebalancer.state.orders.control_document import Order
     from pulsar_rebalancer.state.orders.control_form import ControlRequest
-    from pulsar_rebalancer_airflow.operators.order import Ordered
 
 _NAMED = 20
 """Maximum bundles named in the answer to a stop or a pause."""

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
 
-NOW = datetime.now(UTC)
 MOVES = [move_row(1, "a:1", "b:1"), move_row(2, "a:1", "b:1")]
 OTHERS = [move_row(3, "a:1", "b:1"), move_row(4, "a:1", "b:1")]
 
@@ -130,7 +129,7 @@ def answer(
     event = {
         "chosen_options": [option],
         "params_input": {"reason": why} if why else {},
-        "responded_at": NOW,
+        "responded_at": datetime.now(UTC),
         "responded_by_user": {"id": "7", "name": by} if by else None,
     }
     operator = ApproveOperator(task_id="approve", entry=entry(), root=storage.root)

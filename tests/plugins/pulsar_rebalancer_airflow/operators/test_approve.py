@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +11,6 @@ from tests.airflow_context import MemoryState, context
 from tests.airflow_runs import CLUSTER
 from tests.plugins.pulsar_rebalancer_airflow.operators.approve_scene import (
     MOVES,
-    NOW,
     OTHERS,
     answer,
     asked,
@@ -84,7 +83,8 @@ def test_what_holds_by_now_holds_in_spite_of_an_approval(
 @pytest.mark.usefixtures("waits")
 def test_a_pause_that_was_ordered_meanwhile_holds(storage: ClusterStorage, state: MemoryState) -> None:
     answer(storage, state, "Approve")
-    pause = PauseOrder(at=NOW, by="bob", reason="x", until=NOW + timedelta(days=1))
+    ahead = datetime(2100, 1, 1, tzinfo=UTC)
+    pause = PauseOrder(at=ahead, by="bob", reason="x", until=ahead)
     StateStore(state).put_control(storage, Control(pause=pause))
 
     assert carried_out(storage, state) == ("paused", "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
@@ -35,9 +35,8 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
 
-NOW = datetime.now(UTC)
-TOMORROW = (NOW + timedelta(days=1)).isoformat()
-LATER = (NOW + timedelta(days=2)).isoformat()
+YESTERDAY = "2000-01-01T00:00:00Z"
+SOONER, TOMORROW, LATER = "2099-01-01T00:00:00Z", "2100-01-01T00:00:00Z", "2101-01-01T00:00:00Z"
 SETTINGS = Settings.model_validate({"mode": "auto", "connection": "pulsar_test"})
 
 
@@ -158,19 +157,19 @@ def test_an_order_holds_also_where_what_is_under_way_cannot_be_read(
     assert state.documents["control"][action]["reason"] == "new disks"
 
 
-@pytest.mark.parametrize("until", [NOW - timedelta(minutes=1), NOW + timedelta(hours=23)])
-def test_no_pause_lifts_another(storage: ClusterStorage, state: MemoryState, until: datetime) -> None:
+@pytest.mark.parametrize("until", [YESTERDAY, SOONER])
+def test_no_pause_lifts_another(storage: ClusterStorage, state: MemoryState, until: str) -> None:
     order(storage, state, "pause", TOMORROW)
 
     with pytest.raises(AirflowFailException, match="until"):
-        order(storage, state, "pause", until.isoformat())
+        order(storage, state, "pause", until)
 
     assert gate(storage, state, next_run(storage, state)) == "paused"
 
 
 def test_a_pause_ends_in_the_future(storage: ClusterStorage, state: MemoryState) -> None:
     with pytest.raises(AirflowFailException, match="until"):
-        order(storage, state, "pause", NOW.isoformat())
+        order(storage, state, "pause", YESTERDAY)
 
     assert not state.writes
 
@@ -233,7 +232,7 @@ def test_the_answer_to_a_stop_says_which_bundles_came_to_their_end(scene: Unload
     settings = {"mode": "auto", "connection": "pulsar_test", "unload_concurrency": 1}
     wave = UnloadWaveOperator(task_id="unload", cluster=CLUSTER, settings=settings, run=run.uri, wave=0)
     with pytest.raises(AirflowFailException, match="stopped"):
-        wave.execute(context(CLUSTER, scene.state, started=NOW))
+        wave.execute(context(CLUSTER, scene.state, started=datetime.fromisoformat(YESTERDAY)))
     ended.set()
     person.join(60)
 

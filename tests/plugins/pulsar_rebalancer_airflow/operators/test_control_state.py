@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.storage.layout import ClusterStorage
 
-UNLOAD = Unload(at=datetime.now(UTC), plan_id="p5", source="a:1", destination="b:1", outcome="moved")
+UNLOAD = Unload(at=datetime(2026, 1, 2, tzinfo=UTC), plan_id="p5", source="a:1", destination="b:1", outcome="moved")
 DECIDED = DecisionState(
     seq=5, plan_id="p5", strategy="AvgShedder", hits={"b:1": HitCount(1, 4)}, means="means-5-x.parquet"
 )

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 MOVES = [move_row(1, "a:1", "b:1"), move_row(2, "a:1", "b:1", wave=2), move_row(3, "a:1", "c:1")]
 HOLD = Validation(findings=(Finding(reason="builtin_shedding_on"),))
 NOTICE = Validation(findings=(Finding(reason="even_distribution_on"),))
-TOMORROW = datetime.now(UTC) + timedelta(days=1)
-YESTERDAY = datetime.now(UTC) - timedelta(days=1)
+TOMORROW = datetime(2100, 1, 1, tzinfo=UTC)
+YESTERDAY = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture(autouse=True)

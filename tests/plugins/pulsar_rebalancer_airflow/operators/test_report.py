@@ -27,14 +27,12 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
 
-NOW = datetime.now(UTC)
-
 
 def carried_out(run: StoragePath, state: MemoryState, wave: int, reasons: dict[int, str]) -> None:
     """A wave with these outcomes; an empty reason is a bundle that was under way when the task was killed."""
     history = WaveHistory(StateStore(state).get(MovesState), StateStore(state).change_moves, run, wave)
     planned: list[Move] = [m for m in read_moves(run) if m.bundle in {bundle(number) for number in reasons}]
-    history.plan(planned, NOW)
+    history.plan(planned, datetime.now(UTC))
     by_bundle = {bundle(number): reason for number, reason in reasons.items()}
     for move in planned:
         history.begin(move)
@@ -47,7 +45,7 @@ def carried_out(run: StoragePath, state: MemoryState, wave: int, reasons: dict[i
                     reason=reason,
                     attempts=int(reason in ("moved", "astray", "unowned")),
                 ),
-                NOW,
+                datetime.now(UTC),
             )
     history.write()
 
@@ -135,7 +133,7 @@ def test_forgets_unloads_older_than_the_grace_period(storage: ClusterStorage, st
 
 
 def test_forgets_unloads_from_the_future(storage: ClusterStorage, state: MemoryState) -> None:
-    ahead = Unload(at=NOW + timedelta(days=365), plan_id="p", source="a:1", destination="b:1", outcome="moved")
+    ahead = Unload(at=datetime(2100, 1, 1, tzinfo=UTC), plan_id="p", source="a:1", destination="b:1", outcome="moved")
     StateStore(state).put(MovesState(unloads={bundle(9): ahead}))
 
     report(make_run(storage), state, gate="nothing_to_do")
@@ -234,7 +232,7 @@ def kept(run: StoragePath, state: MemoryState, broker: str) -> Outcome:
 def test_a_destination_that_the_leader_may_remember_is_told_until_the_bundle_has_another_owner(
     storage: ClusterStorage, state: MemoryState
 ) -> None:
-    found = KeptDestination(at=NOW - timedelta(hours=2), plan_id="p", destination="b:1", owner="a:1")
+    found = KeptDestination(at=datetime.now(UTC) - timedelta(hours=2), plan_id="p", destination="b:1", owner="a:1")
     StateStore(state).put(MovesState(kept={bundle(0): found}))
 
     run = make_run(storage)

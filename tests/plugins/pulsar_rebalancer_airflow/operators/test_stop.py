@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.storage.path import StoragePath
 
-NOW = datetime.now(UTC)
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 def unload(scene: UnloadScene, run: StoragePath, started: datetime) -> dict[str, Any]:
@@ -68,7 +68,7 @@ FILE = {"mode": "auto", "connection": "pulsar_test", "unload_concurrency": 1, "b
 
 
 def ordered(scene: UnloadScene) -> None:
-    pause = PauseOrder(at=NOW, by="ada", reason="wait", until=NOW + timedelta(days=1))
+    pause = PauseOrder(at=NOW, by="ada", reason="wait", until=datetime(2100, 1, 1, tzinfo=UTC))
     StateStore(scene.state).put_control(scene.storage, Control(pause=pause))
 
 
@@ -77,7 +77,7 @@ def damaged(scene: UnloadScene) -> None:
 
 
 def opened(scene: UnloadScene) -> None:
-    StateStore(scene.state).put(Breaker(opened_at=NOW, why="worse"))
+    StateStore(scene.state).put(Breaker(opened_at=datetime.now(UTC), why="worse"))
 
 
 def nothing(scene: UnloadScene) -> None:
