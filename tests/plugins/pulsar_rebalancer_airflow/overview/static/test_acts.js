@@ -4,7 +4,15 @@ import { offered, paused } from "page/acts.js";
 import { answered } from "page/orders.js";
 
 const NOW = Date.parse("2026-03-05T12:00:00Z");
-const NONE = { control: "", rebalance: "", question: null, paused: false, skips: false, breaker: false, paused_dags: [] };
+const NONE = {
+  control: "",
+  rebalance: "",
+  question: null,
+  paused: false,
+  skips: false,
+  breaker: false,
+  paused_dags: [],
+};
 const QUESTION = { dag: "pulsar_apply__a b", run: "manual/1", task: "approve", hash: "0123456789abcdef" };
 const PLAN = { hash: QUESTION.hash, bundles: 2, predicted_range: 5, range_before: 30 };
 
