@@ -7,7 +7,6 @@ so only the brokers' scores are gauges of things that come and go.
 from __future__ import annotations
 
 import re
-import statistics
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -17,7 +16,6 @@ from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.show.scores import scores_of
-from pulsar_rebalancer.strategies.left_out import left_out_of
 from pulsar_rebalancer.strategies.shedders.registry import profile_shown
 
 if TYPE_CHECKING:
@@ -88,15 +86,13 @@ def _sample(cluster: str, run: Snapshot) -> Iterable[Measurement]:
         labels = {"cluster": cluster, "effect": str(reason.effect), "reason": str(reason)}
         yield Measurement.of("findings", count, counter=True, **labels)
     scores = scores_of(run)
-    for broker, value in scores.items():
+    for broker, value in scores.by_broker.items():
         yield Measurement.of("score", value, cluster=cluster, broker=broker)
-    left_out = left_out_of(run)
-    compared = [value for broker, value in scores.items() if broker not in left_out]
-    if compared:
-        yield Measurement.of("score_mean", statistics.fmean(compared), cluster=cluster)
-        yield Measurement.of("score_stddev", statistics.pstdev(compared), cluster=cluster)
-        yield Measurement.of("score_range", max(compared) - min(compared), cluster=cluster)
-    yield Measurement.of("brokers", len(compared), cluster=cluster)
+    figures = {"score_mean": scores.mean, "score_stddev": scores.deviation, "score_range": scores.spread}
+    for name, figure in figures.items():
+        if figure is not None:
+            yield Measurement.of(name, figure, cluster=cluster)
+    yield Measurement.of("brokers", len(scores.compared), cluster=cluster)
 
 
 def _plan(cluster: str, summary: Summary) -> Iterable[Measurement]:

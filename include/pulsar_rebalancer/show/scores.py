@@ -2,21 +2,53 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, NamedTuple
 
+from pulsar_rebalancer.strategies.left_out import left_out_of
 from pulsar_rebalancer.strategies.scoring import score
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.run.snapshot import Snapshot
 
 
-def scores_of(run: Snapshot) -> dict[str, float]:
-    """Return the score of each broker with a valid load report, percent, including brokers that are left out.
+class Scores(NamedTuple):
+    """Scores in percent; mean, range and deviation are None without a compared broker.
+
+    Attributes:
+        by_broker: of each broker with a valid load report, including brokers that are left out.
+        compared: of the brokers that are compared with each other.
+    """
+
+    by_broker: dict[str, float] = {}
+    compared: tuple[float, ...] = ()
+
+    @property
+    def mean(self) -> float | None:
+        """Return the mean of the compared scores, percent."""
+        return math.fsum(self.compared) / len(self.compared) if self.compared else None
+
+    @property
+    def spread(self) -> float | None:
+        """Return the difference between the highest and the lowest compared score, points."""
+        return max(self.compared) - min(self.compared) if self.compared else None
+
+    @property
+    def deviation(self) -> float | None:
+        """Return the standard deviation of the compared scores, points."""
+        if self.mean is None:
+            return None
+        return math.sqrt(math.fsum((figure - self.mean) ** 2 for figure in self.compared) / len(self.compared))
+
+
+def scores_of(run: Snapshot) -> Scores:
+    """Return the scores of a run's brokers.
 
     Raises:
         SnapshotError: a file of the run cannot be read.
         StateError: `state_version`.
     """
-    unknown = {*run.silent, *run.validation.quarantined}
+    unknown, left_out = {*run.silent, *run.validation.quarantined}, left_out_of(run)
     samples = run.brokers_without({})
-    return {sample.broker: score(sample, run.settings) for sample in samples if sample.broker not in unknown}
+    scores = {sample.broker: score(sample, run.settings) for sample in samples if sample.broker not in unknown}
+    return Scores(scores, tuple(figure for broker, figure in scores.items() if broker not in left_out))

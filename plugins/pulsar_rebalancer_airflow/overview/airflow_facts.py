@@ -21,10 +21,10 @@ from sqlalchemy import select
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.run_folder import find_run
-from pulsar_rebalancer.show.page.condition import State
 from pulsar_rebalancer.show.page.facts import AirflowFacts, FailedRun
 from pulsar_rebalancer.show.page.orders import held_by, waits_until
 from pulsar_rebalancer.show.page.page_model import Acts, Links, ShownQuestion
+from pulsar_rebalancer.show.page.view import State
 from pulsar_rebalancer.state.orders.question import Answers, Question
 from pulsar_rebalancer_airflow.failures import FAILURE
 from pulsar_rebalancer_airflow.locations import APPLY_DAG, CONTROL_DAG, FOLDER, REBALANCE_DAG

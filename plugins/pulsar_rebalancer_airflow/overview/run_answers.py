@@ -10,7 +10,6 @@ from sqlalchemy import select
 
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.show.page.page_model import RunAnswer
-from pulsar_rebalancer.show.page.pairs import pair_views
 from pulsar_rebalancer.show.page.recent_runs import read_run
 from pulsar_rebalancer.show.page.status import of_run
 from pulsar_rebalancer.strategies.wording import number_of
@@ -78,4 +77,4 @@ def _came_to(session: Session, cluster: str, dag_id: str, run_id: str) -> str:
     run = read_run(folder) if folder is not None else None
     if run is None or run.outcome is None:
         return ""
-    return of_run(run, pair_views(run), "", 0).sentence
+    return of_run(run, "", 0).sentence

@@ -59,22 +59,29 @@ def broker_views(
         return []
     settings = run.request.resolved.settings
     labels = short_names([sample.broker for sample in samples])
-    before = _of_late(storage, run.request.collected_at)
-    paired = _paired(pairs)
+    before, paired = _of_late(storage, run.request.collected_at), _paired(pairs)
     views = [
-        _view(sample, settings, before.get(sample.broker, ()), reported=sample.broker not in silent).model_copy(
-            update={
-                "label": labels[sample.broker],
-                **paired.get(sample.broker, {}),
-                **_rounded("after", after.get(sample.broker)),
-                **_rounded("average", kept.loads.get(sample.broker), 100),
-                **_rounded("average_throughput", kept.throughputs.get(sample.broker)),
-                **_drained(drains.get(sample.broker)),
-            }
+        BrokerView(
+            name=name,
+            label=labels[name],
+            **_load(sample, settings, before.get(name, ()), reported=name not in silent),
+            after=rounded(after.get(name)),
+            left_out=f"{sample.left_out}: {sample.left_out.meaning}" if sample.left_out else "",
+            **paired.get(name, {}),
+            drained=_drained(drains.get(name)),
+            average=rounded(kept.loads.get(name), 100),
+            average_throughput=rounded(kept.throughputs.get(name)),
+            msg_throughput=rounded(sample.msg_throughput_in + sample.msg_throughput_out) or 0,
+            bundles=sample.bundles,
         )
-        for sample in samples
+        for name, sample in ((sample.broker, sample) for sample in samples)
     ]
     return sorted(views, key=lambda view: (view.score is None, -(view.score or 0.0), view.name))
+
+
+def rounded(figure: float | None, factor: float = 1) -> float | None:
+    """Return a figure with two digits; None for one that is missing or not finite."""
+    return None if figure is None or not math.isfinite(figure) else round(figure * factor, 2)
 
 
 def _paired(pairs: Iterable[PairView]) -> dict[str, dict[str, Any]]:
@@ -86,43 +93,28 @@ def _paired(pairs: Iterable[PairView]) -> dict[str, dict[str, Any]]:
     return fields
 
 
-def _rounded(name: str, figure: float | None, factor: float = 1) -> dict[str, float]:
-    return {} if figure is None or not math.isfinite(figure) else {name: round(figure * factor, 2)}
+def _drained(drain: Drain | None) -> str:
+    return f"since {drain.at:%Y-%m-%d %H:%M %Z} by {drain.by or 'unknown'}: {drain.reason}" if drain else ""
 
 
-def _drained(drain: Drain | None) -> dict[str, str]:
-    if drain is None:
-        return {}
-    return {"drained": f"since {drain.at:%Y-%m-%d %H:%M %Z} by {drain.by or 'unknown'}: {drain.reason}"}
-
-
-def _view(sample: BrokerSample, settings: Settings, before: Collection[float], *, reported: bool) -> BrokerView:
+def _load(sample: BrokerSample, settings: Settings, before: Collection[float], *, reported: bool) -> dict[str, Any]:
     weights = {name: getattr(settings, f"{name}_weight") for name in SCORED}
     shares = {name: percent(*sample.resources[name][:2]) * weight for name, weight in weights.items() if weight}
     # A broker may report NaN: it is quarantined, and shown without that figure.
     used = {name: round(share, 2) for name, share in shares.items() if _is_percent(share)} if reported else {}
     figure = score(sample, settings) if reported else math.nan
     recent = [value for value in (*before, figure) if _is_percent(value)]
-    return BrokerView(
-        name=sample.broker,
-        label=sample.broker,
-        score=round(figure, 2) if _is_percent(figure) else None,
-        resources=used,
-        deciding=max(used, key=lambda name: used[name]) if used else "",
-        lowest=round(min(recent), 2) if recent else None,
-        highest=round(max(recent), 2) if recent else None,
-        left_out=f"{sample.left_out}: {sample.left_out.meaning}" if sample.left_out else "",
-        msg_throughput=_finite(sample.msg_throughput_in + sample.msg_throughput_out),
-        bundles=sample.bundles,
-    )
+    return {
+        "score": round(figure, 2) if _is_percent(figure) else None,
+        "resources": used,
+        "deciding": max(used, key=lambda name: used[name], default=""),
+        "lowest": rounded(min(recent, default=None)),
+        "highest": rounded(max(recent, default=None)),
+    }
 
 
 def _is_percent(figure: float) -> bool:
     return abs(figure) <= _MOST_PERCENT  # False for NaN
-
-
-def _finite(figure: float) -> float:
-    return round(figure, 1) if math.isfinite(figure) else 0.0
 
 
 def _of_late(storage: ClusterStorage, until: datetime) -> dict[str, tuple[float, float]]:
@@ -138,7 +130,7 @@ def _of_late(storage: ClusterStorage, until: datetime) -> dict[str, tuple[float,
     for folder in recent.values():
         if time.monotonic() > end and not scores_are_known(folder):
             continue
-        for broker, figure in known_scores(folder).items():
+        for broker, figure in known_scores(folder).by_broker.items():
             lowest, highest = ranges.get(broker, (figure, figure))
             ranges[broker] = (min(lowest, figure), max(highest, figure))
     return ranges

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
+from pydantic import AwareDatetime, BaseModel, ValidationError
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError
@@ -17,7 +17,6 @@ from pulsar_rebalancer.strategies.shedders.registry import profile_shown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_Document = TypeVar("_Document", bound=BaseModel)
 _SEEN_TO = Trait.ON_PLANNED_BROKER | Trait.SETTLED | Trait.NOT_BEGUN
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -90,50 +89,29 @@ def added_up(buckets: Sequence[Bucket], at: datetime) -> Bucket:
     )
 
 
-class _Settings(BaseModel):
-    """The fields read from the request of any release."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    closed: str | None = None
-
-
-class _Figures(BaseModel):
-    """The fields read from a summary."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    score_min: float | None = None
-    score_max: float | None = None
-    resolved: dict[str, Any] = {}
-
-
-class _Move(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
+class _Reason(BaseModel):
     reason: str
 
 
-class _Ended(BaseModel):
-    """The fields read from an outcome."""
+class _Document(BaseModel):
+    """The fields read from a request, a summary or an outcome of any release."""
 
-    model_config = ConfigDict(extra="ignore")
-
-    ended_at: AwareDatetime
-    verdict: str
-    moves: tuple[_Move, ...] = ()
-    splits: tuple[_Move, ...] = ()
+    closed: str | None = None
+    score_min: float | None = None
+    score_max: float | None = None
+    resolved: dict[str, Any] = {}
+    verdict: str = ""  # a manual plan that is only shown has no outcome
+    moves: tuple[_Reason, ...] = ()
+    splits: tuple[_Reason, ...] = ()
 
 
 def of_run(
     at: datetime, settings: str | bytes | None, summary: str | bytes | None, outcome: str | bytes | None
 ) -> Bucket:
     """Return the bucket of one run from its documents; an unreadable document counts as missing."""
-    figures, ended = _parsed(_Figures, summary) or _Figures(), _parsed(_Ended, outcome)
-    closed = (_parsed(_Settings, settings) or _Settings()).closed
-    verdict = ended.verdict if ended else ""  # a manual plan that is only shown has no outcome
-    moves = [Reason.get(move.reason) for move in ended.moves] if ended else []
-    splits = [Reason.get(split.reason) for split in ended.splits] if ended else []
+    closed, figures, ended = _parsed(settings).closed, _parsed(summary), _parsed(outcome)
+    moves = [Reason.get(move.reason) for move in ended.moves]
+    splits = [Reason.get(split.reason) for split in ended.splits]
     given = figures.resolved.get("settings")
     thresholds = _thresholds(given) if isinstance(given, dict) else {}
     spread = None
@@ -147,9 +125,9 @@ def of_run(
         moved=sum(reason is not None and reason.has(Trait.NEW_OWNER) for reason in moves),
         failed=failed + sum(reason is None or not reason.has(Trait.SPLIT_AS_PLANNED) for reason in splits),
         runs=1,
-        blocked=verdict == Reason.BLOCKED,
-        broken=verdict == Reason.UNFINISHED,
-        paused=verdict == Reason.PAUSED or closed not in (None, "", Reason.OBSERVE),
+        blocked=ended.verdict == Reason.BLOCKED,
+        broken=ended.verdict == Reason.UNFINISHED,
+        paused=ended.verdict == Reason.PAUSED or closed not in (None, "", Reason.OBSERVE),
         low_threshold=thresholds.get("low"),
         high_threshold=thresholds.get("high"),
     )
@@ -160,8 +138,8 @@ def _thresholds(given: dict[str, Any]) -> dict[str, float]:
     return {kind: threshold.gap for kind, threshold in profile_shown(settings).thresholds(settings).items()}
 
 
-def _parsed(model: type[_Document], text: str | bytes | None) -> _Document | None:
+def _parsed(text: str | bytes | None) -> _Document:
     try:
-        return model.model_validate(json_document(text, "a document of a run")) if text else None
+        return _Document.model_validate(json_document(text, "a document of a run")) if text else _Document()
     except (SnapshotError, ValidationError):
-        return None
+        return _Document()

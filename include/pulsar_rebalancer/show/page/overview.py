@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.run.explanation import explain
 from pulsar_rebalancer.run.outcome import Outcome
-from pulsar_rebalancer.show.page.brokers import broker_views
-from pulsar_rebalancer.show.page.condition import State
+from pulsar_rebalancer.show.page import orders
+from pulsar_rebalancer.show.page.brokers import broker_views, rounded
 from pulsar_rebalancer.show.page.facts import AirflowFacts
-from pulsar_rebalancer.show.page.kept_hits import cluster_hits, kept_by
-from pulsar_rebalancer.show.page.orders import in_force, waits_until
 from pulsar_rebalancer.show.page.page_model import FindingView, Overview, Status
 from pulsar_rebalancer.show.page.page_plan import plan_view, predicted
-from pulsar_rebalancer.show.page.pairs import pair_views, told
-from pulsar_rebalancer.show.page.recent_runs import compared_scores, deviation, folders, newest, read_run, spread
+from pulsar_rebalancer.show.page.pairs import cluster_hits, kept_by, pair_views, told
+from pulsar_rebalancer.show.page.recent_runs import folders, known_scores, newest, read_run
 from pulsar_rebalancer.show.page.status import Said, now_of, of_run
+from pulsar_rebalancer.show.page.view import State
+from pulsar_rebalancer.show.scores import Scores
 from pulsar_rebalancer.storage.cache import Cache
 from pulsar_rebalancer.strategies.shedders.registry import profile_shown
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
-    from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.errors import RebalancerError
     from pulsar_rebalancer.show.page.plan_view import PlanView
     from pulsar_rebalancer.show.page.recent_runs import Run
@@ -46,9 +44,8 @@ def status(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, no
     Raises:
         SnapshotError: `storage_failed`.
     """
-    begun, ended = newest(storage, now, facts.opened)
-    said = now_of(entry, facts, begun, ended, pair_views(ended) if ended else [], now)
-    return _status(entry, facts, _shown(begun, ended), said, now)
+    shown, said = _now(storage, entry, facts, now)
+    return _status(entry, facts, shown, said, now)
 
 
 def unreadable(entry: ClusterEntry, error: RebalancerError, now: datetime) -> Status:
@@ -59,9 +56,7 @@ def unreadable(entry: ClusterEntry, error: RebalancerError, now: datetime) -> St
 
 def present(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> Overview:
     """Return the page of a cluster as of now; arguments and errors as in `status`."""
-    begun, ended = newest(storage, now, facts.opened)
-    shown = _shown(begun, ended)
-    said = now_of(entry, facts, begun, ended, pair_views(ended) if ended else [], now)
+    shown, said = _now(storage, entry, facts, now)
     strip = _status(entry, facts, shown, said, now)
     awaiting = _awaiting(storage, entry, facts, shown, now)
     if shown is None:
@@ -71,16 +66,18 @@ def present(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, n
     return page.model_copy(update={"firing": said.firing, "awaiting": awaiting, "last": last})
 
 
-def _shown(begun: Run | None, ended: Run | None) -> Run | None:
-    """Return the run to show: the one that is moving bundles, else the newest that has ended."""
-    return begun if begun is not None and begun.under_way else ended or begun
+def _now(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> tuple[Run | None, Said]:
+    """Return the run to show, which is moving bundles or is the newest that has ended; and the cluster's state."""
+    begun, ended = newest(storage, now, facts.opened)
+    shown = begun if begun is not None and begun.under_way else ended or begun
+    return shown, now_of(entry, facts, begun, ended, now)
 
 
 def _awaiting(
     storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, shown: Run | None, now: datetime
 ) -> PlanView | None:
     """Return the plan that waits for a person's approval, unless it is the plan of the run shown."""
-    folder = storage.run(facts.question.plan_id) if waits_until(entry, facts, now) else None
+    folder = storage.run(facts.question.plan_id) if orders.waits_until(entry, facts, now) else None
     if folder is None or (shown is not None and shown.folder.name == folder.name):
         return None
     run = read_run(folder)
@@ -98,49 +95,35 @@ def of_one_run(storage: ClusterStorage, entry: ClusterEntry, folder: StoragePath
         return None
     settings = run.request.resolved.settings
     # A run in the past announces no next firing.
-    said = of_run(run, pair_views(run), "", (now - run.request.collected_at).total_seconds())
-    strip = _status(entry, AirflowFacts(), run, said, now).model_copy(
-        update={
-            "mode": settings.mode,
-            "strategy": settings.strategy,
-            "pairing": _pairs_up(settings),
-            "in_force": run.request.in_force if run.request.closed else "",
-        }
-    )
+    said = of_run(run, "", (now - run.request.collected_at).total_seconds())
+    entry = entry.model_copy(update={"settings": settings})
+    in_force = run.request.in_force if run.request.closed else ""
+    strip = _status(entry, AirflowFacts(), run, said, now).model_copy(update={"in_force": in_force})
     return _of(storage, run, strip, AirflowFacts(), now).model_copy(update={"of_one_run": True})
 
 
 def _status(entry: ClusterEntry, facts: AirflowFacts, shown: Run | None, said: Said, now: datetime) -> Status:
-    scores = compared_scores(shown.folder) if shown else {}
+    scores = known_scores(shown.folder) if shown else Scores()
     return Status(
         cluster=entry.name,
         mode=entry.settings.mode,
         strategy=entry.settings.strategy,
-        pairing=_pairs_up(entry.settings),
+        pairing=bool(profile_shown(entry.settings).thresholds(entry.settings)),
         state=said.state,
         tone=said.state.tone,
         sentence=said.sentence,
-        in_force=in_force(entry, facts, shown, now),
+        in_force=orders.in_force(entry, facts, shown, now),
         now=now,
         collected_at=shown.request.collected_at if shown else None,
         interval_seconds=entry.settings.interval_seconds,
         next_run_at=facts.next_run_at if facts.scheduled and not facts.paused else None,
-        score_range=_rounded(spread(scores)),
-        deviation=_rounded(deviation(scores)),
+        score_range=rounded(scores.spread),
+        deviation=rounded(scores.deviation),
     )
 
 
-def _pairs_up(settings: Settings) -> bool:
-    return bool(profile_shown(settings).thresholds(settings))
-
-
-def _rounded(figure: float | None) -> float | None:
-    return None if figure is None or not math.isfinite(figure) else round(figure, 2)
-
-
 def _of(storage: ClusterStorage, run: Run, strip: Status, facts: AirflowFacts, now: datetime) -> Overview:
-    scores, settings = compared_scores(run.folder), run.request.resolved.settings
-    mean = math.fsum(scores.values()) / len(scores) if scores else None
+    mean, settings = known_scores(run.folder).mean, run.request.resolved.settings
     pairs = pair_views(run)
     shown, kept = told(pairs), kept_by(run)
     return Overview(
@@ -148,7 +131,7 @@ def _of(storage: ClusterStorage, run: Run, strip: Status, facts: AirflowFacts, n
         folder=run.folder.name,
         sampled_at=run.request.collected_at,
         status=strip,
-        middle=_rounded(mean),
+        middle=rounded(mean),
         lines=profile_shown(settings).lines(settings, mean),
         brokers=tuple(broker_views(storage, run, predicted(run), pairs, facts.drains, kept)),
         pairs=tuple(shown),
@@ -191,14 +174,4 @@ def _has_moved(folder: StoragePath) -> bool:
 def _findings(run: Run) -> tuple[FindingView, ...]:
     if run.validation is None:
         return ()
-    return tuple(
-        FindingView(
-            reason=group.reason,
-            effect=group.effect,
-            count=group.count,
-            worst=group.worst,
-            meaning=group.meaning,
-            action=group.action,
-        )
-        for group in explain(run.validation).reasons
-    )
+    return tuple(FindingView.model_validate(group, from_attributes=True) for group in explain(run.validation).reasons)

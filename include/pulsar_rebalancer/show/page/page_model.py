@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from pydantic import AwareDatetime
 
-from pulsar_rebalancer.show.page.condition import State, Tone
 from pulsar_rebalancer.show.page.plan_view import PlanView
-from pulsar_rebalancer.show.page.view import VERSION, View
+from pulsar_rebalancer.show.page.view import VERSION, State, Tone, View
 from pulsar_rebalancer.strategies.shedders.profile import Line
 
 

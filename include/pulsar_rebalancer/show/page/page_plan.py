@@ -11,7 +11,7 @@ from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.plan import read_moves, taken_candidates
 from pulsar_rebalancer.show.page.pairs import pair_views
 from pulsar_rebalancer.show.page.plan_view import Count, EndView, Measured, MoveView, PlanView
-from pulsar_rebalancer.show.page.recent_runs import compared_scores, folders, known_scores, spread
+from pulsar_rebalancer.show.page.recent_runs import folders, known_scores
 from pulsar_rebalancer.storage.layout import time_of
 from pulsar_rebalancer.strategies.rows import move as move_of
 from pulsar_rebalancer.strategies.scoring import scores_after
@@ -48,7 +48,10 @@ def predicted(run: Run) -> dict[str, float]:
         traffic = {sample.broker: sample.traffic(moves[0].measure) for sample in run.brokers} if moves else {}
     except (SnapshotError, KeyError, ValueError):
         return {}
-    scores, ends = known_scores(run.folder), {end for move in moves for end in (move.source, move.destination)}
+    scores, ends = (
+        known_scores(run.folder).by_broker,
+        {end for move in moves for end in (move.source, move.destination)},
+    )
     if any(move.source not in scores for move in moves):
         return {}  # a drained broker may have no score
     return {name: figure for name, figure in scores_after(scores, moves, traffic).items() if name in ends}
@@ -126,7 +129,7 @@ def _by(summary: Summary) -> str:
 
 
 def _ends(run: Run) -> tuple[EndView, ...]:
-    before = known_scores(run.folder)
+    before = known_scores(run.folder).by_broker
     ends = [
         EndView(name=name, before=round(before[name], 2), after=round(after, 2))
         for name, after in predicted(run).items()
@@ -192,7 +195,7 @@ def _range_from(later: Sequence[StoragePath], ended_at: datetime, minutes: int) 
     for folder in later:
         at = time_of(folder.name)
         if at is not None and begin <= at < begin + timedelta(minutes=5):
-            score_range = spread(compared_scores(folder))
+            score_range = known_scores(folder).spread
             if score_range is not None:
                 return round(score_range, 2)
     return None

@@ -1,13 +1,14 @@
-"""Pairs and their hits: how far each pair is from firing."""
+"""Pairs, and hits of pairs and of the cluster: how far each is from firing."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.errors import RebalancerError, SnapshotError
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.plan import read_decisions
+from pulsar_rebalancer.run.plan import read_decisions, read_state
 from pulsar_rebalancer.show.page.page_model import HitsView, PairView
+from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
 from pulsar_rebalancer.strategies.shedders.registry import profile_shown
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def pair_views(run: Run) -> list[PairView]:
         return []
     settings = run.request.resolved.settings
     # A broker that is left out is in no pair; under a strategy without pairs it has no value.
-    views = [view_of(row, settings) for row in rows if row["pair"] is not None or row["value"] is not None]
+    views = [_view_of(row, settings) for row in rows if row["pair"] is not None or row["value"] is not None]
     return sorted(views, key=lambda view: (-(view.gap or 0.0), view.number, view.source))
 
 
@@ -43,7 +44,7 @@ def _waits(view: PairView) -> bool:
     return reason is not None and reason.has(Trait.WAITING | Trait.STUCK)
 
 
-def view_of(row: Mapping[str, Any], settings: Settings) -> PairView:
+def _view_of(row: Mapping[str, Any], settings: Settings) -> PairView:
     """Return the view of one row of a run's decisions table."""
     reason, gap = Reason.get(row["reason"]), row["gap"]
     counts = row["low_hits"] is not None and reason is not Reason.MIDDLE
@@ -78,3 +79,19 @@ def _seconds_to_fire(hits: Mapping[str, HitsView], band: str, settings: Settings
     sample = max(settings.interval_seconds, settings.host_usage_interval_minutes * 60)
     missing = [max(0, hit.need - hit.have) for kind, hit in hits.items() if kind == "low" or band == "high"]
     return round(min(missing) * sample, 1)
+
+
+def kept_by(run: Run) -> ShedderState:
+    """Return what the strategy keeps after a run; empty when it cannot be read."""
+    try:
+        state = read_state(run.folder)
+        return KeptState.parse(state.hits, state.kept).shedder
+    except (RebalancerError, AttributeError, TypeError):
+        return ShedderState()
+
+
+def cluster_hits(run: Run, kept: ShedderState) -> HitsView | None:
+    """Return the hits of the whole cluster; None under a strategy that counts none."""
+    settings = run.request.resolved.settings
+    need = profile_shown(settings).cluster_hits(settings)
+    return None if need is None or run.summary is None else HitsView(have=kept.cluster_hits, need=need)

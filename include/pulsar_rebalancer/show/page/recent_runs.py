@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,7 +13,7 @@ from pulsar_rebalancer.run.outcome import Outcome, read_waves
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.splits import read_outcomes
-from pulsar_rebalancer.show.scores import scores_of
+from pulsar_rebalancer.show.scores import Scores, scores_of
 from pulsar_rebalancer.storage.cache import Cache
 from pulsar_rebalancer.storage.layout import day_of, time_of
 from pulsar_rebalancer.strategies.left_out import left_out_of
@@ -165,8 +164,8 @@ def folders(storage: ClusterStorage, until: datetime) -> Iterator[StoragePath]:
                 yield storage.runs / name / run
 
 
-_scores: Cache[tuple[dict[str, float], frozenset[str]]] = Cache(200_000)
-"""Scores, and the brokers that are left out, by folder; weighed in scores, some 100 bytes each."""
+_scores: Cache[Scores] = Cache(200_000)
+"""Scores by folder; weighed in scores, some 100 bytes each."""
 
 
 def scores_are_known(folder: StoragePath) -> bool:
@@ -174,43 +173,18 @@ def scores_are_known(folder: StoragePath) -> bool:
     return _scores.get(folder.uri) is not None
 
 
-def known_scores(folder: StoragePath) -> dict[str, float]:
-    """Return the score of each broker as the run judged it, percent; empty when unknown."""
-    return _scores_of(folder)[0]
+def known_scores(folder: StoragePath) -> Scores:
+    """Return the scores as the run judged them, without excluded brokers; empty when unknown.
 
-
-def compared_scores(folder: StoragePath) -> dict[str, float]:
-    """Return the scores of the brokers that are compared: range, mean and deviation are computed from these."""
-    scores, left_out = _scores_of(folder)
-    return {name: figure for name, figure in scores.items() if name not in left_out} if left_out else scores
-
-
-def _scores_of(folder: StoragePath) -> tuple[dict[str, float], frozenset[str]]:
-    """Return the scores and the brokers that are left out; files never change once written, missing ones may appear."""
+    Files never change once written, missing ones may appear.
+    """
     known = _scores.get(folder.uri)
     if known is not None:
         return known
     run = Snapshot(folder)
     try:
-        left_out, scores = left_out_of(run), scores_of(run)
+        scores, excluded = scores_of(run), run.settings.excluded_brokers
     except (SnapshotError, StateError):
-        return {}, frozenset()
-    kept = {
-        sys.intern(broker): score
-        for broker, score in scores.items()
-        if left_out.get(broker) is not Reason.BROKER_EXCLUDED
-    }
-    return _scores.put(folder.uri, (kept, frozenset(left_out)), len(kept) + 1)
-
-
-def spread(scores: dict[str, float]) -> float | None:
-    """Return the difference between the highest and the lowest score, points; None without a broker."""
-    return max(scores.values()) - min(scores.values()) if scores else None
-
-
-def deviation(scores: dict[str, float]) -> float | None:
-    """Return the standard deviation of the scores, points; None without a broker."""
-    if not scores:
-        return None
-    mean = math.fsum(scores.values()) / len(scores)
-    return math.sqrt(math.fsum((figure - mean) ** 2 for figure in scores.values()) / len(scores))
+        return Scores()
+    kept = {sys.intern(broker): score for broker, score in scores.by_broker.items() if broker not in excluded}
+    return _scores.put(folder.uri, scores._replace(by_broker=kept), len(kept) + 1)

@@ -10,8 +10,9 @@ from pulsar_rebalancer.reasons import Effect, Reason, Trait
 from pulsar_rebalancer.run.explanation import explain
 from pulsar_rebalancer.run.plan import LONGEST_RUN
 from pulsar_rebalancer.show.page.brokers import short_names
-from pulsar_rebalancer.show.page.condition import State
 from pulsar_rebalancer.show.page.orders import held_by, waits_until
+from pulsar_rebalancer.show.page.pairs import pair_views
+from pulsar_rebalancer.show.page.view import State
 from pulsar_rebalancer.strategies.shedders.registry import profile_shown
 from pulsar_rebalancer.strategies.wording import number_of
 
@@ -46,21 +47,13 @@ class Said(NamedTuple):
     firing: str = ""
 
 
-def now_of(
-    entry: ClusterEntry,
-    facts: AirflowFacts,
-    begun: Run | None,
-    ended: Run | None,
-    pairs: Sequence[PairView],
-    now: datetime,
-) -> Said:
+def now_of(entry: ClusterEntry, facts: AirflowFacts, begun: Run | None, ended: Run | None, now: datetime) -> Said:
     """Return the current state of a cluster.
 
     Args:
         entry: from the current clusters file.
         begun: the newest run, whether it has ended or not.
         ended: the newest run that has ended.
-        pairs: of `ended`, the largest gap first.
     """
     if entry.error:
         return Said(State.BROKEN, entry.error)
@@ -77,12 +70,12 @@ def now_of(
         return silent
     age = (now - known.request.collected_at).total_seconds()
     if not facts.scheduled:
-        said = of_run(known, pairs, "", age)
+        said = of_run(known, "", age)
         state = State.CLOSED if said.state in _LOOKS_WELL else said.state
         return Said(state, f"Airflow's scheduler does not run, so no run starts. {said.sentence}")
     held = held_by(entry, facts, now)
     firing = WOULD_FIRE if held else FIRES
-    said = of_run(known, pairs, firing, age)
+    said = of_run(known, firing, age)
     if held and said.state in _LOOKS_WELL:
         state = State.PAUSED if held[0].reason is Reason.PAUSED else State.CLOSED
         return Said(state, f"{_why_held(held[0])} {said.sentence}", firing)
@@ -90,7 +83,7 @@ def now_of(
     if until is not None and said.state in _LOOKS_WELL:
         waits = f"A plan of {facts.question.at:%H:%M} waits for a person's approval until {until:%H:%M %Z}."
         return Said(State.WOULD_MOVE, f"{waits} {said.sentence}", firing)
-    return Said(said.state, said.sentence, firing)
+    return said._replace(firing=firing)
 
 
 def _why_held(closed: Closed) -> str:
@@ -145,11 +138,10 @@ def _longest_age(entry: ClusterEntry) -> float:
     return max(settings.alert_after_intervals * settings.interval_seconds, 180.0)
 
 
-def of_run(run: Run, pairs: Sequence[PairView], firing: str, age: float) -> Said:
+def of_run(run: Run, firing: str, age: float) -> Said:
     """Return the state that a run found or caused.
 
     Args:
-        pairs: all pairs that it judged, the largest gap first.
         firing: as in `Said`.
         age: seconds since its sample.
     """
@@ -165,7 +157,7 @@ def of_run(run: Run, pairs: Sequence[PairView], firing: str, age: float) -> Said
         return Said(State.FAILED, f"{(verdict or Reason.UNFINISHED).meaning} {Reason.UNFINISHED.action}".strip())
     if run.summary.bundles_taken or run.summary.bundles_split:
         return _planned(run, run.summary, verdict, mode)
-    said = _nothing_moves(run.summary, pairs, firing, age)
+    said = _nothing_moves(run.summary, pair_views(run), firing, age)
     if said.state is State.WAITING and not mode.moves:
         return said._replace(sentence=f"{said.sentence} Mode {mode} moves nothing.")
     return said

@@ -1,6 +1,9 @@
-"""The base class of all parts of the page's document."""
+"""What all parts of the page's document share: their base class, and the state of a cluster in one word."""
 
 from __future__ import annotations
+
+from enum import StrEnum
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict
 
@@ -12,3 +15,42 @@ class View(BaseModel):
     """A part of the document."""
 
     model_config = ConfigDict(frozen=True)
+
+
+class Tone(StrEnum):
+    """How urgently somebody should look."""
+
+    GOOD = "good"
+    BUSY = "busy"
+    WARN = "warn"
+    BAD = "bad"
+    IDLE = "idle"
+
+
+class State(StrEnum):
+    """The state of a cluster in one word, and the tone that the page colours it by."""
+
+    tone: Tone
+
+    def __new__(cls, word: str, tone: Tone) -> Self:
+        """Create a member from its word and tone."""
+        member = str.__new__(cls, word)
+        member._value_, member.tone = word, tone
+        return member
+
+    BALANCED = "balanced", Tone.GOOD
+    WAITING = "waiting", Tone.BUSY
+    MOVING = "moving", Tone.BUSY
+    MOVED = "moved", Tone.GOOD
+    WOULD_MOVE = "would move", Tone.BUSY
+    STUCK = "unbalanced", Tone.WARN
+    CLOSED = "held back", Tone.WARN
+    PAUSED = "paused", Tone.WARN
+    OFF = "off", Tone.IDLE
+    NO_DATA = "no data", Tone.IDLE
+    LOOKING = "looking", Tone.BUSY
+    STALE = "stale", Tone.BAD
+    BLOCKED = "blocked", Tone.BAD
+    FAILED = "failed", Tone.BAD
+    BROKEN = "broken", Tone.BAD
+    UNREADABLE = "unreadable", Tone.BAD
