@@ -81,11 +81,11 @@ def _measured(brokers: int, each: int, repetitions: int) -> tuple[Seconds, Secon
 def _airflow(folder: Path, processes: Processes, brokers: int, bundles: int) -> LocalAirflow:
     """Start Airflow with both DAGs."""
     archive = cached_archive(ROOT / ".cache")
-    cluster = simulated_cluster.start(processes, folder, brokers=brokers, bundles=bundles)
+    connection = simulated_cluster.start(processes, folder, brokers=brokers, bundles=bundles)
     home = AirflowHome(
         folder=folder / "airflow",
         clusters={"observed": EACH_RUN_FIRES | {"connection": "bench"}},
-        connections={"bench": cluster.connection(), "spark_default": {"conn_type": "spark", "host": "local[2]"}},
+        connections={"bench": connection, "spark_default": {"conn_type": "spark", "host": "local[2]"}},
         spark_archive=archive,
         dags=folder / "dags",
     )

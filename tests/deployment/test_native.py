@@ -99,14 +99,12 @@ def deployment(env_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     folder = tmp_path_factory.mktemp("deployment")
     port = free_port()
     with Processes() as processes:
-        cluster = simulated_cluster.start(processes, folder / "simulation", brokers=3, bundles=40)
+        connection = simulated_cluster.start(processes, folder / "simulation", brokers=3, bundles=40)
         variables = compose.read_env(env_file) | {"AIRFLOW_PORT": str(port)}
         services = {
             name: service for name, service in compose.load(variables)["services"].items() if "profiles" not in service
         }
-        services["airflow-scheduler"]["environment"]["AIRFLOW_CONN_PULSAR_ADMIN_TRIAL"] = json.dumps(
-            cluster.connection()
-        )
+        services["airflow-scheduler"]["environment"]["AIRFLOW_CONN_PULSAR_ADMIN_TRIAL"] = json.dumps(connection)
         archive = cached_archive(compose.SOURCE / ".cache")
         image = {"PULSAR_REBALANCER_SPARK_ARCHIVE": str(archive)}
         native = Native(services, {("airflow-apiserver", "8080"): port}, folder / "airflow", processes, image)

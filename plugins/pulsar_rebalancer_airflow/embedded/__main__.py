@@ -104,7 +104,7 @@ def _simulated_cluster(
     # Strategies with a fixed upper line need a broker well above it; others act on much smaller differences.
     lines = profile_of(settings).lines(settings, None)
     hot_score = max([_HOT_SCORE, *(line.upper + 10 for line in lines)])
-    cluster = simulated_cluster.start(
+    connection = simulated_cluster.start(
         processes, given.folder / "simulation", brokers=given.brokers, bundles=bundles, hot_score=hot_score
     )
     interval = given.interval or 15
@@ -119,7 +119,7 @@ def _simulated_cluster(
         # The simulated brokers report at once: two runs after an unload, the load shown is the new one.
         "shedding_delay_seconds": 2 * interval,
     }
-    return "simulated", entry, cluster.connection()
+    return "simulated", entry, connection
 
 
 def _own_cluster(given: argparse.Namespace) -> tuple[str, dict[str, JsonValue], dict[str, JsonValue]]:

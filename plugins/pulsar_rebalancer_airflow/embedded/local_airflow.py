@@ -54,7 +54,7 @@ class LocalAirflow:
         self._processes = processes
         self._client = httpx.Client(base_url=home.url, timeout=30)
 
-    def start(self, progress: Callable[[str], None] = lambda _: None) -> None:
+    def start(self) -> None:
         """Start Airflow and wait until scheduler, DAG processor and API server are healthy.
 
         Raises:
@@ -70,7 +70,6 @@ class LocalAirflow:
                 self._log_in()
                 self._start(["triggerer", "--skip-serve-logs"], self._processes.start)
                 return
-            progress("waiting for Airflow")
             time.sleep(_PAUSE_SECONDS)
         raise EmbeddedError(f"Airflow was not healthy within {_START_SECONDS} s; see {self.home.folder / 'logs'}")
 
@@ -110,14 +109,6 @@ class LocalAirflow:
     def get(self, path: str, **query: Any) -> Any:
         """Return the JSON answer to a GET below `/api/v2`; None for a 404."""
         return self._request("GET", path, params=query)
-
-    def post(self, path: str, document: Any) -> Any:
-        """Return the JSON answer to a POST below `/api/v2`."""
-        return self._request("POST", path, json=document)
-
-    def patch(self, path: str, document: Any) -> Any:
-        """Return the JSON answer to a PATCH below `/api/v2`."""
-        return self._request("PATCH", path, json=document)
 
     def _request(self, method: str, path: str, **options: Any) -> Any:
         url, repeat = f"/api/v2{path}", method == "GET"
@@ -168,7 +159,8 @@ class LocalAirflow:
 
     def trigger(self, dag_id: str, conf: Mapping[str, JsonValue] | None = None) -> str:
         """Start a manual run and return its run id."""
-        return str(self.post(f"/dags/{dag_id}/dagRuns", {"logical_date": None, "conf": conf or {}})["dag_run_id"])
+        order = {"logical_date": None, "conf": conf or {}}
+        return str(self._request("POST", f"/dags/{dag_id}/dagRuns", json=order)["dag_run_id"])
 
     def run(self, dag_id: str, run_id: str) -> DagRun:
         """Return a DAG run."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import time
 from datetime import timedelta
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.show.page.page_model import BrokerView
-from pulsar_rebalancer.show.page.recent_runs import folders, known_scores, scores_are_known
-from pulsar_rebalancer.storage.layout import time_of
+from pulsar_rebalancer.show.page.recent_runs import dated_folders, known_scores, rounded, scores_are_known
 from pulsar_rebalancer.strategies.scoring import SCORED, percent, score
 
 if TYPE_CHECKING:
@@ -79,11 +79,6 @@ def broker_views(
     return sorted(views, key=lambda view: (view.score is None, -(view.score or 0.0), view.name))
 
 
-def rounded(figure: float | None, factor: float = 1) -> float | None:
-    """Return a figure with two digits; None for one that is missing or not finite."""
-    return None if figure is None or not math.isfinite(figure) else round(figure * factor, 2)
-
-
 def _paired(pairs: Iterable[PairView]) -> dict[str, dict[str, Any]]:
     fields: dict[str, dict[str, Any]] = {}
     for pair in pairs:
@@ -120,10 +115,7 @@ def _is_percent(figure: float) -> bool:
 def _of_late(storage: ClusterStorage, until: datetime) -> dict[str, tuple[float, float]]:
     """Return the lowest and the highest score in the half hour before a time, by broker."""
     recent: dict[int, StoragePath] = {}
-    for folder in folders(storage, until):
-        at = time_of(folder.name)
-        if at is None or at < until - OF_LATE:
-            break
+    for at, folder in takewhile(lambda dated: dated[0] >= until - OF_LATE, dated_folders(storage, until)):
         recent[int(at.timestamp()) // _SLOT] = folder  # the first of each slot, so that the choice is stable
     ranges: dict[str, tuple[float, float]] = {}
     end = time.monotonic() + _READING

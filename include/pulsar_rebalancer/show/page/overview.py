@@ -5,16 +5,15 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.run.explanation import explain
 from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.show.page import orders
-from pulsar_rebalancer.show.page.brokers import broker_views, rounded
+from pulsar_rebalancer.show.page.brokers import broker_views
 from pulsar_rebalancer.show.page.facts import AirflowFacts
 from pulsar_rebalancer.show.page.page_model import FindingView, Overview, Status
 from pulsar_rebalancer.show.page.page_plan import plan_view, predicted
 from pulsar_rebalancer.show.page.pairs import cluster_hits, kept_by, pair_views, told
-from pulsar_rebalancer.show.page.recent_runs import folders, known_scores, newest, read_run
+from pulsar_rebalancer.show.page.recent_runs import folders, known_scores, newest, read_run, rounded
 from pulsar_rebalancer.show.page.status import Said, now_of, of_run
 from pulsar_rebalancer.show.page.view import State
 from pulsar_rebalancer.show.scores import Scores
@@ -165,10 +164,8 @@ def _has_moved(folder: StoragePath) -> bool:
     known = _moved.get(folder.uri)
     if known is not None:
         return known
-    try:
-        return _moved.put(folder.uri, bool(Outcome.read(folder).moves))
-    except SnapshotError:
-        return False
+    outcome = Outcome.known(folder)
+    return outcome is not None and _moved.put(folder.uri, bool(outcome.moves))
 
 
 def _findings(run: Run) -> tuple[FindingView, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import timedelta
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.errors import SnapshotError
@@ -11,17 +12,17 @@ from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.plan import read_moves, taken_candidates
 from pulsar_rebalancer.show.page.pairs import pair_views
 from pulsar_rebalancer.show.page.plan_view import Count, EndView, Measured, MoveView, PlanView
-from pulsar_rebalancer.show.page.recent_runs import folders, known_scores
-from pulsar_rebalancer.storage.layout import time_of
+from pulsar_rebalancer.show.page.recent_runs import dated_folders, known_scores, rounded
 from pulsar_rebalancer.strategies.rows import move as move_of
 from pulsar_rebalancer.strategies.scoring import scores_after
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from pulsar_rebalancer.run.outcome import MoveOutcome
     from pulsar_rebalancer.run.plan import Move, Summary
+    from pulsar_rebalancer.show.page.page_model import PairView
     from pulsar_rebalancer.show.page.recent_runs import Run
     from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
@@ -34,6 +35,9 @@ ENDS = 40
 
 MINUTES = (1, 5, 15)
 """Minutes after a run at which the score range is measured."""
+
+_LATE = timedelta(minutes=5)
+"""How late a sample may be for that."""
 
 
 def predicted(run: Run) -> dict[str, float]:
@@ -48,10 +52,8 @@ def predicted(run: Run) -> dict[str, float]:
         traffic = {sample.broker: sample.traffic(moves[0].measure) for sample in run.brokers} if moves else {}
     except (SnapshotError, KeyError, ValueError):
         return {}
-    scores, ends = (
-        known_scores(run.folder).by_broker,
-        {end for move in moves for end in (move.source, move.destination)},
-    )
+    scores = known_scores(run.folder).by_broker
+    ends = {end for move in moves for end in (move.source, move.destination)}
     if any(move.source not in scores for move in moves):
         return {}  # a drained broker may have no score
     return {name: figure for name, figure in scores_after(scores, moves, traffic).items() if name in ends}
@@ -63,14 +65,10 @@ def plan_view(storage: ClusterStorage, run: Run, summary: Summary, now: datetime
         moves = read_moves(run.folder)
     except SnapshotError:
         moves = []
-    known = run.moves
-    disturbed = _disturbed(run, [move.bundle for move in moves])
     verdict = run.outcome.verdict if run.outcome else Reason.OPEN if run.under_way else None
     ended_at = run.outcome.ended_at if run.outcome else None
-    why = _Why(run, summary)
-    rows = [_move(move, known.get(move.bundle), disturbed.get(move.bundle, {}), why.of(move)) for move in moves]
-    rows.sort(key=lambda row: row.ok is not False)  # failures first, the rest in the plan's order
-    ended = [known[move.bundle] for move in moves if move.bundle in known]
+    rows = _moves(run, summary, moves)
+    ended = [run.moves[move.bundle] for move in moves if move.bundle in run.moves]
     outcomes = [outcome for outcome in ended if not outcome.reason.has(Trait.NOT_BEGUN)]
     return PlanView(
         folder=run.folder.name,
@@ -86,8 +84,8 @@ def plan_view(storage: ClusterStorage, run: Run, summary: Summary, now: datetime
         measure=moves[0].measure if moves else "msg_throughput",
         bundles=len(moves),
         traffic=math.fsum(move.traffic for move in moves),
-        topics=sum(counts.get("topics", 0) for counts in disturbed.values()),
-        clients=sum(_clients(counts) for counts in disturbed.values()),
+        topics=sum(row.topics for row in rows),
+        clients=sum(row.clients for row in rows),
         range_before=round(summary.score_range, 2),
         predicted_range=_predicted_range(summary),
         brokers=_ends(run),
@@ -100,25 +98,33 @@ def plan_view(storage: ClusterStorage, run: Run, summary: Summary, now: datetime
     )
 
 
-class _Why:
-    """Says why a bundle moves, from its source broker."""
+def _moves(run: Run, summary: Summary, moves: Sequence[Move]) -> list[MoveView]:
+    """Return the moves: failures first, the rest in the plan's order."""
+    fired = [pair for pair in pair_views(run) if pair.fired]
+    # In a swap, bundles also leave the colder broker.
+    pairs = {pair.destination: pair for pair in fired} | {pair.source: pair for pair in fired}
+    try:
+        disturbed = run.snapshot.clients([move.bundle for move in moves])
+    except SnapshotError:
+        disturbed = {}
+    rows = [
+        _move(move, run.moves.get(move.bundle), disturbed.get(move.bundle, {}), _why(summary, move, pairs))
+        for move in moves
+    ]
+    return sorted(rows, key=lambda row: row.ok is not False)
 
-    def __init__(self, run: Run, summary: Summary) -> None:
-        self._summary = summary
-        pairs = [pair for pair in pair_views(run) if pair.fired]
-        # In a swap, bundles also leave the colder broker.
-        self._by_source = {pair.destination: pair for pair in pairs} | {pair.source: pair for pair in pairs}
 
-    def of(self, move: Move) -> str:
-        drain, pair = self._summary.drains.get(move.source), self._by_source.get(move.source)
-        if self._summary.by_hand is not None:
-            asked = self._summary.by_hand.request
-            return " ".join(filter(None, [str(asked.action or "by hand"), asked.reason]))
-        if drain is not None:
-            return f"drained by {drain.by or 'unknown'}: {drain.reason}"
-        if pair is None:
-            return ""
-        return f"{pair.gap:.0f} points apart" if pair.gap is not None else pair.meaning
+def _why(summary: Summary, move: Move, pairs: Mapping[str, PairView]) -> str:
+    """Return why a bundle moves, from its source broker."""
+    drain, pair = summary.drains.get(move.source), pairs.get(move.source)
+    if summary.by_hand is not None:
+        asked = summary.by_hand.request
+        return " ".join(filter(None, [str(asked.action or "by hand"), asked.reason]))
+    if drain is not None:
+        return f"drained by {drain.by or 'unknown'}: {drain.reason}"
+    if pair is None:
+        return ""
+    return f"{pair.gap:.0f} points apart" if pair.gap is not None else pair.meaning
 
 
 def _by(summary: Summary) -> str:
@@ -145,25 +151,13 @@ def _move(move: Move, outcome: MoveOutcome | None, disturbed: Mapping[str, int],
         destination=move.destination,
         traffic=round(move.traffic, 1),
         topics=disturbed.get("topics", 0),
-        clients=_clients(disturbed),
+        clients=disturbed.get("producers", 0) + disturbed.get("consumers", 0),
         why=why,
     )
     if outcome is None:
         return view
     result = {"outcome": outcome.reason, "meaning": outcome.reason.meaning, "ok": outcome.ok}
     return view.model_copy(update={**result, "seconds": round(outcome.seconds, 1), "error": outcome.error})
-
-
-def _clients(disturbed: Mapping[str, int]) -> int:
-    return disturbed.get("producers", 0) + disturbed.get("consumers", 0)
-
-
-def _disturbed(run: Run, bundles: Collection[str]) -> dict[str, dict[str, int]]:
-    """Return the number of topics, producers and consumers of each bundle."""
-    try:
-        return run.snapshot.clients(bundles)
-    except SnapshotError:
-        return {}
 
 
 def _stay(passed_over: Mapping[Reason, int]) -> tuple[Count, ...]:
@@ -179,23 +173,12 @@ def _predicted_range(summary: Summary) -> float | None:
 
 def _measured(storage: ClusterStorage, ended_at: datetime, now: datetime) -> tuple[Measured, ...]:
     """Return the score range at the first sample after each of `MINUTES`; samples may be minutes apart."""
-    longest = timedelta(minutes=MINUTES[-1] + 5)
-    later: list[StoragePath] = []
-    for folder in folders(storage, min(now, ended_at + longest)):
-        at = time_of(folder.name)
-        if at is None or at < ended_at:
-            break
-        later.append(folder)
-    later.reverse()
-    return tuple(Measured(minutes=minutes, score_range=_range_from(later, ended_at, minutes)) for minutes in MINUTES)
+    end = min(now, ended_at + timedelta(minutes=MINUTES[-1]) + _LATE)
+    later = list(takewhile(lambda dated: dated[0] >= ended_at, dated_folders(storage, end)))[::-1]
+    begins = ((minutes, ended_at + timedelta(minutes=minutes)) for minutes in MINUTES)
+    return tuple(Measured(minutes=minutes, score_range=_range_from(later, begin)) for minutes, begin in begins)
 
 
-def _range_from(later: Sequence[StoragePath], ended_at: datetime, minutes: int) -> float | None:
-    begin = ended_at + timedelta(minutes=minutes)
-    for folder in later:
-        at = time_of(folder.name)
-        if at is not None and begin <= at < begin + timedelta(minutes=5):
-            score_range = known_scores(folder).spread
-            if score_range is not None:
-                return round(score_range, 2)
-    return None
+def _range_from(later: Sequence[tuple[datetime, StoragePath]], begin: datetime) -> float | None:
+    ranges = (rounded(known_scores(folder).spread) for at, folder in later if begin <= at < begin + _LATE)
+    return next((figure for figure in ranges if figure is not None), None)

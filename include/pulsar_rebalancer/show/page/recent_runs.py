@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -148,12 +149,13 @@ def newest(storage: ClusterStorage, now: datetime, opened: str = "") -> tuple[Ru
     return begun, None
 
 
-def folders(storage: ClusterStorage, until: datetime) -> Iterator[StoragePath]:
-    """Yield the folders of runs up to a time, the newest first: names of days and runs sort by time.
+def dated_folders(storage: ClusterStorage, until: datetime) -> Iterator[tuple[datetime, StoragePath]]:
+    """Yield the folders of runs up to a time with their times, the newest first.
 
     Raises:
         SnapshotError: `storage_failed`.
     """
+    # Names of days and runs sort by time.
     for name in sorted(storage.runs.names(), reverse=True):
         day = day_of(name)
         if day is None or day > until.date():
@@ -161,7 +163,12 @@ def folders(storage: ClusterStorage, until: datetime) -> Iterator[StoragePath]:
         for run in sorted((storage.runs / name).names(), reverse=True):
             at = time_of(run)
             if at is not None and at <= until:
-                yield storage.runs / name / run
+                yield at, storage.runs / name / run
+
+
+def folders(storage: ClusterStorage, until: datetime) -> Iterator[StoragePath]:
+    """Yield the same folders without their times."""
+    return (folder for _, folder in dated_folders(storage, until))
 
 
 _scores: Cache[Scores] = Cache(200_000)
@@ -188,3 +195,8 @@ def known_scores(folder: StoragePath) -> Scores:
         return Scores()
     kept = {sys.intern(broker): score for broker, score in scores.by_broker.items() if broker not in excluded}
     return _scores.put(folder.uri, scores._replace(by_broker=kept), len(kept) + 1)
+
+
+def rounded(figure: float | None, factor: float = 1) -> float | None:
+    """Return a figure with two digits; None for one that is missing or not finite."""
+    return None if figure is None or not math.isfinite(figure) else round(figure * factor, 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason
@@ -26,22 +26,25 @@ READING = 1.0
 
 
 class Span(StrEnum):
-    """How far back the timeline reaches; each span has its own bucket length."""
+    """How far back the timeline reaches.
 
-    HOUR = "hour"
-    DAY = "day"
-    MONTH = "month"
+    Attributes:
+        length: of the whole span.
+        bucket: length of a bucket.
+    """
 
-    @property
-    def length(self) -> timedelta:
-        """Return the length of the whole span."""
-        return {Span.HOUR: timedelta(hours=1), Span.DAY: timedelta(days=1), Span.MONTH: timedelta(days=30)}[self]
+    length: timedelta
+    bucket: timedelta
 
-    @property
-    def bucket(self) -> timedelta:
-        """Return the length of a bucket."""
-        minutes = {Span.HOUR: 1, Span.DAY: 5, Span.MONTH: 120}
-        return timedelta(minutes=minutes[self])
+    def __new__(cls, name: str, length: timedelta, bucket: timedelta) -> Self:
+        """Create a member from its name and lengths."""
+        member = str.__new__(cls, name)
+        member._value_, member.length, member.bucket = name, length, bucket
+        return member
+
+    HOUR = "hour", timedelta(hours=1), timedelta(minutes=1)
+    DAY = "day", timedelta(days=1), timedelta(minutes=5)
+    MONTH = "month", timedelta(days=30), timedelta(hours=2)
 
 
 _runs: Cache[Bucket] = Cache(20_000)
