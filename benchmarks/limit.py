@@ -50,7 +50,7 @@ def main(root: str, address: str, folder: str) -> None:
     brokers = pq.read_table(f"{address}/input/brokers.parquet")
     columns = ["cluster", "broker", "bundle", *TRAFFIC, "policy"]
     bundles = pq.read_table(f"{address}/input/bundles.parquet", columns=columns)
-    if run.known_means is None or left_out_of(run.snapshot) or run.counting.samples:
+    if run.known_means is None or left_out_of(run) or run.counting.samples:
         raise ValueError(f"{address} is no run of benchmarks.clusters")
     means = updated_means(bundles, pq.read_table(run.known_means.uri))
     pq.write_table(means, Path(folder) / "means.parquet")
@@ -107,7 +107,7 @@ def firing(run: RunInput, brokers: Table) -> Table:
     cold = order[np.concatenate([place for place, _, _ in places])]
     hot = order[np.concatenate([start + size - 1 - (place - start) for place, size, start in places])]
     gap = score[hot] - score[cold]
-    before = run.decision.hits
+    before = run.before.decision.hits
     high, low = (
         np.array(
             [
@@ -232,9 +232,7 @@ def _ruled(run: RunInput, brokers: Table) -> PolicyFilter:
 
 def _listed(run: RunInput, brokers: Table) -> list[BrokerSample]:
     """Return what rules and waves ask of brokers."""
-    return broker_samples(
-        brokers.select(["broker", "error", "version", "topics"]).to_pylist(), left_out_of(run.snapshot)
-    )
+    return broker_samples(brokers.select(["broker", "error", "version", "topics"]).to_pylist(), left_out_of(run))
 
 
 def _walk(found: Table, pair: Array, rank: Array) -> Array:

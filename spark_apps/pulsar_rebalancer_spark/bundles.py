@@ -33,8 +33,8 @@ def of_run(spark: SparkSession, run: RunInput) -> DataFrame:
     known = spark_tables.read(spark, [run.known_means], MEANS) if run.known_means else spark_tables.empty(spark, MEANS)
     if run.known_means and run.parts_of_split_bundles:
         known = means.with_parts(known, spark_tables.literal(spark, run.parts_of_split_bundles, spark_tables.PARTS))
-    if run.decision.means and not run.known_means:
-        print(f"means: {run.decision.means} is gone: bundles start again with this sample")
+    if run.before.decision.means and not run.known_means:
+        print(f"means: {run.before.decision.means} is gone: bundles start again with this sample")
     if spark_tables.partitions(spark) == 1:
         bundles, known = bundles.coalesce(1), known.coalesce(1)
     if run.validation.quarantined:

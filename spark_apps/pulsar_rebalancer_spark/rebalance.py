@@ -47,7 +47,6 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
     """
     plan = run.folder / "plan"
     plan.delete()
-    run = run.with_splits()
     if not run.brokers:
         raise SnapshotError(Reason.FILE_DAMAGED, f"{run.folder.uri}: the brokers table has no broker of {run.cluster}")
     with ThreadPoolExecutor(max_workers=1) as beside:
@@ -68,7 +67,7 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
 def _session_of_run(spark: SparkSession, run: RunInput) -> SparkSession:
     """Return a session of the run's own: as many tasks as its size needs, one without any shuffle when it is small."""
     own = own_session(spark)
-    own.conf.set("spark.sql.shuffle.partitions", max(1, math.ceil(run.bundle_count / BUNDLES_PER_TASK)))
+    own.conf.set("spark.sql.shuffle.partitions", max(1, math.ceil(run.bundles_footer.num_rows / BUNDLES_PER_TASK)))
     # It would make a job of every stage to find out what the number of rows says already.
     own.conf.set("spark.sql.adaptive.enabled", "false")
     return own

@@ -82,8 +82,8 @@ def test_a_strategy_grows_with_its_cluster(strategy, own, tmp_path):
         settings = ALL_SHED.get(strategy, {}) | own
         made = clusters.make(root, brokers, 10, strategy=strategy, **settings)
         run = RunInput.read(root, made.uri)
-        listed = run.snapshot.brokers_without(left_out_of(run.snapshot))
-        held = run.snapshot.table("bundles")
+        listed = run.brokers_without(left_out_of(run))
+        held = run.table("bundles")
         for measure in ("msg_rate", "msg_throughput"):
             held = held.append_column(measure, pc.add(held[f"{measure}_in"], held[f"{measure}_out"]))
         held = held.append_column("long_term_msg_rate", held["msg_rate"])
@@ -110,7 +110,7 @@ def test_what_caps_leave_and_the_files_of_a_plan_grow_with_it(tmp_path):
         made = clusters.make(root, brokers, 10, max_bundles_per_broker=4, max_bundles_per_run=brokers)
         run = RunInput.read(root, made.uri)
         without_bundles = Bundles(COLUMNS.empty_table())
-        sample = ClusterSample(run.snapshot.brokers_without({}), without_bundles, run.settings, counting=run.counting)
+        sample = ClusterSample(run.brokers_without({}), without_bundles, run.settings, counting=run.counting)
         decisions = shed(sample, ShedderState()).decisions
         walked = [candidate(pair, number) for pair in decisions if pair.target for number in range(10)]
 

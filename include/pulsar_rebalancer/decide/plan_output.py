@@ -41,7 +41,7 @@ def write(run: RunInput, decided: RunDecision) -> Summary:
     taken = [move for move in decided.moves if move.taken]
     traffic = _source_traffic(run, decided.decisions, taken)
     drained: Mapping[str, DrainProgress] = {}
-    if run.drains.brokers:
+    if run.before.drains.brokers:
         served = run.drained.serve(decided.decisions, taken)
         decided, drained = _with_drains(decided, served), served.progress
         traffic |= served.traffic
@@ -85,16 +85,16 @@ def _state(run: RunInput, decided: RunDecision) -> DecisionState:
     counts, now = run.counting.counts, run.request.collected_at
     used = decided.samples | used_samples(decided.decisions, run.counting)
     return DecisionState(
-        seq=run.decision.seq + 1,
+        seq=run.before.decision.seq + 1,
         plan_id=run.folder.name,
-        counted_at=now if counts else run.decision.counted_at,
+        counted_at=now if counts else run.before.decision.counted_at,
         strategy=run.settings.strategy,
         hits=hits_after(decided.decisions),
         kept=decided.kept.document(),
-        samples=samples_after(run.decision, run.counting, used if counts else {}, now),
+        samples=samples_after(run.before.decision, run.counting, used if counts else {}, now),
         restarts={} if counts else taken_at(used, now),
-        means=run.new_means.name if counts else run.decision.means,
-        split_hits=run.splits.hits if counts else run.decision.split_hits,
+        means=run.new_means.name if counts else run.before.decision.means,
+        split_hits=run.splits.hits if counts else run.before.decision.split_hits,
     )
 
 
@@ -115,7 +115,7 @@ def _summary(
     low = profile_of(run.settings).thresholds(run.settings).get("low")
     return Summary(
         **fields,
-        **plan_files.scores(scores, scores_after(scores, taken, traffic), apart_of(run.snapshot)),
+        **plan_files.scores(scores, scores_after(scores, taken, traffic), apart_of(run)),
         forced=forced if request.forced else None,
         counting=run.counting.reason,
         pairs=len(gaps),

@@ -70,8 +70,13 @@ class RunBundles(Bundles):
 
     @cached_property
     def _table(self) -> pa.Table:
-        found = with_reason(self._reported.bundles, self._run.settings, self._run.bundles_passed_over)
-        return filled(with_means(found, self._run.cluster, self._means()))
+        reported, run = self._reported.bundles, self._run
+        found = reported.append_column(
+            "reason", reasons_to_stay(reported["bundle"], run.settings, run.bundles_passed_over)
+        )
+        # A bundle that validation left out and that is not known carries 0, and has a reason to stay.
+        means = self._means().read_table(["cluster", "bundle", *TRAFFIC, "long_term_msg_rate"])
+        return filled(with_means(found, run.cluster, means))
 
     @cached_property
     def _reported(self) -> _Reported:
@@ -84,19 +89,18 @@ class RunBundles(Bundles):
 
     def _batches(self, columns: pa.Schema) -> Iterator[pa.Table]:
         """Yield the bundles part by part: the driver need not hold all of them."""
-        for rows in batches(self._run.snapshot.file("bundles"), ["cluster", *columns.names]):
+        for rows in batches(self._run.file("bundles"), ["cluster", *columns.names]):
             yield rows.filter(pc.equal(rows["cluster"], pa.scalar(self._run.cluster))).select(columns.names)
 
 
-def with_reason(bundles: pa.Table, settings: Settings, passed_over: Mapping[str, Reason]) -> pa.Table:
-    """Return bundles with `reason`: why each must stay whatever its traffic, else null (`candidates.preset_reason`).
+def reasons_to_stay(names: Column, settings: Settings, passed_over: Mapping[str, Reason] | None = None) -> Column:
+    """Return why each bundle must stay whatever its traffic; null for one that may move.
 
     Args:
-        bundles: with their names.
-        settings: the namespaces and bundles that are excluded.
-        passed_over: what the run knows against a bundle, by bundle.
+        names: `tenant/namespace/0x…_0x…`.
+        settings: exclude namespaces and bundles.
+        passed_over: what else is known against a bundle, by bundle.
     """
-    names: Column = bundles["bundle"]
     may_be = pc.or_(pc.starts_with(names, "pulsar/"), pc.starts_with(names, "sla-monitor/"))
     of_brokers = {name: Reason.SYSTEM_NAMESPACE for name in names.filter(may_be).to_pylist() if is_of_brokers(name)}
     reasons = [_looked_up(names, of_brokers)]
@@ -107,25 +111,19 @@ def with_reason(bundles: pa.Table, settings: Settings, passed_over: Mapping[str,
         pattern = f"^(?:{'|'.join(map(regex_of, settings.excluded_bundles))})$"
         matches = pc.match_substring_regex(names, pattern)
         reasons.append(pc.if_else(matches, pa.scalar(Reason.BUNDLE_EXCLUDED), pa.scalar(None, pa.string())))
-    reasons.append(_looked_up(names, passed_over))
-    return bundles.append_column("reason", pc.coalesce(*reasons))
+    return pc.coalesce(*reasons, _looked_up(names, passed_over or {}))
 
 
-def with_means(bundles: pa.Table, cluster: str, means: StoragePath) -> pa.Table:
+def with_means(bundles: pa.Table, cluster: str, means: pa.Table) -> pa.Table:
     """Return bundles in their order with the means `msg_rate` and `msg_throughput`, in plus out, `long_term_msg_rate`.
 
-    One that was left out and is not known has no mean: it carries 0, and has a reason to stay.
+    The means of an unknown bundle are null.
 
     Args:
         bundles: with their names.
-        cluster: theirs.
-        means: the file of means with this sample.
-
-    Raises:
-        SnapshotError: the means cannot be read.
+        means: a table of means.
     """
-    known = means.read_table(["cluster", "bundle", *TRAFFIC, "long_term_msg_rate"])
-    known = known.filter(pc.equal(known["cluster"], pa.scalar(cluster)))
+    known = means.filter(pc.equal(means["cluster"], pa.scalar(cluster)))
     at: Column = pc.index_in(bundles["bundle"], known["bundle"])
     for name in ("msg_rate", "msg_throughput"):
         bundles = bundles.append_column(name, pc.add(known[f"{name}_in"], known[f"{name}_out"]).take(at))

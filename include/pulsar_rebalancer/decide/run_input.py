@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
@@ -13,12 +13,11 @@ import pyarrow.parquet as pq
 from pulsar_rebalancer.decide.by_hand.drains import DrainedBrokers
 from pulsar_rebalancer.decide.pipeline import RunContext
 from pulsar_rebalancer.decide.splits import split_planning
-from pulsar_rebalancer.decide.splits.planner import NO_SPLITS, SplitPlan
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.splits import parts_by_bundle
 from pulsar_rebalancer.run.tables import BUNDLES
-from pulsar_rebalancer.state.counting import Counting, decide_counting
+from pulsar_rebalancer.state.counting import decide_counting
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath, damage_of, failures_of
 from pulsar_rebalancer.strategies.fitting import force_threshold
@@ -26,33 +25,20 @@ from pulsar_rebalancer.strategies.kept import KeptState
 from pulsar_rebalancer.strategies.left_out import left_out_of
 
 if TYPE_CHECKING:
-    from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.policies.cluster_policies import Policies
-    from pulsar_rebalancer.run.request import RunRequest, Validation
+    from pulsar_rebalancer.decide.splits.planner import SplitPlan
     from pulsar_rebalancer.run.tables import BrokerSample, Cell
-    from pulsar_rebalancer.state.manual_plans import Drains
-    from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
+    from pulsar_rebalancer.state.counting import Counting
 
 
 @dataclass(frozen=True)
-class RunInput:
-    """One run, read from its folder.
+class RunInput(Snapshot):
+    """One run as *decide* reads it; each property may raise the errors of `read`.
 
     Attributes:
-        snapshot: what collect and validate left.
-        state_folder: where the means of its cluster lie.
-        counting: how the sample counts.
-        bundle_count: rows of the bundles table.
-        shares_bundles: whether a bundle may have two owners.
-        splits: the bundles to be split, and why others are not.
+        root: the storage root.
     """
 
-    snapshot: Snapshot
-    state_folder: StoragePath
-    counting: Counting
-    bundle_count: int
-    shares_bundles: bool
-    splits: SplitPlan = NO_SPLITS
+    root: str
 
     @classmethod
     def read(cls, root: str, run: str) -> Self:
@@ -66,75 +52,49 @@ class RunInput:
             SnapshotError: `file_missing`, `file_damaged` or `file_version`.
             StateError: `state_version`.
         """
-        snapshot = Snapshot(StoragePath(run.rstrip("/")))
-        _check_table(snapshot, "brokers")
-        bundles = _check_table(snapshot, "bundles")
-        request = snapshot.request
-        return cls(
-            snapshot=snapshot,
-            state_folder=ClusterStorage(root, request.cluster).state,
-            bundle_count=bundles.num_rows,
-            shares_bundles=_largest(bundles, "owners") > 1,
-            counting=decide_counting(
-                snapshot.before.decision,
-                snapshot.settings,
-                request.collected_at,
-                forced=request.forced,
-                thresholds=request.params.changes_thresholds,
-            ),
+        found = cls(StoragePath(run.rstrip("/")), root)
+        _check_table(found, "brokers")
+        _ = found.bundles_footer, found.counting, found.validation
+        return found
+
+    @property
+    def state_folder(self) -> StoragePath:
+        """Return the folder of the cluster's means."""
+        return ClusterStorage(self.root, self.cluster).state
+
+    @cached_property
+    def bundles_footer(self) -> pq.FileMetaData:
+        """Return the footer of the bundles table."""
+        return _check_table(self, "bundles")
+
+    @property
+    def shares_bundles(self) -> bool:
+        """Return whether a bundle may have two owners."""
+        return _largest(self.bundles_footer, "owners") > 1
+
+    @cached_property
+    def counting(self) -> Counting:
+        """Return how the sample counts."""
+        request = self.request
+        return decide_counting(
+            self.before.decision,
+            self.settings,
+            request.collected_at,
+            forced=request.forced,
+            thresholds=request.params.changes_thresholds,
         )
 
-    @property
-    def folder(self) -> StoragePath:
-        """Return the run's folder."""
-        return self.snapshot.folder
-
-    @property
-    def request(self) -> RunRequest:
-        """Return who asked for what."""
-        return self.snapshot.request
-
-    @property
-    def validation(self) -> Validation:
-        """Return what validation found."""
-        return self.snapshot.validation
-
-    @property
-    def decision(self) -> DecisionState:
-        """Return the decision state as collect found it."""
-        return self.snapshot.before.decision
-
-    @property
-    def moves(self) -> MovesState:
-        """Return the unload history as collect found it."""
-        return self.snapshot.before.moves
-
-    @property
-    def drains(self) -> Drains:
-        """Return the brokers whose bundles are to leave."""
-        return self.snapshot.before.drains
-
-    @property
-    def policies(self) -> Policies:
-        """Return isolation policies, anti-affinity groups and failure domains."""
-        return self.snapshot.policies
-
-    @property
-    def cluster(self) -> str:
-        """Return the name of the cluster, the key of every table."""
-        return self.request.cluster
-
-    @property
-    def settings(self) -> Settings:
-        """Return the effective settings."""
-        return self.snapshot.settings
+    @cached_property
+    def splits(self) -> SplitPlan:
+        """Return the bundles to be split, and why others are not; they are few, and read by themselves."""
+        return split_planning.plan(self)
 
     @property
     def context(self) -> RunContext:
         """Return what the pipeline starts from."""
         now = self.request.collected_at
         unloaded: dict[str, float] = {}
-        for unload in self.moves.unloads.values():
+        for unload in self.before.moves.unloads.values():
             since = (now - unload.at).total_seconds()
             unloaded[unload.source] = min(since, unloaded.get(unload.source, since))
         return RunContext(
@@ -142,37 +102,38 @@ class RunInput:
             counting=self.counting,
             kept=self.kept,
             policies=self.policies,
-            left_out=left_out_of(self.snapshot),
+            left_out=left_out_of(self),
             forced=self.request.forced,
             force_threshold=force_threshold(self.request),
             unloaded_brokers=unloaded,
-            arriving=self.drained.arriving() if self.drains.brokers else {},
+            arriving=self.drained.arriving() if self.before.drains.brokers else {},
             seed=self.folder.name,
         )
 
     @cached_property
     def drained(self) -> DrainedBrokers:
         """Return what leaves the drained brokers."""
-        return DrainedBrokers(self.snapshot, self.state_folder)
+        return DrainedBrokers(self, self.state_folder)
 
     @property
     def kept(self) -> KeptState:
         """Return what the last counted run left."""
+        decision = self.before.decision
         # Another strategy's averages would be no averages of this one.
-        if self.decision.strategy not in ("", self.settings.strategy):
+        if decision.strategy not in ("", self.settings.strategy):
             return KeptState()
-        return KeptState.parse(self.decision.hits, self.decision.kept)
+        return KeptState.parse(decision.hits, decision.kept)
 
     @cached_property
     def brokers(self) -> list[BrokerSample]:
         """Return the brokers of the cluster by name."""
-        return self.snapshot.brokers_without(left_out_of(self.snapshot))
+        return self.brokers_without(left_out_of(self))
 
     @property
     def bundles_passed_over(self) -> dict[str, Reason]:
         """Return why bundles stay, by bundle; a planned move without an outcome counts as unloaded."""
-        recent = self.moves.recent(self.request.collected_at, self.settings.grace_period_minutes)
-        kept = self.moves.kept
+        recent = self.before.moves.recent(self.request.collected_at, self.settings.grace_period_minutes)
+        kept = self.before.moves.kept
         reasons = {name: Reason.DESTINATION_KEPT if name in kept else Reason.RECENTLY_UNLOADED for name in recent}
         reasons |= dict.fromkeys(self.splits.taken, Reason.TO_BE_SPLIT)
         return reasons | dict.fromkeys(self.validation.quarantined, Reason.BUNDLE_QUARANTINED)
@@ -187,22 +148,14 @@ class RunInput:
         """Return what bundles that were split lately became (`tables.PARTS`)."""
         return [
             {"cluster": self.cluster, "bundle": bundle, "part": part, "share": share}
-            for bundle, parts in parts_by_bundle(self.moves.splits).items()
+            for bundle, parts in parts_by_bundle(self.before.moves.splits).items()
             for part, share in parts.items()
         ]
 
-    def with_splits(self) -> Self:
-        """Return the run with what is to be split; the bundles are few, and read by themselves.
-
-        Raises:
-            SnapshotError: a file of the run or of the state cannot be read.
-        """
-        return replace(self, splits=split_planning.plan(self))
-
-    @property
+    @cached_property
     def known_means(self) -> StoragePath | None:
         """Return the means of the last counted sample; None when there are none."""
-        return self.snapshot.known_means(self.state_folder)
+        return self.means_in(self.state_folder)
 
     @property
     def new_means(self) -> StoragePath:
@@ -211,7 +164,7 @@ class RunInput:
         So what is there already is what would be written, and a file that a recorded state names is not written again.
         """
         made_of = hashlib.sha256("\n".join([self.folder.name, *sorted(self.validation.quarantined)]).encode())
-        return self.state_folder / f"means-{self.decision.seq + 1}-{made_of.hexdigest()[:8]}.parquet"
+        return self.state_folder / f"means-{self.before.decision.seq + 1}-{made_of.hexdigest()[:8]}.parquet"
 
 
 def _check_table(run: Snapshot, name: str) -> pq.FileMetaData:

@@ -15,8 +15,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
-from pulsar_rebalancer.decide.candidates import preset_reason
+from pulsar_rebalancer.decide.run_bundles import reasons_to_stay
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.balancer import MINUTE, Balancer
 from pulsar_rebalancer.replay.columns import NOBODY, MeanColumns
@@ -186,15 +187,8 @@ class _Averages:
 
 def _stay(roster: Roster, settings: Settings) -> dict[int, Reason]:
     """Return why bundles never move, by bundle position."""
-    reasons: dict[int, Reason] = {}
-    of_namespace = [preset_reason(f"{namespace}/", settings.excluded_namespaces, {}) for namespace in roster.namespaces]
-    for number, (name, namespace) in enumerate(zip(roster.bundles, roster.namespace.tolist(), strict=True)):
-        reason = of_namespace[namespace]
-        if reason is None and settings.excluded_bundles:
-            reason = preset_reason(name, (), {}, settings.excluded_bundles)
-        if reason is not None:
-            reasons[number] = reason
-    return reasons
+    reasons = reasons_to_stay(pa.array(roster.bundles, pa.string()), settings).to_pylist()
+    return {number: Reason(reason) for number, reason in enumerate(reasons) if reason}
 
 
 def _change(sample: RecordedSample, bundles: Ints, to: Ints) -> Floats:

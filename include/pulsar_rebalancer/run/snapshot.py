@@ -49,6 +49,11 @@ class Snapshot:
         return RunRequest.read(self.folder)
 
     @property
+    def cluster(self) -> str:
+        """Return the name of the cluster, the key of every table."""
+        return self.request.cluster
+
+    @property
     def settings(self) -> Settings:
         """Return the effective settings."""
         return self.request.resolved.settings
@@ -84,7 +89,7 @@ class Snapshot:
     @cached_property
     def _listed(self) -> list[dict[str, Any]]:
         brokers = self.table("brokers")
-        brokers = brokers.filter(pc.equal(brokers["cluster"], pa.scalar(self.request.cluster)))
+        brokers = brokers.filter(pc.equal(brokers["cluster"], pa.scalar(self.cluster)))
         # Times are not used, and Arrow would import pandas to convert them.
         return brokers.select([column.name for column in brokers.schema if column.type != TIME]).to_pylist()
 
@@ -137,7 +142,7 @@ class Snapshot:
         rows = self.bundles_named(bundles, ["bundle", *CLIENTS])
         return {row["bundle"]: {name: row[name] or 0 for name in CLIENTS} for row in rows}
 
-    def known_means(self, state_folder: StoragePath) -> StoragePath | None:
+    def means_in(self, state_folder: StoragePath) -> StoragePath | None:
         """Return the means of the last counted sample; None when there are none.
 
         A missing file is not an error: means start again with this sample, as when Pulsar's leader changes.

@@ -11,7 +11,7 @@ from tests.vectors.rows import bundles_of
 
 from pulsar_rebalancer.config.resolution import Resolved, RunParams
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.decide.candidates import preset_reason
+from pulsar_rebalancer.decide.run_bundles import reasons_to_stay
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.state_before import StateBefore
@@ -84,16 +84,15 @@ def sample(given: RunInput, previous: Iterable[dict[str, Any]] = ()) -> tuple[li
     bundles = (given.folder / "input" / "bundles.parquet").read_table().to_pylist()
     refused = {row["bundle"] for row in given.bundles_quarantined}
     found = {row["bundle"]: row for row in means.update([r for r in bundles if r["bundle"] not in refused], previous)}
-    passed_over = given.bundles_passed_over
-    for row in bundles:
+    names = pa.array([row["bundle"] for row in bundles], pa.string())
+    reasons = reasons_to_stay(names, given.settings, given.bundles_passed_over).to_pylist()
+    for row, reason in zip(bundles, reasons, strict=True):
         mean = found.get(row["bundle"], dict.fromkeys(TRAFFIC, 0.0))
         row["msg_rate"] = mean["msg_rate_in"] + mean["msg_rate_out"]
         row["msg_throughput"] = mean["msg_throughput_in"] + mean["msg_throughput_out"]
         row["long_term_msg_rate"] = mean.get("long_term_msg_rate")
-        row["reason"] = preset_reason(
-            row["bundle"], given.settings.excluded_namespaces, passed_over, given.settings.excluded_bundles
-        )
-    return broker_samples(brokers, left_out_of(given.snapshot)), bundles_of(bundles)
+        row["reason"] = reason
+    return broker_samples(brokers, left_out_of(given)), bundles_of(bundles)
 
 
 def make(

@@ -53,7 +53,7 @@ def specified(root, run, previous=()):
     brokers, bundles = runs.sample(given, previous)
     force = force_threshold(given.request)
     sample = ClusterSample(brokers, bundles, given.settings, counting=given.counting, force_threshold=force)
-    return decided_of(sample, given.decision.hits, given.policies)
+    return decided_of(sample, given.before.decision.hits, given.policies)
 
 
 def plan_of(run):

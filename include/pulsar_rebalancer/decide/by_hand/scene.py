@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_rebalancer.config.enums import Overrule, Placement
 from pulsar_rebalancer.config.settings import CAPS
-from pulsar_rebalancer.decide.candidates import preset_reason
+from pulsar_rebalancer.decide.run_bundles import reasons_to_stay, with_means
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
-from pulsar_rebalancer.run.tables import Measure
+from pulsar_rebalancer.run.tables import MEANS, Measure
 from pulsar_rebalancer.strategies.left_out import apart, left_out
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.sample import ClusterSample
@@ -24,7 +22,9 @@ from pulsar_rebalancer.strategies.scoring import score
 from pulsar_rebalancer.strategies.shedders.registry import placement_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
+
+    import pyarrow as pa
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.policies.cluster_policies import Policies
@@ -71,9 +71,10 @@ class Scene:
         drained = {*snapshot.before.drains.brokers, *filter(None, [draining])}
         brokers = snapshot.brokers_without(left_out(settings, policies, quarantined=quarantined, drained=drained))
         passed_over = _passed_over(snapshot, overruled) | dict.fromkeys(quarantined, Reason.BUNDLE_QUARANTINED)
-        means = snapshot.known_means(state_folder)
-        bundles = _bundles(snapshot.table("bundles"), means, settings, passed_over)
-        return cls(snapshot, ClusterSample(brokers, bundles, settings), policies)
+        table, means = snapshot.table("bundles"), snapshot.means_in(state_folder)
+        table = table.append_column("reason", reasons_to_stay(table["bundle"], settings, passed_over))
+        table = with_means(table, snapshot.cluster, MEANS.empty_table() if means is None else means.read_table())
+        return cls(snapshot, ClusterSample(brokers, _bundles(table), settings), policies)
 
     @property
     def settings(self) -> Settings:
@@ -156,22 +157,10 @@ def _passed_over(snapshot: Snapshot, overruled: Collection[Overrule]) -> dict[st
     return dict.fromkeys(recent, Reason.RECENTLY_UNLOADED)
 
 
-def _bundles(
-    table: pa.Table, means: StoragePath | None, settings: Settings, passed_over: Mapping[str, Reason]
-) -> Bundles:
-    """Return the bundles with the means of earlier samples; one without any has what its broker reports now."""
-    known = means.read_table() if means is not None else tables.MEANS.empty_table()
-    wanted = known.select(["bundle", "long_term_msg_rate"])
-    for measure in ("msg_rate", "msg_throughput"):
-        wanted = wanted.append_column(measure, pc.add(known[f"{measure}_in"], known[f"{measure}_out"]))
-    names = (row["bundle"] for row in table.select(["bundle"]).to_pylist())
-    reasons = [
-        preset_reason(name, settings.excluded_namespaces, passed_over, settings.excluded_bundles) for name in names
-    ]
-    joined = table.append_column("reason", pa.array(reasons, pa.string())).join(wanted, "bundle")
-    for measure in ("msg_rate", "msg_throughput"):
-        present = pc.add(joined[f"{measure}_in"], joined[f"{measure}_out"])
-        joined = joined.set_column(
-            joined.schema.get_field_index(measure), measure, pc.coalesce(joined[measure], present)
-        )
-    return Bundles(joined.select(COLUMNS.names))
+def _bundles(table: pa.Table) -> Bundles:
+    """Return bundles; one without means has what its broker reports now."""
+    for measure in Measure:
+        present = pc.add(table[f"{measure}_in"], table[f"{measure}_out"])
+        mean = pc.coalesce(table[measure], present)
+        table = table.set_column(table.schema.get_field_index(measure), measure, mean)
+    return Bundles(table.select(COLUMNS.names))

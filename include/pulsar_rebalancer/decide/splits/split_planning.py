@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pulsar_rebalancer.config.enums import Mode
-from pulsar_rebalancer.decide.candidates import preset_reason
+from pulsar_rebalancer.decide.run_bundles import reasons_to_stay
 from pulsar_rebalancer.decide.splits import planner
 from pulsar_rebalancer.decide.splits.conditions import LoadedBundle
 from pulsar_rebalancer.reasons import Reason
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.decide.run_input import RunInput
     from pulsar_rebalancer.decide.splits.planner import SplitPlan
+    from pulsar_rebalancer.run.snapshot import Snapshot
     from pulsar_rebalancer.storage.path import StoragePath
     from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 
@@ -44,10 +45,10 @@ def plan(run: RunInput) -> SplitPlan:
         return planner.NO_SPLITS
     context = planner.SplitContext(
         settings=run.settings,
-        extensible=run.snapshot.extensible,
+        extensible=run.extensible,
         now=run.request.collected_at,
-        hits={} if run.counting.clear else run.decision.split_hits,
-        splits=run.moves.splits,
+        hits={} if run.counting.clear else run.before.decision.split_hits,
+        splits=run.before.moves.splits,
     )
     found = planner.plan(context, _loaded(run, sorted(candidates), extensible=context.extensible), candidates)
     return found._replace(rows=[{"cluster": run.cluster, **row} for row in found.rows])
@@ -55,16 +56,19 @@ def plan(run: RunInput) -> SplitPlan:
 
 def _loaded(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[LoadedBundle]:
     """Return the bundles with the figures that the load manager's conditions look at, each on its busiest reporter."""
-    sample = _rows(run.snapshot.file("bundles"), names)
-    parts = parts_by_bundle(run.moves.splits)
+    sample = _rows(run.file("bundles"), names)
+    parts = parts_by_bundle(run.before.moves.splits)
     parents = {bundle for bundle, of_bundle in parts.items() if of_bundle.keys() & set(names)}
     known = _rows(run.known_means, [*names, *parents]) if run.known_means else []
     after = {row["bundle"]: row for row in means.update(sample, means.with_parts(known, parts))}
-    left_out, quarantined = left_out_of(run.snapshot), run.validation.quarantined
+    left_out, names = left_out_of(run), [row["bundle"] for row in sample]
+    quarantined = dict.fromkeys(run.validation.quarantined, Reason.BUNDLE_QUARANTINED)
+    stays = dict(
+        zip(names, reasons_to_stay(pa.array(names, pa.string()), run.settings, quarantined).to_pylist(), strict=True)
+    )
     found: dict[str, LoadedBundle] = {}
     for row in sorted(sample, key=lambda row: sum(row[name] or 0.0 for name in TRAFFIC)):
         name, broker = row["bundle"], row["broker"]
-        passed_over = {name: Reason.BUNDLE_QUARANTINED} if name in quarantined else {}
         long_term = [after[name][column] for column in LONG_TERM]
         present = [sum(row[f"{kind}_{way}"] or 0.0 for way in ("in", "out")) for kind in ("msg_rate", "msg_throughput")]
         rate, throughput = present if extensible else long_term
@@ -76,8 +80,7 @@ def _loaded(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[Lo
             msg_rate=rate,
             msg_throughput=throughput,
             policy=row["policy"],
-            stays=preset_reason(name, run.settings.excluded_namespaces, passed_over, run.settings.excluded_bundles)
-            or left_out.get(broker),
+            stays=Reason(stays[name]) if stays[name] else left_out.get(broker),
         )
     return list(found.values())
 
@@ -92,7 +95,7 @@ def _rows(file: StoragePath, names: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def helpful(
-    run: RunInput, decisions: Sequence[Decision], moves: Iterable[CandidateMove], source_traffic: Mapping[str, float]
+    run: Snapshot, decisions: Sequence[Decision], moves: Iterable[CandidateMove], source_traffic: Mapping[str, float]
 ) -> tuple[str, ...]:
     """Return where a split would help: a fired broker of which no bundle fits into what is to be moved.
 
@@ -116,8 +119,8 @@ def helpful(
     )
 
 
-def _topics_of(run: RunInput, names: Sequence[str]) -> list[dict[str, Any]]:
-    return _rows(run.snapshot.file("bundles"), names) if names else []
+def _topics_of(run: Snapshot, names: Sequence[str]) -> list[dict[str, Any]]:
+    return _rows(run.file("bundles"), names) if names else []
 
 
 def _sentence(move: CandidateMove, decision: Decision, of_source: float) -> str:

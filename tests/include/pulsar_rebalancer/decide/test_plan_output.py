@@ -29,7 +29,7 @@ def test_a_plan_with_a_drain_is_one_plan_with_one_hash(tmp_path: Path) -> None:
     drains = Drains(brokers={"a:1": Drain(at=NOW, by="ada", reason="new disks")})
     folder = snapshots.take(drains=drains.model_dump(mode="json"))
     run = RunInput.read(snapshots.storage.root, folder.uri)
-    assert left_out_of(run.snapshot) == {"a:1": Reason.DRAINING}
+    assert left_out_of(run) == {"a:1": Reason.DRAINING}
     stays = BundleSample("b:1", name(4), msg_throughput=10.0)
     passed_over = CandidateMove.of(stays, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.OVER_REMAINING)
     left_out = Decision("a:1", Reason.DRAINING, source_high=3, source_low=5)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 
 from pulsar_rebalancer.decide.splits.split_planning import helpful
@@ -42,8 +39,7 @@ def test_a_bundle_that_is_too_large_to_move_is_named(tmp_path, reason, topics, t
     stuck = Decision("b:0", reason, pair=0, fired=True, measure=Measure.RATE, target=target)
     taken = Decision("b:1", Reason.FIRED, pair=1, fired=True, measure=Measure.RATE, target=target)
 
-    given: Any = SimpleNamespace(snapshot=Snapshot(folder))
-    found = helpful(given, [stuck, taken], moves, {"b:0": 1000.0, "b:1": 1000.0})
+    found = helpful(Snapshot(folder), [stuck, taken], moves, {"b:0": 1000.0, "b:1": 1000.0})
 
     sentence = f"no_fitting_bundle: {LARGE} carries 61 % of b:0's traffic; {told}"
     assert found == (() if told is None else (sentence,))
