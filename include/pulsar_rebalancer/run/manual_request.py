@@ -31,7 +31,7 @@ _BUNDLES = re.compile(r"[^/\s]+/[^/\s]+(?:/[^/\s]+)?")
 
 def _broker(name: str) -> str:
     if name and not is_broker_id(name):
-        raise ValueError(f"{name!r} is not of the form host:port, as /admin/v2/brokers lists brokers")
+        raise ValueError(f"{name[:80]!r} is not of the form host:port, as /admin/v2/brokers lists brokers")
     return name
 
 
@@ -59,9 +59,12 @@ _NEEDED = {
     Action.SPLIT: ("bundles",),
 }
 _ALLOWED = {Action.UNLOAD: ("destination",), Action.SPLIT: ("algorithm", "positions", "unload")}
-_ALWAYS = ("action", "reason", "plan")
-
-_OVERRULING = (Action.UNLOAD, Action.DRAIN, Action.FILL, Action.UNDO)
+_ALWAYS = ("action", "overrule", "reason", "plan")
+_NEVER_OVERRULED = {
+    Action.DRAIN: {Overrule.CAPS},
+    Action.RELEASE: set(Overrule),
+    Action.SPLIT: set(Overrule) - {Overrule.EXCLUSIONS},
+}
 
 
 class HandRequest(BaseModel):
@@ -102,12 +105,12 @@ class HandRequest(BaseModel):
         if missing:
             raise ValueError(f"{self.action} needs {' and '.join(missing)}")
         known = {*needed, *_ALLOWED.get(self.action, ()), *_ALWAYS}
-        known |= {"overrule"} if self.action in _OVERRULING else set()
         foreign = [name for name in type(self).model_fields if getattr(self, name) and name not in known]
         if foreign:
             raise ValueError(f"{', '.join(foreign)}: {self.action} does not know them")
-        if self.action is Action.DRAIN and Overrule.CAPS in self.overrule:
-            raise ValueError("overrule: a drain is served within the caps")
+        held = _NEVER_OVERRULED.get(self.action, set()).intersection(self.overrule)
+        if held:
+            raise ValueError(f"overrule: {', '.join(sorted(held))}: {self.action} cannot lift them")
         if self.action is Action.SPLIT:
             self._check_split()
         if self.overrule and not self.reason:

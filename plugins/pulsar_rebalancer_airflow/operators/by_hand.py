@@ -113,7 +113,7 @@ class PlanByHandOperator(BaseOperator):
             run = run_folder(context, self.cluster, self.run)
             request, by = parse_form(context["params"]), context["dag_run"].triggering_user_name or ""
             if request.action is Action.SPLIT:
-                asyncio.run(self._read_topics(run, request.bundles[0])).write(run)
+                asyncio.run(self._read_topics(run, request)).write(run)
             summary = show(ClusterStorage(self.root, self.cluster), run, request, by)
             kept = timedelta(seconds=summary.resolved.settings.max_shown_plan_age_seconds)
             if has_effect(summary):
@@ -123,10 +123,10 @@ class PlanByHandOperator(BaseOperator):
             self.log.info("%s", text(summary, run, context["dag_run"].dag_id))
         return document(summary, run)
 
-    async def _read_topics(self, run: StoragePath, named: str) -> Candidates:
+    async def _read_topics(self, run: StoragePath, request: HandRequest) -> Candidates:
         """Ask about the bundle that is to be split."""
-        scene = Scene.read(Snapshot(run), ClusterStorage(self.root, self.cluster).state)
-        bundle, settings = target_of_split(scene, named), scene.snapshot.settings
+        scene = Scene.read(Snapshot(run), ClusterStorage(self.root, self.cluster).state, request.overruled)
+        bundle, settings = target_of_split(scene, request.bundles[0]), scene.snapshot.settings
         connection = PulsarAdminHook(settings.connection).get_connection_settings(settings.pulsar_cluster)
         async with PulsarAdmin(connection) as admin:
             return Candidates(bundles=(await read_candidate(admin, bundle.bundle, bundle.broker),))

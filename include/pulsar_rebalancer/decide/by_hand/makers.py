@@ -111,7 +111,11 @@ def split(scene: Scene, request: HandRequest, candidates: Candidates) -> dict[st
     candidate = next((each for each in candidates.bundles if each.bundle == bundle.bundle), None)
     if candidate is None:
         raise PlanError(Reason.TOPICS_UNKNOWN, f"{bundle.bundle}: its topics were not read")
-    single = scene.snapshot.extensible
+    single, given = scene.snapshot.extensible, len(request.positions)
+    if single and given > 1:
+        raise PlanError(
+            Reason.CONTRADICTION, f"{given} positions: the extensible load manager cuts a bundle in two, so give one"
+        )
     cut = where_to_cut(candidate, algorithm, scene.settings, specified=request.positions, single=single)
     if isinstance(cut, Reason):
         raise PlanError(cut, f"{bundle.bundle} cannot be split by {algorithm}: {cut.meaning}")
@@ -158,7 +162,7 @@ def fill(scene: Scene, broker: str) -> list[Wish]:
     """
     check_broker(scene, broker)
     scores, policies = dict(scene.scores), scene.policy_filter()
-    mean = fmean(scores.values())
+    mean = fmean(figure for name, figure in scores.items() if name not in scene.apart)
     pools = {
         source: sorted(
             (

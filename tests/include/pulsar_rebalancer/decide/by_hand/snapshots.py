@@ -100,9 +100,9 @@ class Snapshots:
         ]
         return table([dict.fromkeys(TRAFFIC, 0.0) | row for row in held], BUNDLES)
 
-    def show(self, **form: Any) -> tuple[Summary, dict[str, str]]:
+    def show(self, drains: Any = None, /, **form: Any) -> tuple[Summary, dict[str, str]]:
         """The plan of a form, and what becomes of each bundle: its destination, or the reason why it stays."""
-        run = self.take()
+        run = self.take(**{"drains": drains} if drains else {})
         return show(self.storage, run, parse_form(form), "ada"), fates(run)
 
     def handed_over(self, summary: Summary) -> HandedOver:

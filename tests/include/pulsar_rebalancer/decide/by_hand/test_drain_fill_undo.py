@@ -274,6 +274,16 @@ def test_a_new_broker_is_filled_to_the_mean_from_the_hottest_with_few_bundles(tm
     assert summary.by_hand.scores == {"a:1": pytest.approx((61.0, 31.0)), "c:1": pytest.approx((0.0, 30.0))}
 
 
+def test_the_mean_to_which_a_broker_is_filled_is_of_brokers_that_are_not_drained(tmp_path: Path) -> None:
+    # The mean of a and c is 30. With b, which is empty, it would be 20.
+    snapshots = Snapshots(tmp_path, {"a": {name(n): 15.0 for n in range(4)}, "b": {}, "c": {}})
+    drains = {"version": 1, "brokers": {"b:1": DRAIN.model_dump(mode="json")}}
+
+    _, found = snapshots.show(drains, action="fill", broker="c:1")
+
+    assert found == {name(3): "c:1", name(2): "c:1"}
+
+
 def undone(snapshots: Snapshots, *moves: MoveOutcome) -> str:
     run = snapshots.take()
     Outcome(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pulsar_rebalancer.run.plan import Summary
+    from pulsar_rebalancer.storage.path import StoragePath
 
 LOW, HIGH = "t/n/0x00000000_0x80000000", "t/n/0x80000000_0xffffffff"
 BOUNDS = (0, 0x80000000, 0xFFFFFFFF)
@@ -67,15 +68,46 @@ def test_which_bundle_is_cut_and_where(
     assert document(summary, run)["plan"] == summary.hash
 
 
-def test_the_extensible_load_manager_cuts_in_two_whether_it_reports_averages_or_not(snapshots: Snapshots) -> None:
+def test_the_extensible_load_manager_cuts_in_two_where_the_algorithm_halves_the_traffic_best(
+    snapshots: Snapshots,
+) -> None:
     snapshots.load_manager = "ExtensibleLoadManagerImpl"
-    form: dict[str, Any] = {"algorithm": "specified_positions_divide", "positions": [0x15000000, 0x25000000]}
+    snapshots.settings = snapshots.settings.model_copy(update={"max_bundle_msg_rate": 1, "flow_difference": 0.0})
+    topics = (TopicLoad(0x10000000, 3.0, 1.0), *TOPICS[1:])
 
-    summary = shown(snapshots, bundles=[LOW], **form)
+    summary = shown(snapshots, topics, bundles=[LOW], algorithm="flow_or_qps_equally_divide")
 
+    (split,) = read_splits(run_of(snapshots, summary))
+
+    assert split.positions == (0x18000001,)
+
+
+def test_the_extensible_load_manager_is_given_one_position_or_nothing(snapshots: Snapshots) -> None:
+    snapshots.load_manager = "ExtensibleLoadManagerImpl"
+    form: dict[str, Any] = {"bundles": [LOW], "algorithm": "specified_positions_divide"}
+
+    with pytest.raises(RebalancerError, match=r"3 positions.*extensible load manager.*one.*contradiction"):
+        shown(snapshots, **form, positions=[0x15000000, 0x25000000, 0x35000000])
+
+    (split,) = read_splits(run_of(snapshots, shown(snapshots, **form, positions=[0x25000000])))
+    assert split.positions == (0x25000000,)
+
+
+@pytest.mark.parametrize("excluded", [{"excluded_namespaces": ("t/n",)}, {"excluded_brokers": ("a:1",)}])
+def test_an_exclusion_may_be_overruled(snapshots: Snapshots, excluded: dict[str, Any]) -> None:
+    snapshots.settings = snapshots.settings.model_copy(update=excluded)
+
+    with pytest.raises(RebalancerError, match="excluded"):
+        shown(snapshots, bundles=[LOW])
+    summary = shown(snapshots, bundles=[LOW], overrule=["exclusions"], reason="it is too large")
+
+    assert [split.bundle for split in read_splits(run_of(snapshots, summary))] == [LOW]
+
+
+def run_of(snapshots: Snapshots, summary: Summary) -> StoragePath:
     run = snapshots.storage.run(summary.plan_id)
     assert run is not None
-    assert [split.positions for split in verify(run, summary).splits] == [(0x25000000,)]
+    return run
 
 
 @pytest.mark.parametrize(
