@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from pulsar_rebalancer.config.enums import Overrule
-from pulsar_rebalancer.decide.by_hand import makers
+from pulsar_rebalancer.decide.by_hand.makers import of_broker
 from pulsar_rebalancer.decide.by_hand.preview import candidates_of, placed
 from pulsar_rebalancer.decide.by_hand.scene import Scene
 from pulsar_rebalancer.decide.by_hand.spare_capacity import SpareCapacity
@@ -18,8 +18,9 @@ from pulsar_rebalancer.strategies import caps, waves
 from pulsar_rebalancer.strategies.sample import Decision
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from pulsar_rebalancer.decide.by_hand.makers import Wish
     from pulsar_rebalancer.run.snapshot import Snapshot
     from pulsar_rebalancer.state.manual_plans import Drain
     from pulsar_rebalancer.storage.path import StoragePath
@@ -47,6 +48,58 @@ class Served(NamedTuple):
     progress: dict[str, DrainProgress]
 
 
+class Leaving(NamedTuple):
+    """What leaves drained brokers.
+
+    Attributes:
+        moves: candidates with their destinations; their pairs are below zero, so that caps take them first.
+        scenes: by drained broker, without what is overruled for it.
+        overruled: what does not hold, by drained broker.
+    """
+
+    moves: list[CandidateMove]
+    scenes: dict[str, Scene]
+    overruled: Mapping[str, Collection[Overrule]]
+
+    @property
+    def scene(self) -> Scene:
+        """Return one of the scenes, for what is the same in all."""
+        return next(iter(self.scenes.values()))
+
+    def room(self, *, fixed: bool = False) -> SpareCapacity:
+        """Return what keeps these moves, and those next to them, from overloading a broker."""
+        return SpareCapacity(self.scenes, self.overruled, fixed=fixed)
+
+
+def leaving(
+    snapshot: Snapshot,
+    state_folder: StoragePath,
+    overruled: Mapping[str, Collection[Overrule]],
+    wishes: Callable[[Scene, str], list[Wish]],
+) -> Leaving:
+    """Return what leaves drained brokers.
+
+    Args:
+        snapshot: of a run.
+        state_folder: where the means of its cluster are.
+        overruled: what does not hold, by drained broker; not empty.
+        wishes: returns what is to leave one of these brokers.
+
+    Raises:
+        SnapshotError: a file of the run cannot be read.
+    """
+    groups: dict[frozenset[Overrule], list[str]] = {}
+    for broker in sorted(overruled):
+        groups.setdefault(frozenset(overruled[broker]) - {Overrule.CAPS}, []).append(broker)
+    left = Leaving([], {}, overruled)
+    for rules, brokers in groups.items():
+        scene = Scene.read(snapshot, state_folder, rules)
+        wanted = [wish for broker in brokers for wish in wishes(scene, broker)]
+        left.moves.extend(placed(scene, candidates_of(scene, wanted, len(left.scenes) - len(overruled))))
+        left.scenes.update(dict.fromkeys(brokers, scene))
+    return left
+
+
 class DrainedBrokers:
     """The drained brokers of a run: their bundles leave before those of the strategy, which leaves these brokers out.
 
@@ -61,19 +114,8 @@ class DrainedBrokers:
     def __init__(self, snapshot: Snapshot, state_folder: StoragePath) -> None:
         self._snapshot = snapshot
         self._drains = snapshot.before.drains.brokers
-        self._scenes: dict[str, Scene] = {}
-        self._leaving: list[CandidateMove] = []
-        # What is overruled for one broker holds for the others.
-        groups: dict[frozenset[Overrule], list[str]] = {}
-        for broker in sorted(self._drains):
-            groups.setdefault(frozenset(self._drains[broker].overrule) - {Overrule.CAPS}, []).append(broker)
-        first_pair = -len(self._drains)  # below zero: caps take the pairs in their order, those of drains first
-        for overruled, brokers in groups.items():
-            self._scene = Scene.read(snapshot, state_folder, overruled)
-            wishes = [wish for broker in brokers for wish in makers.leaving(self._scene, broker)]
-            self._leaving += placed(self._scene, candidates_of(self._scene, wishes, first_pair))
-            first_pair += len(brokers)
-            self._scenes |= dict.fromkeys(brokers, self._scene)
+        overruled = {broker: drain.overrule for broker, drain in self._drains.items()}
+        self._leaving = leaving(snapshot, state_folder, overruled, of_broker)
 
     def arriving(self) -> dict[str, Counter[Measure]]:
         """Return the traffic that the drains bring, msg/s and bytes/s, by broker."""
@@ -91,7 +133,7 @@ class DrainedBrokers:
             decisions: of the strategy.
             moves: its candidates; caps may bite some of those that are taken.
         """
-        capped, drains, scenes = self._capped(moves), self._drains, self._scenes
+        capped, drains, scenes = self._capped(moves), self._drains, self._leaving.scenes
         of_drain = [move for move in capped if move.pair < 0]
         pairs = {move.source: move.pair for move in of_drain}
         found = [_decision(scenes[broker], broker, pairs[broker], drains[broker]) for broker in sorted(pairs)]
@@ -105,10 +147,9 @@ class DrainedBrokers:
 
     def _capped(self, moves: Iterable[CandidateMove]) -> list[CandidateMove]:
         # One bundle of each anti-affinity group goes at a time, whatever is overruled.
-        groups, by_range = self._snapshot.policies.groups, waves.needed(self._scene.sample.brokers)
-        overruled = {broker: drain.overrule for broker, drain in self._drains.items()}
-        room = SpareCapacity(self._scene, self._scenes, overruled)
-        return caps.apply([*self._leaving, *moves], self._scene.settings, groups, by_range=by_range, room=room)
+        groups, by_range = self._snapshot.policies.groups, waves.needed(self._leaving.scene.sample.brokers)
+        wanted, settings = [*self._leaving.moves, *moves], self._snapshot.settings
+        return caps.apply(wanted, settings, groups, by_range=by_range, room=self._leaving.room())
 
 
 def _decision(scene: Scene, broker: str, pair: int, drain: Drain) -> Decision:

@@ -144,10 +144,10 @@ def drain(scene: Scene, broker: str) -> list[Wish]:
         check_broker(scene, broker)
     if not scene.sample.taking_part:
         raise PlanError(Reason.LAST_BROKER, f"{broker} is the last broker that could take bundles")
-    return leaving(scene, broker)
+    return of_broker(scene, broker)
 
 
-def leaving(scene: Scene, broker: str) -> list[Wish]:
+def of_broker(scene: Scene, broker: str) -> list[Wish]:
     """Return every bundle that a drained broker reports."""
     return [Wish(bundle.bundle, source=broker) for bundle in scene.sample.bundles.of(broker)]
 

@@ -60,7 +60,7 @@ def show(storage: ClusterStorage, run: StoragePath, request: HandRequest, by: st
     if request.action is Action.SPLIT:
         return write(scene, (), record, [makers.split(scene, request, Candidates.find(run) or Candidates())])
     # A drain is shown by the rule that its runs follow.
-    room = SpareCapacity(scene, {draining: scene}, {draining: request.overrule}) if draining else None
+    room = SpareCapacity({draining: scene}, {draining: request.overrule}) if draining else None
     return write(scene, placed(scene, candidates_of(scene, _wishes(scene, storage, request))), record, room=room)
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.config.enums import Overrule
 from pulsar_rebalancer.decide.by_hand import makers
+from pulsar_rebalancer.decide.by_hand.drains import leaving
 from pulsar_rebalancer.decide.by_hand.preview import candidates_of, placed, write
 from pulsar_rebalancer.decide.by_hand.scene import Scene
-from pulsar_rebalancer.decide.by_hand.spare_capacity import SpareCapacity
 from pulsar_rebalancer.errors import PlanError, SnapshotError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.manual_request import ByHand, HandRequest
@@ -20,12 +19,12 @@ from pulsar_rebalancer.run.splits import taken_rows
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pulsar_rebalancer.decide.by_hand.drains import Leaving
     from pulsar_rebalancer.run.plan import Move
     from pulsar_rebalancer.state.manual_plans import HandedOver
     from pulsar_rebalancer.state.state_documents import MovesState
     from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
-    from pulsar_rebalancer.strategies.sample import CandidateMove
 
 
 def carry_out_shown(storage: ClusterStorage, run: StoragePath) -> Summary:
@@ -56,8 +55,10 @@ def carry_out_shown(storage: ClusterStorage, run: StoragePath) -> Summary:
         move for move in moves if scene.owners.get(move.bundle) == move.source and move.source in summary.drains
     ]
     others = [move for move in moves if move not in of_drains]
-    leaving, room = _leaving(storage, snapshot, summary, of_drains)
-    again = [*leaving, *placed(scene, candidates_of(scene, makers.again(scene, others)))]
+    again, room = placed(scene, candidates_of(scene, makers.again(scene, others))), None
+    if of_drains:
+        left = _leaving(storage, snapshot, summary, of_drains)
+        again, room = [*left.moves, *again], left.room(fixed=True)
     # A split that no longer fits is seen by its bounds, before anything is asked for.
     restarts = read_state(folder).restarts
     return write(scene, again, record, taken_rows(folder), room, whole=handed.approved, restarts=restarts)
@@ -84,38 +85,30 @@ def _shown(storage: ClusterStorage, request: RunRequest, handed: HandedOver) -> 
     summary = Summary.read(folder) if folder is not None else None
     if folder is None or summary is None or summary.hash != request.params.plan:
         raise PlanError(Reason.OTHER_PLAN, f"{entry.plan_id} is not the plan {request.params.plan[:16]}")
+    oldest, too_old = settings.max_shown_plan_age_seconds, Reason.SHOWN_TOO_LONG_AGO
+    if handed.approved:
+        oldest, too_old = settings.max_awaiting_minutes * 60, Reason.AWAITED_TOO_LONG
     age = (request.collected_at - entry.at).total_seconds()
-    if handed.approved and age > settings.max_awaiting_minutes * 60:
-        raise PlanError(Reason.AWAITED_TOO_LONG, f"plan {entry.plan_id} is {age:.0f} s old")
-    if not handed.approved and age > settings.max_shown_plan_age_seconds:
-        raise PlanError(Reason.SHOWN_TOO_LONG_AGO, f"plan {entry.plan_id} is {age:.0f} s old")
+    if age > oldest:
+        raise PlanError(too_old, f"plan {entry.plan_id} is {age:.0f} s old")
     return folder, summary
 
 
-def _leaving(
-    storage: ClusterStorage, snapshot: Snapshot, shown: Summary, moves: Sequence[Move]
-) -> tuple[list[CandidateMove], SpareCapacity | None]:
+def _leaving(storage: ClusterStorage, snapshot: Snapshot, shown: Summary, moves: Sequence[Move]) -> Leaving:
     """Return what leaves drained brokers, without what is overruled for each now as it was when the plan was shown.
 
     What leaves a broker that was released since stays.
     """
-    sources, drained = sorted({move.source for move in moves}), snapshot.before.drains.brokers
-    if not sources:
-        return [], None
+    drained = snapshot.before.drains.brokers
     overruled = {
-        source: frozenset(shown.drains[source].overrule) & frozenset(drain.overrule) - {Overrule.CAPS}
-        for source in sources
-        if (drain := drained.get(source)) is not None
+        source: frozenset(shown.drains[source].overrule).intersection(
+            drained[source].overrule if source in drained else ()
+        )
+        for source in {move.source for move in moves}
     }
-    scenes = {each: Scene.read(snapshot, storage.state, each) for each in {frozenset[Overrule](), *overruled.values()}}
-    of_source = {source: scenes[overruled.get(source, frozenset())] for source in sources}
-    found: list[CandidateMove] = []
-    for pair, source in enumerate(sources, -len(sources)):
+
+    def wishes(_: Scene, source: str) -> list[makers.Wish]:
         released = None if source in drained else Reason.NOT_DRAINED
-        wishes = [
-            makers.Wish(move.bundle, move.destination, released, source) for move in moves if move.source == source
-        ]
-        found += placed(of_source[source], candidates_of(of_source[source], wishes, pair))
-    return found, SpareCapacity(
-        scenes[frozenset()], of_source, {source: overruled.get(source, ()) for source in sources}, fixed=True
-    )
+        return [makers.Wish(move.bundle, move.destination, released, source) for move in moves if move.source == source]
+
+    return leaving(snapshot, storage.state, overruled, wishes)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.config.enums import Overrule
 from pulsar_rebalancer.decide.by_hand import makers
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.strategies.scoring import scores_after
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping
+    from collections.abc import Container, Mapping
 
     from pulsar_rebalancer.decide.by_hand.scene import Scene
     from pulsar_rebalancer.strategies.sample import CandidateMove
@@ -24,81 +22,66 @@ class SpareCapacity:
     leave and that has room, or stays.
 
     Args:
-        scene: the snapshot.
         scenes: by drained broker, without what is overruled for it; what leaves these brokers comes first.
         overruled: what does not hold for the bundles of a drained broker.
         fixed: whether a bundle goes where it is to go or nowhere, as one whose move a person approved.
     """
 
     def __init__(
-        self,
-        scene: Scene,
-        scenes: Mapping[str, Scene],
-        overruled: Mapping[str, Container[Overrule]],
-        *,
-        fixed: bool = False,
+        self, scenes: Mapping[str, Scene], overruled: Mapping[str, Container[Overrule]], *, fixed: bool = False
     ) -> None:
-        self._scene = scene
+        self._scene = next(iter(scenes.values()))
         self._scenes = scenes
         self._overruled = overruled
         self._fixed = fixed
         self._policies = {id(each): each.policy_filter() for each in scenes.values()}
-        self._drained: list[CandidateMove] = []
-        self._taken: dict[str, float] = {}
-        self._after: dict[str, float] | None = None
+        self._filled: set[str] = set()
+        self._gained: dict[str, float] = {}
 
     def fitted(self, unit: list[CandidateMove]) -> list[CandidateMove]:
         """Return a unit as it may go."""
-        return self._leaving(unit[0]) if unit[0].source in self._scenes else self._beside(unit)
-
-    def take(self, unit: list[CandidateMove]) -> None:
-        """Note that a unit goes."""
-        if unit[0].source not in self._scenes:
-            if self._after is not None:
-                for name, points in self._change(unit).items():
-                    self._after[name] = self._after.get(name, 0.0) + points
-            return
-        (move,) = unit
-        if move.destination is None:
-            return
-        scene = self._scenes[move.source]
-        bundle = scene.sample.bundles.find(move.source, move.bundle)
-        self._taken[move.destination] = self._predicted(move.destination, makers.share_of_score(scene, bundle), scene)
-        self._policies[id(scene)].placed(bundle, move.destination)
-        self._drained.append(move)
-
-    def _predicted(self, broker: str, share: float, scene: Scene) -> float:
-        return self._taken.get(broker, scene.scores.get(broker, 0.0)) + share
-
-    def _leaving(self, move: CandidateMove) -> list[CandidateMove]:
-        scene, limit = self._scenes[move.source], self._scene.settings.overloaded_threshold
-        share = makers.share_of_score(scene, scene.sample.bundles.find(move.source, move.bundle))
-        free = share <= 0 or Overrule.OVERLOAD in self._overruled[move.source] or move.destination is None
-        if free or self._predicted(str(move.destination), share, scene) <= limit:
-            return [move]
-        others = {
-            name: self._predicted(name, share, scene)
-            for name in self._policies[id(scene)].candidates(move.bundle)
-            if name != move.source and not self._fixed
-        }
-        to = min((name for name in others if others[name] <= limit), key=lambda name: others[name], default=None)
-        return [move._replace(reason=Reason.WOULD_OVERLOAD) if to is None else move._replace(destination=to)]
-
-    def _beside(self, unit: list[CandidateMove]) -> list[CandidateMove]:
-        if self._after is None:
-            self._after = scores_after(self._scene.scores, self._drained, self._scene.traffic)
-        after, change = self._after, self._change(unit)
-        grown = (name for name, points in change.items() if points > 0 and name in self._taken)
-        if any(after.get(name, 0.0) + change[name] > self._scene.settings.overloaded_threshold for name in grown):
+        if unit[0].source in self._scenes:
+            return [self._leaving(unit[0])]
+        gains = self._gains(unit)
+        if any(gain > 0 and name in self._filled and not self._fits(name, gain) for name, gain in gains.items()):
             return [move._replace(reason=Reason.WOULD_OVERLOAD, wave=None) for move in unit]
         return unit
 
-    def _change(self, unit: Iterable[CandidateMove]) -> Counter[str]:
+    def take(self, unit: list[CandidateMove]) -> None:
+        """Note that a unit goes."""
+        for name, gain in self._gains(unit).items():
+            self._gained[name] = self._gained.get(name, 0.0) + gain
+        first = unit[0]
+        scene = self._scenes.get(first.source)
+        if scene is not None and first.destination is not None:
+            self._filled.add(first.destination)
+            self._policies[id(scene)].placed(scene.sample.bundles.find(first.source, first.bundle), first.destination)
+
+    def _leaving(self, move: CandidateMove) -> CandidateMove:
+        scene, gain = self._scenes[move.source], self._gains([move]).get(str(move.destination), 0.0)
+        free = gain <= 0 or Overrule.OVERLOAD in self._overruled[move.source]
+        if free or self._fits(str(move.destination), gain, scene):
+            return move
+        others = () if self._fixed else self._policies[id(scene)].candidates(move.bundle)
+        having_room = [name for name in others if name != move.source and self._fits(name, gain, scene)]
+        if not having_room:
+            return move._replace(reason=Reason.WOULD_OVERLOAD)
+        return move._replace(destination=min(having_room, key=lambda name: self._score(name, scene)))
+
+    def _fits(self, broker: str, gain: float, scene: Scene | None = None) -> bool:
+        return self._score(broker, scene or self._scene) + gain <= self._scene.settings.overloaded_threshold
+
+    def _score(self, broker: str, scene: Scene) -> float:
+        """Return the score of a broker after what was taken so far, percent."""
+        return scene.scores.get(broker, 0.0) + self._gained.get(broker, 0.0)
+
+    def _gains(self, unit: list[CandidateMove]) -> dict[str, float]:
         """Return by how many points the score of each broker grows."""
-        change: Counter[str] = Counter()
+        gains: dict[str, float] = {}
         for move in unit:
+            scene = self._scenes.get(move.source, self._scene)
+            share = makers.share_of_score(scene, scene.sample.bundles.find(move.source, move.bundle))
             if move.destination is not None:
-                bundle = self._scene.sample.bundles.find(move.source, move.bundle)
-                share = makers.share_of_score(self._scene, bundle)
-                change.update({move.destination: share, move.source: -share})
-        return change
+                gains[move.destination] = gains.get(move.destination, 0.0) + share
+                gains[move.source] = gains.get(move.source, 0.0) - share
+        return gains
