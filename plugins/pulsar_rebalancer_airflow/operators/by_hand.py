@@ -23,7 +23,7 @@ from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.manual_request import parse_form
 from pulsar_rebalancer.run.outcome import Outcome, read_waves
 from pulsar_rebalancer.run.plan import LONGEST_RUN, Summary
-from pulsar_rebalancer.run.run_folder import belongs
+from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.splits import read_outcomes
 from pulsar_rebalancer.run.state_before import StateBefore
@@ -154,13 +154,26 @@ class CarryOutOperator(HandOverOperator):
         with final_unless_passing(context):
             form, store = parse_form(context["params"]), StateStore.of(context, self.entry.name)
             by, now = context["dag_run"].triggering_user_name or "", datetime.now(UTC)
-            if form.plan:
-                hands_over = self._carry_out(context, store, form, by, now)
-            else:
-                hands_over = False
+            if not form.plan:
                 self._release(store, form, by)
-        if hands_over:
-            super().execute(context)
+                return
+            entry, request = self._shown(store, form, now)
+            handed = HandedOver(plan=entry, run_id=context["dag_run"].run_id, at=now, by=by)
+            others, drains = store.get(HandedOverPlans), request.action is Action.DRAIN
+            before = others.plans.get(form.plan)
+            if drains:
+                handed = self._drain(store, handed, before, request.broker)
+            else:
+                handed = self._next_run(context, store, handed, before, others)
+            kept = timedelta(seconds=self.entry.settings.max_shown_plan_age_seconds)
+            store.put(others.added(form.plan, handed, kept + LONGEST_RUN))
+            if drains:  # noted first: an attempt that ends early is followed by one of the same run, which goes on
+                drain = Drain(at=handed.at, by=handed.by, reason=request.reason, overrule=request.overrule)
+                self._mark(store, request.broker, drain)
+                return
+            self.trigger_run_id, self.conf = handed.run_id, {"plan": form.plan}
+            self.log.info("Plan %s is carried out by run %s of %s", entry.plan_id, handed.run_id, self.trigger_dag_id)
+        super().execute(context)
 
     def _release(self, store: StateStore, form: HandRequest, by: str) -> None:
         """Release a broker."""
@@ -173,57 +186,9 @@ class CarryOutOperator(HandOverOperator):
         store.put_drains(self.storage, drains.without(form.broker, datetime.now(UTC)))
         self.log.warning("%s released %s: %s", by or "unknown", form.broker, form.reason)
 
-    def _carry_out(self, context: Context, store: StateStore, form: HandRequest, by: str, now: datetime) -> bool:
-        """Mark a broker as drained, or set the run up that carries the plan out; return whether there is one."""
-        entry, request = self._shown(store, store.get(ShownPlans), form, now)
-        others = store.get(HandedOverPlans)
-        before = others.plans.get(form.plan)
-        drains = request.action is Action.DRAIN
-        if drains:
-            handed = HandedOver(plan=entry, run_id=context["dag_run"].run_id, at=now, by=by)
-            if before is None:
-                self._check_drains(store, entry)
-            elif before.run_id != handed.run_id or self._released(store, request.broker, before.at):
-                raise PlanError(Reason.PLAN_USED, f"see run {before.run_id}")
-            else:
-                handed = before  # cleared or restarted
-        else:
-            answers = store.readable(Answers)
-            self._check_none_under_way(context, others, answers)
-            handed = HandedOver(plan=entry, run_id=self._run_id(context, entry, before, answers), at=now, by=by)
-        kept = timedelta(seconds=self.entry.settings.max_shown_plan_age_seconds)
-        store.put(others.added(form.plan, handed, kept + LONGEST_RUN))
-        if drains:  # noted first: an attempt that ends early is followed by one of the same run, which goes on
-            drain = Drain(at=handed.at, by=handed.by, reason=request.reason, overrule=request.overrule)
-            self._mark(store, request.broker, drain)
-            return False
-        self.trigger_run_id, self.conf = handed.run_id, {"plan": form.plan}
-        self.log.info("Plan %s is carried out by run %s of %s", entry.plan_id, handed.run_id, self.trigger_dag_id)
-        return True
-
-    def _check_drains(self, store: StateStore, entry: ShownPlan) -> None:
-        """Refuse the plan of a drain that was shown with other brokers drained than now."""
-        run, marked = self.storage.run(entry.plan_id), store.drains(self.storage).brokers
-        shown_with = StateBefore.read(run).drains.brokers if run else {}
-        if marked.keys() != shown_with.keys():
-            raise PlanError(Reason.OTHER_PLAN, f"since it was shown, what is drained is another: {', '.join(marked)}")
-
-    def _released(self, store: StateStore, broker: str, marked_at: datetime) -> bool:
-        """Return whether somebody released a broker since it was marked: a run that is cleared marks it no more."""
-        released = store.drains(self.storage).released.get(broker)
-        return released is not None and released >= marked_at
-
-    def _mark(self, store: StateStore, broker: str, drain: Drain) -> None:
-        """Mark a broker as drained."""
-        marked = store.drains(self.storage)
-        store.put_drains(self.storage, marked.model_copy(update={"brokers": marked.brokers | {broker: drain}}))
-        self.log.warning("%s has %s drained: %s", drain.by or "unknown", broker, drain.reason)
-
-    def _shown(
-        self, store: StateStore, shown: ShownPlans, form: HandRequest, now: datetime
-    ) -> tuple[ShownPlan, HandRequest]:
+    def _shown(self, store: StateStore, form: HandRequest, now: datetime) -> tuple[ShownPlan, HandRequest]:
         """Return the plan of the form's hash, if it may be carried out."""
-        entry = shown.plans.get(form.plan)
+        entry = store.get(ShownPlans).plans.get(form.plan)
         run = self.storage.run(entry.plan_id) if entry else None
         planned = Summary.read(run).by_hand if run else None
         if entry is None or planned is None:
@@ -237,46 +202,77 @@ class CarryOutOperator(HandOverOperator):
         self._refuse_while_closed(store, now)
         return entry, planned.request
 
-    def _run_id(self, context: Context, plan: ShownPlan, before: HandedOver | None, answers: Answers) -> str:
-        """Return the run that is to carry a plan out; once more only if the last one was stopped."""
-        if before is not None and not context["ti"].get_dr_count(self.trigger_dag_id, run_ids=[before.run_id]):
-            return before.run_id  # noted by an attempt that ended early
-        if before is not None and not self._was_stopped(context, before, answers):
-            raise PlanError(Reason.PLAN_USED, f"see run {before.run_id} of {self.trigger_dag_id}")
-        return new_run_id("by_hand", plan.plan_id)
+    def _drain(self, store: StateStore, handed: HandedOver, before: HandedOver | None, broker: str) -> HandedOver:
+        """Return how the plan of a drain is noted; a run that is cleared goes on, but marks no released broker."""
+        drains = store.drains(self.storage)
+        if before is None:
+            run = self.storage.run(handed.plan.plan_id)
+            if run is None or drains.brokers.keys() != StateBefore.read(run).drains.brokers.keys():
+                named = ", ".join(drains.brokers)
+                raise PlanError(Reason.OTHER_PLAN, f"since it was shown, what is drained is another: {named}")
+            return handed
+        released = drains.released.get(broker)
+        if before.run_id != handed.run_id or (released is not None and released >= before.at):
+            raise PlanError(Reason.PLAN_USED, f"see run {before.run_id}")
+        return before
 
-    def _was_stopped(self, context: Context, handed: HandedOver, answers: Answers) -> bool:
+    def _mark(self, store: StateStore, broker: str, drain: Drain) -> None:
+        """Mark a broker as drained."""
+        marked = store.drains(self.storage)
+        store.put_drains(self.storage, marked.model_copy(update={"brokers": marked.brokers | {broker: drain}}))
+        self.log.warning("%s has %s drained: %s", drain.by or "unknown", broker, drain.reason)
+
+    def _next_run(
+        self,
+        context: Context,
+        store: StateStore,
+        handed: HandedOver,
+        before: HandedOver | None,
+        others: HandedOverPlans,
+    ) -> HandedOver:
+        """Return the entry with the run that carries the plan out; once more only if the last one was held back."""
+        answers = store.readable(Answers)
+        runs = {answer.carried_out_by for answer in answers.plans.values()} - {""}
+        runs.update(other.run_id for other in others.plans.values())
+        if runs and self._count(context, runs, states=["queued", "running"]):
+            raise PlanError(
+                Reason.PLAN_UNDER_WAY, f"one of the runs {', '.join(sorted(runs))} of {self.trigger_dag_id}"[:500]
+            )
+        if before is not None and not self._count(context, {before.run_id}):
+            return handed.model_copy(update={"run_id": before.run_id})  # noted by an attempt that ended early
+        if before is not None and not self._was_held_back(context, before, answers):
+            raise PlanError(Reason.PLAN_USED, f"see run {before.run_id} of {self.trigger_dag_id}")
+        return handed.model_copy(update={"run_id": new_run_id("by_hand", handed.plan.plan_id)})
+
+    def _was_held_back(self, context: Context, handed: HandedOver, answers: Answers) -> bool:
         """Return whether a stop, a pause or the like left a part of a plan; one that came after the end did not.
 
         In mode `approve` another run carries out what is approved of the one that was handed over.
         """
         run_ids = {handed.run_id}
-        for run in reversed(
-            [*takewhile(lambda run: not _older(run, handed), folders(self.storage, datetime.now(UTC)))]
-        ):
-            request = run / "input" / "settings.json"
-            document = request.read_json() if request.exists() else None
-            if not any(belongs(document, self.storage.cluster, run_id) for run_id in run_ids):
+        newest = folders(self.storage, datetime.now(UTC))
+        young = takewhile(lambda run: (time_of(run.name) or handed.at) >= handed.plan.at, newest)
+        for run in reversed([*young]):
+            request = RunRequest.known(run)
+            if request is None or request.airflow_run_id not in run_ids:
                 continue
             answer = answers.plans.get(run.name)
             if answer is not None and answer.carried_out_by:
-                if not context["ti"].get_dr_count(self.trigger_dag_id, run_ids=[answer.carried_out_by]):
-                    return True  # held back between the approval and its run
                 run_ids.add(answer.carried_out_by)
-            reasons = {each.reason for found in (read_waves(run), read_outcomes(run)) for each in found.values()}
-            outcome = Outcome.find(run)
-            if outcome is not None and outcome.verdict is not Reason.AWAITING_APPROVAL:
-                reasons.add(outcome.verdict)
-            if any(reason.has(Trait.NOT_BEGUN) and reason.has(Trait.RETRIED) for reason in reasons):
+                if not self._count(context, {answer.carried_out_by}):
+                    return True  # between the approval and its run
+            if _left_a_part(run):
                 return True
         return False
 
-    def _check_none_under_way(self, context: Context, handed: HandedOverPlans, answers: Answers) -> None:
-        approved = {answer.carried_out_by for answer in answers.plans.values()} - {""}
-        run_ids, dag_id = sorted(approved.union(other.run_id for other in handed.plans.values())), self.trigger_dag_id
-        if run_ids and context["ti"].get_dr_count(dag_id, run_ids=run_ids, states=["queued", "running"]):
-            raise PlanError(Reason.PLAN_UNDER_WAY, f"one of the runs {', '.join(run_ids)} of {dag_id}"[:500])
+    def _count(self, context: Context, run_ids: set[str], states: list[str] | None = None) -> int:
+        return int(context["ti"].get_dr_count(self.trigger_dag_id, run_ids=sorted(run_ids), states=states))
 
 
-def _older(run: StoragePath, handed: HandedOver) -> bool:
-    return (time_of(run.name) or handed.at) < handed.plan.at
+def _left_a_part(run: StoragePath) -> bool:
+    """Return whether orders kept the gate of a run closed, or kept moves or splits from being begun."""
+    reasons = {each.reason for found in (read_waves(run), read_outcomes(run)) for each in found.values()}
+    outcome = Outcome.find(run)
+    if outcome is not None and outcome.verdict is not Reason.AWAITING_APPROVAL:
+        reasons.add(outcome.verdict)
+    return any(reason.has(Trait.NOT_BEGUN) and reason.has(Trait.RETRIED) for reason in reasons)
