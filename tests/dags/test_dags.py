@@ -97,6 +97,7 @@ def test_people_are_asked_in_mode_approve_only(clusters: Path) -> None:
     apply: Any = dags["pulsar_apply__east"]
     assert [task.task_id for task in apply.topological_sort()] == ["approve", "carry_out"]
     assert apply.task_dict["approve"].defaults == ["Reject"]
+    assert apply.disable_bundle_versioning, "a run pinned to a version would keep its question when the mode changes"
     assert not {"questions", "ask"} & dags["pulsar_rebalance__west"].task_dict.keys()
     assert list(dags["pulsar_apply__west"].task_dict) == ["nobody_is_asked"]
 

@@ -12,11 +12,13 @@ import httpx
 import pytest
 from airflow.executors.local_executor import LocalExecutor
 from airflow.jobs.scheduler_job_runner import SchedulerJobRunner
+from airflow.models.dag import DagModel
 from airflow.models.dagbag import DBDagBag
+from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
-from sqlalchemy import select
+from sqlalchemy import select, update
 from tests.airflow_server import airflow_server
 from tests.integration.airflow_world import Outcome, World, world
 
@@ -207,7 +209,11 @@ def test_a_manual_plan_that_was_stopped_goes_on_by_its_hash_once_it_is_approved_
 
 
 def test_a_question_ends_when_the_clusters_file_has_another_mode(wise: World, url: str) -> None:
+    with create_session() as session:  # as for a DAG of a versioned bundle
+        session.execute(update(DagModel).where(DagModel.dag_id == "pulsar_apply__wise").values(bundle_version="v1"))
     _, question = ask(wise, max_bundles_per_run=1)
+    with create_session() as session:  # a run with a version of its own would keep the tasks of that version
+        assert session.scalars(select(DagRun.bundle_version).where(DagRun.run_id == question)).one() is None
     wise.begin(question, "apply", last="approve")
     clusters = Path(os.environ["PULSAR_REBALANCER_CLUSTERS"])
     given = clusters.read_text()

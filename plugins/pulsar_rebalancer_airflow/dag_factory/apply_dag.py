@@ -31,6 +31,8 @@ def apply_dag(entry: ClusterEntry, root: str) -> DAG:
         # waits behind another: a newer one ends it.
         allowed_run_types=("manual", "operator_triggered"),
         max_active_runs=8,
+        # A run that is pinned to the version of its DAG bundle would keep its question when the mode changes.
+        disable_bundle_versioning=True,
     ) as dag:
         if entry.settings.mode is Mode.APPROVE:
             approve = ApproveOperator(
@@ -45,6 +47,6 @@ def apply_dag(entry: ClusterEntry, root: str) -> DAG:
             )
             approve >> CarryOutApprovedOperator(task_id="carry_out", entry=entry, root=root)
         else:
-            # A mode change ends an open question, because Airflow removes tasks that a DAG no longer has.
+            # A mode change ends an open question: Airflow removes tasks that the newest version of a DAG lacks.
             EmptyOperator(task_id="nobody_is_asked")
     return dag
