@@ -22,7 +22,6 @@ from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.run_folder import find_run
 from pulsar_rebalancer.show.page.facts import AirflowFacts, FailedRun
-from pulsar_rebalancer.show.page.orders import held_by, waits_until
 from pulsar_rebalancer.show.page.page_model import Acts, Links, ShownQuestion
 from pulsar_rebalancer.show.page.view import State
 from pulsar_rebalancer.state.orders.question import Answers, Question
@@ -162,7 +161,7 @@ def acts(session: Session, entry: ClusterEntry, facts: AirflowFacts, user: BaseU
         dag_id = f"{prefix}{entry.name}"
         return dag_id if dag_id in allowed - paused else ""
 
-    asks, closings = ready(APPLY_DAG), {closing.reason for closing in held_by(entry, facts, now)}
+    asks, closings = ready(APPLY_DAG), {closing.reason for closing in facts.held_by(entry.settings, now)}
     return Acts(
         control=ready(CONTROL_DAG),
         rebalance=ready(REBALANCE_DAG),
@@ -178,7 +177,7 @@ def _question(
     session: Session, entry: ClusterEntry, facts: AirflowFacts, dag_id: str, now: datetime
 ) -> ShownQuestion | None:
     """Return the question about the waiting plan; None if no question is open."""
-    until, run_id = waits_until(entry, facts, now), facts.question.run_id
+    until, run_id = facts.waits_until(entry.settings, now), facts.question.run_id
     if until is None:
         return None
     asked = (TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id, TaskInstance.task_id == _ASKS)

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pydantic import AwareDatetime
 
+from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.show.page.view import View
 from pulsar_rebalancer.state.manual_plans import Drain
 from pulsar_rebalancer.state.orders.control_document import Control
+from pulsar_rebalancer.state.orders.in_force import JudgedRun, closings
 from pulsar_rebalancer.state.orders.question import Answers, Question
+from pulsar_rebalancer.state.orders.sentence import OrdersInForce, beside_the_mode, sentence
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.show.page.recent_runs import Run
+    from pulsar_rebalancer.state.orders.in_force import Closed
 
 
 class FailedRun(View):
@@ -51,3 +64,39 @@ class AirflowFacts(View):
     unreadable: str = ""
     question: Question = Question()
     answers: Answers = Answers()
+
+    def held_by(self, settings: Settings, now: datetime) -> list[Closed]:
+        """Return what other than the mode keeps the next run from moving bundles.
+
+        Args:
+            settings: from the current clusters file, as below.
+        """
+        return [closing for closing in self._closed(settings, now) if closing.reason is not Reason.OBSERVE]
+
+    def waits_until(self, settings: Settings, now: datetime) -> datetime | None:
+        """Return how long a plan waits for a person's approval; None when none waits or it was answered."""
+        if settings.mode is not Mode.APPROVE or self.question.plan_id in self.answers.plans:
+            return None
+        until = self.question.until(settings.max_awaiting_minutes)
+        return until if until is not None and now < until else None
+
+    def in_force(self, settings: Settings, run: Run | None, now: datetime) -> str:
+        """Return which orders are in force in addition to the mode, and who gave them; empty when none is.
+
+        Args:
+            run: the run shown, which somebody may have stopped.
+        """
+        if self.unreadable:
+            return f"Which brokers are drained cannot be read: {self.unreadable}."
+        closed, until = self._closed(settings, now), self.waits_until(settings, now)
+        orders = OrdersInForce(control=self.control, drains=self.drains, answers=self.answers)
+        sentences = [sentence(settings, closed, orders, now)] if beside_the_mode(settings, closed, orders, now) else []
+        stop = self.control.stop
+        if stop is not None and run is not None and run.request.collected_at <= stop.at and run.was_stopped:
+            sentences.append(f"Run stopped at {stop.at:%Y-%m-%d %H:%M %Z} {stop.because}")
+        if until is not None:
+            sentences.append(f"Plan {self.question.hash[:12]} waits for approval until {until:%Y-%m-%d %H:%M %Z}")
+        return " ".join(f"{text}." for text in sentences)
+
+    def _closed(self, settings: Settings, now: datetime) -> list[Closed]:
+        return closings(settings, self.control, now, JudgedRun(now, self.last_plan))

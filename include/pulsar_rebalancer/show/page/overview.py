@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.run.explanation import explain
 from pulsar_rebalancer.run.outcome import Outcome
-from pulsar_rebalancer.show.page import orders
 from pulsar_rebalancer.show.page.brokers import broker_views
 from pulsar_rebalancer.show.page.facts import AirflowFacts
 from pulsar_rebalancer.show.page.page_model import FindingView, Overview, Status
@@ -76,7 +75,7 @@ def _awaiting(
     storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, shown: Run | None, now: datetime
 ) -> PlanView | None:
     """Return the plan that waits for a person's approval, unless it is the plan of the run shown."""
-    folder = storage.run(facts.question.plan_id) if orders.waits_until(entry, facts, now) else None
+    folder = storage.run(facts.question.plan_id) if facts.waits_until(entry.settings, now) else None
     if folder is None or (shown is not None and shown.folder.name == folder.name):
         return None
     run = read_run(folder)
@@ -111,7 +110,7 @@ def _status(entry: ClusterEntry, facts: AirflowFacts, shown: Run | None, said: S
         state=said.state,
         tone=said.state.tone,
         sentence=said.sentence,
-        in_force=orders.in_force(entry, facts, shown, now),
+        in_force=facts.in_force(entry.settings, shown, now),
         now=now,
         collected_at=shown.request.collected_at if shown else None,
         interval_seconds=entry.settings.interval_seconds,

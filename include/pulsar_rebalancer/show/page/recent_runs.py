@@ -92,6 +92,11 @@ class Run:
         return self.outcome is None and bool(self.opened or self.waves or self.splits)
 
     @property
+    def was_stopped(self) -> bool:
+        """Return whether a stop affects it: bundles are being moved, or some stayed because of one."""
+        return self.under_way or any(move.reason is Reason.STOPPED for move in self.moves.values())
+
+    @property
     def blocked(self) -> bool:
         """Return whether validation stopped the run."""
         return self.validation is not None and bool(self.validation.reasons(Effect.BLOCK))

@@ -10,7 +10,6 @@ from pulsar_rebalancer.reasons import Effect, Reason, Trait
 from pulsar_rebalancer.run.explanation import explain
 from pulsar_rebalancer.run.plan import LONGEST_RUN
 from pulsar_rebalancer.show.page.brokers import short_names
-from pulsar_rebalancer.show.page.orders import held_by, waits_until
 from pulsar_rebalancer.show.page.pairs import pair_views
 from pulsar_rebalancer.show.page.view import State
 from pulsar_rebalancer.strategies.shedders.registry import profile_shown
@@ -73,13 +72,13 @@ def now_of(entry: ClusterEntry, facts: AirflowFacts, begun: Run | None, ended: R
         said = of_run(known, "", age)
         state = State.CLOSED if said.state in _LOOKS_WELL else said.state
         return Said(state, f"Airflow's scheduler does not run, so no run starts. {said.sentence}")
-    held = held_by(entry, facts, now)
+    held = facts.held_by(entry.settings, now)
     firing = WOULD_FIRE if held else FIRES
     said = of_run(known, firing, age)
     if held and said.state in _LOOKS_WELL:
         state = State.PAUSED if held[0].reason is Reason.PAUSED else State.CLOSED
         return Said(state, f"{_why_held(held[0])} {said.sentence}", firing)
-    until = waits_until(entry, facts, now)
+    until = facts.waits_until(entry.settings, now)
     if until is not None and said.state in _LOOKS_WELL:
         waits = f"A plan of {facts.question.at:%H:%M} waits for a person's approval until {until:%H:%M %Z}."
         return Said(State.WOULD_MOVE, f"{waits} {said.sentence}", firing)
