@@ -219,21 +219,16 @@ def test_a_run_that_took_too_long_is_told(storage: ClusterStorage, state: Memory
 
     (message,) = hook.messages
     assert message["title"] == "Pulsar east: runs take too long"
+    assert state.writes == ["alerts"]  # a document of their own
     assert ", interval 60 s)" in message["message"]
 
 
-def test_nothing_is_told_and_nothing_kept_without_a_connection(
+def test_without_a_connection_nothing_is_told_or_kept_and_what_was_open_is_told_when_it_is_back(
     storage: ClusterStorage, state: MemoryState, hook: Webhook
 ) -> None:
     report(blocked(storage), state, states=VALIDATE_FAILED, settings=WITHOUT_ALERTS)
+    assert (hook.paths, state.writes) == ([], [])
 
-    assert hook.paths == []
-    assert state.writes == []
-
-
-def test_what_was_open_when_alerts_were_switched_off_is_told_when_they_are_back(
-    storage: ClusterStorage, state: MemoryState, hook: Webhook
-) -> None:
     report(blocked(storage), state, states=VALIDATE_FAILED)
     state.documents["watch"] = state.documents["alerts"]
     report(blocked(storage), state, states=VALIDATE_FAILED, settings=WITHOUT_ALERTS)
@@ -241,13 +236,6 @@ def test_what_was_open_when_alerts_were_switched_off_is_told_when_they_are_back(
     report(blocked(storage), state, states=VALIDATE_FAILED)
 
     assert hook.titles == ["Pulsar east: validation failed"] * 2
-
-
-def test_alerts_have_a_document_of_their_own(storage: ClusterStorage, state: MemoryState, hook: Webhook) -> None:
-    report(make_run(storage), state, gate="nothing_to_do")
-
-    assert state.writes == ["alerts"]
-    assert hook.paths == []
 
 
 def test_a_task_leaves_the_reason_it_failed_with(state: MemoryState) -> None:

@@ -15,7 +15,6 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
 from pulsar_rebalancer.show.alerts.alert_conditions import Condition, EndedRun, judge_run
-from pulsar_rebalancer.show.alerts.messages import figures_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,6 +98,11 @@ def test_validation_failed(run: EndedRun, reasons: object) -> None:
         # One run that was told to observe says nothing about the others.
         (ended("observe", validation=HOLD, request=request(Mode.OBSERVE, Origin.PARAMS)), CANNOT_TELL),
         (NOTHING, CANNOT_TELL),
+        (ended(closed={Reason.BREAKER_OPEN: "until 12:00: brokers left out at once: 2"}), {"breaker_open": 1}),
+        (ended("nothing_to_do", closed={Reason.CONTROL_UNREADABLE: "damaged"}), {"control_unreadable": 1}),
+        (ended(request=request(Mode.APPROVE), validation=HOLD), {"builtin_shedding_on": 1, "policy_unreadable": 1}),
+        # What waits for a person is no failure.
+        (ended("awaiting_approval", request=request(Mode.APPROVE)), None),
     ],
 )
 def test_acting_is_unsafe(run: EndedRun, reasons: object) -> None:
@@ -189,24 +193,3 @@ def test_a_run_failed(run: EndedRun, reasons: object) -> None:
 )
 def test_runs_take_too_long(seconds: float | None, reasons: object) -> None:
     assert told(ended(seconds=seconds), Condition.SLOW) == reasons
-
-
-def test_the_figures_of_a_run_that_moved_something() -> None:
-    run = ended("open", "moved", "astray", "moved", validation=HOLD)
-
-    assert figures_of(run) == ["moves: 2 of 3 verified, 1 astray", "findings: 2 hold"]
-
-
-@pytest.mark.parametrize(
-    ("run", "reasons"),
-    [
-        (ended(closed={Reason.BREAKER_OPEN: "until 12:00: brokers left out at once: 2"}), {"breaker_open": 1}),
-        (ended("nothing_to_do", closed={Reason.CONTROL_UNREADABLE: "damaged"}), {"control_unreadable": 1}),
-        (ended(request=request(Mode.APPROVE), validation=HOLD), {"builtin_shedding_on": 1, "policy_unreadable": 1}),
-        (ended("awaiting_approval", request=request(Mode.APPROVE)), None),
-    ],
-)
-def test_what_lets_nothing_be_moved_is_told_and_what_waits_for_a_person_is_not(
-    run: EndedRun, reasons: Mapping[str, int] | None
-) -> None:
-    assert told(run, Condition.UNSAFE) == reasons

@@ -83,13 +83,6 @@ def test_one_message_when_it_starts_and_one_when_it_is_over(
     assert history(runs, down) == messages
 
 
-@pytest.mark.parametrize("period", [2, 3, 4])
-def test_a_condition_that_flaps_is_told_once(period: int) -> None:
-    runs = ("x" + "." * (period - 1)) * 100
-
-    assert history(runs) == ["0 start"]
-
-
 def test_without_a_quiet_time_the_end_is_told_at_once() -> None:
     assert history("x.", quiet=timedelta(0)) == ["0 start", "1 end"]
 
@@ -200,12 +193,3 @@ def test_at_most_ten_reason_codes_are_named() -> None:
     named = [line.split()[:2] for line in body.splitlines() if re.match(r"  [a-z_]+ x\d+: ", line)]
     assert named == [[str(reason), f"x{number}:"] for reason, number in reversed(list(reasons.items())[4:])]
     assert "  and 4 more" in body.splitlines()
-
-
-@pytest.mark.parametrize("condition", list(Condition))
-@pytest.mark.parametrize("over", [True, False])
-def test_every_condition_has_its_words(condition: Condition, over: bool) -> None:
-    message = compose("east", PendingMessage(condition, over=over, incident=incident({})), [], LINK)
-
-    assert condition.value in message.body
-    assert "What to do: " in message.body
