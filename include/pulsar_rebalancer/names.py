@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 from urllib.parse import urlsplit
 from zlib import crc32
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, Field
 
 CLUSTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 """Cluster names become folders and DAG ids."""
@@ -39,6 +39,7 @@ _BROKER_ID = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}")
 _NAMESPACE = re.compile(r"[^/\s]+/[^/\s]+")
 _LONGEST_BROKER_ID = 253 + len("[]:65535")
 """The longest host name (RFC 1035) with a port."""
+_LONGEST_PATTERN = 256
 _LAST_HASH = 0xFFFFFFFF
 
 
@@ -115,14 +116,11 @@ def _broker(name: str) -> str:
     return name
 
 
-def regex_of(pattern: str) -> str:
-    """Return a pattern as a regular expression for both Python and Java; `*` is any text, `?` any character."""
-    return "".join({"*": ".*", "?": "."}.get(letter, re.escape(letter)) for letter in pattern)
-
-
 def _pattern(text: str) -> str:
-    if not text or len(text) > 512 or len(text.split()) != 1:
-        raise ValueError(f"{text[:80]!r} is not a pattern of bundle names: one word of at most 512 characters")
+    if len(text) > _LONGEST_PATTERN or len(text.split()) != 1:
+        raise ValueError(
+            f"{text[:80]!r} is not a pattern of bundle names: one word of at most {_LONGEST_PATTERN} characters"
+        )
     return text
 
 
@@ -136,7 +134,9 @@ def _items(value: object) -> object:
 
 
 Namespaces = Annotated[tuple[Annotated[str, AfterValidator(_namespace)], ...], BeforeValidator(_items)]
-Patterns = Annotated[tuple[Annotated[str, AfterValidator(_pattern)], ...], BeforeValidator(_items)]
+Patterns = Annotated[
+    tuple[Annotated[str, AfterValidator(_pattern)], ...], BeforeValidator(_items), Field(max_length=100)
+]
 Brokers = Annotated[tuple[Annotated[str, AfterValidator(_broker)], ...], BeforeValidator(_items)]
 
 

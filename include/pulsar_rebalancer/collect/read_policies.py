@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.policies.cluster_policies import Policies
-from pulsar_rebalancer.policies.isolation import IsolationPolicy, doubt, parse_isolation, policy_of
+from pulsar_rebalancer.policies.isolation import IsolationPolicy, doubt, parse_isolation, rulings
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.texts import one_line
 
@@ -75,9 +75,10 @@ async def read_policies(
         unread = dict.fromkeys(namespaces, str(read.reason))
         return Policies(unknown=unread, readable=False, problem=f"isolation policies cannot be read: {read}")
     isolation = read.policies
-    unknown: dict[str, str] = {name: why for name in namespaces if (why := doubt(isolation, name))}
+    ruling = rulings(isolation, namespaces)
+    unknown: dict[str, str] = {name: why for name in namespaces if (why := doubt(isolation, name, ruling[name]))}
     problems = [f"{why}: {_named(names)} cannot be placed" for why, names in _by_value(unknown)]
-    problems += _unserved(isolation, brokers, [name for name in namespaces if name not in unknown])
+    problems += _unserved(isolation, brokers, [policy for name, policy in ruling.items() if name not in unknown])
     groups, failed = await _groups(admin, namespaces, answering[:_ASKED])
     if failed:
         unknown |= {name: error.reason for name, error in failed.items()}
@@ -133,9 +134,14 @@ def _list(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 
-def _unserved(isolation: Sequence[IsolationPolicy], brokers: Sequence[str], namespaces: Iterable[str]) -> Iterator[str]:
-    """Yield a sentence per policy that has loaded namespaces but no active broker."""
-    ruling = [policy_of(isolation, namespace) for namespace in namespaces]
+def _unserved(
+    isolation: Sequence[IsolationPolicy], brokers: Sequence[str], ruling: Sequence[IsolationPolicy | None]
+) -> Iterator[str]:
+    """Yield a sentence per policy that has loaded namespaces but no active broker.
+
+    Args:
+        ruling: the policy of each namespace.
+    """
     names = {policy.name for policy in ruling if policy}
     for policy in isolation:
         if policy.name in names and not policy.candidates(brokers):

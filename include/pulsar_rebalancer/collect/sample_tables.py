@@ -66,7 +66,7 @@ def broker_table(
 
 def bundle_table(request: RunRequest, reported: pa.Table, owners: Mapping[str, int], policies: Policies) -> pa.Table:
     """Return the table `bundles`: the reported bundles with their number of owners and their kind of policy."""
-    kinds = {name: policies.kind(name) for name in set(map(namespace_of, owners))}
+    kinds = policies.kinds(set(map(namespace_of, owners)))
     names = _texts(reported["bundle"])
     columns: dict[str, pa.Array[Any] | pa.ChunkedArray[Any]] = {
         name: reported[name] for name in reported.column_names

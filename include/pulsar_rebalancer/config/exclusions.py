@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.names import namespace_of, regex_of
+from pulsar_rebalancer.names import namespace_of
+from pulsar_rebalancer.patterns import matches, of_glob
 from pulsar_rebalancer.reasons import Reason
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def of_bundle(bundle: str, namespaces: Collection[str], patterns: Collection[str
     """
     if namespace_of(bundle) in namespaces:
         return Reason.NAMESPACE_EXCLUDED
-    if any(re.fullmatch(regex_of(pattern), bundle) for pattern in patterns):
+    if any(matches(of_glob(pattern), bundle) for pattern in patterns):
         return Reason.BUNDLE_EXCLUDED
     return None
 

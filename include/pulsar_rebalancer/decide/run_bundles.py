@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulsar_rebalancer.names import SYSTEM_NAMESPACE, is_of_brokers, regex_of
+from pulsar_rebalancer.names import SYSTEM_NAMESPACE, is_of_brokers
+from pulsar_rebalancer.patterns import matching, of_glob
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles, filled, in_order, namespaces_of, served
 from pulsar_rebalancer.run.compacted_tables import batches
@@ -108,9 +109,8 @@ def reasons_to_stay(names: Column, settings: Settings, passed_over: Mapping[str,
         excluded = dict.fromkeys(settings.excluded_namespaces, Reason.NAMESPACE_EXCLUDED)
         reasons.append(_looked_up(namespaces_of(names), excluded))
     if settings.excluded_bundles:
-        pattern = f"^(?:{'|'.join(map(regex_of, settings.excluded_bundles))})$"
-        matches = pc.match_substring_regex(names, pattern)
-        reasons.append(pc.if_else(matches, pa.scalar(Reason.BUNDLE_EXCLUDED), pa.scalar(None, pa.string())))
+        found = reduce(pc.or_, (matching(of_glob(pattern), names) for pattern in settings.excluded_bundles))
+        reasons.append(pc.if_else(found, pa.scalar(Reason.BUNDLE_EXCLUDED), pa.scalar(None, pa.string())))
     return pc.coalesce(*reasons, _looked_up(names, passed_over or {}))
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from pulsar_rebalancer.policies.isolation import IsolationPolicy, policy_of
+from pulsar_rebalancer.policies.isolation import IsolationPolicy, rulings
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.storage.documents import VersionedDocument
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 
 class Policies(VersionedDocument):
@@ -32,13 +35,21 @@ class Policies(VersionedDocument):
     readable: bool = True
     problem: str = ""
 
+    def kinds(self, namespaces: Collection[str]) -> dict[str, str | None]:
+        """Return by namespace the first that applies of `unknown`, `isolation` and `anti_affinity`; None if none."""
+        ruling = rulings(self.isolation, namespaces)
+
+        def kind(namespace: str) -> str | None:
+            if namespace in self.unknown:
+                return "unknown"
+            other = Reason.ANTI_AFFINITY if namespace in self.groups else None
+            return "isolation" if ruling[namespace] else other
+
+        return {namespace: kind(namespace) for namespace in namespaces}
+
     def kind(self, namespace: str) -> str | None:
-        """Return the first that applies of `unknown`, `isolation` and `anti_affinity`; None if none does."""
-        if namespace in self.unknown:
-            return "unknown"
-        if policy_of(self.isolation, namespace):
-            return "isolation"
-        return Reason.ANTI_AFFINITY if namespace in self.groups else None
+        """Return what `kinds` returns for one namespace."""
+        return self.kinds([namespace])[namespace]
 
     def reserved_by(self, broker: str) -> str | None:
         """Return the first isolation policy that has the broker as primary; it is closed to other namespaces.

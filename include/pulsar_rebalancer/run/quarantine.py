@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulsar_rebalancer.names import regex_of
+from pulsar_rebalancer.patterns import matching, of_glob
 from pulsar_rebalancer.reasons import Effect, Reason, Trait
 from pulsar_rebalancer.run.request import Finding
 
@@ -78,9 +78,7 @@ def unmatched_patterns(bundles: Iterable[str | None], settings: Settings) -> lis
         return []
     names = pa.array(bundles, pa.string())
     unmatched = [
-        pattern
-        for pattern in settings.excluded_bundles
-        if not pc.any(pc.match_substring_regex(names, f"^(?:{regex_of(pattern)})$")).as_py()
+        pattern for pattern in settings.excluded_bundles if not pc.any(matching(of_glob(pattern), names)).as_py()
     ]
     return [Finding(reason=Reason.UNMATCHED_PATTERN, detail=f"{pattern!r} excludes none") for pattern in unmatched]
 

@@ -36,9 +36,7 @@ def failover(min_limit, policy_type="min_available"):
         (r"acme/\w+-\d{2}", "acme/orders-07", True),
         (r"acme/\d", "acme/٣", False),
         ("(?i)ACME/.*", "acme/orders", True),
-        ("acme/(?!orders).*", "acme/orders", False),
         ("a|acme/orders", "acme/orders", True),
-        ("acme/[^/]++", "acme/orders", True),
     ],
 )
 def test_the_whole_namespace_must_match(pattern, namespace, covered):
@@ -52,7 +50,29 @@ def test_brokers_match_by_host_without_the_port():
     assert not policy(primary=["broker-1.example:8080"]).reserves("broker-1.example:8080")
 
 
-@pytest.mark.parametrize("pattern", ["(", "*", r"\p{Alpha}+", r"\Qa\E", "[a[bc]]", "[a-z&&[^b]]", "[a--b]", "(?<n>a)"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(",
+        "*",
+        r"\p{Alpha}+",
+        r"\Qa\E",
+        "[a[bc]]",
+        "[a-z&&[^b]]",
+        "[a--b]",
+        "(?<n>a)",
+        "a)(b",
+        "(?!a)b",
+        "a++",
+        r"(a)\1",
+        "(?i)*",
+        "(?i)é",
+        "[:alpha:]]",
+        "[[:alpha:]]",
+        r"\101",
+        r"\v",
+    ],
+)
 def test_a_pattern_that_java_tells_otherwise_is_a_problem(pattern):
     found = policy(namespaces=["acme/.*", pattern])
     assert found.namespaces == ("acme/.*",)
@@ -157,7 +177,7 @@ def test_only_namespaces_of_users_are_asked_about_and_once():
     names = ["vip/x", "acme/a", "acme/a", "acme/b", "pulsar/system", "pulsar/b-1:8080", "pulsar/east/b-1:8080", "odd"]
     found = read(calls, names)
     assert calls.asked == ["acme/a", "acme/b", "vip/x"]
-    assert {name: found.kind(name) for name in ("vip/x", "acme/a", "acme/b")} == {
+    assert found.kinds(["vip/x", "acme/a", "acme/b"]) == {
         "vip/x": "isolation",
         "acme/a": "anti_affinity",
         "acme/b": None,
@@ -220,7 +240,7 @@ BAD_NAMESPACES = {"bad": {"namespaces": ["("], "primary": ["none"]}}
 def test_what_cannot_be_read_is_unknown_and_nothing_else(calls, unknown, readable, said):
     found = read(calls, failure_domains=True)
     assert found.unknown.keys() == unknown
-    assert {found.kind(name) for name in unknown} == {"unknown"}
+    assert set(found.kinds(unknown).values()) == {"unknown"}
     assert found.readable is readable
     assert said in found.problem
     if "vip" in calls.policies and "isolation" not in calls.failing:
@@ -314,7 +334,7 @@ from tests.include.pulsar_rebalancer.collect.test_read_policies import Calls, re
 for pattern in json.load(sys.stdin):
     policies = {{"odd": {{"namespaces": ["none", pattern], "primary": [pattern], "secondary": [pattern]}}}}
     found = read(Calls(policies), ["{name}/{name}"], ["a" * 200 + f"-{{i}}:8080" for i in range(9)])
-    print(json.dumps([found.kind("{name}/{name}"), found.problem]), flush=True)
+    print(json.dumps([*found.kinds(["{name}/{name}"]).values(), found.problem]), flush=True)
 """
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, input=json.dumps(HOSTILE), capture_output=True, text=True, timeout=120, check=True)

@@ -1,0 +1,83 @@
+"""The time of every match grows no faster than what people and brokers give; what Java reads otherwise is refused."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pulsar_rebalancer.config import exclusions
+from pulsar_rebalancer.config.clusters_file import load_clusters
+from pulsar_rebalancer.config.resolution import parse_params
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.policies.isolation import parse_isolation, rulings
+from pulsar_rebalancer.replay.variants import expand
+from pulsar_rebalancer.state.orders.control_form import parse_control_form
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+SIZES = (10, 20, 40)
+NAMES = [f"acme/{number:03}{'a' * 60}" for number in range(500)]
+
+
+def of_policy(size: int, path: Path) -> None:
+    policies = parse_isolation({"p": {"namespaces": ["acme/.*" + "(.|a)" * size + "b"], "primary": []}})
+    assert policies[0].problems == {}
+    assert set(rulings(policies, NAMES).values()) == {None}
+
+
+def excludes_none(patterns: Sequence[str]) -> None:
+    assert patterns
+    assert {exclusions.of_bundle(f"{name}/0x00000000_0xffffffff", (), patterns) for name in NAMES} == {None}
+
+
+def of_run(size: int, path: Path) -> None:
+    excludes_none(parse_params({"excluded_bundles": ["*" + "a*" * size + "z"]}).excluded_bundles)
+
+
+def of_clusters(size: int, path: Path) -> None:
+    (path / "clusters.yaml").write_text(f"clusters: {{east: {{excluded_bundles: ['*{'a*' * size}z']}}}}")
+    (entry,) = load_clusters(path / "clusters.yaml")
+    excludes_none(entry.settings.excluded_bundles)
+
+
+def of_grid(size: int, path: Path) -> None:
+    found = expand([{"excluded_bundles": [["*" + "a*" * size + "z"]]}], Settings())
+    excludes_none(found.variants[1].settings.excluded_bundles)
+
+
+def of_control(size: int, path: Path) -> None:
+    for _ in range(200):
+        parse_control_form({"action": "stop", "reason": "a " * size * 6})
+        with pytest.raises(SettingsError):
+            parse_control_form({"action": "restore", "reason": "a", "file": "decision-" + "1" * size * 1000})
+
+
+@pytest.mark.parametrize("match", [of_policy, of_run, of_clusters, of_grid, of_control])
+def test_the_time_of_a_match_grows_no_faster_than_the_input(match: Callable[[int, Path], None], tmp_path: Path) -> None:
+    def seconds(size: int) -> float:
+        started = time.process_time()
+        match(size, tmp_path)
+        return time.process_time() - started
+
+    match(1, tmp_path)  # imports
+    for size in SIZES[1:]:
+        ratio = min(seconds(size) for _ in range(3)) / min(seconds(size // 2) for _ in range(3))
+        assert ratio < 4, (size, ratio)
+
+
+@pytest.mark.parametrize(
+    "given", [["a" * 257], [f"acme/{number}/*" for number in range(101)], ["a b"], [""], ["acme/\ud800"]]
+)
+def test_patterns_of_bundles_are_few_and_short(given: list[str], tmp_path: Path) -> None:
+    def refused(call: Callable[[], Any]) -> str:
+        with pytest.raises(SettingsError, match=r"excluded_bundles.*\[wrong_setting\]") as error:
+            call()
+        return str(error.value)
+
+    refused(lambda: parse_params({"excluded_bundles": given}))
+    refused(lambda: expand([{"excluded_bundles": [given]}], Settings()))
