@@ -35,7 +35,7 @@ SYSTEM_NAMESPACE = "pulsar/system"
 """Pulsar would move its bundles; the rebalancer never does."""
 
 _HEARTBEAT = re.compile(HEARTBEAT_NAMESPACE)
-_BROKER_ID = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}")
+_BROKER_ID = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}")
 _NAMESPACE = re.compile(r"[^/\s]+/[^/\s]+")
 _LONGEST_BROKER_ID = 253 + len("[]:65535")
 """The longest host name (RFC 1035) with a port."""

@@ -39,6 +39,24 @@ def storable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
+def typed(value: Any) -> Any:
+    """Return what a person typed, its texts without surrounding spaces; one without a visible character is empty.
+
+    Raises:
+        ValueError: a text has a lone surrogate or a control character other than tab and line break.
+    """
+    try:
+        return _fixed(value, _typed)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+def _typed(text: str) -> str:
+    if any(unicodedata.category(letter) in ("Cs", "Cc") for letter in text if letter not in "\t\n\r"):
+        raise ValueError(f"{text[:80]!r} has a control character or half of a surrogate pair")
+    return text.strip() if one_line(text).strip() else ""
+
+
 def require_storable(document: object) -> None:
     """Refuse a document that could not be read again once it is written as JSON.
 
@@ -80,5 +98,5 @@ def _fixed(value: Any, fix: Callable[[str], str]) -> Any:
     if isinstance(value, list):
         return [_fixed(item, fix) for item in value]
     if isinstance(value, dict):
-        return {fix(key): _fixed(item, fix) for key, item in value.items()}
+        return {_fixed(key, fix): _fixed(item, fix) for key, item in value.items()}
     return value

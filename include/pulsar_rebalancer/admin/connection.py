@@ -32,11 +32,11 @@ def address_of(url: str) -> str:
     """Return `host:port` of a URL in lower case; the port defaults to the scheme's.
 
     Raises:
-        ValueError: the URL has no host or an invalid port.
+        ValueError: the URL has no host or an invalid port, such as 0.
     """
     parts = urlsplit(url)
-    if not parts.hostname:
-        raise ValueError("no host")
+    if not parts.hostname or parts.port == 0:
+        raise ValueError("no host, or port 0")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{host}:{parts.port or _DEFAULT_PORT.get(parts.scheme, 0)}"
 
@@ -60,7 +60,7 @@ def _plain(address: str, key: str) -> str:
 
 def _base(url: str, key: str) -> str:
     """Return an http(s) URL without its trailing slash; one with a user, query or fragment is refused."""
-    if not address_in(_plain(url, key)) or not re.fullmatch(r"https?://\S+", url):
+    if not address_in(_plain(url, key)) or not re.fullmatch(r"https?://[!-~]+", url):
         shown = "an address with percent signs" if "%" in url else repr(url)
         raise SettingsError(Reason.WRONG_SETTING, f"{key}: {shown} is not an http(s)://host:port address")
     parts = urlsplit(url)

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME
 from pulsar_rebalancer.config.settings import Settings, validate
+from pulsar_rebalancer.config.typed import typed_values
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.names import CLUSTER_NAME
 from pulsar_rebalancer.reasons import Reason
@@ -164,4 +165,4 @@ def _by_field(entries: _Entries, where: str) -> dict[str, object]:
         if isinstance(value, _Entries):
             _refuse_repeated(value, f"{where}: {field}")
         given[field] = value
-    return given
+    return typed_values(given, where)

@@ -9,11 +9,12 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME, Percent
-from pulsar_rebalancer.config.settings import CAPS, Settings, settings_error, validate
+from pulsar_rebalancer.config.settings import CAPS, Settings, validate
+from pulsar_rebalancer.config.typed import parse_typed
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.names import Brokers, Namespaces, Patterns
 from pulsar_rebalancer.reasons import Reason
@@ -95,11 +96,7 @@ def parse_params(values: Mapping[str, object]) -> RunParams:
     Raises:
         SettingsError: `wrong_setting` or `contradiction`, with the field's name.
     """
-    given = {name: value for name, value in values.items() if value not in (None, "", [])}
-    try:
-        return RunParams.model_validate(given)
-    except ValidationError as error:
-        raise settings_error(error, "parameters of the run") from None
+    return parse_typed(RunParams, values, "parameters of the run")
 
 
 def from_brokers(runtime: Mapping[str, str]) -> dict[str, str]:

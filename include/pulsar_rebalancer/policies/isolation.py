@@ -82,7 +82,7 @@ def rulings(policies: Iterable[IsolationPolicy], namespaces: Iterable[str]) -> d
     for policy in policies:
         for pattern in policy.namespaces:
             covered = matching(pattern, left)
-            found |= dict.fromkeys(left.filter(covered).to_pylist(), policy)
+            found |= dict.fromkeys(map(str, left.filter(covered).to_pylist()), policy)
             left = left.filter(pc.invert(covered))
     return found
 

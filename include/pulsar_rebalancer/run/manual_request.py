@@ -12,13 +12,12 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    ValidationError,
     model_validator,
 )
 
 from pulsar_rebalancer.config.enums import Action, Overrule, SplitAlgorithm
 from pulsar_rebalancer.config.resolution import PLAN_HASH
-from pulsar_rebalancer.config.settings import settings_error
+from pulsar_rebalancer.config.typed import parse_typed
 from pulsar_rebalancer.names import is_broker_id
 from pulsar_rebalancer.reasons import Reason
 
@@ -70,7 +69,7 @@ _NEVER_OVERRULED = {
 class HandRequest(BaseModel):
     """The fields of the form; those that an action does not know are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     action: Action | None = Field(None, description="what is to be done; empty: what the plan says")
     bundles: tuple[Annotated[str, AfterValidator(_bundles)], ...] = Field(
@@ -213,8 +212,4 @@ def parse_form(values: Mapping[str, object]) -> HandRequest:
     Raises:
         SettingsError: `wrong_setting` or `contradiction`, with the names of the fields.
     """
-    given = {name: value for name, value in values.items() if value not in (None, "", [])}
-    try:
-        return HandRequest.model_validate(given)
-    except ValidationError as error:
-        raise settings_error(error, "form") from None
+    return parse_typed(HandRequest, values, "form")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 KEPT = 2
 """Number of copies kept, with the means that they refer to."""
 
-NAME = re.compile(r"decision-(\d{1,18})\.json")
+NAME = re.compile(r"decision-([0-9]{1,18})\.json")
 """File names of copies, with the sequence number."""
 
 _MEANS = re.compile(r"means-.*\.parquet")

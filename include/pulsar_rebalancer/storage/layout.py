@@ -15,8 +15,8 @@ LOAD_DATA = "load-data.json"
 DRAINS, CONTROL = "drains.json", "control.json"
 """Copies, in the state folder, of documents that must survive a loss of the state store."""
 
-_DAY = re.compile(r"date=(\d{4}-\d{2}-\d{2})")
-_RUN = re.compile(r"(\d{8}T\d{6}\.\d{6}Z)-[0-9a-f]{8}")
+_DAY = re.compile(r"date=([0-9]{4}-[0-9]{2}-[0-9]{2})")
+_RUN = re.compile(r"([0-9]{8}T[0-9]{6}\.[0-9]{6}Z)-[0-9a-f]{8}")
 
 
 def day_of(name: str) -> date | None:

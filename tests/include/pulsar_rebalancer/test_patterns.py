@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SIZES = (10, 20, 40)
-NAMES = [f"acme/{number:03}{'a' * 60}" for number in range(500)]
+NAMES = [f"acme/{number:03}{'a' * 60}" for number in range(100)]
 
 
 def of_policy(size: int, path: Path) -> None:
@@ -51,7 +51,7 @@ def of_grid(size: int, path: Path) -> None:
 
 
 def of_control(size: int, path: Path) -> None:
-    for _ in range(200):
+    for _ in range(30):
         parse_control_form({"action": "stop", "reason": "a " * size * 6})
         with pytest.raises(SettingsError):
             parse_control_form({"action": "restore", "reason": "a", "file": "decision-" + "1" * size * 1000})
@@ -70,9 +70,7 @@ def test_the_time_of_a_match_grows_no_faster_than_the_input(match: Callable[[int
         assert ratio < 4, (size, ratio)
 
 
-@pytest.mark.parametrize(
-    "given", [["a" * 257], [f"acme/{number}/*" for number in range(101)], ["a b"], [""], ["acme/\ud800"]]
-)
+@pytest.mark.parametrize("given", [["a" * 257], [f"acme/{number}/*" for number in range(101)], ["a b"], [""]])
 def test_patterns_of_bundles_are_few_and_short(given: list[str], tmp_path: Path) -> None:
     def refused(call: Callable[[], Any]) -> str:
         with pytest.raises(SettingsError, match=r"excluded_bundles.*\[wrong_setting\]") as error:

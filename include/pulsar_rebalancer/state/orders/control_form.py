@@ -5,14 +5,14 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
-from pulsar_rebalancer.config.settings import settings_error
+from pulsar_rebalancer.config.typed import parse_typed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-FILE_NAME = r"(decision-\d{1,18}|export-\d{8}T\d{6}Z)\.json"
+FILE_NAME = r"(decision-[0-9]{1,18}|export-[0-9]{8}T[0-9]{6}Z)\.json"
 """Names of the files that can be restored; never a path."""
 
 
@@ -45,7 +45,7 @@ class ControlAction(StrEnum):
 class ControlRequest(BaseModel):
     """The fields of the form; those that an action does not know are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     action: ControlAction = Field(ControlAction.SHOW, description="what is to be done; show changes nothing")
     reason: str = Field("", max_length=500, description="why; needed for all but show and export")
@@ -78,8 +78,4 @@ def parse_control_form(values: Mapping[str, object]) -> ControlRequest:
     Raises:
         SettingsError: `wrong_setting` or `contradiction`, with the names of the fields.
     """
-    given = {name: value for name, value in values.items() if value not in (None, "")}
-    try:
-        return ControlRequest.model_validate(given)
-    except ValidationError as error:
-        raise settings_error(error, "form") from None
+    return parse_typed(ControlRequest, values, "form")

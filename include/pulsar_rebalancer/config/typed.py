@@ -1,0 +1,48 @@
+"""What people type into forms and write into the clusters file is checked here before anything else reads it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from pulsar_rebalancer.config.settings import settings_error
+from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.texts import typed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_Form = TypeVar("_Form", bound=BaseModel)
+
+
+def typed_values(values: Mapping[str, object], where: str) -> dict[str, object]:
+    """Return values with their texts cleaned (`texts.typed`).
+
+    Args:
+        where: where people gave them, for errors.
+
+    Raises:
+        SettingsError: `wrong_setting`, with the key, for a text that cannot be stored.
+    """
+    cleaned: dict[str, object] = {}
+    for key, value in values.items():
+        try:
+            cleaned[key] = typed(value)
+        except ValueError as error:
+            raise SettingsError(Reason.WRONG_SETTING, f"{where}: {key}: {error}") from None
+    return cleaned
+
+
+def parse_typed(form: type[_Form], values: Mapping[str, object], where: str) -> _Form:
+    """Return what was typed into a form; empty fields have their default.
+
+    Raises:
+        SettingsError: `wrong_setting` or `contradiction`, with the names of the fields.
+    """
+    given = {name: value for name, value in typed_values(values, where).items() if value not in (None, "", [])}
+    try:
+        return form.model_validate(given)
+    except ValidationError as error:
+        raise settings_error(error, where) from None

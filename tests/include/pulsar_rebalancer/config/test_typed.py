@@ -1,0 +1,89 @@
+"""What people type is refused where it enters if it could not be stored, or if nobody could see it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pulsar_rebalancer.config.clusters_file import load_clusters
+from pulsar_rebalancer.config.resolution import RunParams, parse_params
+from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.run.manual_request import parse_form
+from pulsar_rebalancer.state.orders.control_form import parse_control_form
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@pytest.fixture
+def of_file(tmp_path: Path) -> Callable[[dict[str, Any]], object]:
+    def read(settings: dict[str, Any]) -> object:
+        file = tmp_path / "clusters.yaml"
+        file.write_text(json.dumps({"clusters": {"east": settings}}))  # JSON's escapes are YAML's
+        (entry,) = load_clusters(file)
+        if entry.error:
+            raise SettingsError(*_parts(entry.error))
+        return entry
+
+    return read
+
+
+def _parts(error: str) -> tuple[Any, str]:
+    message, _, reason = error.removesuffix("]").rpartition(" [")
+    return reason, message
+
+
+@pytest.fixture(params=["run", "control", "by hand", "file"])
+def entered(request: pytest.FixtureRequest, of_file: Callable[[dict[str, Any]], object]) -> list[Callable[[str], Any]]:
+    """Every way in for a text, a list of names and a reason."""
+    until = "2027-01-01T00:00:00Z"
+    ways: dict[str, list[Callable[[str], Any]]] = {
+        "run": [
+            lambda text: parse_params({"force": text, "force_threshold": 5}),
+            lambda text: parse_params({"excluded_namespaces": [f"acme/{text}"]}),
+            lambda text: parse_params({"excluded_bundles": [text]}),
+        ],
+        "control": [
+            lambda text: parse_control_form({"action": "stop", "reason": text}),
+            lambda text: parse_control_form({"action": "restore", "reason": "lost", "file": text}),
+        ],
+        "by hand": [
+            lambda text: parse_form({"action": "release", "broker": "b:1", "reason": text}),
+            lambda text: parse_form({"action": "unload", "bundles": [text]}),
+        ],
+        "file": [
+            lambda text: of_file({"pause": {"until": until, "reason": text}}),
+            lambda text: of_file({"excluded_namespaces": [f"acme/{text}"]}),
+            lambda text: of_file({"excluded_bundles": [text]}),
+        ],
+    }
+    return ways[request.param]
+
+
+@pytest.mark.parametrize("text", ["a/\ud800", "a/b\0", "a/\x1b[31m", "a/\x85"])
+def test_what_cannot_be_stored_is_refused_with_its_field(entered: list[Callable[[str], Any]], text: str) -> None:
+    for enter in entered:
+        with pytest.raises(SettingsError, match=r"(?s)has a control character or half of .*\[wrong_setting\]"):
+            enter(text)
+
+
+@pytest.mark.parametrize("text", ["\u200b", " \u3164\n", "\ufeff", "   "])
+def test_a_reason_that_nobody_can_see_is_none(entered: list[Callable[[str], Any]], text: str) -> None:
+    with pytest.raises(SettingsError, match=r"reason|force"):
+        entered[0](text)
+
+
+def test_texts_lose_only_spaces_around_them() -> None:
+    reason = "première\nligne 🎉"
+
+    assert parse_control_form({"action": "stop", "reason": f" {reason} "}).reason == reason
+    assert parse_params({"force": "", "excluded_bundles": []}) == RunParams()
+
+
+@pytest.mark.parametrize("digits", ["\u0661", "\uff11"])
+def test_only_ascii_digits_name_a_file(digits: str) -> None:
+    with pytest.raises(SettingsError, match="file"):
+        parse_control_form({"action": "restore", "reason": "lost", "file": f"decision-{digits}.json"})
