@@ -3,7 +3,7 @@ PYTHON_BIN := .venv/bin/python
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export DENO_DIR := $(CURDIR)/.cache/deno
 
-.PHONY: help run test test-pulsar lint audit setup lock wheel benchmark experiments clean
+.PHONY: help run test test-pulsar mutants lint audit setup lock wheel benchmark experiments clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -27,6 +27,9 @@ BALANCED := tests/pulsar/test_rebalance.py
 test-pulsar: setup ## run the same DAG on real Pulsar brokers (Linux, cgroups, Maven)
 	@$(PYTHON_BIN) -m pytest $(BY_TWO) tests/pulsar --ignore $(BALANCED)
 	@$(PYTHON_BIN) -m pytest $(BALANCED)
+
+mutants: setup ## put small faults into the code that decides and moves, list those that no test notices; SUBJECT=gate tries one part
+	@$(PYTHON_BIN) -m scripts.mutants $(SUBJECT)
 
 lint: setup ## check format, lint, types and dependency rules, also of the page's JavaScript
 	@ruff format --check .

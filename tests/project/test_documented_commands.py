@@ -70,6 +70,7 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     "make test": make(by("tests/project/test_documented_commands.py")),
     "make test TESTS=tests/include": make(by("tests/project/test_documented_commands.py")),
     "make test-pulsar": make(by("tests/pulsar/test_rebalance.py")),
+    "make mutants": make(),
     "make lint": make(),
     **dict.fromkeys(commands_in_blocks("replay.md"), replayed),
     "make benchmark": make(benchmark),
