@@ -22,7 +22,7 @@ def used_samples(decisions: Iterable[Decision], counting: Counting) -> dict[str,
     """
     found: dict[str, float] = {}
     for decision in decisions:
-        if decision.gap is None or decision.low_hits is None:
+        if decision.low_hits is None:
             continue
         before = max(decision.source_low_before or 0, decision.destination_low_before or 0)
         if decision.low_hits > before if counting.counts else decision.bundles_taken > 0:

@@ -52,13 +52,17 @@ def test_the_first_sample_counts() -> None:
     assert decide_counting(DecisionState(), SETTINGS, NOW).reason is Reason.COUNTED
 
 
-def test_a_gap_without_counters_is_no_news() -> None:
-    assert decide_counting(state(counted_at=ago(86400), hits={}), SETTINGS, NOW).reason is Reason.COUNTED
-
-
-def test_a_gap_ends_hits_of_splits_too() -> None:
-    found = decide_counting(state(counted_at=ago(86400), hits={}, split_hits={"t/n/0x00_0x10": 3}), SETTINGS, NOW)
-    assert (found.reason, found.clear) == (Reason.GAP, True)
+@pytest.mark.parametrize(
+    ("counters", "reason"),
+    [
+        ({"hits": {}}, Reason.COUNTED),
+        ({"hits": {}, "split_hits": {"t/n/0x00_0x10": 3}}, Reason.GAP),
+        ({"hits": {}, "kept": {"shedder": {"hits": 2}}}, Reason.GAP),
+    ],
+)
+def test_a_gap_ends_every_kind_of_hits_and_is_no_news_without_any(counters: dict[str, Any], reason: Reason) -> None:
+    found = decide_counting(state(counted_at=ago(86400), **counters), SETTINGS, NOW)
+    assert (found.reason, found.clear) == (reason, reason is Reason.GAP)
 
 
 def test_another_strategy_starts_anew() -> None:

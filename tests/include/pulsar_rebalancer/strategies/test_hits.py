@@ -1,0 +1,51 @@
+"""Which figures may not give another hit, and which counts are kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.state.counting import Counting
+from pulsar_rebalancer.state.state_documents import HitCount
+from pulsar_rebalancer.strategies.hits import hits_after, used_samples
+from pulsar_rebalancer.strategies.sample import Decision
+
+COUNTED, FORCED = Counting(True, Reason.COUNTED), Counting(False, Reason.FORCED)
+BOTH = {"a:1": 80.0, "b:1": 20.0}
+
+
+def pair(**changes: Any) -> Decision:
+    scores: Any = {"destination": "b:1", "source_score": 80.0, "destination_score": 20.0, "low_hits": 3}
+    return Decision("a:1", Reason.HITS_LOW, **scores | changes)
+
+
+@pytest.mark.parametrize(
+    ("decision", "counting", "used"),
+    [
+        (pair(source_low_before=2, destination_low_before=1), COUNTED, BOTH),
+        (pair(source_low_before=3, destination_low_before=1), COUNTED, {}),
+        (pair(source_low_before=1, destination_low_before=3), COUNTED, {}),
+        (pair(), COUNTED, BOTH),
+        (pair(low_hits=1), COUNTED, BOTH),
+        (pair(low_hits=0, bundles_taken=1), COUNTED, {}),
+        (pair(low_hits=None, bundles_taken=1), FORCED, {}),
+        (pair(bundles_taken=1), FORCED, BOTH),
+        (pair(), FORCED, {}),
+        (pair(destination_score=None), COUNTED, {"a:1": 80.0}),
+    ],
+)
+def test_a_figure_is_used_by_a_hit_or_by_a_move(decision: Decision, counting: Counting, used: dict[str, float]) -> None:
+    assert used_samples([pair(low_hits=None), decision], counting) == used
+
+
+def test_counts_are_kept_of_both_brokers_of_a_pair_and_of_brokers_left_out() -> None:
+    judged = pair(source_high=1, source_low=2, destination_high=3, destination_low=4)
+    left_out = Decision("c:1", Reason.BROKER_QUARANTINED, source_high=5, source_low=6)
+    zero = Decision("d:1", Reason.BROKER_QUARANTINED, source_high=0, source_low=0)
+    assert hits_after([left_out, pair(low_hits=None), zero, judged]) == {
+        "a:1": HitCount(1, 2),
+        "b:1": HitCount(3, 4),
+        "c:1": HitCount(5, 6),
+    }
