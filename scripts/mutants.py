@@ -11,6 +11,7 @@ import argparse
 import faulthandler
 import gc
 import hashlib
+import importlib
 import mmap
 import os
 import pickle
@@ -116,13 +117,17 @@ class Runner:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Try every fault; tests have been imported, and none has run."""
-        every = [each for each in gc.get_objects() if isinstance(each, FunctionType)]
-        self.functions = [each for each in every if each.__code__.co_filename in self.files]
-        gc.freeze()
         with tempfile.TemporaryDirectory() as folder:
             traced = Path(folder) / "traced"
             _forked(lambda: self._trace(session, traced))
-            runs: dict[str, tuple[float, set[tuple[str, int]]]] = pickle.loads(traced.read_bytes())
+            runs: dict[str, tuple[float, set[tuple[str, int]]]]
+            modules, runs = pickle.loads(traced.read_bytes())
+        for module in modules - sys.modules.keys():
+            with suppress(Exception):
+                importlib.import_module(module)
+        every = [each for each in gc.get_objects() if isinstance(each, FunctionType)]
+        self.functions = [each for each in every if each.__code__.co_filename in self.files]
+        gc.freeze()
         left_out = {item.nodeid for item in session.items} - runs.keys()
         self.said.write(f"{len(runs)} tests; left out as slow or failing: {sorted(left_out)}\n")
         items = sorted((item for item in session.items if item.nodeid in runs), key=lambda item: runs[item.nodeid][0])
@@ -178,7 +183,7 @@ class Runner:
         for item, (_, lines) in ran.items():
             for definitions in item._fixtureinfo.name2fixturedefs.values():  # type: ignore[attr-defined]
                 lines.update(*(self.of_fixtures[definition] for definition in definitions))
-        traced.write_bytes(pickle.dumps({item.nodeid: run for item, run in ran.items()}))
+        traced.write_bytes(pickle.dumps((set(sys.modules), {item.nodeid: run for item, run in ran.items()})))
         return 0
 
     def _entered(self, frame: FrameType, _event: str, _value: object) -> Any:
