@@ -6,12 +6,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.airflow_runs import make_run, move_row
+from tests.airflow_runs import bundle, make_run, move_row
 
-from pulsar_rebalancer.carry_out.approval import approves_itself, code
+from pulsar_rebalancer.carry_out.approval import approves_itself, code, texts
 from pulsar_rebalancer.config.settings import SelfApproval
 from pulsar_rebalancer.run.manual_request import ByHand, parse_form
-from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.run.plan import Actions, Summary, read_moves
+from pulsar_rebalancer.run.splits import Split
+from pulsar_rebalancer.run.tables import BUNDLES, table
 from pulsar_rebalancer.storage.layout import ClusterStorage
 
 if TYPE_CHECKING:
@@ -29,7 +31,8 @@ BY_HAND = ByHand(by="ada", request=parse_form({"action": "unload", "bundles": ["
         ({"max_bundles": 1}, {}, False),
         ({"min_gain": 40}, {}, True),  # from 10 to 70, predicted 20 to 40
         ({"min_gain": 41}, {}, False),
-        ({"min_gain": 1}, {"predicted_max": None}, False),
+        ({"min_gain": 0.1}, {"predicted_max": None}, False),
+        ({"min_gain": 0.1}, {"predicted_min": None}, False),
         ({"window": NOON}, {}, True),
         ({"window": NIGHT}, {}, False),
         ({"max_bundles": 2, "min_gain": 40, "window": NOON}, {}, True),
@@ -62,3 +65,30 @@ def test_a_plan_that_meets_every_criterion_needs_no_person(
 )
 def test_a_name_is_text_and_nothing_else(name: str, shown: str) -> None:
     assert code(name) == shown
+
+
+def test_a_person_is_shown_what_the_plan_does(tmp_path: Path) -> None:
+    run = make_run(ClusterStorage(str(tmp_path), "east"), [move_row(n, "a:1", "b:1") for n in range(2)])
+    counts = [{"topics": n, "producers": 2 * n, "consumers": None} for n in (3, 4, 5)]
+    held = [{"cluster": "east", "broker": "a:1", "bundle": bundle(n), **each} for n, each in enumerate(counts)]
+    (run / "input" / "bundles.parquet").write_table(table(held, BUNDLES))
+    summary, moves = Summary.read(run), list(read_moves(run))
+    half = Split(bundle=bundle(4), broker="a:1", algorithm="range_equally_divide", positions=(5, 9), shares=(1, 0, 0))
+
+    shown = texts(summary, Actions(moves * 11, [half]), run, NOW)
+    assert shown.subject == "Move 22 bundles and split 1 in cluster east?"
+    assert shown.body.splitlines()[2:] == [
+        f"* plan `{summary.hash[:16]}` of `{run.name}`, can be approved until 2026-11-22 12:00 UTC",
+        "* scores 10.0 to 70.0 %",
+        "* disturbs 7 topics, 14 producers, 0 consumers",
+        f"* splits ` {bundle(4)} ` at 0x5, 0x9",
+        "",
+        *(f"* ` {bundle(n)} `: ` a:1 ` to ` b:1 `" for _ in range(10) for n in range(2)),
+        f"* and 2 more: ` {run.uri} `",
+    ]
+
+    after = summary.model_copy(update={"predicted_min": 20.0, "predicted_max": 40.0})
+    shown = texts(after, Actions(moves * 10, []), run, NOW)
+    assert shown.subject == "Move 20 bundles in cluster east?"
+    assert "* scores 10.0 to 70.0 %, afterwards 20.0 to 40.0 % (predicted)\n" in shown.body
+    assert " more: " not in shown.body
