@@ -37,9 +37,7 @@ def approves_itself(criteria: SelfApproval | None, summary: Summary, now: dateti
 
 def _gain(summary: Summary) -> float:
     """Return by how many points the plan is predicted to narrow the score range."""
-    if summary.predicted_max is None or summary.predicted_min is None:
-        return 0.0
-    return summary.score_range - (summary.predicted_max - summary.predicted_min)
+    return 0.0 if summary.predicted_range is None else summary.score_range - summary.predicted_range
 
 
 class Texts(NamedTuple):
@@ -62,7 +60,7 @@ def texts(summary: Summary, actions: Actions, run: StoragePath, until: datetime)
     moves, splits = actions
     topics, producers, consumers = _disturbed(run, [move.bundle for move in moves])
     scores = f"{summary.score_min or 0:.1f} to {summary.score_max or 0:.1f} %"
-    if summary.predicted_min is not None and summary.predicted_max is not None:
+    if summary.predicted_range is not None:
         scores += f", afterwards {summary.predicted_min:.1f} to {summary.predicted_max:.1f} % (predicted)"
     lines = [
         code(summary.sentence),

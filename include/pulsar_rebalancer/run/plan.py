@@ -130,6 +130,12 @@ class Summary(VersionedDocument):
         """Points between the hottest and the coldest judged broker; 0 when none was judged."""
         return 0.0 if self.score_max is None or self.score_min is None else self.score_max - self.score_min
 
+    @property
+    def predicted_range(self) -> float | None:
+        """Points between the predicted scores; None when no score was judged."""
+        low, high = self.predicted_min, self.predicted_max
+        return None if low is None or high is None else high - low
+
 
 class Move(BaseModel):
     """One bundle to move."""

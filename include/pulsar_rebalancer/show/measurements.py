@@ -101,8 +101,8 @@ def _plan(cluster: str, summary: Summary) -> Iterable[Measurement]:
     yield Measurement.of("pairs_over", summary.pairs_over, cluster=cluster)
     yield Measurement.of("pairs_fired", summary.pairs_fired, cluster=cluster)
     yield Measurement.of("bundles_planned", summary.bundles_taken, cluster=cluster)
-    if summary.predicted_max is not None and summary.predicted_min is not None:
-        yield Measurement.of("predicted_range", summary.predicted_max - summary.predicted_min, cluster=cluster)
+    if summary.predicted_range is not None:
+        yield Measurement.of("predicted_range", summary.predicted_range, cluster=cluster)
 
 
 def _outcome(cluster: str, outcome: Outcome) -> Iterable[Measurement]:

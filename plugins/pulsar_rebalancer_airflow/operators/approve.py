@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
 
 _ASKED = "asked"
+LONGEST_REASON = 500
 
 
 class ApproveOperator(ApprovalOperator):
@@ -42,7 +43,9 @@ class ApproveOperator(ApprovalOperator):
     """
 
     def __init__(self, *, entry: ClusterEntry, root: str, **kwargs: Any) -> None:
-        why = Param(None, type=["null", "string"], maxLength=500, title="Reason", description="kept with the answer")
+        why = Param(
+            None, type=["null", "string"], maxLength=LONGEST_REASON, title="Reason", description="kept with the answer"
+        )
         super().__init__(
             subject="",
             defaults=self.REJECT,
@@ -96,8 +99,7 @@ class ApproveOperator(ApprovalOperator):
     def _texts(self, question: Question, until: datetime) -> Texts:
         """Return the question as it is shown, made of files that have the hash of the plan."""
         run = self.storage.run(question.plan_id)
-        summary = Summary.read(run) if run is not None else None
-        if run is None or summary is None or summary.hash != question.hash:
+        if run is None or (summary := Summary.read(run)).hash != question.hash:
             raise PlanError(Reason.PLAN_CHANGED, f"run {question.plan_id} has another plan by now")
         return texts(summary, verify(run, summary), run, until)
 
@@ -153,4 +155,4 @@ def _reason(answer: dict[str, Any]) -> str:
     """Return why, as far as that person said it."""
     given = answer.get("params_input")
     said = given.get("reason") if isinstance(given, dict) else None
-    return one_line(said.strip(), 500) if isinstance(said, str) else ""
+    return one_line(said.strip(), LONGEST_REASON) if isinstance(said, str) else ""

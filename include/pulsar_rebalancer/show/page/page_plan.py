@@ -87,7 +87,7 @@ def plan_view(storage: ClusterStorage, run: Run, summary: Summary, now: datetime
         topics=sum(row.topics for row in rows),
         clients=sum(row.clients for row in rows),
         range_before=round(summary.score_range, 2),
-        predicted_range=_predicted_range(summary),
+        predicted_range=rounded(summary.predicted_range),
         brokers=_ends(run),
         measured=_measured(storage, ended_at, now) if ended_at and outcomes else (),
         moves=tuple(rows[:LISTED]),
@@ -163,12 +163,6 @@ def _move(move: Move, outcome: MoveOutcome | None, disturbed: Mapping[str, int],
 def _stay(passed_over: Mapping[Reason, int]) -> tuple[Count, ...]:
     ordered = sorted(passed_over.items(), key=lambda item: (-item[1], item[0]))
     return tuple(Count(reason=reason, meaning=reason.meaning, count=count) for reason, count in ordered)
-
-
-def _predicted_range(summary: Summary) -> float | None:
-    if summary.predicted_max is None or summary.predicted_min is None:
-        return None
-    return round(summary.predicted_max - summary.predicted_min, 2)
 
 
 def _measured(storage: ClusterStorage, ended_at: datetime, now: datetime) -> tuple[Measured, ...]:

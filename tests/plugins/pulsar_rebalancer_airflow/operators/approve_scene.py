@@ -119,7 +119,7 @@ def answer(
     storage: ClusterStorage,
     state: MemoryState,
     option: str,
-    by: str = "ada",
+    by: str | dict[str, None] = "ada",
     why: str = "",
     run_id: str = "",
 ) -> str:
@@ -130,7 +130,7 @@ def answer(
         "chosen_options": [option],
         "params_input": {"reason": why} if why else {},
         "responded_at": datetime.now(UTC),
-        "responded_by_user": {"id": "7", "name": by} if by else None,
+        "responded_by_user": {"id": "7", "name": by} if isinstance(by, str) and by else by or None,
     }
     operator = ApproveOperator(task_id="approve", entry=entry(), root=storage.root)
     try:

@@ -90,10 +90,12 @@ def test_a_pause_that_was_ordered_meanwhile_holds(storage: ClusterStorage, state
     assert carried_out(storage, state) == ("paused", "")
 
 
-@pytest.mark.parametrize(("option", "by"), [("", ""), ("Reject", "ada"), ("Approve", ""), ("Reject", "")])
+@pytest.mark.parametrize(
+    ("option", "by"), [("", ""), ("Reject", "ada"), ("Approve", ""), ("Reject", ""), ("Approve", {"name": None})]
+)
 @pytest.mark.usefixtures("waits")
 def test_nothing_is_carried_out_that_nobody_approved(
-    storage: ClusterStorage, state: MemoryState, option: str, by: str
+    storage: ClusterStorage, state: MemoryState, option: str, by: Any
 ) -> None:
     if option:  # else somebody marked the task as a success
         answer(storage, state, option, by=by)
