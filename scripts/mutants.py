@@ -64,8 +64,8 @@ SUBJECTS = {
     ),
     "gate": Subject(
         [f"{DOMAIN}/carry_out/gate.py"],
-        [f"tests/{DOMAIN}/carry_out", f"tests/{DOMAIN}/decide/by_hand"]
-        + [f"tests/{OPERATORS}/test_{name}.py" for name in ("gate", "question", "stop", "unload", "split")],
+        [f"tests/{DOMAIN}/carry_out"]
+        + [f"tests/{OPERATORS}/test_{name}.py" for name in ("gate", "question", "approve")],
     ),
     "waves": Subject(
         [f"{DOMAIN}/carry_out/{name}.py" for name in ("move_executor", "bundle_move", "move_history")],

@@ -61,6 +61,7 @@ def test_a_plan_that_meets_every_criterion_needs_no_person(
         ("a`b``c", "``` a`b``c ```"),
         ("`", "`` ` ``"),
         ("one\n# two", "` one # two `"),
+        ("x" * 501, f"` {'x' * 499}… `"),
     ],
 )
 def test_a_name_is_text_and_nothing_else(name: str, shown: str) -> None:

@@ -107,7 +107,8 @@ def asked(
             operator.execute(given)
     except TaskAwaitingInput:
         assert given["task_state_store"].get("asked")
-        return f"{operator.subject}\n{operator.body}" if written.called else "stands"
+        minutes = operator.response_timeout and round(operator.response_timeout.total_seconds() / 60)
+        return f"{operator.subject}\n{operator.body}\n{minutes} minutes" if written.called else "stands"
     except AirflowSkipException:
         return "skipped"
     except AirflowFailException:
@@ -119,7 +120,7 @@ def answer(
     storage: ClusterStorage,
     state: MemoryState,
     option: str,
-    by: str | dict[str, None] = "ada",
+    by: str | dict[str, Any] = "ada",
     why: str = "",
     run_id: str = "",
 ) -> str:

@@ -48,10 +48,11 @@ def waits(storage: ClusterStorage, state: MemoryState) -> StoragePath:
     return run
 
 
+@pytest.mark.parametrize("by", ["bob", {"name": None, "id": "bob"}])
 def test_an_approved_plan_is_handed_over_with_who_approved_it(
-    storage: ClusterStorage, state: MemoryState, waits: StoragePath
+    storage: ClusterStorage, state: MemoryState, waits: StoragePath, by: Any
 ) -> None:
-    answer(storage, state, "Approve", by="bob", why="it is quiet")
+    answer(storage, state, "Approve", by=by, why="it is quiet")
 
     run_id, identity = carried_out(storage, state)
 

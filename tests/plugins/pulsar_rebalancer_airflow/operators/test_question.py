@@ -178,8 +178,11 @@ def test_nobody_can_begin_the_run_that_asks_before_it_does(storage: ClusterStora
         assert asked(storage, state, each) == "skipped"
 
 
-def test_a_person_is_shown_what_the_plan_does(storage: ClusterStorage, state: MemoryState) -> None:
-    run = plan(storage, state)
+@pytest.mark.parametrize(("age", "left"), [(50, 10), (63, 0)])
+def test_a_person_is_shown_the_plan_until_it_is_too_old(
+    storage: ClusterStorage, state: MemoryState, age: int, left: int
+) -> None:
+    run = plan(storage, state, age=timedelta(minutes=age), max_plan_age_seconds=86400)
     gate(storage, state, run)
 
     text = asked(storage, state)
@@ -187,6 +190,7 @@ def test_a_person_is_shown_what_the_plan_does(storage: ClusterStorage, state: Me
     assert text.startswith("Move 2 bundles in cluster east?\n")
     assert f"plan `{Summary.read(run).hash[:16]}`" in text
     assert "` load/test/0x10000000_0x20000000 `: ` a:1 ` to ` b:1 `" in text
+    assert text.endswith(f"\n{left} minutes")
 
 
 @pytest.mark.parametrize("whole", [False, True])
