@@ -86,7 +86,6 @@ PROFILE = Profile(
     shed,
     thresholds=lambda settings: {"low": Threshold(_own(settings).gap, _own(settings).times)},
     own_settings=Own,
-    run_params=("force_threshold",),
     lines=lambda settings, mean: (Line(name="of somebody else", lower=1, upper=1 + _own(settings).gap),),
     sentence=lambda summary: f"somebody else finds {summary.brokers} brokers even enough",
 )

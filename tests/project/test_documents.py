@@ -20,6 +20,8 @@ from tests.project.documentation import LANGUAGES, PAGES, ROOT, blocks, prose, s
 
 from pulsar_rebalancer.admin import AdminConnection
 from pulsar_rebalancer.config.clusters_file import load_clusters
+from pulsar_rebalancer.config.enums import Action, Placement, Strategy
+from pulsar_rebalancer.state.orders.control_form import ControlAction
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import EXTRAS
 
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
@@ -72,9 +74,10 @@ def test_extras_of_a_connection_are_listed() -> None:
     assert text.format(**default) in OPERATIONS
 
 
-def first_column(heading: str) -> list[str]:
-    """What stands between backticks in the first column of the table under a heading of docs/operations.md."""
-    section = OPERATIONS.partition(f"{heading}\n")[2].partition("\n#")[0]
+def first_column(heading: str, page: str = "operations") -> list[str]:
+    """What is between backticks in the first column of the table under a heading of a page."""
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    section = text.partition(f"{heading}\n")[2].partition("\n#")[0]
     return [
         name for row in re.findall(r"^\|([^|]+)\|", section, flags=re.MULTILINE) for name in re.findall(r"`(\w+)`", row)
     ]
@@ -89,6 +92,19 @@ def _of_airflow(name: str) -> bool:
     return name in ("AIRFLOW_HOME", "AIRFLOW_CONN") or (
         len(parts) == 2 and parts[1] in known.get(parts[0], {}).get("options", {})
     )
+
+
+@pytest.mark.parametrize(
+    ("page", "heading", "members"),
+    [
+        ("control", "# Control", tuple(ControlAction)),
+        ("strategies", "## Shedders", tuple(Strategy)),
+        ("strategies", "## Placement", tuple(Placement)),
+        ("by-hand", "## Make the plan", tuple(Action)),
+    ],
+)
+def test_every_member_has_a_row(page: str, heading: str, members: tuple[str, ...]) -> None:
+    assert set(first_column(heading, page)) >= {*members}
 
 
 def test_files_that_are_named_exist() -> None:

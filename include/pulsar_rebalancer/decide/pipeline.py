@@ -55,9 +55,8 @@ class RunContext:
         counting: how the sample counts.
         kept: as the last counted run left it.
         policies: isolation policies, anti-affinity groups and failure domains.
-        left_out: why a broker is neither source nor destination, by broker.
         forced: the run acts without waiting for hits.
-        force_threshold: with AvgShedder the gap in points of score from which a forced run acts; None for any other.
+        force_threshold: the gap in points of score from which a forced run acts, if the shedder has thresholds.
         unloaded_brokers: seconds from a broker's last unload to the sample, by broker.
         arriving: traffic that drains bring in this run, msg/s and bytes/s, by broker.
         seed: decides between equal destinations; the same seed gives the same plan.
@@ -67,7 +66,6 @@ class RunContext:
     counting: Counting
     kept: KeptState = field(default_factory=KeptState)
     policies: Policies = field(default_factory=Policies)
-    left_out: Mapping[str, Reason] = field(default_factory=dict)
     forced: bool = False
     force_threshold: float | None = None
     unloaded_brokers: Mapping[str, float] = field(default_factory=dict)

@@ -102,7 +102,6 @@ class RunInput(Snapshot):
             counting=self.counting,
             kept=self.kept,
             policies=self.policies,
-            left_out=left_out_of(self),
             forced=self.request.forced,
             force_threshold=force_threshold(self.request),
             unloaded_brokers=unloaded,

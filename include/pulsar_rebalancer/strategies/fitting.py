@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.run.request import RunRequest
 
-_OF_SOME = {name for profile in PROFILES.values() for name in profile.run_params}
+_OF_PAIRS = "force_threshold"
+_OF_SOME = {_OF_PAIRS, *(name for profile in PROFILES.values() for name in profile.run_params)}
 """Parameters of a manual run that not every strategy knows."""
 
 
@@ -71,7 +72,9 @@ def resolve(file: Mapping[str, object], brokers: Mapping[str, str], params: RunP
         SettingsError: `wrong_setting` or `contradiction`, with the key's name.
     """
     found = resolution.resolve(file, brokers, params, checked)
-    unknown = sorted(_OF_SOME - {*profile_of(found.settings).run_params})
+    profile = profile_of(found.settings)
+    known = {*profile.run_params, *([_OF_PAIRS] if profile.thresholds(found.settings) else [])}
+    unknown = sorted(_OF_SOME - known)
     foreign = [name for name in unknown if getattr(params, name, None) is not None]
     if foreign:
         raise SettingsError(

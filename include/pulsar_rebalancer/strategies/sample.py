@@ -36,7 +36,7 @@ class ClusterSample:
         settings: effective settings.
         counting: how the sample counts.
         forced: the run acts without waiting for hits.
-        force_threshold: with AvgShedder the gap in points of score from which a forced run acts; None for any other.
+        force_threshold: the gap in points of score from which a forced run acts, if the shedder has thresholds.
         unloaded_brokers: seconds from a broker's last unload to its report, by broker; negative if the report is older.
         arriving: traffic that drains bring in this run, msg/s and bytes/s, by broker.
         forbids: why a bundle must not go from a source to a destination, or None.

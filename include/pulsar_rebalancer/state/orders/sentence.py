@@ -87,7 +87,11 @@ def sentence(settings: Settings, closed: Sequence[Closed], orders: OrdersInForce
 def beside_the_mode(settings: Settings, closed: Sequence[Closed], orders: OrdersInForce, now: datetime) -> list[str]:
     """Return the parts of the sentence other than the mode; empty if nothing else is in force."""
     return [
-        *(f"{_WORDS[closing.reason]} {closing.detail}" for closing in closed if closing.reason is not Reason.OBSERVE),
+        *(
+            f"{_WORDS.get(closing.reason, closing.reason)} {closing.detail}"
+            for closing in closed
+            if closing.reason is not Reason.OBSERVE
+        ),
         *_ordered(settings, orders, now),
         *(f"{broker} drained by {drain.by or 'unknown'}: {drain.reason}" for broker, drain in orders.drains.items()),
         *_asked(settings, orders, now),

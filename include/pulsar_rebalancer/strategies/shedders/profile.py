@@ -75,8 +75,9 @@ class Profile:
 
     Attributes:
         shed: one run of it.
-        thresholds: of its pairs, `low` and, where there is one, `high`; hits are those of a pair's brokers. Without
-            any it does not pair brokers by score.
+        thresholds: of its pairs, `low` and, where there is one, `high`; hits are those of a pair's brokers. They say
+            that it pairs brokers by score: the page and the metrics show them, a forced run may name the gap
+            (`ClusterSample.force_threshold`), and brokers without persistent topics are left out. Empty: it does not.
         judges_pairs: whether it judges repeated samples and policies itself, pair by pair, and names destinations: the
             pipeline only caps its moves.
         cluster_hits: from how many hits of the whole cluster it sheds; None when it does not count these.

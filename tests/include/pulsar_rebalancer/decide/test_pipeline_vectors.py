@@ -63,7 +63,6 @@ def _case(name, history, number, kept):
         counting=COUNTED,
         kept=kept.get(_cluster(name, history), KeptState()),
         policies=_policies(step),
-        left_out=dict.fromkeys(step.silent, Reason.BROKER_QUARANTINED),
         unloaded_brokers=step.unloaded_brokers,
     )
 
@@ -86,7 +85,9 @@ def _decided(name, history, number, kept):
     # Only ThresholdShedder's class remembers a broker that is silent.
     listed = history.listed(step, silent=name.startswith("ThresholdShedder"))
     bundles = Bundles(pa.Table.from_pylist(list(step.bundles), schema=COLUMNS))
-    decided = pipeline.decide(context, broker_samples(listed, context.left_out), bundles)
+    decided = pipeline.decide(
+        context, broker_samples(listed, dict.fromkeys(step.silent, Reason.BROKER_QUARANTINED)), bundles
+    )
     return decided.moves, decided.kept
 
 

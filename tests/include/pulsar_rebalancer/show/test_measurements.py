@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import NOW, Snapshots, name
 from tests.monitoring import asked_for
+from tests.project.documentation import ROOT
 
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
 from pulsar_rebalancer.run.splits import SplitOutcome
@@ -110,3 +112,6 @@ def test_dashboard_and_rules_ask_for_what_is_measured(told: list[Measurement]) -
 
     assert asked - sent == set()
     assert {name for name, _ in sent} - {name for name, _ in asked} == set(), "measured, and looked at by nobody"
+    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    names = {name.removeprefix(PREFIX) for name in re.findall(r"`([a-z_.]+)`", page)}
+    assert {metric.name for metric in told} - names == set(), "no row in docs/metrics.md"

@@ -41,3 +41,9 @@ def test_what_fits_avg_shedder_alone_is_refused_for_the_others():
 )
 def test_every_strategy_has_a_placement_beside_it(given, expected):
     assert placement_of(validate(given, where="here")) == expected
+
+
+def test_a_forced_run_may_name_the_gap_of_any_shedder_with_thresholds(monkeypatch):
+    monkeypatch.setenv("PULSAR_REBALANCER_STRATEGIES", "tests.outside_shedder:shed")
+    params = parse_params({"force": "now", "force_threshold": 10})
+    assert resolve({"strategy": "tests.outside_shedder:shed"}, {}, params).settings.strategy.endswith(":shed")
