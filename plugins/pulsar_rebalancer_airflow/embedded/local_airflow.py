@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from pathlib import Path
@@ -63,15 +64,20 @@ class LocalAirflow:
         self._start(["db", "migrate"], self._processes.run)
         for arguments in _COMPONENTS:
             self._start(arguments, self._processes.start)
-        limit = time.monotonic() + _START_SECONDS
-        while time.monotonic() < limit:
-            self._processes.check()
+        for _ in self._polled(_START_SECONDS):
             if self._healthy():
                 self._log_in()
                 self._start(["triggerer", "--skip-serve-logs"], self._processes.start)
                 return
-            time.sleep(_PAUSE_SECONDS)
         raise EmbeddedError(f"Airflow was not healthy within {_START_SECONDS} s; see {self.home.folder / 'logs'}")
+
+    def _polled(self, seconds: float) -> Iterator[None]:
+        """Yield every half second until the time is up, while all processes run."""
+        limit = time.monotonic() + seconds
+        while time.monotonic() < limit:
+            self._processes.check()
+            yield
+            time.sleep(_PAUSE_SECONDS)
 
     def _start(self, arguments: list[str], start: Callable[..., object]) -> None:
         """Start an Airflow command; its log file has the command's name."""
@@ -144,9 +150,7 @@ class LocalAirflow:
         Raises:
             EmbeddedError: a DAG file cannot be imported, or the DAG does not appear within five minutes.
         """
-        limit = time.monotonic() + _START_SECONDS
-        while time.monotonic() < limit:
-            self._processes.check()
+        for _ in self._polled(_START_SECONDS):
             if self.get(f"/dags/{dag_id}") is not None:
                 return
             errors = self.get("/importErrors")
@@ -154,7 +158,6 @@ class LocalAirflow:
                 raise EmbeddedError(
                     f"a DAG file cannot be imported: {errors['import_errors'][0]['stack_trace'][-800:]}"
                 )
-            time.sleep(_PAUSE_SECONDS)
         raise EmbeddedError(f"DAG {dag_id} did not appear within {_START_SECONDS} s")
 
     def trigger(self, dag_id: str, conf: Mapping[str, JsonValue] | None = None) -> str:
@@ -190,27 +193,22 @@ class LocalAirflow:
         Raises:
             EmbeddedError: it does not end within ten minutes.
         """
-        limit = time.monotonic() + _RUN_SECONDS
-        while time.monotonic() < limit:
-            self._processes.check()
+        for _ in self._polled(_RUN_SECONDS):
             run = self.run(dag_id, run_id)
             if run["state"] in ("success", "failed"):
                 return run
-            time.sleep(0.3)
         states = {task["task_id"]: task["state"] for task in self.tasks(dag_id, run_id)}
         raise EmbeddedError(f"run {run_id} did not end within {_RUN_SECONDS} s; its tasks: {states}")
 
     def ended_runs(self, dag_id: str) -> Iterator[DagRun]:
         """Yield each run of a DAG once, when it and all its tasks have ended; never stop."""
         seen: set[str] = set()
-        while True:
-            self._processes.check()
+        for _ in self._polled(math.inf):
             for run in self.runs(dag_id):
                 run_id = run["dag_run_id"]
                 if run["state"] in ("success", "failed") and run_id not in seen and self._settled(dag_id, run_id):
                     seen.add(run_id)
                     yield run
-            time.sleep(_PAUSE_SECONDS)
 
     def _settled(self, dag_id: str, run_id: str) -> bool:
         return all(task["state"] in _ENDED for task in self.tasks(dag_id, run_id))

@@ -11,7 +11,7 @@ from pulsar_rebalancer.show.page.brokers import broker_views
 from pulsar_rebalancer.show.page.facts import AirflowFacts
 from pulsar_rebalancer.show.page.page_model import FindingView, Overview, Status
 from pulsar_rebalancer.show.page.page_plan import plan_view, predicted
-from pulsar_rebalancer.show.page.pairs import cluster_hits, kept_by, pair_views, told
+from pulsar_rebalancer.show.page.pairs import cluster_hits, kept_by, pair_views, worth_listing
 from pulsar_rebalancer.show.page.recent_runs import folders, known_scores, newest, read_run, rounded
 from pulsar_rebalancer.show.page.status import Said, now_of, of_run
 from pulsar_rebalancer.show.page.view import State
@@ -78,8 +78,7 @@ def _awaiting(
     folder = storage.run(facts.question.plan_id) if facts.waits_until(entry.settings, now) else None
     if folder is None or (shown is not None and shown.folder.name == folder.name):
         return None
-    run = read_run(folder)
-    return plan_view(storage, run, run.summary, now) if run is not None and run.summary is not None else None
+    return plan_view(storage, read_run(folder), now)
 
 
 def of_one_run(storage: ClusterStorage, entry: ClusterEntry, folder: StoragePath, now: datetime) -> Overview | None:
@@ -123,7 +122,7 @@ def _status(entry: ClusterEntry, facts: AirflowFacts, shown: Run | None, said: S
 def _of(storage: ClusterStorage, run: Run, strip: Status, facts: AirflowFacts, now: datetime) -> Overview:
     mean, settings = known_scores(run.folder).mean, run.request.resolved.settings
     pairs = pair_views(run)
-    shown, kept = told(pairs), kept_by(run)
+    shown, kept = worth_listing(pairs), kept_by(run)
     return Overview(
         run_id=run.request.airflow_run_id,
         folder=run.folder.name,
@@ -142,9 +141,8 @@ def _of(storage: ClusterStorage, run: Run, strip: Status, facts: AirflowFacts, n
 
 
 def _plan(storage: ClusterStorage, run: Run, now: datetime) -> PlanView | None:
-    if run.summary is None or not (run.summary.bundles_taken or run.summary.bundles_passed_over):
-        return None
-    return plan_view(storage, run, run.summary, now)
+    considered = run.summary is not None and (run.summary.bundles_taken or run.summary.bundles_passed_over)
+    return plan_view(storage, run, now) if considered else None
 
 
 _moved: Cache[bool] = Cache(20_000)
@@ -152,11 +150,9 @@ _moved: Cache[bool] = Cache(20_000)
 
 
 def _last_that_moved(storage: ClusterStorage, shown: Run, now: datetime) -> PlanView | None:
-    for folder in islice(folders(storage, shown.request.collected_at), _LOOKED_BACK):
-        run = read_run(folder) if _has_moved(folder) else None
-        if run is not None and run.summary is not None:
-            return plan_view(storage, run, run.summary, now)
-    return None
+    looked_at = islice(folders(storage, shown.request.collected_at), _LOOKED_BACK)
+    views = (plan_view(storage, read_run(folder), now) for folder in looked_at if _has_moved(folder))
+    return next(filter(None, views), None)
 
 
 def _has_moved(folder: StoragePath) -> bool:

@@ -59,8 +59,11 @@ def predicted(run: Run) -> dict[str, float]:
     return {name: figure for name, figure in scores_after(scores, moves, traffic).items() if name in ends}
 
 
-def plan_view(storage: ClusterStorage, run: Run, summary: Summary, now: datetime) -> PlanView:
-    """Return the view of a run's plan, as far as its files can be read."""
+def plan_view(storage: ClusterStorage, run: Run | None, now: datetime) -> PlanView | None:
+    """Return the view of a run's plan, as far as its files can be read; None for a run without one."""
+    if run is None or run.summary is None:
+        return None
+    summary = run.summary
     try:
         moves = read_moves(run.folder)
     except SnapshotError:

@@ -34,7 +34,7 @@ def pair_views(run: Run) -> list[PairView]:
     return sorted(views, key=lambda view: (-(view.gap or 0.0), view.number, view.source))
 
 
-def told(pairs: Sequence[PairView]) -> list[PairView]:
+def worth_listing(pairs: Sequence[PairView]) -> list[PairView]:
     """Return the pairs to list: those whose gap counts, and those that fired or wait."""
     return [pair for pair in pairs if pair.band != "calm" or pair.fired or _waits(pair)][:SHOWN]
 

@@ -110,7 +110,7 @@ def _silent(entry: ClusterEntry, facts: AirflowFacts, known: Run, age: float) ->
     """
     if facts.paused:
         return Said(State.PAUSED, "The DAG is paused in Airflow, so no run starts.")
-    failure = "" if facts.failed is None or _tells(known, facts.failed) else _failed(facts.failed)
+    failure = "" if facts.failed is None or _explains_more(known, facts.failed) else _failed(facts.failed)
     if age > _longest_age(entry):
         cause = "" if facts.scheduled else "Airflow's scheduler does not run."
         why = " ".join(filter(None, [cause, failure]))
@@ -118,7 +118,7 @@ def _silent(entry: ClusterEntry, facts: AirflowFacts, known: Run, age: float) ->
     return Said(State.FAILED, failure) if failure else None
 
 
-def _tells(run: Run, failed: FailedRun) -> bool:
+def _explains_more(run: Run, failed: FailedRun) -> bool:
     """Return whether the files of a failed run explain more than its failed task does."""
     return run.request.airflow_run_id == failed.run_id and (run.blocked or not _broke_off(run))
 
