@@ -69,8 +69,12 @@ def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowFac
     stored, dag = StoredState(_Stored(session, storage.cluster)), session.get(DagModel, dag_id)
     drains, unreadable = _drains(stored, storage)
     scheduler = most_recent_job("SchedulerJob", session=session)
-    facts = AirflowFacts(
+    return AirflowFacts(
+        paused=dag is not None and dag.is_paused,
         scheduled=scheduler is not None and scheduler.is_alive(),
+        next_run_at=dag.next_dagrun_create_after if dag is not None else None,
+        opened=_opened(session, dag_id),
+        failed=_failed(session, dag_id),
         control=stored.control(storage),
         last_plan=stored.last_plan(),
         drains=drains,
@@ -78,15 +82,6 @@ def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowFac
         question=stored.readable(Question),
         answers=stored.readable(Answers),
     )
-    if dag is None:
-        return facts
-    runs = {
-        "paused": dag.is_paused,
-        "next_run_at": dag.next_dagrun_create_after,
-        "opened": _opened(session, dag_id),
-        "failed": _failed(session, dag_id),
-    }
-    return facts.model_copy(update=runs)
 
 
 def _drains(stored: StoredState, storage: ClusterStorage) -> tuple[dict[str, Drain], str]:

@@ -87,7 +87,7 @@ class _Stretch(NamedTuple):
     length: timedelta
     folders: tuple[StoragePath, ...]
 
-    def read(self, reader: _Reader) -> tuple[Bucket, ...]:
+    def buckets_read(self, reader: _Reader) -> tuple[Bucket, ...]:
         """Return the stretch's bucket; empty without a run that has ended."""
         # The key changes when a run is added or upkeep removes one.
         key = f"{self.folders[-1].uri} {self.length} {len(self.folders)}"
@@ -108,7 +108,7 @@ class _Day(NamedTuple):
     file: StoragePath
     length: timedelta
 
-    def read(self, reader: _Reader) -> tuple[Bucket, ...]:
+    def buckets_read(self, reader: _Reader) -> tuple[Bucket, ...]:
         """Return the day's buckets."""
         # A table that is written again has a different size.
         key = f"{self.file.uri} {self.length} {_size(self.file)}"
@@ -140,7 +140,7 @@ def timeline(storage: ClusterStorage, span: Span, now: datetime, reading: float 
         SnapshotError: `storage_failed`.
     """
     begin, reader = begin_of(now - span.length, span.bucket), _Reader(now, reading)
-    parts = [part for source in _sources(storage, span, begin, now) for part in source.read(reader)]
+    parts = [part for source in _sources(storage, span, begin, now) for part in source.buckets_read(reader)]
     buckets = list(_grouped((part for part in parts if begin <= part.at <= now), span.bucket))
     newest = next((bucket for bucket in reversed(buckets) if bucket.low_threshold is not None), None)
     return Timeline(
