@@ -1,5 +1,9 @@
 # One image for Airflow and for Spark's master and workers: the same Python, the same packages and the same user, so that
 # executors load what the driver loads, and every container may read and replace what another wrote to a shared volume.
+# Code and packages belong to root: the user that runs them cannot change them.
+#
+# The digest of the base image's multi-platform index is not filled in here: `deploy/pin_images.sh` asks your registry for
+# it and writes it after the version, as @sha256:…
 
 FROM apache/airflow:3.3.2-python3.11 AS build
 
@@ -28,7 +32,8 @@ COPY --chown=airflow:root spark_apps/ spark_apps/
 COPY --chown=airflow:root expectations/ expectations/
 RUN tools/bin/uv build --no-cache --wheel --out-dir dist --require-hashes --build-constraint requirements.lock \
  && tools/bin/uv pip install --no-cache --no-deps --compile-bytecode \
-      --python /opt/pulsar-rebalancer/bin/python dist/*.whl
+      --python /opt/pulsar-rebalancer/bin/python dist/*.whl \
+ && chmod -R a+rX,go-w /opt/pulsar-rebalancer
 
 
 FROM apache/airflow:3.3.2-python3.11
@@ -39,19 +44,24 @@ RUN apt-get update \
  && apt-get clean \
  && rm -rf /var/lib/apt/lists/*
 # A named volume takes over the owner of the folder that it covers.
-RUN install --directory --owner=airflow --group=root --mode=0750 \
-      /opt/airflow/auth /opt/airflow/clusters /opt/airflow/config /opt/airflow/spark /opt/airflow/storage /opt/airflow/work
-USER airflow
+RUN chown root:root /opt/airflow /opt/airflow/dags \
+ && chmod 0755 /opt/airflow /opt/airflow/dags \
+ && install --directory --mode=0755 /opt/airflow/clusters /opt/airflow/config \
+ && install --directory --owner=airflow --group=root --mode=0750 \
+      /opt/airflow/auth /opt/airflow/spark /opt/airflow/storage /opt/airflow/work
 
-COPY --from=build --chown=airflow:root /opt/pulsar-rebalancer /opt/pulsar-rebalancer
+COPY --from=build --chown=root:root /opt/pulsar-rebalancer /opt/pulsar-rebalancer
 ENV VIRTUAL_ENV=/opt/pulsar-rebalancer \
     PATH=/opt/pulsar-rebalancer/bin:${PATH}
 
 # Spark's class archive halves the start of every run. Airflow writes generated keys into its home when it is first
 # loaded: that home must not stay in the image.
 RUN AIRFLOW_HOME=/tmp/airflow python -m pulsar_rebalancer_airflow.spark_archive /opt/airflow/spark.jsa \
+ && chmod 0644 /opt/airflow/spark.jsa \
  && rm -rf /tmp/airflow
 ENV PULSAR_REBALANCER_SPARK_ARCHIVE=/opt/airflow/spark.jsa
 
-COPY --chown=airflow:root dags/ /opt/airflow/dags/
-COPY --chown=airflow:root deploy/airflow_local_settings.py /opt/airflow/config/airflow_local_settings.py
+COPY --chown=root:root dags/ /opt/airflow/dags/
+COPY --chown=root:root deploy/airflow_local_settings.py /opt/airflow/config/airflow_local_settings.py
+RUN chmod -R a+rX,go-w /opt/airflow/dags /opt/airflow/config
+USER airflow

@@ -47,7 +47,7 @@ audit: setup ## check the locked packages for known vulnerabilities; IGNORE=ID s
 
 lock: setup ## renew requirements.lock from pyproject.toml
 	@uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-annotate --group dev \
-		--extra extensible --extra alerts --extra postgres --custom-compile-command "make lock" --upgrade pyproject.toml -o requirements.lock
+		--extra extensible --extra alerts --extra postgres --extra kubernetes --custom-compile-command "make lock" --upgrade pyproject.toml -o requirements.lock
 
 wheel: setup ## build the wheel into dist/
 	@$(PYTHON_BIN) -m build --wheel --no-isolation

@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 
-DRAFT = "means.parquet"
-"""Means of a sample that does not count, in the folder of the plan while it is made."""
-
-
 def of_run(spark: SparkSession, run: RunInput) -> DataFrame:
     """Return the bundles with their means, this sample in them.
 
@@ -54,12 +50,12 @@ def keep_means(run: RunInput, bundles: DataFrame) -> None:
         run: the run.
         bundles: as `of_run` gives them.
     """
-    if run.counting.counts and not spark_tables.is_written(run.new_means):
-        spark_tables.write(means.table(bundles), run.new_means)
+    if run.counting.counts:
+        _write_means(run, bundles)
 
 
 def means_of_sample(run: RunInput, held: Callable[[], DataFrame], kept: Callable[[], None]) -> StoragePath:
-    """Return the file of the means with this sample: what the next run starts from, or a draft when it does not count.
+    """Return the file of the means with this sample: what the next run starts from, if the sample counts.
 
     Args:
         run: the run.
@@ -67,8 +63,17 @@ def means_of_sample(run: RunInput, held: Callable[[], DataFrame], kept: Callable
         kept: waits until `keep_means` is done.
     """
     kept()
-    if run.counting.counts:
-        return run.new_means
-    draft = run.folder / "plan" / DRAFT
-    spark_tables.write(means.table(held()), draft)
-    return draft
+    _write_means(run, held())
+    return run.new_means
+
+
+def forget_means(run: RunInput) -> None:
+    """Delete the means of a sample that does not count."""
+    if not run.counting.counts:
+        run.new_means.delete()
+
+
+def _write_means(run: RunInput, bundles: DataFrame) -> None:
+    # In the state's folder also while the plan is made: executors may have to write nowhere else.
+    if not spark_tables.is_written(run.new_means):
+        spark_tables.write(means.table(bundles), run.new_means)

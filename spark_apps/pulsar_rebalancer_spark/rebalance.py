@@ -58,7 +58,7 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
             decided = pipeline.decide(run.context, run.brokers, held_bundles)
             kept.result()
         finally:
-            (plan / bundles.DRAFT).delete()
+            bundles.forget_means(run)
             # After the means, whatever failed.
             beside.submit(lambda: release(held.result().sparkSession))
     return plan_output.write(run, decided)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 SOURCE = Path(__file__).resolve().parents[2]
 COMPOSE = SOURCE / "docker-compose.yaml"
@@ -22,6 +22,25 @@ _VARIABLE = re.compile(
 
 class MissingVariableError(ValueError):
     """A required variable has no value, or a `$` is no variable."""
+
+
+class Mount(NamedTuple):
+    """A volume, or a folder of one, under a path of a service."""
+
+    source: str
+    target: str
+    read_only: bool = False
+    subpath: str = ""
+
+
+def mounts(service: Mapping[str, Any]) -> Iterator[Mount]:
+    """What a service sees of volumes and folders."""
+    for volume in service.get("volumes", ()):
+        if isinstance(volume, str):
+            source, target, *mode = volume.split(":")
+            yield Mount(source, target, mode == ["ro"])
+        else:
+            yield Mount(volume["source"], volume["target"], subpath=volume["volume"]["subpath"])
 
 
 def load(variables: Mapping[str, str]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.deployment.compose import SOURCE
+from tests.deployment.compose import SOURCE, mounts
 from tests.deployment.postgres import Postgres
 
 from pulsar_rebalancer_airflow.embedded.airflow_home import free_port
@@ -106,13 +106,11 @@ class Native:
             place = Path(f"{self._folder}{target}")
             place.parent.mkdir(parents=True, exist_ok=True)
             (shutil.copytree if (SOURCE / source).is_dir() else shutil.copy)(SOURCE / source, place)
-        volumes = {volume for service in self._services.values() for volume in service.get("volumes", ())}
-        for volume in volumes:
-            source, target, *_ = volume.split(":")
-            place = Path(target.replace(_HOME, str(self._folder)))
-            if source.startswith("."):
-                place.symlink_to(SOURCE / source)
-            elif target.startswith(_HOME):
+        for mount in {mount for service in self._services.values() for mount in mounts(service)}:
+            place = Path(mount.target.replace(_HOME, str(self._folder)))
+            if mount.source.startswith("."):
+                place.symlink_to(SOURCE / mount.source)
+            elif mount.target.startswith(_HOME) and not mount.subpath:
                 place.mkdir(parents=True, exist_ok=True)
 
     def _here(self, name: str, text: str) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import stat
 import subprocess
@@ -8,20 +9,18 @@ import tomllib
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
 from cryptography.fernet import Fernet
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from tests.deployment import compose
-from tests.deployment.compose import SOURCE, MissingVariableError
+from tests.deployment.compose import SOURCE, MissingVariableError, Mount, mounts
 
 from pulsar_rebalancer.config.clusters_file import load_clusters
 from pulsar_rebalancer.config.enums import Mode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from pulsar_rebalancer.storage.layout import ClusterStorage
 
 ONCE = {"airflow-init", "pulsar-init"}
 RUN_BY_COMPOSE_ALONE = {"COMPOSE_PROFILES"}
@@ -32,6 +31,7 @@ HARMLESS = {
     "AIRFLOW_CONN_SPARK_DEFAULT",
     "AIRFLOW_CONN_PULSAR_ADMIN_TRIAL",
 }
+DIGEST = "(@sha256:[0-9a-f]{64})?"
 CLUSTERS = SOURCE / "deploy" / "clusters" / "clusters.yaml"
 PERSISTENT = {
     "postgres": "/var/lib/postgresql/data",
@@ -51,12 +51,6 @@ def document(env_file: Path) -> dict[str, Any]:
 def services(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = document["services"]
     return found
-
-
-def mounts(service: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for volume in service.get("volumes", ()):
-        source, target, *_ = volume.split(":")
-        yield source, target
 
 
 def test_it_follows_the_compose_specification() -> None:
@@ -117,9 +111,37 @@ def test_no_secret_is_written_into_the_file() -> None:
 
 def test_images_are_pinned(services: dict[str, dict[str, Any]]) -> None:
     images = {service["image"] for service in services.values()}
-    assert all(re.fullmatch(r"[a-z/-]+:\d+\.\d+(\.\d+)?", image) for image in images), images
+    assert all(re.fullmatch(rf"[a-z/-]+:\d+\.\d+(\.\d+)?{DIGEST}", image) for image in images), images
     version = tomllib.loads((SOURCE / "pyproject.toml").read_text())["project"]["version"]
     assert f"pulsar-rebalancer:{version}" in images
+
+
+def test_digests_of_the_registry_are_written_after_the_versions(tmp_path: Path) -> None:
+    """Again after a version has changed; a registry that does not answer changes nothing."""
+    for file in ("Dockerfile", "docker-compose.yaml"):
+        (tmp_path / file).write_text(re.sub("@sha256:[0-9a-f]+", "", (SOURCE / file).read_text()))
+    before = {file.name: file.read_text() for file in tmp_path.iterdir()}
+    (tmp_path / "bin").mkdir()
+    docker = tmp_path / "bin" / "docker"
+
+    def pin(answer: str) -> int:
+        docker.write_text(f"#!/bin/sh\n[ \"$1 $2 $3\" = 'buildx imagetools inspect' ] || exit 9\n{answer}\n")
+        docker.chmod(0o700)
+        environment = os.environ | {"PATH": f"{docker.parent}:{os.environ['PATH']}"}
+        return subprocess.run([SOURCE / "deploy" / "pin_images.sh", tmp_path], env=environment).returncode
+
+    assert pin("exit 1") != 0
+    assert pin("echo sha256:short") != 0
+    assert {name: (tmp_path / name).read_text() for name in before} == before
+    for digest in ("a" * 64, "b" * 64):
+        assert pin(f"echo sha256:{digest}") == 0
+        images = re.findall(
+            r"^(?:FROM| +image:) (\S+)", "".join((tmp_path / n).read_text() for n in before), re.MULTILINE
+        )
+        assert len(images) == 5
+        unpinned = [image for image in images if not image.endswith(f"@sha256:{digest}")]
+        assert [image.partition(":")[0] for image in unpinned] == ["pulsar-rebalancer"]
+        assert {n: (tmp_path / n).read_text().replace(f"@sha256:{digest}", "") for n in before} == before
 
 
 def test_airflow_and_spark_are_one_image_and_one_user(services: dict[str, dict[str, Any]]) -> None:
@@ -195,7 +217,8 @@ def test_spark_is_told_its_secret_by_a_file(services: dict[str, dict[str, Any]])
         command = services[name]["command"]
         assert command[command.index("--properties-file") + 1] == file
     for name in ("airflow-init", "airflow-scheduler", "spark-master", "spark-worker"):
-        assert ("spark-auth", str(Path(file).parent)) in mounts(services[name]), name
+        mount = Mount("spark-auth", str(Path(file).parent), read_only=name != "airflow-init")
+        assert mount in mounts(services[name]), name
 
 
 def test_ports_are_open_on_loopback_only(services: dict[str, dict[str, Any]]) -> None:
@@ -204,21 +227,34 @@ def test_ports_are_open_on_loopback_only(services: dict[str, dict[str, Any]]) ->
 
 
 def test_what_must_survive_is_on_named_volumes(document: dict[str, Any], services: dict[str, dict[str, Any]]) -> None:
-    used = {source for service in services.values() for source, _ in mounts(service) if not source.startswith(".")}
+    used = {mount.source for service in services.values() for mount in mounts(service) if mount.source[0] != "."}
     assert used == set(document["volumes"])
     for name, target in PERSISTENT.items():
-        assert target in {path for source, path in mounts(services[name]) if source in used}, name
+        assert target in {mount.target for mount in mounts(services[name]) if mount.source in used}, name
 
 
 def test_the_storage_root_is_one_volume_under_one_path(services: dict[str, dict[str, Any]]) -> None:
     root = services["airflow-scheduler"]["environment"]["PULSAR_REBALANCER_STORAGE"]
     for name in ("airflow-scheduler", "airflow-apiserver", "spark-worker"):
-        assert ("rebalancer-storage", root) in mounts(services[name]), name
+        assert Mount("rebalancer-storage", root, read_only=name != "airflow-scheduler") in mounts(services[name]), name
+
+
+def test_spark_workers_may_write_what_executors_write(services: dict[str, dict[str, Any]]) -> None:
+    """Means of bundles and the progress of replays; the folders are made before the worker starts."""
+    root, worker = services["airflow-scheduler"]["environment"]["PULSAR_REBALANCER_STORAGE"], services["spark-worker"]
+    written = {mount for mount in mounts(worker) if mount.source == "rebalancer-storage" and not mount.read_only}
+    of_clusters = [ClusterStorage(root, entry.name) for entry in load_clusters(CLUSTERS)]
+    expected = {Path(place.uri) for storage in of_clusters for place in (storage.state, storage.replays)}
+    assert written == {
+        Mount("rebalancer-storage", str(place), subpath=str(place.relative_to(root))) for place in expected
+    }
+    made = services["airflow-init"]["command"][-1].partition("mkdir -p ")[2].split()
+    assert {Path(place) for place in made} == expected
 
 
 def test_the_clusters_file_is_whole_and_its_connections_are_there(services: dict[str, dict[str, Any]]) -> None:
     scheduler = services["airflow-scheduler"]
-    folder = {target: source for source, target in mounts(scheduler)}
+    folder = {mount.target: mount.source for mount in mounts(scheduler)}
     inside = Path(scheduler["environment"]["PULSAR_REBALANCER_CLUSTERS"])
     entries = load_clusters(SOURCE / folder[str(inside.parent)] / inside.name)
     assert [(entry.name, entry.error) for entry in entries] == [("local", "")]

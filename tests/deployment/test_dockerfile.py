@@ -27,7 +27,8 @@ def sources() -> list[str]:
 
 
 def test_the_base_is_pinned_to_the_locked_airflow() -> None:
-    assert [stage.split()[0] for stage in STAGES] == [f"apache/airflow:{locked()['apache-airflow']}-python3.11"] * 2
+    images = [stage.split()[0].partition("@")[0] for stage in STAGES]
+    assert images == [f"apache/airflow:{locked()['apache-airflow']}-python3.11"] * 2
 
 
 def test_what_is_copied_exists_and_passes_the_ignore_file() -> None:
@@ -43,6 +44,22 @@ def test_what_is_copied_exists_and_passes_the_ignore_file() -> None:
 def test_it_runs_as_airflow_and_not_as_root() -> None:
     for stage in STAGES:
         assert re.findall(r"^USER (\S+)$", stage, flags=re.MULTILINE)[-1] == "airflow"
+
+
+def test_who_runs_it_cannot_change_its_code() -> None:
+    """The user's group is root's, so the group may not write either."""
+    build, final = STAGES
+    copies = re.findall(r"^COPY (.*) (\S+)$", final, flags=re.MULTILINE)
+    assert len(copies) == 3
+    assert all("--chown=root:root" in options for options, _ in copies), copies
+    protected = re.findall(r"chmod -R a\+rX,go-w (.*)$", build + final, flags=re.MULTILINE)
+    for _, target in copies:
+        assert any(target.startswith(place) for places in protected for place in places.split()), target
+    assert len(re.findall(r"^USER ", final, flags=re.MULTILINE)) == 2
+    assert final.rstrip().endswith("USER airflow")
+    joined = re.sub(r"\\\n", " ", final)
+    owned = {part for line in re.findall("--owner=airflow(.*)", joined) for part in line.split() if part[0] == "/"}
+    assert owned == {f"/opt/airflow/{name}" for name in ("auth", "spark", "storage", "work")}
 
 
 def test_hashes_are_checked_wherever_packages_are_installed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -87,3 +88,14 @@ def test_without_the_service_it_says_so() -> None:
 
 def test_an_error_that_is_not_the_networks_fails() -> None:
     assert audit("--no-such-option")[0] == 1
+
+
+@pytest.mark.parametrize("said", ["198 packages of requirements.lock", "NOT CHECKED: the service cannot be reached"])
+def test_the_last_line_of_ci_says_whether_packages_were_checked(tmp_path: Path, said: str) -> None:
+    make = tmp_path / "make"
+    make.write_text(f'#!/bin/sh\ncase "$*" in *audit) printf "audit: {said}\\nmore\\n" ;; *) echo "$*" ;; esac\n')
+    make.chmod(0o700)
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run([ROOT / ".ci" / "run"], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["lint", "test", "test-pulsar", f"all passed; audit: {said}"]
+    assert f"audit: {said}\nmore\n" in done.stderr

@@ -123,7 +123,6 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     "deploy/make_env.sh": by("tests/deployment/test_compose.py::test_secrets_that_are_there_are_not_replaced"),
     "docker compose up --detach --build": composed,
     "docker compose ps": composed,
-    "docker compose config --resolve-image-digests": composed,
     "docker compose exec pulsar-broker-1 bin/pulsar-admin namespaces create public/trial --bundles 16": composed,
     "docker compose exec pulsar-broker-1 bin/pulsar-perf produce --num-topics 32 --rate 5000 "
     "public/trial/load": composed,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pytest
 from tests.spark_apps.pulsar_rebalancer_spark import runs
 
 from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.config.resolution import RunParams
 from pulsar_rebalancer.decide import pipeline
 from pulsar_rebalancer.decide.explain import complete, reasons_by_pair
 from pulsar_rebalancer.decide.run_input import RunInput
@@ -20,7 +22,7 @@ from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.tables import BUNDLES
 from pulsar_rebalancer.state.state_documents import MovesState, Unload
 from pulsar_rebalancer.strategies import rows
-from pulsar_rebalancer_spark import rebalance
+from pulsar_rebalancer_spark import rebalance, spark_tables
 from pulsar_rebalancer_spark.rebalance import decide
 
 SHEDDING: dict[Strategy, dict[str, Any]] = {
@@ -113,6 +115,21 @@ def test_rates_of_moves_are_short_term_means_whatever_the_strategy_compares(spar
     moves = (run / "plan" / "moves.parquet").read_table().to_pylist()
     assert {row["bundle"]: row["msg_rate"] for row in moves} == {row["bundle"]: means[row["bundle"]] for row in moves}
     assert all(row["traffic"] == present[row["bundle"]] for row in moves) is (strategy is Strategy.TRANSFER)
+
+
+def test_executors_write_only_below_the_state_and_leave_nothing_of_a_sample_that_does_not_count(
+    spark, tmp_path, monkeypatch
+):
+    """A deployment lets them write nowhere else."""
+    written, write = [], spark_tables.write
+    monkeypatch.setattr(spark_tables, "write", lambda frame, file: (written.append(file.uri), write(frame, file)))
+    content, settings = runs.tables("east", 6, 20), SHEDDING[Strategy.OVERLOAD]
+    for params in (RunParams(), RunParams(force="hot broker")):
+        run = runs.make(tmp_path, content, params=params, strategy=Strategy.OVERLOAD, **settings)
+        assert decided(spark, tmp_path, run).bundles_taken
+    assert [Path(file).parent for file in written] == [tmp_path / "east" / "state"] * 2
+    assert written[0] != written[1]
+    assert [file.name for file in (tmp_path / "east" / "state").iterdir()] == [Path(written[0]).name]
 
 
 def test_averages_go_from_run_to_run_and_start_anew_with_another_strategy(spark, tmp_path):

@@ -142,6 +142,7 @@ def test_what_airflow_would_stumble_over_is_refused_first(
     submitted: dict[str, Any], monkeypatch: pytest.MonkeyPatch, connection: str, said: str
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", _documented("k8s") if connection == "k8s" else connection)
+    monkeypatch.setitem(sys.modules, "airflow.providers.cncf", None)
 
     with pytest.raises(AirflowFailException, match=rf"spark_connection spark_test: .*{said}.*\[wrong_setting\]"):
         decide()
