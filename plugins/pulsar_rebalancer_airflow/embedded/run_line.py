@@ -55,10 +55,11 @@ def describe(airflow: LocalAirflow, dag_id: str, run: DagRun, number: int) -> Ru
         return RunLine(f"{head} ended without a plan  {seconds}")
     text = f"{head} {_scores(summary)}  {_progress(summary)}  {_verdict(summary, outcome)}  {seconds}"
     moved = any(move.ok for move in outcome.moves)
-    return RunLine(text, _is_balanced(summary), moved=moved, in_force=outcome.in_force)
+    return RunLine(text, is_balanced(summary), moved=moved, in_force=outcome.in_force)
 
 
-def _is_balanced(summary: Summary) -> bool:
+def is_balanced(summary: Summary) -> bool:
+    """Return whether nothing moves and nothing is waiting; of paired brokers the range must be below the threshold."""
     later = Reason.RECENTLY_UNLOADED in summary.bundles_passed_over
     if summary.bundles_taken or later or Reason.having(Trait.WAITING) & summary.reasons.keys():
         return False
