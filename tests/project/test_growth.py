@@ -21,6 +21,7 @@ from pulsar_rebalancer.config.enums import Placement, SplitAlgorithm, Strategy
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide import pipeline, plan_output
 from pulsar_rebalancer.decide.pipeline import RunDecision
+from pulsar_rebalancer.decide.run_bundles import RunBundles
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.splits.planner import Cut, where_to_cut
 from pulsar_rebalancer.names import namespace_of
@@ -145,6 +146,28 @@ def test_questions_to_policies_take_as_long_in_a_large_cluster(tmp_path):
         return lambda: [rules.forbids(*question) for question in questions]
 
     assert growth(prepared, 500) < MOST
+
+
+def test_walks_over_the_bundles_of_a_run_grow_with_them(tmp_path):
+    """Nothing but these walks: next to a whole decision, one that is quadratic would not show before a million."""
+
+    def prepared(brokers: int) -> Callable[[], Any]:
+        root = str(tmp_path / str(brokers))
+        run = RunInput.read(root, clusters.make(root, brokers, 8).uri)
+        rows = run.snapshot.table("bundles")
+        means = rows.append_column("long_term_msg_rate", rows["msg_rate_in"])
+
+        def walked() -> None:
+            run.new_means.write_table(means)
+            bundles = RunBundles(run, lambda: run.new_means)
+            found = [bundle for broker in run.brokers for bundle in bundles.of(broker.broker)]
+            assert len(found) == len(bundles.owners()) == sum(bundles.served().values()) == 8 * brokers
+            assert len(bundles.long_term_msg_rates()) == brokers
+            assert bundles.find(found[-1].broker, found[-1].bundle) == found[-1]
+
+        return walked
+
+    assert growth(prepared, 2500) < MOST
 
 
 def test_what_is_judged_grows_with_its_cluster(tmp_path):

@@ -122,7 +122,12 @@ def test_executors_write_only_below_the_state_and_leave_nothing_of_a_sample_that
 ):
     """A deployment lets them write nowhere else."""
     written, write = [], spark_tables.write
-    monkeypatch.setattr(spark_tables, "write", lambda frame, file: (written.append(file.uri), write(frame, file)))
+
+    def noted(frame, file):
+        written.append(file.uri)
+        write(frame, file)
+
+    monkeypatch.setattr(spark_tables, "write", noted)
     content, settings = runs.tables("east", 6, 20), SHEDDING[Strategy.OVERLOAD]
     for params in (RunParams(), RunParams(force="hot broker")):
         run = runs.make(tmp_path, content, params=params, strategy=Strategy.OVERLOAD, **settings)

@@ -27,6 +27,7 @@ from pulsar_rebalancer.state.state_documents import MovesState, Unload
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.strategies import means
 from pulsar_rebalancer_airflow.embedded import __main__ as make_run
+from pulsar_rebalancer_airflow.embedded import simulated_cluster
 from pulsar_rebalancer_airflow.embedded.run_line import is_balanced
 from pulsar_simulator.cluster import Cluster
 from pulsar_simulator.sampling import Timing
@@ -50,7 +51,7 @@ class Demonstration(NamedTuple):
 
 def demonstration(strategy: str) -> Demonstration:
     given = make_run._parser().parse_args(["--strategy", strategy])
-    with mock.patch.object(make_run.simulated_cluster, "start") as start:
+    with mock.patch.object(simulated_cluster, "start") as start:
         name, values, _ = make_run._simulated_cluster(given, mock.Mock())
     of_cluster = {"timing": Timing(stats_period=1, host_check_period=1), **start.call_args.kwargs}
     entry: dict[str, Any] = dict(values)
@@ -91,7 +92,8 @@ def test_every_demonstration_moves_bundles_and_ends_balanced(strategy: Strategy,
     storage = ClusterStorage(str(tmp_path), shown.entry.name)
 
     async def until_balanced() -> list[Summary]:
-        summaries, before = [], StateBefore()
+        summaries: list[Summary] = []
+        before = StateBefore()
         with running(shown.cluster) as served:
             connection = AdminConnection(seeds=(served.urls[0],), token=SecretStr(served.token))
             async with PulsarAdmin(connection) as admin:
