@@ -154,7 +154,7 @@ def test_walks_over_the_bundles_of_a_run_grow_with_them(tmp_path):
     def prepared(brokers: int) -> Callable[[], Any]:
         root = str(tmp_path / str(brokers))
         run = RunInput.read(root, clusters.make(root, brokers, 8).uri)
-        rows = run.snapshot.table("bundles")
+        rows = run.table("bundles")
         means = rows.append_column("long_term_msg_rate", rows["msg_rate_in"])
 
         def walked() -> None:

@@ -68,7 +68,7 @@ async def decided(shown: Demonstration, storage: ClusterStorage, admin: PulsarAd
     run = RunInput.read(storage.root, folder.uri)
 
     known = run.known_means.read_table().to_pylist() if run.known_means else []
-    run.new_means.write_table(table(means.update(run.snapshot.table("bundles").to_pylist(), known), MEANS))
+    run.new_means.write_table(table(means.update(run.table("bundles").to_pylist(), known), MEANS))
     plan_output.write(run, pipeline.decide(run.context, run.brokers, RunBundles(run, lambda: run.new_means)))
     return run
 
