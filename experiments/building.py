@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pulsar_simulator.load import NOBODY, Cost, Floats, Ints
+from pulsar_simulator.load import NOBODY, Cost, Floats, Ints, spread
 from pulsar_simulator.minutes.machines import BrokerColumns
 from pulsar_simulator.minutes.spec import CpuSpike, Event, Happening, Rules, Spec
 from pulsar_simulator.minutes.workload import BundleColumns, OnOff, Spike, Workload, random_shape
@@ -119,21 +119,11 @@ def _placed(
     wanted = (np.array(scenario.load) / 100 * brokers.cpu_limit - brokers.base_cpu).clip(0)
     messages = bundles.msg_rate_in * (1 + bundles.fan_out)
     carried = 100 * bundles.cost * messages * (cost.per_message + cost.per_byte * bundles.msg_size)
-    owner = _spread(carried, wanted)
+    owner = spread(carried, wanted)
     has = np.bincount(owner, weights=carried, minlength=len(wanted))
     factor = np.divide(wanted, has, out=np.zeros_like(wanted), where=has > 0)
     columns = {name: getattr(bundles, name) for name in bundles.__dataclass_fields__}
     return owner, BundleColumns(**columns | {"msg_rate_in": bundles.msg_rate_in * factor[owner]})
-
-
-def _spread(carried: Floats, wanted: Floats) -> Ints:
-    """Return owners such that every broker carries its share: the dearest first, where most is missing."""
-    missing = wanted * carried.sum() / max(wanted.sum(), 1e-9)
-    owner = np.zeros(len(carried), dtype=np.int64)
-    for bundle in np.argsort(-carried, kind="stable"):
-        owner[bundle] = int(np.argmax(missing))
-        missing[owner[bundle]] -= carried[bundle]
-    return owner
 
 
 def _on_off(scenario: Scenario) -> tuple[OnOff, ...]:

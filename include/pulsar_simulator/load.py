@@ -22,6 +22,16 @@ def per_broker(values: Floats, owner: Ints, brokers: int) -> Floats:
     return np.bincount(owner + 1, weights=values, minlength=brokers + 1)[1:].astype(np.float64)
 
 
+def spread(cost: Floats, wanted: Floats) -> Ints:
+    """Return owners such that every broker carries its share: the dearest first, where most is missing."""
+    missing = wanted * cost.sum() / max(wanted.sum(), 1e-9)
+    owner = np.zeros(len(cost), dtype=np.int64)
+    for bundle in np.argsort(-cost, kind="stable"):
+        owner[bundle] = int(np.argmax(missing))
+        missing[owner[bundle]] -= cost[bundle]
+    return owner
+
+
 def with_parts(values: Floats, bundle: int, shares: list[float]) -> Floats:
     """Return a bundle column with shares of one bundle's figure for its parts: the first in its place, others last."""
     parts = values[bundle] * np.array(shares)

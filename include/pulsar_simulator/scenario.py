@@ -8,7 +8,7 @@ import numpy as np
 
 from pulsar_simulator.brokers import BrokerSpec
 from pulsar_simulator.cluster import Cluster
-from pulsar_simulator.load import NOBODY, Floats, Ints, Noise, Traffic
+from pulsar_simulator.load import NOBODY, Floats, Noise, Traffic, spread
 from pulsar_simulator.sampling import Timing
 from pulsar_simulator.spec import ClusterSpec
 from pulsar_simulator.topology import Namespace, Topology
@@ -69,7 +69,7 @@ def spec(
     wanted = _wanted_cpu(random, specs, hot_score)
     unit = traffic(weights)
     cost = unit.cpu_of_bundles(unit.nominal())
-    owner = _spread(cost, wanted)
+    owner = spread(cost, wanted)
     carried = np.bincount(owner, weights=cost, minlength=brokers)
     rates = weights * np.divide(wanted, carried, out=np.zeros(brokers), where=carried > 0)[owner]
     busy = np.flatnonzero(wanted > 0)
@@ -118,13 +118,3 @@ def _wanted_cpu(random: np.random.Generator, specs: list[BrokerSpec], hot_score:
     scores = random.permutation(np.concatenate([[hot_score], middle]))
     cpu = (scores / 100 * specs[0].cpu_limit - specs[0].base_cpu).clip(0)
     return np.insert(cpu, random.integers(0, len(specs)), 0.0)
-
-
-def _spread(cost: Floats, wanted: Floats) -> Ints:
-    """Choose owners such that every broker carries its share: the dearest first, where most is missing."""
-    missing = wanted * cost.sum() / wanted.sum()
-    owner = np.zeros(len(cost), dtype=np.int64)
-    for bundle in np.argsort(-cost, kind="stable"):
-        owner[bundle] = int(np.argmax(missing))
-        missing[owner[bundle]] -= cost[bundle]
-    return owner

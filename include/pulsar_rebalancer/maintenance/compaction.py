@@ -124,15 +124,17 @@ def _write(storage: ClusterStorage, day: date, runs: Sequence[RunFolder]) -> Non
 
 def _stored_columns(target: StoragePath, today: pa.Schema) -> pa.Schema:
     """Return the columns of a day's table, in types that hold both its present and its new rows."""
-    columns = with_run(today)
-    if target.exists():
-        stored = footer_of(target)[0]
-        refuse_other(stored, today, target.uri)
-        try:
-            columns = pa.unify_schemas([columns, stored], promote_options="permissive")
-        except pa.ArrowException as error:
-            raise SnapshotError(Reason.FILE_DAMAGED, f"{target.uri} has incompatible column types: {error}") from None
-    return columns
+    try:
+        return _widened(with_run(today), today, target) if target.exists() else with_run(today)
+    except pa.ArrowException as error:
+        raise SnapshotError(Reason.FILE_DAMAGED, f"{target.uri} has incompatible column types: {error}") from None
+
+
+def _widened(columns: pa.Schema, today: pa.Schema, file: StoragePath) -> pa.Schema:
+    """Return the columns, in types that also hold the rows of a file."""
+    stored = footer_of(file)[0]
+    refuse_other(stored, today, file.uri)
+    return pa.unify_schemas([columns, stored], promote_options="permissive")
 
 
 def _columns(columns: pa.Schema, kind: str, runs: Sequence[RunFolder]) -> pa.Schema:
@@ -140,9 +142,7 @@ def _columns(columns: pa.Schema, kind: str, runs: Sequence[RunFolder]) -> pa.Sch
     for run in runs:
         for part in _parts(run, TABLES[kind][0]):
             try:
-                stored = footer_of(part)[0]
-                refuse_other(stored, TABLES[kind][1], part.uri)
-                columns = pa.unify_schemas([columns, stored], promote_options="permissive")
+                columns = _widened(columns, TABLES[kind][1], part)
             except (SnapshotError, pa.ArrowException) as error:
                 raise _unreadable(run, error) from None
     return columns.with_metadata(TABLES[kind][1].metadata)

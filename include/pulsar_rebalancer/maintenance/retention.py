@@ -161,9 +161,7 @@ class _Upkeep:
         for name in foreign:
             self._leave(folder / name, _NOT_OURS)
         for what, content in old.items():
-            self._note("remove state files", what, 0, content)
-            if not self.report.dry_run:
-                remove(self.storage.base, folder, content, whole=False)
+            self._remove("remove state files", what, folder, content, whole=False)
 
     # replays
 
@@ -174,12 +172,14 @@ class _Upkeep:
                 self._leave(self.storage.replays / entry.path, _NOT_OURS)
             elif expired(at.date(), self.now, self.settings.retention_days):
                 folder = self.storage.replays / entry.path
-                content = walk(folder)
-                self._note("remove replays", entry.path, 0, content)
-                if not self.report.dry_run:
-                    remove(self.storage.base, folder, content, whole=True)
+                self._remove("remove replays", entry.path, folder, walk(folder), whole=True)
 
     # report
+
+    def _remove(self, action: str, what: str, folder: StoragePath, content: Sequence[Entry], *, whole: bool) -> None:
+        self._note(action, what, 0, content)
+        if not self.report.dry_run:
+            remove(self.storage.base, folder, content, whole=whole)
 
     def _note(self, action: str, what: str, runs: int, content: Iterable[Entry]) -> None:
         sizes = [entry.size for entry in content if entry.kind is Kind.FILE]

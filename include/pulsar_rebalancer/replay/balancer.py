@@ -125,7 +125,10 @@ class Balancer:
         decision = decide(context, sample.brokers, sample.bundles)
         self._kept = decision.kept
         if self._repeats:
-            self._note(minute, counting, decision.samples | used_samples(decision.decisions, counting))
+            used = decision.samples | used_samples(decision.decisions, counting)
+            # The figures that gave a hit.
+            after = samples_after(self._hits, counting, used, _time_of(minute))
+            self._hits = self._hits.model_copy(update={"samples": after})
         return [move for move in decision.moves if move.taken]
 
     def _left_out(self, minute: Minute) -> dict[int, Reason]:
@@ -151,11 +154,6 @@ class Balancer:
         if not self._repeats:
             return minute.counting
         return replace(minute.counting, samples=young(self._hits, self._settings, _time_of(minute)))
-
-    def _note(self, minute: Minute, counting: Counting, used: Mapping[str, float]) -> None:
-        """Keep the figures that gave a hit."""
-        after = samples_after(self._hits, counting, used, _time_of(minute))
-        self._hits = self._hits.model_copy(update={"samples": after})
 
     def _destination(self, move: CandidateMove) -> int:
         if move.destination is None:

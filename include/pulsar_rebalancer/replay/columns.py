@@ -130,17 +130,6 @@ class ColumnBundles(Bundles):
         number = self._roster.broker_at.get(broker)
         return [] if number is None else self._samples(np.flatnonzero(self._owner == number))
 
-    def find(self, broker: str, bundle: str) -> BundleSample:
-        """Return one bundle of one broker.
-
-        Raises:
-            KeyError: the broker does not report it.
-        """
-        number = self._roster.bundle_at[bundle]
-        if self._owner[number] != self._roster.broker_at[broker]:
-            raise KeyError(bundle)
-        return self._samples(np.array([number]))[0]
-
     def served(self, namespaces: Collection[str] | None = None) -> Counter[tuple[str, str]]:
         """Return the number of bundles by namespace and reporting broker."""
         names, owned = self._roster, self._owner != NOBODY

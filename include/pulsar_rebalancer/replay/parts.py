@@ -44,24 +44,19 @@ def parts_of(prepared: Prepared, wanted: int) -> list[Part]:
 
 def replayed(part: Part) -> list[VariantOutcome] | str:
     """Return the outcomes of a part's variants, or the error as text, so that other replays continue."""
+    folder, request = StoragePath(part.work), part.request
     try:
-        return _outcomes(part)
+        return replay(
+            Recording.read(folder / SAMPLES),
+            part.variants,
+            request.settings,
+            first=part.stretch.first,
+            last=part.stretch.last,
+            seed=request.seed,
+            report=share_of(folder, part.number),
+        )
+    except RebalancerError as error:
+        return str(error)
     except Exception as error:
-        if isinstance(error, RebalancerError):
-            return str(error)
         traceback.print_exc()
         return f"{type(error).__name__}: {error} [{Reason.REPLAY_FAILED}]"
-
-
-def _outcomes(part: Part) -> list[VariantOutcome]:
-    folder, request = StoragePath(part.work), part.request
-    recording = Recording.read(folder / SAMPLES)
-    return replay(
-        recording,
-        part.variants,
-        request.settings,
-        first=part.stretch.first,
-        last=part.stretch.last,
-        seed=request.seed,
-        report=share_of(folder, part.number),
-    )

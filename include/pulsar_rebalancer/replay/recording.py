@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 MINUTES_OF_A_DAY = 1440
 
+OF_BROKERS = ("brokers", "usage", "limits", "traffic", "averages", "versions", "age", "started", "reported")
+OF_BUNDLES = ("bundles", "owner", "carried", "left_out")
+"""Fields of `KeptSample` with a column per broker, and per bundle."""
+
 
 class KeptSample(NamedTuple):
     """One stored sample; brokers and bundles by their numbers in `Index`.

@@ -12,7 +12,7 @@ import numpy as np
 from pulsar_rebalancer.replay.variants import CURRENT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -36,6 +36,10 @@ tr.current { background: #e8f0fe; } tr.picked { background: #e6f4ea; }
 """
 _PLAIN, _FRONT, _CURRENT, _PICKED = "#9aa5b1", "#0b4f8a", "#1a73e8", "#188038"
 _POINTS = 400
+_HEADS = (
+    *("", "variant", "strategy", "bundles moved", "events", "unloads a day", "events a day", "disturbed a day, MiB/s"),
+    *("range, mean", "95 % of the time below", "largest", "std", "above 80 %", "lost a broker", ""),
+)
 _MIB = 1 << 20
 
 
@@ -85,22 +89,11 @@ def html(
 
 
 def _table(ordered: Sequence[Figures], answer: ReplayResult, variants: Mapping[str, Variant]) -> str:
-    head: tuple[str, ...] = (
-        "",
-        "variant",
-        "strategy",
-        "bundles moved",
-        "events",
-        "unloads a day",
-        "events a day",
-        "disturbed a day, MiB/s",
-        "range, mean",
-    )
-    head += ("95 % of the time below", "largest", "std", "above 80 %", "lost a broker", "")
     rows = []
     for number, each in enumerate(ordered, start=1):
         kind = "current" if each.variant == CURRENT else "picked" if each.variant == answer.picked else ""
-        marks = [name for name, holds in _marks(each, answer) if holds]
+        marks = {"current": each.variant == CURRENT, "picked": each.variant == answer.picked}
+        marks["on the front"] = each.variant in answer.front
         cells = [
             f"{each.moved:,}",
             f"{each.events:,}",
@@ -116,16 +109,10 @@ def _table(ordered: Sequence[Figures], answer: ReplayResult, variants: Mapping[s
             f"<tr class={kind or 'other'}><td>{number}</td>"
             + "".join(f"<td class=name>{escape(name)}</td>" for name in names)
             + "".join(f"<td>{cell}</td>" for cell in cells)
-            + f"<td class=name>{', '.join(marks)}</td></tr>"
+            + f"<td class=name>{', '.join(name for name, holds in marks.items() if holds)}</td></tr>"
         )
-    heads = "".join(f"<th>{name}</th>" for name in head)
+    heads = "".join(f"<th>{name}</th>" for name in _HEADS)
     return f"<div class=wide><table><tr>{heads}</tr>{''.join(rows)}</table></div>"
-
-
-def _marks(each: Figures, answer: ReplayResult) -> Iterable[tuple[str, bool]]:
-    yield "current", each.variant == CURRENT
-    yield "picked", each.variant == answer.picked
-    yield "on the front", each.variant in answer.front
 
 
 def _scatter(ordered: Sequence[Figures], answer: ReplayResult) -> str:

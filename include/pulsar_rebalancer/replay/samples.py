@@ -143,11 +143,13 @@ class _Assembler:
         self._broker_at = _positions(recording.index.brokers, roster.broker_at)
         self._bundle_at = _positions(recording.index.bundles, roster.bundle_at)
         brokers, bundles = len(roster.brokers), len(roster.bundles)
-        self._usage = np.full((len(RESOURCES), brokers), np.nan)
-        self._limits = self._usage.copy()
-        self._traffic = np.zeros((len(FIGURES), brokers))
-        self._averages = np.full((len(AVERAGES), brokers), np.nan)
-        self._versions = np.full(brokers, NOBODY)
+        self._said = {
+            "usage": np.full((len(RESOURCES), brokers), np.nan),
+            "limits": np.full((len(RESOURCES), brokers), np.nan),
+            "traffic": np.zeros((len(FIGURES), brokers)),
+            "averages": np.full((len(AVERAGES), brokers), np.nan),
+            "versions": np.full(brokers, NOBODY),
+        }
         self._started = np.full(brokers, np.nan)
         self._owner = np.full(bundles, NOBODY)
         self._carried = np.zeros((len(FIGURES), bundles))
@@ -185,26 +187,14 @@ class _Assembler:
         age = np.zeros(len(registered))
         age[listed] = snapshot.age
         came = listed[snapshot.reported]
-        for kept, said in (
-            (self._usage, snapshot.usage),
-            (self._limits, snapshot.limits),
-            (self._traffic, snapshot.traffic),
-            (self._averages, snapshot.averages),
-            (self._versions, snapshot.versions),
-        ):
-            kept[..., came] = said[..., snapshot.reported]
+        for name, said in self._said.items():
+            said[..., came] = getattr(snapshot, name)[..., snapshot.reported]
+        usage, limits, traffic, averages, versions = (said.copy() for said in self._said.values())
+        known = None if np.isnan(averages).all() else averages
+        # The last entry, None, is for a broker that has not reported yet.
         names = (*self._recording.index.versions, None)
-        return BrokerFigures(
-            registered,
-            reported,
-            age,
-            self._usage.copy(),
-            self._limits.copy(),
-            self._traffic.copy(),
-            None if np.isnan(self._averages).all() else self._averages.copy(),
-            # The last entry, None, is for a broker that has not reported yet.
-            tuple(names[number] or None for number in self._versions.tolist()),
-        )
+        of_brokers = tuple(names[number] or None for number in versions.tolist())
+        return BrokerFigures(registered, reported, age, usage, limits, traffic, known, of_brokers)
 
     def _bundles_of(self, snapshot: KeptSample, silent: Flags) -> tuple[Ints, Floats, Ints]:
         """Return owner and load of all bundles, and the bundles of silent brokers, which keep their previous load."""

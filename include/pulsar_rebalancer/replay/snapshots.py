@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import pyarrow.compute as pc
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.replay.recording import KeptSample, minute_of
+from pulsar_rebalancer.replay.recording import OF_BROKERS, OF_BUNDLES, KeptSample, minute_of
 from pulsar_rebalancer.replay.run_documents import RunDocuments, policies_of
 from pulsar_rebalancer.replay.run_tables import (
     Held,
@@ -30,7 +31,7 @@ from pulsar_rebalancer.run.tables import AVERAGES, RESOURCES, TRAFFIC
 from pulsar_rebalancer.storage.layout import time_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from datetime import date, datetime
 
     from pulsar_rebalancer.config.settings import Settings
@@ -62,7 +63,7 @@ def record(storage: ClusterStorage, settings: Settings, start: datetime, end: da
         blocked += len(inside) - len(valid)
         last_of = {minute_of(at): name for at, name in valid}
         repeated += len(valid) - len(last_of)
-        reader.read(day, {name: minute for minute, name in last_of.items()})
+        reader.write_samples(day, {name: minute for minute, name in last_of.items()})
         day += timedelta(days=1)
     if not writer.places:
         why = f"; {reader.unreadable[0]}" if reader.unreadable else ""
@@ -115,7 +116,7 @@ class _Reader:
             self._documents[name] = RunDocuments.of(None, None, None) if run is None else RunDocuments.read(run)
         return self._documents[name].blocked
 
-    def read(self, day: date, minutes: Mapping[str, int]) -> None:
+    def write_samples(self, day: date, minutes: Mapping[str, int]) -> None:
         """Write the named runs of a day, each as the sample of its minute, in the given order."""
         compacted = {name: minute for name, minute in minutes.items() if name in self._bundle_rows}
         if compacted:
@@ -130,8 +131,15 @@ class _Reader:
                 held = bundles_of(Snapshot(run).file("bundles"), self._writer)
                 self._add(minute, brokers, held, self._documents[name])
 
-    def _noting(self, what: str) -> _Noting:
-        return _Noting(self.unreadable, what)
+    @contextmanager
+    def _noting(self, what: str) -> Iterator[None]:
+        """Note that something could not be read, unless the storage itself fails."""
+        try:
+            yield
+        except SnapshotError as error:
+            if error.reason is Reason.STORAGE_FAILED:
+                raise
+            self.unreadable.append(error.message if what in error.message else f"{what}: {error.message}")
 
     def _compacted(self, day: date, minutes: Mapping[str, int]) -> None:
         brokers = brokers_of(table_file(self._storage, "brokers", day), minutes)
@@ -191,35 +199,5 @@ def _sound(snapshot: KeptSample) -> KeptSample:
     known = by_traffic[np.isin(snapshot.owner[by_traffic], brokers)]
     _, once = np.unique(snapshot.bundles[known], return_index=True)
     kept = known[once]
-    return snapshot._replace(
-        brokers=brokers,
-        usage=snapshot.usage[:, first],
-        limits=snapshot.limits[:, first],
-        traffic=snapshot.traffic[:, first],
-        averages=snapshot.averages[:, first],
-        versions=snapshot.versions[first],
-        age=snapshot.age[first],
-        started=snapshot.started[first],
-        reported=snapshot.reported[first],
-        bundles=snapshot.bundles[kept],
-        owner=snapshot.owner[kept],
-        carried=snapshot.carried[:, kept],
-        left_out=snapshot.left_out[kept],
-    )
-
-
-class _Noting:
-    """Notes that something could not be read, unless the storage itself fails; a context manager."""
-
-    def __init__(self, notes: list[str], what: str) -> None:
-        self._notes = notes
-        self._what = what
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if isinstance(error, SnapshotError) and error.reason is not Reason.STORAGE_FAILED:
-            self._notes.append(error.message if self._what in error.message else f"{self._what}: {error.message}")
-            return True
-        return False
+    chosen = dict.fromkeys(OF_BROKERS, first) | dict.fromkeys(OF_BUNDLES, kept)
+    return snapshot._replace(**{name: getattr(snapshot, name)[..., at] for name, at in chosen.items()})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
@@ -56,15 +56,10 @@ class VariantOutcome:
         self.moved += len(throughput)
         self.disturbed += float(throughput.sum())
 
-    def add(self, other: Self) -> None:
+    def append(self, other: Self) -> None:
         """Add another stretch of the same variant."""
-        self.ranges.extend(other.ranges)
-        self.deviation += other.deviation
-        self.hot += other.hot
-        self.events += other.events
-        self.moved += other.moved
-        self.disturbed += other.disturbed
-        self.lost += other.lost
+        for name in (each.name for each in fields(self) if each.name != "variant"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 class Figures(NamedTuple):
@@ -126,7 +121,7 @@ def merged(outcomes: Iterable[VariantOutcome]) -> dict[str, VariantOutcome]:
     """Return one outcome per variant, by name, its stretches in the given order."""
     by_name: dict[str, VariantOutcome] = {}
     for outcome in outcomes:
-        by_name.setdefault(outcome.variant, VariantOutcome(outcome.variant)).add(outcome)
+        by_name.setdefault(outcome.variant, VariantOutcome(outcome.variant)).append(outcome)
     return by_name
 
 
