@@ -177,10 +177,16 @@ def fill(scene: Scene, broker: str) -> list[Wish]:
     }
     wishes: list[Wish] = []
     while len(wishes) < _most(scene):
-        found = _fitting(scores, pools, broker, mean)
+        fitting = (
+            (source, share, bundle)
+            for source in sorted(pools, key=lambda name: (-scores[name], name))
+            for share, bundle in pools[source]
+            if 0 < share <= min(mean - scores[broker], (scores[source] - scores[broker]) / 2)
+        )
+        found = next(fitting, None)
         if found is None:
             break
-        source, (share, bundle) = found
+        source, share, bundle = found
         pools[source].remove((share, bundle))
         scores[source] -= share
         scores[broker] += share
@@ -198,17 +204,6 @@ def _most(scene: Scene) -> float:
     settings = scene.settings
     caps = (settings.max_bundles_per_run, settings.max_bundles_per_broker, settings.max_bundles_onto_broker)
     return min((cap for cap in caps if cap is not None), default=math.inf)
-
-
-def _fitting(
-    scores: Mapping[str, float], pools: Mapping[str, list[tuple[float, str]]], broker: str, mean: float
-) -> tuple[str, tuple[float, str]] | None:
-    for source in sorted(pools, key=lambda name: (-scores[name], name)):
-        room = min(mean - scores[broker], (scores[source] - scores[broker]) / 2)
-        found = next((bundle for bundle in pools[source] if 0 < bundle[0] <= room), None)
-        if found is not None:
-            return source, found
-    return None
 
 
 def undo(scene: Scene, outcome: Outcome) -> list[Wish]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pulsar_rebalancer.config.enums import Action
 from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.strategies.wording import number_of
+from pulsar_rebalancer.texts import one_line
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -29,20 +30,16 @@ def has_effect(summary: Summary) -> bool:
 
 def document(summary: Summary, run: StoragePath) -> dict[str, JsonValue]:
     """Return the plan for programs, as JSON: only its first moves and the most loaded brokers."""
-    hand = summary.by_hand
-    moves: list[JsonValue] = [
-        {"bundle": m.bundle, "from": m.source, "to": m.destination} for m in read_moves(run)[:LISTED]
-    ]
-    scores = sorted(hand.scores.items(), key=lambda item: (-item[1][1], item[0]))[:LISTED] if hand else []
+    hand, until = summary.by_hand, timedelta(seconds=summary.resolved.settings.max_shown_plan_age_seconds)
     return {
         "plan": summary.hash if has_effect(summary) else "",
-        "until": _until(summary),
+        "until": (summary.collected_at + until).isoformat(timespec="seconds"),
         "bundles": summary.bundles_taken,
-        "moves": moves,
+        "moves": [{"bundle": m.bundle, "from": m.source, "to": m.destination} for m in read_moves(run)[:LISTED]],
         "splits": list(summary.splits_told),
         "stay": {str(reason): count for reason, count in summary.bundles_passed_over.items()},
         "unknown": list(hand.unknown) if hand else [],
-        "scores": {name: [round(before, 2), round(after, 2)] for name, (before, after) in scores},
+        "scores": {name: [round(before, 2), round(after, 2)] for name, (before, after) in _hottest(summary)},
         "disturbed": {"topics": hand.topics, "producers": hand.producers, "consumers": hand.consumers} if hand else {},
         "folder": run.uri,
     }
@@ -56,7 +53,7 @@ def text(summary: Summary, run: StoragePath, dag_id: str) -> str:
         run: the run's folder.
         dag_id: of the DAG that carries it out.
     """
-    shown, hand = document(summary, run), summary.by_hand
+    hand = summary.by_hand
     lines = [f"{summary.sentence} (dry run: nothing was moved)"]
     lines += [f"  {move.bundle}: {move.source} -> {move.destination}" for move in read_moves(run)[:LISTED]]
     if summary.bundles_taken > LISTED:
@@ -65,20 +62,15 @@ def text(summary: Summary, run: StoragePath, dag_id: str) -> str:
         f"  {number_of(count, 'bundle')} stay: {reason}. {reason.meaning}"
         for reason, count in summary.bundles_passed_over.items()
     ]
-    lines += [f"  no broker reports {name}" for name in (hand.unknown if hand else ())]
+    lines += [f"  no broker reports {one_line(name, 512)}" for name in (hand.unknown if hand else ())]
     if hand is not None and has_effect(summary):
-        lines += [f"  score of {name}: {before} -> {after}" for name, (before, after) in _scores(hand.scores)]
+        lines += [f"  score of {name}: {before:.1f} -> {after:.1f}" for name, (before, after) in _hottest(summary)]
         lines.append(f"  disturbed: {hand.topics} topics, {hand.producers} producers, {hand.consumers} consumers")
-        conf = json.dumps({"plan": summary.hash})
-        lines.append(f"To carry it out before {shown['until']}: airflow dags trigger {dag_id} --conf '{conf}'")
+        until, conf = document(summary, run)["until"], json.dumps({"plan": summary.hash})
+        lines.append(f"To carry it out before {until}: airflow dags trigger {dag_id} --conf '{conf}'")
     return "\n".join(lines)
 
 
-def _scores(scores: dict[str, tuple[float, float]]) -> list[tuple[str, tuple[str, str]]]:
-    ordered = sorted(scores.items(), key=lambda item: (-item[1][1], item[0]))[:LISTED]
-    return [(name, (f"{before:.1f}", f"{after:.1f}")) for name, (before, after) in ordered]
-
-
-def _until(summary: Summary) -> str:
-    until = summary.collected_at + timedelta(seconds=summary.resolved.settings.max_shown_plan_age_seconds)
-    return until.isoformat(timespec="seconds")
+def _hottest(summary: Summary) -> list[tuple[str, tuple[float, float]]]:
+    scores = summary.by_hand.scores if summary.by_hand else {}
+    return sorted(scores.items(), key=lambda item: (-item[1][1], item[0]))[:LISTED]

@@ -222,9 +222,7 @@ def _with_effect(scene: Scene, moves: Sequence[CandidateMove], record: ByHand, a
     return record.model_copy(
         update={
             "scores": {name: (scene.scores.get(name, 0.0), after[name]) for name in sorted(ends & after.keys())},
-            "topics": sum(bundle.topics for bundle in bundles),
-            "producers": sum(bundle.producers for bundle in bundles),
-            "consumers": sum(bundle.consumers for bundle in bundles),
+            **{name: sum(getattr(bundle, name) for bundle in bundles) for name in ("topics", "producers", "consumers")},
             "unknown": tuple(sorted(move.bundle for move in moves if move.reason is Reason.NO_SUCH_BUNDLE)),
         }
     )

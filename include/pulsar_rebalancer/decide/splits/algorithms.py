@@ -8,7 +8,6 @@ then answer 204 and change nothing.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
@@ -27,31 +26,11 @@ _ROUNDING = 1e-9
 """More than sums of 100,000 figures differ by when they are added up in another order, ratio."""
 
 
-@dataclass(frozen=True, slots=True)
-class FlowLimits:
-    """What a part may carry, for `flow_or_qps_equally_divide`.
-
-    Attributes:
-        msg_rate: `loadBalancerNamespaceBundleMaxMsgRate`, msg/s.
-        msg_throughput: `loadBalancerNamespaceBundleMaxBandwidthMbytes`, in bytes/s.
-        difference: `flowOrQpsDifferenceThresholdPercentage`: percent above a limit from which the bundle is cut.
-    """
-
-    msg_rate: float
-    msg_throughput: float
-    difference: float
-
-    @classmethod
-    def of(cls, settings: Settings) -> FlowLimits:
-        """Return the limits in force."""
-        return cls(settings.max_bundle_msg_rate, settings.max_bundle_bandwidth * MIB, settings.flow_difference)
-
-
 def positions_of(
     algorithm: SplitAlgorithm,
     hash_range: HashRange,
     topics: Sequence[TopicLoad],
-    limits: FlowLimits,
+    settings: Settings,
     specified: Iterable[int] = (),
 ) -> tuple[int, ...]:
     """Return where an algorithm cuts a bundle, ascending; empty when it does not.
@@ -60,7 +39,7 @@ def positions_of(
         algorithm: which one.
         hash_range: of the bundle.
         topics: those that the owner lists, in any order; `range_equally_divide` does not look at them.
-        limits: for `flow_or_qps_equally_divide`.
+        settings: effective settings, for `flow_or_qps_equally_divide`.
         specified: for `specified_positions_divide`.
     """
     match algorithm:
@@ -69,7 +48,7 @@ def positions_of(
         case SplitAlgorithm.TOPIC_COUNT:
             return topic_count_equally_divide([topic.position for topic in topics])
         case SplitAlgorithm.FLOW:
-            return flow_or_qps_equally_divide(topics, limits)
+            return flow_or_qps_equally_divide(topics, settings)
         case SplitAlgorithm.POSITIONS:
             return specified_positions_divide(hash_range, len(topics), specified)
 
@@ -107,25 +86,27 @@ def specified_positions_divide(hash_range: HashRange, topics: int, specified: It
     return tuple(sorted({p for p in specified if hash_range.lower < p < hash_range.upper})) if topics > 1 else ()
 
 
-def flow_or_qps_equally_divide(topics: Iterable[TopicLoad], limits: FlowLimits) -> tuple[int, ...]:
+def flow_or_qps_equally_divide(topics: Iterable[TopicLoad], settings: Settings) -> tuple[int, ...]:
     """Return cuts between parts that stay within the limits (FlowOrQpsEquallyDivideBundleSplitAlgorithm).
 
-    Idle topics are not looked at. A bundle with fewer than two others, or that exceeds neither limit by `difference`
-    percent, is not cut. Of topics with the same hash Pulsar looks at the last one, as often as there are such.
+    The limits are `max_bundle_msg_rate` and `max_bundle_bandwidth`. Idle topics are not looked at. A bundle with fewer
+    than two others, or that exceeds neither limit by `flow_difference` percent, is not cut. Of topics with the same
+    hash, Pulsar looks only at the last one, once for each of them.
     """
+    most_rate, most_throughput = settings.max_bundle_msg_rate, settings.max_bundle_bandwidth * MIB
     busy = [topic for topic in topics if topic.msg_rate > 0 or topic.msg_throughput > 0]
     by_position = {topic.position: topic for topic in busy}
-    share = 1 + limits.difference / 100
+    share = 1 + settings.flow_difference / 100
     if len(by_position) < 2 or (
-        one_by_one(topic.msg_rate for topic in busy) < limits.msg_rate * share
-        and one_by_one(topic.msg_throughput for topic in busy) < limits.msg_throughput * share
+        one_by_one(topic.msg_rate for topic in busy) < most_rate * share
+        and one_by_one(topic.msg_throughput for topic in busy) < most_throughput * share
     ):
         return ()
     walk = [by_position[position] for position in sorted(topic.position for topic in busy)]
     cuts: list[int] = []
     rate, throughput = walk[0].msg_rate, walk[0].msg_throughput
     for before, topic in pairwise(walk):
-        if rate + topic.msg_rate > limits.msg_rate or throughput + topic.msg_throughput > limits.msg_throughput:
+        if rate + topic.msg_rate > most_rate or throughput + topic.msg_throughput > most_throughput:
             cuts.append(before.position + (topic.position - before.position) // 2 + 1)
             rate, throughput = topic.msg_rate, topic.msg_throughput
         else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pulsar_rebalancer.config.enums import Mode, SplitAlgorithm
 from pulsar_rebalancer.config.pulsar_settings import MIB
-from pulsar_rebalancer.decide.splits.algorithms import FlowLimits, most_even, positions_of, shares_of
+from pulsar_rebalancer.decide.splits.algorithms import most_even, positions_of, shares_of
 from pulsar_rebalancer.decide.splits.conditions import condition_of
 from pulsar_rebalancer.names import HashRange, namespace_of
 from pulsar_rebalancer.reasons import Reason
@@ -111,7 +111,7 @@ def where_to_cut(
     early = _unsound(candidate, hash_range, specified, by_topics=by_topics)
     if early is not None:
         return early
-    positions = positions_of(algorithm, hash_range, topics or (), FlowLimits.of(settings), specified)
+    positions = positions_of(algorithm, hash_range, topics or (), settings, specified)
     if single and len(positions) > 1:
         positions = (most_even(hash_range, positions, topics or ()),)
     if not positions:

@@ -111,16 +111,13 @@ def helpful(
         if move.pair in stuck and move.reason is Reason.OVER_REMAINING:
             busiest.setdefault(move.pair, move)
     told = [busiest[pair] for pair in sorted(busiest)[:_MOST_TOLD]]
-    topics = {row["bundle"]: row["topics"] or 0 for row in _topics_of(run, [move.bundle for move in told])}
+    rows = _rows(run.file("bundles"), [move.bundle for move in told]) if told else []
+    topics = {row["bundle"]: row["topics"] or 0 for row in rows}
     return tuple(
         _sentence(move, stuck[move.pair], source_traffic.get(move.source, 0.0))
         for move in told
         if topics.get(move.bundle, 0) >= FEWEST_TOPICS
     )
-
-
-def _topics_of(run: Snapshot, names: Sequence[str]) -> list[dict[str, Any]]:
-    return _rows(run.file("bundles"), names) if names else []
 
 
 def _sentence(move: CandidateMove, decision: Decision, of_source: float) -> str:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pulsar_rebalancer.config.enums import SplitAlgorithm
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.decide.splits.algorithms import FlowLimits, most_even, positions_of, shares_of
+from pulsar_rebalancer.decide.splits.algorithms import most_even, positions_of, shares_of
 from pulsar_rebalancer.names import HashRange
 from pulsar_rebalancer.run.topic_loads import TopicLoad
 
@@ -19,7 +19,8 @@ SIX = [
 
 
 def limits(rate, mib, difference=10.0):
-    return FlowLimits(rate, mib * 1048576, difference)
+    changes = {"max_bundle_msg_rate": rate, "max_bundle_bandwidth": mib, "flow_difference": difference}
+    return Settings().model_copy(update=changes)
 
 
 def at(*positions):
@@ -98,10 +99,6 @@ def test_specified_positions_divide(specified, topics, cut):
 )
 def test_flow_or_qps_equally_divide(topics, bounds, cut):
     assert positions_of(SplitAlgorithm.FLOW, HALF, list(reversed(topics)), bounds) == cut
-
-
-def test_limits_are_those_of_pulsar_in_bytes():
-    assert FlowLimits.of(Settings()) == FlowLimits(30000, 100 * 1048576, 10)
 
 
 @pytest.mark.parametrize(
