@@ -31,7 +31,7 @@ LONGEST_REASON = 500
 
 
 class ApproveOperator(ApprovalOperator):
-    """Ask a person about the plan that waits; no answer in time is a rejection, which is not remembered as a person's.
+    """Ask a person about the waiting plan; no answer in time rejects it, but is not kept as a person's rejection.
 
     Skipped in a run that is not the one that asks, and once it was answered. Airflow fails a task that is answered
     before the scheduler has heard that it waits. The next attempt does not ask again: the question is still open,

@@ -1,4 +1,4 @@
-"""Plans made by hand: made and shown first, then handed over to a rebalancing run by their hash."""
+"""Manual plans: shown first, then handed over to a rebalancing run by their hash."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
 
 
 class FormOperator(BaseBranchOperator):
-    """Refuse a form that is wrong, and choose the way: a plan is made and shown, or something is done.
+    """Refuse a wrong form, else choose the next task: make a plan, or change something at once.
 
-    A retry comes to the same end.
+    A retry does the same again.
 
     Args:
-        shows: id of the task with which a plan begins to be made.
-        acts: id of the task that does something.
+        shows: id of the first task that makes a plan.
+        acts: id of the task that changes something.
     """
 
     def __init__(self, *, shows: str, acts: str, **kwargs: Any) -> None:
@@ -74,17 +74,17 @@ class FormOperator(BaseBranchOperator):
 
 
 class CollectForPlanOperator(CollectOperator):
-    """Collect for a plan made by hand: the form's fields are none of a run's parameters."""
+    """Collect for a manual plan: its form has no parameters of a run."""
 
     def _params(self, context: Context) -> RunParams:
         return RunParams()
 
 
 class PlanByHandOperator(BaseOperator):
-    """Make the plan that the form asks for, and show it; it moves nothing.
+    """Make the plan that the form asks for, and show it; nothing moves.
 
-    The plan is below the run's folder, and its hash in the state store, for as long as it may be carried out. A
-    retry makes the same plan from the same snapshot. What is shown is the XCom of the task.
+    The plan is written below the run's folder. Its hash is kept in the state store for as long as the plan may be
+    carried out. A retry makes the same plan from the same snapshot. The task's XCom is what is shown.
 
     Args:
         cluster: name in the clusters file.
@@ -104,7 +104,7 @@ class PlanByHandOperator(BaseOperator):
         """Make and show.
 
         Returns:
-            `plan` (the hash), `until`, what moves, whom it disturbs, scores before and after.
+            `plan` (the hash), `until`, what moves, how many clients it disturbs, scores before and after.
 
         Raises:
             AirflowFailException: `foreign_run`, or why nothing of the kind can be done (`by_hand.plan.show`).
@@ -133,11 +133,11 @@ class PlanByHandOperator(BaseOperator):
 
 
 class CarryOutOperator(HandOverOperator):
-    """Do what the form asks for at once, or carry out the plan with its hash.
+    """Release a broker, or carry out the plan with the given hash.
 
-    The plan of a drain marks its broker: every interval's run serves it from then on. Any other plan is handed over to
-    a rebalancing run, which goes through the same gate as every other. A plan that was stopped may be handed over
-    again: what is left of it is carried out.
+    The plan of a drain marks its broker, and every run serves it from then on. Any other plan is handed over to a
+    rebalancing run, which goes through the usual gate. A plan that was stopped or held back may be handed over again:
+    what is left of it is carried out.
 
     Args:
         entry: the cluster's entry in the clusters file.

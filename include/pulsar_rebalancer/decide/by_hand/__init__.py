@@ -1,1 +1,1 @@
-"""Plans that people ask for: what moves, whom it disturbs, and how the brokers would be loaded after it."""
+"""Plans that people request: what moves, which clients it disturbs, and the predicted load of the brokers."""

@@ -1,4 +1,4 @@
-"""What a run does for the brokers that are drained: their bundles leave first, then what the strategy wants moves."""
+"""Drained brokers in a run: their bundles move first, then those of the strategy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.strategies.sample import CandidateMove
 
 NAMED = 20
-"""How many bundles that cannot move are named for each broker."""
+"""Maximum number of bundles per broker that are named because they cannot move."""
 
 _NEVER = (Reason.SYSTEM_NAMESPACE, Reason.NO_TOPIC)
 
@@ -53,8 +53,8 @@ class Leaving(NamedTuple):
 
     Attributes:
         moves: candidates with their destinations; their pairs are below zero, so that caps take them first.
-        scenes: by drained broker, without what is overruled for it.
-        overruled: what does not hold, by drained broker.
+        scenes: by drained broker, without the rules that are lifted for it.
+        overruled: the lifted rules, by drained broker.
     """
 
     moves: list[CandidateMove]
@@ -63,7 +63,7 @@ class Leaving(NamedTuple):
 
     @property
     def scene(self) -> Scene:
-        """Return one of the scenes, for what is the same in all."""
+        """Return one of the scenes, for facts that all share."""
         return next(iter(self.scenes.values()))
 
     def room(self, *, fixed: bool = False) -> SpareCapacity:
@@ -82,7 +82,7 @@ def leaving(
     Args:
         snapshot: of a run.
         state_folder: where the means of its cluster are.
-        overruled: what does not hold, by drained broker; not empty.
+        overruled: the lifted rules, by drained broker; not empty.
         wishes: returns what is to leave one of these brokers.
 
     Raises:

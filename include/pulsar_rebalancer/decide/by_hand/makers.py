@@ -1,16 +1,18 @@
-"""What a person's wish means for the bundles of a snapshot; policies, placement and caps are asked afterwards."""
+"""The bundles that a request is about, and where they should go; policies, placement and caps apply later."""
 
 from __future__ import annotations
 
 import math
-from fnmatch import fnmatchcase
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
 
 from pulsar_rebalancer.config.enums import SplitAlgorithm
 from pulsar_rebalancer.decide.splits.planner import where_to_cut
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.names import namespace_of
+from pulsar_rebalancer.patterns import matching, of_glob
 from pulsar_rebalancer.reasons import Reason, Trait
 
 if TYPE_CHECKING:
@@ -28,9 +30,9 @@ class Wish(NamedTuple):
     """A bundle that somebody wants to move.
 
     Attributes:
-        destination: where to; None where placement is to say.
-        reason: why it stays all the same, as far as that is known here.
-        source: broker whose report is used; None: the owner. For a while two brokers may report a bundle.
+        destination: None if placement is to choose it.
+        reason: why it stays nevertheless, if that is known already.
+        source: broker whose report is used; None for the owner. For a short time two brokers may report a bundle.
     """
 
     bundle: str
@@ -40,29 +42,30 @@ class Wish(NamedTuple):
 
 
 def unload(scene: Scene, named: Iterable[str], destination: str) -> list[Wish]:
-    """Return the bundles that are named, each once; an entry that names none stays as it is (`no_such_bundle`).
+    """Return the named bundles, each once; an entry that matches none is returned as it is (`no_such_bundle`).
 
     Args:
-        scene: the snapshot.
         named: bundles, namespaces, or patterns of bundle names, in which `*` matches any text and `?` any character.
-        destination: the broker that takes them; empty: placement says for each.
+        destination: the broker that takes them; empty if placement chooses for each.
 
     Raises:
         PlanError: no bundle has such a name (`no_such_bundle`), or the destination cannot take any (`check_broker`).
     """
     if destination:
         check_broker(scene, destination)
-    found = dict.fromkeys(bundle for name in named for bundle in _named(scene.owners, name) or [name])
+    names = pa.array(scene.owners, pa.string())
+    found = dict.fromkeys(bundle for name in named for bundle in _named(scene.owners, names, name) or [name])
     if not found.keys() & scene.owners.keys():
         raise PlanError(Reason.NO_SUCH_BUNDLE, f"{', '.join(named)[:200]}: no broker reports such a bundle")
     return [Wish(bundle, destination or None) for bundle in found]
 
 
-def _named(bundles: Mapping[str, str], name: str) -> list[str]:
-    if name.count("/") == 1 and not {"*", "?"} & set(name):
-        return [bundle for bundle in bundles if namespace_of(bundle) == name]
-    # In brackets, characters would be a set: a name has none.
-    return [bundle for bundle in bundles if fnmatchcase(bundle, name.replace("[", "[[]"))]
+def _named(owners: Mapping[str, str], names: Any, name: str) -> list[str]:
+    if name in owners:
+        return [name]
+    is_namespace = name.count("/") == 1 and not {"*", "?"} & set(name)
+    pattern = of_glob(f"{name}/*" if is_namespace else name)
+    return [str(bundle) for bundle in names.filter(matching(pattern, names)).to_pylist()]
 
 
 LARGEST, HOT = "LARGEST", "HOT"
@@ -73,7 +76,6 @@ def target_of_split(scene: Scene, named: str) -> BundleSample:
     """Return the bundle that is to be split.
 
     Args:
-        scene: the snapshot.
         named: the bundle, or `tenant/namespace/LARGEST` or `/HOT`.
 
     Raises:
@@ -99,9 +101,7 @@ def split(scene: Scene, request: HandRequest, candidates: Candidates) -> dict[st
     """Return the row of the splits table for the bundle that a person wants to split.
 
     Args:
-        scene: the snapshot.
-        request: the form.
-        candidates: what was read of the bundle: its topics, and the bounds of its namespace.
+        candidates: the bundle's topics and the bounds of its namespace.
 
     Raises:
         PlanError: why it cannot be cut there (`decide.splits.planner.where_to_cut`), or must stay.
@@ -135,7 +135,7 @@ def split(scene: Scene, request: HandRequest, candidates: Candidates) -> dict[st
 
 
 def drain(scene: Scene, broker: str) -> list[Wish]:
-    """Return every bundle that a broker reports; the scene names it as one that is drained.
+    """Return every bundle that a broker reports, if it can be drained.
 
     Raises:
         PlanError: `unknown_destination`, `last_broker`, or why validation or a setting leaves the broker out.
@@ -195,7 +195,7 @@ def fill(scene: Scene, broker: str) -> list[Wish]:
 
 
 def share_of_score(scene: Scene, bundle: BundleSample) -> float:
-    """Return the points of score that a bundle takes along, if score follows traffic."""
+    """Return the part of its broker's score that a bundle takes along, points, if score follows traffic."""
     whole = max(scene.traffic[bundle.broker], bundle.msg_throughput)
     return scene.scores[bundle.broker] * bundle.msg_throughput / whole if whole > 0 else 0.0
 
@@ -207,9 +207,9 @@ def _most(scene: Scene) -> float:
 
 
 def undo(scene: Scene, outcome: Outcome) -> list[Wish]:
-    """Return the bundles that a run moved, back to where they were, as far as nothing moved them since.
+    """Return the bundles that a run moved, back to where they were, unless they were moved again since.
 
-    What the run split is named: it stays so.
+    Bundles that the run split are included with the reason why they stay split.
     """
     moved = [_back(scene, move) for move in outcome.moves if move.reason.has(Trait.NEW_OWNER)]
     return moved + [Wish(split.bundle, None, Reason.SPLIT_STAYS) for split in outcome.splits if split.ok]
@@ -226,7 +226,7 @@ def _back(scene: Scene, move: MoveOutcome) -> Wish:
 
 
 def again(scene: Scene, moves: Iterable[Move]) -> list[Wish]:
-    """Return the moves of a plan that was shown; a bundle that has moved on since stays."""
+    """Return the moves of a plan that was shown; a bundle that has moved since stays."""
     return [
         Wish(
             move.bundle,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 LISTED = 20
-"""How many moves and brokers are named one by one."""
+"""Maximum number of moves, and of brokers, that are listed."""
 
 
 def has_effect(summary: Summary) -> bool:
@@ -49,8 +49,6 @@ def text(summary: Summary, run: StoragePath, dag_id: str) -> str:
     """Return the plan in a few lines, with the command that carries it out.
 
     Args:
-        summary: of the plan.
-        run: the run's folder.
         dag_id: of the DAG that carries it out.
     """
     hand = summary.by_hand

@@ -1,4 +1,4 @@
-"""From wishes to a plan: the same tables, the same hash, and the state that a run would record; no hit is counted."""
+"""Manual plans: the tables, the hash and the state of any other plan, but no hit is counted."""
 
 from __future__ import annotations
 
@@ -44,10 +44,8 @@ def show(storage: ClusterStorage, run: StoragePath, request: HandRequest, by: st
     """Make the plan that a form asks for, and write it below the run's folder.
 
     Args:
-        storage: of the cluster.
         run: folder of a validated snapshot.
-        request: the form.
-        by: Airflow's user.
+        by: Airflow user.
 
     Raises:
         PlanError: why nothing of the kind can be done: `no_such_bundle`, `unknown_destination`, `would_overload`, or
@@ -90,12 +88,11 @@ def write(
     """Write a plan below the run's folder.
 
     Args:
-        scene: the snapshot.
-        wanted: candidates that are placed; caps may bite them.
+        wanted: candidates with their destinations, before the caps.
         record: who asked for what.
         splits: rows of the splits table.
-        room: asked about each move that is taken.
-        whole: whether all of it is carried out or nothing.
+        room: refuses or redirects moves that a broker has no room for.
+        whole: whether to refuse the plan if any part of it must stay.
         restarts: brokers whose hits start again once it is carried out.
 
     Raises:
@@ -170,7 +167,7 @@ def candidates_of(scene: Scene, wishes: Iterable[Wish], first_pair: int = 0) -> 
 
 
 def placed(scene: Scene, moves: Iterable[CandidateMove]) -> list[CandidateMove]:
-    """Return the moves with their destinations, as far as policies leave one."""
+    """Return the moves with their destinations, if policies allow any."""
     return assignment.place(scene.sample, moves, scene.policy_filter(), PlacementState(), scene.snapshot.folder.name)[0]
 
 
@@ -190,7 +187,7 @@ def _check_load(scene: Scene, after: Mapping[str, float], overruled: Iterable[Ov
 
 
 def _decisions(scene: Scene, moves: Iterable[CandidateMove], record: ByHand) -> list[Decision]:
-    """Return a decision for each broker that the wish is about."""
+    """Return a decision for each source."""
     of_pair: dict[int, list[CandidateMove]] = {}
     for move in moves:
         of_pair.setdefault(move.pair, []).append(move)

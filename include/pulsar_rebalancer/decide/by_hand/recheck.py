@@ -1,4 +1,4 @@
-"""The plan of a run that carries out one that was shown, and that a person gave or approved by its hash."""
+"""The plan of a run that carries out an earlier plan, which a person gave by its hash or approved."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 def carry_out_shown(storage: ClusterStorage, run: StoragePath) -> Summary:
-    """Write the plan of a run that carries out one that was shown, by a new snapshot.
+    """Write the plan of a run that carries out an earlier plan, from a new snapshot.
 
-    Of a plan that a person gave by its hash what still holds is carried out, one that was approved as a whole or not.
+    An approved plan is carried out whole or refused; of any other plan, the part that is still valid is carried out.
 
     Raises:
         PlanError: `other_plan`, `plan_changed`, `shown_too_long_ago`, `awaited_too_long`, `superseded`, `not_whole` or
@@ -65,7 +65,7 @@ def carry_out_shown(storage: ClusterStorage, run: StoragePath) -> Summary:
 
 
 def _refuse_superseded(storage: ClusterStorage, request: RunRequest, moves: MovesState, handed: HandedOver) -> None:
-    """Refuse an approved plan that knows nothing of what others moved since; what its own run has moved is in place.
+    """Refuse an approved plan if other runs have moved bundles since; those that its own run moved are in place.
 
     Raises:
         PlanError: `superseded`.
@@ -95,9 +95,9 @@ def _shown(storage: ClusterStorage, request: RunRequest, handed: HandedOver) -> 
 
 
 def _leaving(storage: ClusterStorage, snapshot: Snapshot, shown: Summary, moves: Sequence[Move]) -> Leaving:
-    """Return what leaves drained brokers, without what is overruled for each now as it was when the plan was shown.
+    """Return what leaves drained brokers, without the rules that were lifted when the plan was shown and still are.
 
-    What leaves a broker that was released since stays.
+    Bundles of a broker that was released since stay.
     """
     drained = snapshot.before.drains.brokers
     overruled = {

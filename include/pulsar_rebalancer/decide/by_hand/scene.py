@@ -1,4 +1,4 @@
-"""A run's snapshot as plans made by hand see it: what is overruled does not hold."""
+"""A run's snapshot for manual plans and drains, without the rules that are lifted."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 _MAY_GIVE = (Reason.DRAINING, Reason.NO_PERSISTENT_TOPICS)
-"""Why a broker takes no bundles, but people may move those that it has."""
+"""Reasons for which a broker takes no bundles, although people may move those that it has."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What a plan is made from.
+    """Input of a manual plan.
 
     Attributes:
         snapshot: the run.
-        sample: brokers, bundles and settings; what is overruled does not hold.
-        policies: isolation policies and groups; what is overruled does not hold.
+        sample: brokers, bundles and settings, without the lifted rules.
+        policies: isolation policies and groups, without the lifted rules.
     """
 
     snapshot: Snapshot
@@ -58,8 +58,8 @@ class Scene:
 
         Args:
             snapshot: of a run.
-            state_folder: where the means of its cluster lie.
-            overruled: what does not hold.
+            state_folder: where the means of its cluster are.
+            overruled: the lifted rules.
             draining: a broker to drain in addition to those already drained.
 
         Raises:
@@ -78,7 +78,7 @@ class Scene:
 
     @property
     def settings(self) -> Settings:
-        """Return the effective settings; what is overruled does not hold."""
+        """Return the effective settings, without the lifted rules."""
         return self.sample.settings
 
     @cached_property

@@ -1,4 +1,4 @@
-"""How much the brokers that take the bundles of a drain may still take."""
+"""Spare capacity of the brokers that take the bundles of a drain."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 class SpareCapacity:
     """No broker is brought above `overloaded_threshold` by a drain, or by the moves of the strategy next to a drain.
 
-    A bundle of a drain for which placement's broker has no room goes to the coldest that policies and the topic ceiling
-    leave and that has room, or stays.
+    If placement's broker has no room for a bundle of a drain, it goes to the coldest broker with room that policies and
+    the topic ceiling allow, or stays.
 
     Args:
-        scenes: by drained broker, without what is overruled for it; what leaves these brokers comes first.
-        overruled: what does not hold for the bundles of a drained broker.
-        fixed: whether a bundle goes where it is to go or nowhere, as one whose move a person approved.
+        scenes: by drained broker, without the rules that are lifted for it; bundles of these brokers come first.
+        overruled: the lifted rules, by drained broker.
+        fixed: whether a bundle may go only to its destination, because a person approved that move.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class SpareCapacity:
         self._gained: dict[str, float] = {}
 
     def fitted(self, unit: list[CandidateMove]) -> list[CandidateMove]:
-        """Return a unit as it may go."""
+        """Return a unit with destinations that have room, or with the reason why it stays."""
         if unit[0].source in self._scenes:
             return [self._leaving(unit[0])]
         gains = self._gains(unit)
@@ -48,7 +48,7 @@ class SpareCapacity:
         return unit
 
     def take(self, unit: list[CandidateMove]) -> None:
-        """Note that a unit goes."""
+        """Count a unit that moves."""
         for name, gain in self._gains(unit).items():
             self._gained[name] = self._gained.get(name, 0.0) + gain
         first = unit[0]

@@ -1,1 +1,1 @@
-"""Splitting bundles: where to cut them, which ones, and carrying that out."""
+"""Splitting bundles: which ones, and where to cut them."""

@@ -1,4 +1,4 @@
-"""What a run splits: the few bundles that collect named, read by themselves, and judged by `splitting.planner`."""
+"""What a run splits: reads the few candidates of *collect*, and has `planner` judge them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 
 _MOST_TOLD = 5
-"""Sentences about bundles that a split would help."""
+"""Maximum number of sentences about bundles that should be split."""
 
 
 def plan(run: RunInput) -> SplitPlan:
