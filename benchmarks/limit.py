@@ -22,7 +22,7 @@ from pulsar_rebalancer.names import HEARTBEAT_NAMESPACE, SYSTEM_NAMESPACE, names
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.run.plan import MAX_WAVES, OF_A_WAVE
 from pulsar_rebalancer.run.tables import MEANS, MOVES, TRAFFIC, broker_samples
-from pulsar_rebalancer.strategies import waves
+from pulsar_rebalancer.strategies.caps import needs_waves
 from pulsar_rebalancer.strategies.left_out import left_out_of
 from pulsar_rebalancer.strategies.means import LONG_TERM_SAMPLES, MAX_SAMPLES
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
@@ -165,7 +165,7 @@ def moves(run: RunInput, brokers: Table, pairs: Table, bundles: Table, means: Ta
     _cap(run, found, pair, reason)
     taken = reason == "taken"
     wave: list[Any] = np.full(len(reason), None).tolist()
-    if taken.any() and not waves.needed(_listed(run, brokers)):
+    if taken.any() and not needs_waves(_listed(run, brokers)):
         for number, index in enumerate(np.flatnonzero(taken)):
             wave[index] = number // OF_A_WAVE
     elif taken.any():

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.resolution import Resolved
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.decide import plan_files
+from pulsar_rebalancer.decide import plan_output
 from pulsar_rebalancer.decide.explain import complete, reasons_by_pair
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Effect, Reason
@@ -24,7 +24,6 @@ from pulsar_rebalancer.run.tables import (
     BROKERS,
     BUNDLES,
     CLUSTER,
-    MOVES,
     TRAFFIC,
     Measure,
     broker_samples,
@@ -36,7 +35,7 @@ from pulsar_rebalancer.show.page.facts import AirflowFacts
 from pulsar_rebalancer.state.manual_plans import Drains
 from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.storage.layout import ClusterStorage
-from pulsar_rebalancer.strategies import caps, rows
+from pulsar_rebalancer.strategies import caps
 from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
 from pulsar_rebalancer.strategies.sample import ClusterSample
 from pulsar_rebalancer.strategies.scoring import score, scores_after
@@ -177,11 +176,11 @@ class Scene:
         sample = ClusterSample(samples, Bundles(_with_means(bundles)), self.settings)
         result = profile_of(self.settings).shed(sample, self.hits)
         self.hits = result.kept
-        moves = caps.apply(result.moves, self.settings, {})
+        moves = caps.apply(result.moves, self.settings, {}, samples)
         taken = [move for move in moves if move.taken]
         by_pair = reasons_by_pair(moves)
         decided = complete(result.decisions, taken, by_pair)
-        candidates = table([rows.move_row(request.cluster, each) for each in moves], MOVES)
+        candidates = plan_output.move_table(request.cluster, moves)
         (folder / "plan" / "moves.parquet").write_table(candidates)
         going = [row for row in candidates.to_pylist() if row["taken"]]
         hits = {name: count for name, count in self.hits.hits.items() if name}
@@ -190,8 +189,8 @@ class Scene:
         before = {each.broker: score(each, self.settings) for each in sample.taking_part}
         gaps = [decision.gap for decision in decided if decision.gap is not None]
         Summary(
-            **plan_files.write(folder, request, state, decided, going, by_pair, []),
-            **plan_files.scores(before, scores_after(before, taken, _traffic(samples, taken)), ()),
+            **plan_output.write_files(folder, request, state, decided, going, by_pair, []),
+            **plan_output.scores_fields(before, scores_after(before, taken, _traffic(samples, taken)), ()),
             counting=Reason.COUNTED,
             pairs=len(gaps),
             pairs_over=sum(gap >= self.settings.low_threshold for gap in gaps),

@@ -116,7 +116,7 @@ def test_what_caps_leave_and_the_files_of_a_plan_grow_with_it(tmp_path):
         walked = [candidate(pair, number) for pair in decisions if pair.target for number in range(10)]
 
         def written() -> None:
-            moves = caps.apply(walked, run.settings, run.policies.groups, by_range=False)
+            moves = caps.apply(walked, run.settings, run.policies.groups, [])
             plan = plan_output.write(run, RunDecision(decisions, moves, KeptState(), "", {}))
             assert plan.bundles_taken > brokers / 4
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -12,21 +13,20 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide import pipeline
 from pulsar_rebalancer.decide.explain import complete, reasons_by_pair
 from pulsar_rebalancer.decide.pipeline import RunContext
+from pulsar_rebalancer.decide.plan_output import move_table
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
-from pulsar_rebalancer.run.tables import DECISIONS, MOVES, broker_samples, table
-from pulsar_rebalancer.strategies import rows
-from pulsar_rebalancer.strategies.hits import hits_after
+from pulsar_rebalancer.run.tables import DECISIONS, MOVES, Measure, broker_samples, table
 from pulsar_rebalancer.strategies.kept import WHOLE_CLUSTER, KeptState, ShedderState
-from pulsar_rebalancer.strategies.sample import ClusterSample
+from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Decision, hits_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pulsar_rebalancer.run.tables import BrokerSample
     from pulsar_rebalancer.state.state_documents import HitCount
-    from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, SheddingResult
+    from pulsar_rebalancer.strategies.sample import SheddingResult
 
 MIB = 1048576
 
@@ -97,10 +97,10 @@ def decided(given: ClusterSample, hits: Mapping[str, HitCount], policies: Polici
 
 def check(given: ClusterSample, result: SheddingResult) -> None:
     """What the interface promises for every answer."""
-    decisions = table([rows.decision_row("c", decision) for decision in result.decisions], DECISIONS)
-    assert [rows.decision(row) for row in decisions.to_pylist()] == result.decisions
-    moves = table([rows.move_row("c", move) for move in result.moves], MOVES)
-    assert [rows.move(row) for row in moves.to_pylist()] == result.moves
+    decisions = table([asdict(decision) | {"cluster": "c"} for decision in result.decisions], DECISIONS)
+    assert [decision_of(row) for row in decisions.to_pylist()] == result.decisions
+    moves = move_table("c", result.moves)
+    assert [move_of(row) for row in moves.to_pylist()] == result.moves
     kept = KeptState(result.kept)
     broker_hits = {broker: hit for broker, hit in kept.shedder.hits.items() if broker != WHOLE_CLUSTER}
     assert KeptState.parse(broker_hits, json.loads(json.dumps(kept.document()))) == kept
@@ -124,3 +124,16 @@ def whatever_the_order(shed: Callable[..., SheddingResult], *tables: Sequence[An
     results = [shed(*rows) for rows in mixed]
     assert all(result == results[0] for result in results)
     return results[0]
+
+
+def decision_of(row: Mapping[str, Any]) -> Decision:
+    """What a row of the decisions table says."""
+    columns = {name: row[name] for name in DECISIONS.names if name != "cluster"}
+    measure = Measure(row["measure"]) if row["measure"] else None
+    return Decision(**columns | {"reason": Reason(row["reason"]), "measure": measure})
+
+
+def move_of(row: Mapping[str, Any]) -> CandidateMove:
+    """What a row of the moves table says."""
+    columns = {name: row[name] for name in MOVES.names if name not in ("cluster", "taken")}
+    return CandidateMove(**columns | {"reason": Reason(row["reason"]), "measure": Measure(row["measure"])})

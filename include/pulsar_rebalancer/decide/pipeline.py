@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pulsar_rebalancer.decide.explain import HELD_BACK, taken_and_passed_over
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.strategies import caps, waves
+from pulsar_rebalancer.strategies import caps
 from pulsar_rebalancer.strategies.kept import KeptState
 from pulsar_rebalancer.strategies.placement import assignment
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
@@ -145,8 +145,7 @@ def _placed(
 def _capped(
     context: RunContext, brokers: Sequence[BrokerSample], moves: Sequence[CandidateMove]
 ) -> list[CandidateMove]:
-    by_range = bool(moves) and waves.needed(brokers)
-    return caps.apply(moves, context.settings, context.policies.groups, by_range=by_range)
+    return caps.apply(moves, context.settings, context.policies.groups, brokers)
 
 
 def _samples(sample: ClusterSample, shed: SheddingResult) -> dict[str, float]:

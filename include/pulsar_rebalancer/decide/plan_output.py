@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
+import json
+import math
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from pulsar_rebalancer.decide import plan_files
+import pyarrow as pa
+
 from pulsar_rebalancer.decide.explain import complete, reasons_by_pair
 from pulsar_rebalancer.decide.splits import split_planning
-from pulsar_rebalancer.run.plan import Forced, Summary, write_moves
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.plan import Forced, Summary, plan_hash, write_decisions, write_moves
+from pulsar_rebalancer.run.splits import write_splits
+from pulsar_rebalancer.run.tables import DECISIONS, MOVES, table
 from pulsar_rebalancer.state.counting import samples_after, taken_at
 from pulsar_rebalancer.state.state_documents import DecisionState
-from pulsar_rebalancer.strategies import rows
 from pulsar_rebalancer.strategies.fitting import force_threshold
-from pulsar_rebalancer.strategies.hits import hits_after, used_samples
 from pulsar_rebalancer.strategies.left_out import apart_of
+from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, hits_after, used_samples
 from pulsar_rebalancer.strategies.scoring import scores_after
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
 from pulsar_rebalancer.strategies.wording import number_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from pulsar_rebalancer.decide.by_hand.drains import Served
     from pulsar_rebalancer.decide.pipeline import RunDecision
     from pulsar_rebalancer.decide.run_input import RunInput
     from pulsar_rebalancer.run.manual_request import DrainProgress
-    from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
+    from pulsar_rebalancer.run.request import RunRequest
+    from pulsar_rebalancer.run.tables import Cell
+    from pulsar_rebalancer.storage.path import StoragePath
 
 
 def write(run: RunInput, decided: RunDecision) -> Summary:
@@ -46,11 +54,11 @@ def write(run: RunInput, decided: RunDecision) -> Summary:
         decided, drained = _with_drains(decided, served), served.progress
         traffic |= served.traffic
         taken = [move for move in served.moves if move.taken]
-    moves = rows.move_table(run.cluster, decided.moves)
+    moves = move_table(run.cluster, decided.moves)
     write_moves(run.folder, moves)
     reasons = reasons_by_pair(decided.moves)
     decided = decided._replace(decisions=complete(decided.decisions, taken, reasons))
-    fields = plan_files.write(
+    fields = write_files(
         run.folder,
         run.request,
         _state(run, decided),
@@ -115,7 +123,7 @@ def _summary(
     low = profile_of(run.settings).thresholds(run.settings).get("low")
     return Summary(
         **fields,
-        **plan_files.scores(scores, scores_after(scores, taken, traffic), apart_of(run)),
+        **scores_fields(scores, scores_after(scores, taken, traffic), apart_of(run)),
         forced=forced if request.forced else None,
         counting=run.counting.reason,
         pairs=len(gaps),
@@ -129,3 +137,83 @@ def _summary(
         splits_passed_over=run.splits.passed_over,
         splits_told=(*run.splits.told, *split_planning.helpful(run, decided.decisions, decided.moves, traffic)),
     )
+
+
+def move_table(cluster: str, moves: Sequence[CandidateMove]) -> pa.Table:
+    """Return the moves table, column by column: there may be hundreds of thousands."""
+    columns: dict[str, Any] = dict.fromkeys(MOVES.names, ())
+    if moves:
+        columns |= zip(CandidateMove._fields, zip(*moves, strict=True), strict=True)
+    taken = [reason is Reason.TAKEN for reason in columns["reason"]]
+    columns |= {"cluster": pa.repeat(cluster, len(moves)), "taken": taken}
+    return pa.table(columns, schema=MOVES)
+
+
+def write_files(
+    run: StoragePath,
+    request: RunRequest,
+    state: DecisionState,
+    decisions: Sequence[Decision],
+    taken: Sequence[Mapping[str, Any]],
+    reasons: Mapping[int, Mapping[Reason, int]],
+    splits: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """Write decisions, state and splits next to the moves, which are there already; the summary must be written last.
+
+    Args:
+        run: the run's folder.
+        request: of the run.
+        state: that record is to commit; its number is that of the state the plan was made from plus one.
+        decisions: complete ones.
+        taken: rows of the moves table that are taken, as a reader of the file sees them.
+        reasons: how many candidates have which reason, by pair.
+        splits: rows of the splits table.
+
+    Returns:
+        The fields of the summary that follow from the files.
+    """
+    document = state.model_dump(mode="json", exclude=None if state.restarts else {"restarts"})
+    decided = table([_row(request.cluster, decision) for decision in decisions], DECISIONS)
+    write_decisions(run, decided, document)
+    cuts = write_splits(run, splits)
+    passed_over: Counter[Reason] = sum(map(Counter, reasons.values()), Counter())
+    del passed_over[Reason.TAKEN]
+    return {
+        "plan_id": run.name,
+        "cluster": request.cluster,
+        "airflow_run_id": request.airflow_run_id,
+        "base_seq": state.seq - 1,
+        # Taken over what a reader of the files will see.
+        "hash": plan_hash(decided.to_pylist(), taken, json.loads(json.dumps(document)), cuts),
+        "collected_at": request.collected_at,
+        "reasons": dict(sorted(Counter(decision.reason for decision in decisions).items())),
+        "bundles_taken": len(taken),
+        "bundles_passed_over": dict(sorted(passed_over.items())),
+        "bundles_split": len(cuts),
+        "waves": max((row["wave"] + 1 for row in taken if row["wave"] is not None), default=0),
+        "in_force": request.in_force,
+        "resolved": request.resolved,
+    }
+
+
+def _row(cluster: str, decision: Decision) -> dict[str, Cell]:
+    return {name: getattr(decision, name, cluster) for name in DECISIONS.names}
+
+
+def scores_fields(before: Mapping[str, float], after: Mapping[str, float], apart: Container[str]) -> dict[str, Any]:
+    """Return the fields of the summary about scores.
+
+    Args:
+        before: of the brokers that were judged, percent.
+        after: with the moves (`scoring.scores_after`), percent.
+        apart: brokers that are not compared with the others.
+    """
+    before, after = ({name: figure for name, figure in each.items() if name not in apart} for each in (before, after))
+    return {
+        "brokers": len(before),
+        "score_min": min(before.values(), default=None),
+        "score_max": max(before.values(), default=None),
+        "score_mean": math.fsum(before.values()) / len(before) if before else None,
+        "predicted_min": min(after.values(), default=None),
+        "predicted_max": max(after.values(), default=None),
+    }

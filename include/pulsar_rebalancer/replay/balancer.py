@@ -21,10 +21,9 @@ from pulsar_rebalancer.replay.placing import Placing
 from pulsar_rebalancer.run.tables import BrokerSample
 from pulsar_rebalancer.state.counting import PUNCTUALITY, samples_after, young
 from pulsar_rebalancer.state.state_documents import DecisionState
-from pulsar_rebalancer.strategies.hits import used_samples
 from pulsar_rebalancer.strategies.kept import KeptState
 from pulsar_rebalancer.strategies.left_out import left_out
-from pulsar_rebalancer.strategies.sample import ClusterSample
+from pulsar_rebalancer.strategies.sample import ClusterSample, used_samples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

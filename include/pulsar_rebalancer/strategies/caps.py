@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
@@ -14,9 +15,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.run.tables import BrokerSample
     from pulsar_rebalancer.strategies.sample import CandidateMove
 
 _TAKEN = Reason.TAKEN  # looked up once for a million
+
+_RELEASE = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:\.\d+)*")
+"""A release, or a distributor's with further numbers. What carries a suffix may have been built from any source."""
+
+_FIRST_OF_40, _FIRST = (4, 0, 10), (4, 2, 1)
+"""Of 4.1 there is no release with the cure (release notes of 4.0.10 and 4.2.1, 27 April 2026)."""
 
 
 class CapacityCheck(Protocol):
@@ -35,8 +43,7 @@ def apply(
     moves: Iterable[CandidateMove],
     settings: Settings,
     groups: Mapping[str, str],
-    *,
-    by_range: bool = True,
+    brokers: Iterable[BrokerSample],
     room: CapacityCheck | None = None,
 ) -> list[CandidateMove]:
     """Return the moves after the caps by pair and rank, each taken one with its wave.
@@ -49,11 +56,11 @@ def apply(
 
     Args:
         moves: as selection and placement made them, in any order.
-        by_range: whether moves of the same hash range need waves of their own (`waves.needed`).
+        brokers: all that the cluster lists.
         room: asked about each taken unit; if a cap applies too, the cap is the reason given.
     """
-    caps = _Caps(settings, groups, by_range=by_range)
     found, result = units(moves)
+    caps = _Caps(settings, groups, by_range=bool(found) and needs_waves(brokers))
     for unit in found:
         fitted = room.fitted(unit) if room else unit
         capped = caps.capped(fitted if fitted[0].taken else unit, counted=fitted[0].taken)
@@ -178,3 +185,21 @@ def _counts(names: Sequence[str | None]) -> Mapping[str | None, int]:
 
 def _over(count: float, cap: float | None) -> bool:
     return cap is not None and count > cap
+
+
+def needs_waves(brokers: Iterable[BrokerSample]) -> bool:
+    """Return whether the same hash range of two namespaces must not move at once; one old broker is enough.
+
+    The leader of the modular load manager kept a planned destination only by hash range until apache/pulsar #25518
+    (ModularLoadManagerImpl.setNamespaceBundleAffinity). Any broker may become the leader. The extensible load manager
+    keeps none: its brokers are known by their own averages.
+    """
+    return any(broker.load_average is None and _is_old(broker.version) for broker in brokers)
+
+
+def _is_old(version: str | None) -> bool:
+    found = _RELEASE.fullmatch(version or "")
+    if found is None:
+        return True
+    release = tuple(map(int, found.groups()))
+    return release < (_FIRST_OF_40 if release[:2] == (4, 0) else _FIRST)

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.spark_apps.pulsar_rebalancer_spark import runs
+from tests.vectors.rows import decision_of, move_of
 
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.config.resolution import RunParams
@@ -21,7 +22,6 @@ from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.tables import BUNDLES
 from pulsar_rebalancer.state.state_documents import MovesState, Unload
-from pulsar_rebalancer.strategies import rows
 from pulsar_rebalancer_spark import rebalance, spark_tables
 from pulsar_rebalancer_spark.rebalance import decide
 
@@ -88,14 +88,14 @@ def test_the_plan_is_the_one_that_rows_give(spark, tmp_path):
     given = RunInput.read(str(tmp_path), run.uri)
     expected = pipeline.decide(given.context, *runs.sample(given))
     found = (run / "plan" / "moves.parquet").read_table().to_pylist()
-    moves = sorted((rows.move(row) for row in found), key=lambda move: (move.pair, move.rank))
+    moves = sorted((move_of(row) for row in found), key=lambda move: (move.pair, move.rank))
     assert moves == expected.moves
     assert {move.reason for move in moves} >= {
         *("taken", "recently_unloaded", "namespace_excluded", "bundle_quarantined", "cap_run"),
     }
     taken = [move for move in moves if move.taken]
     decisions = (run / "plan" / "decisions.parquet").read_table().to_pylist()
-    assert [rows.decision(row) for row in decisions] == complete(expected.decisions, taken, reasons_by_pair(moves))
+    assert [decision_of(row) for row in decisions] == complete(expected.decisions, taken, reasons_by_pair(moves))
     assert summary.sentence == expected.sentence
     assert plan.read_state(run).kept == expected.kept.document()
 

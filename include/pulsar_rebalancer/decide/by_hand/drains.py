@@ -14,7 +14,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.manual_request import DrainProgress
 from pulsar_rebalancer.run.sums import one_by_one
 from pulsar_rebalancer.run.tables import Measure
-from pulsar_rebalancer.strategies import caps, waves
+from pulsar_rebalancer.strategies import caps
 from pulsar_rebalancer.strategies.sample import Decision
 
 if TYPE_CHECKING:
@@ -147,9 +147,9 @@ class DrainedBrokers:
 
     def _capped(self, moves: Iterable[CandidateMove]) -> list[CandidateMove]:
         # One bundle of each anti-affinity group goes at a time, whatever is overruled.
-        groups, by_range = self._snapshot.policies.groups, waves.needed(self._leaving.scene.sample.brokers)
+        groups, brokers = self._snapshot.policies.groups, self._leaving.scene.sample.brokers
         wanted, settings = [*self._leaving.moves, *moves], self._snapshot.settings
-        return caps.apply(wanted, settings, groups, by_range=by_range, room=self._leaving.room())
+        return caps.apply(wanted, settings, groups, brokers, self._leaving.room())
 
 
 def _decision(scene: Scene, broker: str, pair: int, drain: Drain) -> Decision:

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.config.enums import Action, Overrule
-from pulsar_rebalancer.decide import plan_files
+from pulsar_rebalancer.decide import plan_output
 from pulsar_rebalancer.decide.by_hand import makers
 from pulsar_rebalancer.decide.by_hand.scene import Scene
 from pulsar_rebalancer.decide.by_hand.spare_capacity import SpareCapacity
@@ -18,9 +18,9 @@ from pulsar_rebalancer.run.manual_request import ByHand
 from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary, write_moves
 from pulsar_rebalancer.run.snapshot import Snapshot
-from pulsar_rebalancer.run.tables import MOVES, Measure, table
+from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.run.topic_loads import Candidates
-from pulsar_rebalancer.strategies import caps, rows, waves
+from pulsar_rebalancer.strategies import caps
 from pulsar_rebalancer.strategies.kept import PlacementState
 from pulsar_rebalancer.strategies.placement import assignment
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
@@ -99,15 +99,14 @@ def write(
         PlanError: `would_overload`; `not_whole`.
     """
     snapshot, request = scene.snapshot, scene.snapshot.request
-    by_range = waves.needed(scene.sample.brokers)
-    moves = caps.apply(wanted, scene.settings, scene.policies.groups, by_range=by_range, room=room)
+    moves = caps.apply(wanted, scene.settings, scene.policies.groups, scene.sample.brokers, room)
     taken = [move for move in moves if move.taken]
     if whole:
         _refuse_parts(moves)
     after = scores_after(scene.scores, taken, scene.traffic)
     if record.request.action and room is None:  # a strategy's plan is checked no more than in mode `auto`
         _check_load(scene, after, record.request.overruled)
-    candidates = table([rows.move_row(request.cluster, each) for each in moves], MOVES)
+    candidates = plan_output.move_table(request.cluster, moves)
     write_moves(snapshot.folder, candidates)
     by_pair = reasons_by_pair(moves)
     decisions = complete(_decisions(scene, moves, record), taken, by_pair)
@@ -115,11 +114,11 @@ def write(
     changed = {"seq": before.seq + 1, "plan_id": snapshot.folder.name, "restarts": dict(restarts or {})}
     state = before.model_copy(update=changed)
     going = [row for row in candidates.to_pylist() if row["taken"]]
-    fields = plan_files.write(snapshot.folder, request, state, decisions, going, by_pair, splits or [])
+    fields = plan_output.write_files(snapshot.folder, request, state, decisions, going, by_pair, splits or [])
     told = tuple(row["explanation"] for row in splits or [])
     summary = Summary(
         **fields,
-        **plan_files.scores(scene.scores, after, scene.apart),
+        **plan_output.scores_fields(scene.scores, after, scene.apart),
         by_hand=_with_effect(scene, moves, record, after),
         counting=Reason.BY_HAND,
         pairs=0,

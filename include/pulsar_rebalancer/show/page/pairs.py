@@ -85,6 +85,8 @@ def kept_by(run: Run) -> ShedderState:
     """Return what the strategy keeps after a run; empty when it cannot be read."""
     try:
         state = read_state(run.folder)
+        if run.opened or (run.outcome and run.outcome.verdict is Reason.OPEN):
+            state = state.carried_out()
         return KeptState.parse(state.hits, state.kept).shedder
     except (RebalancerError, AttributeError, TypeError):
         return ShedderState()

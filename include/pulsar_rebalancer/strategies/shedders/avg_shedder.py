@@ -20,9 +20,8 @@ from pulsar_rebalancer.names import is_heartbeat, namespace_of
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state.state_documents import HitCount
-from pulsar_rebalancer.strategies.hits import hits_after
 from pulsar_rebalancer.strategies.kept import ShedderState
-from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, SheddingResult, left_out_decisions
+from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, SheddingResult, hits_after, left_out_decisions
 from pulsar_rebalancer.strategies.scoring import score
 from pulsar_rebalancer.strategies.shedders.profile import Profile, Threshold, around, within
 

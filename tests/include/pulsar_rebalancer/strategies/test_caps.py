@@ -8,11 +8,12 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.plan import MAX_WAVES, OF_A_WAVE
-from pulsar_rebalancer.run.tables import Measure
+from pulsar_rebalancer.run.tables import BrokerSample, Measure
 from pulsar_rebalancer.strategies import caps
 from pulsar_rebalancer.strategies.sample import CandidateMove
 
 HOT, COLD = "hot:1", "cold:1"
+OLD = [BrokerSample("old:1", version="4.0.9")]
 
 
 def move(rank, bundle, source=HOT, destination=COLD, *, pair=0, taken=True):
@@ -54,7 +55,7 @@ def test_a_bundle_and_those_that_come_back_for_it_are_one_unit():
     ],
 )
 def test_a_cap_never_splits_a_swap(settings, taken, reason):
-    moves = caps.apply(SWAP, Settings(**settings), {})
+    moves = caps.apply(SWAP, Settings(**settings), {}, OLD)
     assert [each.rank for each in moves if each.taken] == taken
     assert {each.reason for each in moves[1:4]} == {reason or "taken"}
     assert all((each.wave is not None) == each.taken for each in moves)
@@ -62,7 +63,7 @@ def test_a_cap_never_splits_a_swap(settings, taken, reason):
 
 def test_without_need_for_waves_all_go_in_one_and_none_waits():
     moves = [move(rank, f"t/n{rank}/0x0") for rank in range(MAX_WAVES + 1)]
-    by_need = {need: caps.apply(moves, Settings(), {}, by_range=need) for need in (True, False)}
+    by_need = {bool(brokers): caps.apply(moves, Settings(), {}, brokers) for brokers in (OLD, [])}
     assert [each.wave for each in by_need[True]] == [*range(MAX_WAVES), None]
     assert {each.wave for each in by_need[False]} == {0}
 
@@ -70,7 +71,7 @@ def test_without_need_for_waves_all_go_in_one_and_none_waits():
 def test_the_gate_is_asked_again_after_so_many_bundles_and_a_swap_stays_in_one_wave():
     many = [move(rank, f"t/n{rank}/0x0", pair=-1) for rank in range(OF_A_WAVE - 2)]
     last = move(9, "t/z/0x0", pair=1)
-    moves = caps.apply([*many, *SWAP, last], Settings(), {}, by_range=False)
+    moves = caps.apply([*many, *SWAP, last], Settings(), {}, [])
     assert [each.wave for each in moves if each.taken] == [0] * (OF_A_WAVE + 2) + [1]
 
 
@@ -86,12 +87,12 @@ def test_the_gate_is_asked_again_after_so_many_bundles_and_a_swap_stays_in_one_w
     ],
 )
 def test_one_bundle_of_a_group_goes_in_a_run_and_a_swap_never_splits(groups, settings, reasons):
-    moves = caps.apply(SWAP, Settings().model_copy(update=settings), groups)
+    moves = caps.apply(SWAP, Settings().model_copy(update=settings), groups, OLD)
     assert [each.reason for each in moves] == [*reasons, "no_traffic"]
 
 
 def test_a_bundle_that_is_too_much_waits_and_lets_others_go():
     large = move(0, "t/a/0x0")._replace(msg_throughput=50.0)
-    moves = caps.apply([large, move(1, "t/a/0x1")], Settings(max_bytes_per_run=40), {})
+    moves = caps.apply([large, move(1, "t/a/0x1")], Settings(max_bytes_per_run=40), {}, OLD)
 
     assert [each.reason for each in moves] == ["cap_bytes", "taken"]

@@ -9,8 +9,7 @@ import pytest
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.counting import Counting
 from pulsar_rebalancer.state.state_documents import HitCount
-from pulsar_rebalancer.strategies.hits import hits_after, used_samples
-from pulsar_rebalancer.strategies.sample import Decision
+from pulsar_rebalancer.strategies.sample import Decision, hits_after, used_samples
 
 COUNTED, FORCED = Counting(True, Reason.COUNTED), Counting(False, Reason.FORCED)
 BOTH = {"a:1": 80.0, "b:1": 20.0}

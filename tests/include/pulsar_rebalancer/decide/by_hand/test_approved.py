@@ -9,7 +9,7 @@ import pytest
 from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import NOW, Snapshots, fates, name
 
 from pulsar_rebalancer.config.enums import Overrule
-from pulsar_rebalancer.decide import plan_files
+from pulsar_rebalancer.decide import plan_output
 from pulsar_rebalancer.decide.by_hand.drains import DrainedBrokers
 from pulsar_rebalancer.decide.by_hand.recheck import carry_out_shown
 from pulsar_rebalancer.errors import PlanError
@@ -19,10 +19,9 @@ from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.state_before import StateBefore
-from pulsar_rebalancer.run.tables import MOVES, Measure, table
+from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
 from pulsar_rebalancer.state.state_documents import MovesState, Unload
-from pulsar_rebalancer.strategies import rows
 from pulsar_rebalancer.strategies.sample import CandidateMove
 
 if TYPE_CHECKING:
@@ -47,13 +46,13 @@ def decided(snapshots: Snapshots, drains: Drains) -> Summary:
     """The plan of a run that serves drains, as it waits for approval."""
     run = snapshots.take(drains=drains.model_dump(mode="json"))
     served = DrainedBrokers(Snapshot(run), snapshots.storage.state).serve([], [strategy(name(5))])
-    candidates = table([rows.move_row("east", each) for each in served.moves], MOVES)
+    candidates = plan_output.move_table("east", served.moves)
     (run / "plan" / "moves.parquet").write_table(candidates)
     going = [row for row in candidates.to_pylist() if row["taken"]]
     state = snapshots.state.model_copy(update={"seq": 8, "plan_id": run.name})
     summary = Summary(
-        **plan_files.write(run, RunRequest.read(run), state, [], going, {}, []),
-        **plan_files.scores({}, {}, ()),
+        **plan_output.write_files(run, RunRequest.read(run), state, [], going, {}, []),
+        **plan_output.scores_fields({}, {}, ()),
         drains=served.progress,
         counting=Reason.COUNTED,
         pairs=0,

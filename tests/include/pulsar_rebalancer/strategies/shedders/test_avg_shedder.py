@@ -15,8 +15,8 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import MAX_WAVES
 from pulsar_rebalancer.state.counting import Counting
 from pulsar_rebalancer.state.state_documents import HitCount
-from pulsar_rebalancer.strategies.hits import hits_after
 from pulsar_rebalancer.strategies.kept import ShedderState
+from pulsar_rebalancer.strategies.sample import hits_after
 from pulsar_rebalancer.strategies.scoring import percent, score, scores_after
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
 
