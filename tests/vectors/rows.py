@@ -17,7 +17,7 @@ from pulsar_rebalancer.decide.plan_output import move_table
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
-from pulsar_rebalancer.run.tables import DECISIONS, MOVES, Measure, broker_samples, table
+from pulsar_rebalancer.run.tables import DECISIONS, Measure, broker_samples, table
 from pulsar_rebalancer.strategies.kept import WHOLE_CLUSTER, KeptState, ShedderState
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Decision, hits_after
 
@@ -100,7 +100,7 @@ def check(given: ClusterSample, result: SheddingResult) -> None:
     decisions = table([asdict(decision) | {"cluster": "c"} for decision in result.decisions], DECISIONS)
     assert [decision_of(row) for row in decisions.to_pylist()] == result.decisions
     moves = move_table("c", result.moves)
-    assert [move_of(row) for row in moves.to_pylist()] == result.moves
+    assert [CandidateMove.of_row(row) for row in moves.to_pylist()] == result.moves
     kept = KeptState(result.kept)
     broker_hits = {broker: hit for broker, hit in kept.shedder.hits.items() if broker != WHOLE_CLUSTER}
     assert KeptState.parse(broker_hits, json.loads(json.dumps(kept.document()))) == kept
@@ -131,9 +131,3 @@ def decision_of(row: Mapping[str, Any]) -> Decision:
     columns = {name: row[name] for name in DECISIONS.names if name != "cluster"}
     measure = Measure(row["measure"]) if row["measure"] else None
     return Decision(**columns | {"reason": Reason(row["reason"]), "measure": measure})
-
-
-def move_of(row: Mapping[str, Any]) -> CandidateMove:
-    """What a row of the moves table says."""
-    columns = {name: row[name] for name in MOVES.names if name not in ("cluster", "taken")}
-    return CandidateMove(**columns | {"reason": Reason(row["reason"]), "measure": Measure(row["measure"])})

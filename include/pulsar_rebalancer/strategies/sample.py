@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from pulsar_rebalancer.names import is_heartbeat
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state.counting import Counting
 from pulsar_rebalancer.state.state_documents import HitCount
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.run.bundle_columns import Bundles, BundleSample
-    from pulsar_rebalancer.run.tables import BrokerSample, Measure
+    from pulsar_rebalancer.run.tables import BrokerSample
     from pulsar_rebalancer.strategies.kept import ShedderState
 
 COUNTED = Counting(counts=True, reason=Reason.COUNTED)
@@ -140,6 +141,12 @@ class CandidateMove(NamedTuple):
         compared = bundle.mean(measure) if traffic is None else traffic
         of_bundle = bundle.msg_rate, bundle.msg_throughput
         return cls(pair, bundle.broker, destination, bundle.bundle, rank, measure, compared, *of_bundle, reason)
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> Self:
+        """Return what a row of the moves table says."""
+        columns = {name: row[name] for name in cls._fields}
+        return cls(**columns | {"reason": Reason(row["reason"]), "measure": Measure(row["measure"])})
 
 
 class SheddingResult(NamedTuple):

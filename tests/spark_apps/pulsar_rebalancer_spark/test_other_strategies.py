@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.spark_apps.pulsar_rebalancer_spark import runs
-from tests.vectors.rows import decision_of, move_of
+from tests.vectors.rows import decision_of
 
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.config.resolution import RunParams
@@ -22,6 +22,7 @@ from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.tables import BUNDLES
 from pulsar_rebalancer.state.state_documents import MovesState, Unload
+from pulsar_rebalancer.strategies.sample import CandidateMove
 from pulsar_rebalancer_spark import rebalance, spark_tables
 from pulsar_rebalancer_spark.rebalance import decide
 
@@ -88,7 +89,7 @@ def test_the_plan_is_the_one_that_rows_give(spark, tmp_path):
     given = RunInput.read(str(tmp_path), run.uri)
     expected = pipeline.decide(given.context, *runs.sample(given))
     found = (run / "plan" / "moves.parquet").read_table().to_pylist()
-    moves = sorted((move_of(row) for row in found), key=lambda move: (move.pair, move.rank))
+    moves = sorted((CandidateMove.of_row(row) for row in found), key=lambda move: (move.pair, move.rank))
     assert moves == expected.moves
     assert {move.reason for move in moves} >= {
         *("taken", "recently_unloaded", "namespace_excluded", "bundle_quarantined", "cap_run"),

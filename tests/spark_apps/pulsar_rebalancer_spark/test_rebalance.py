@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from tests.spark_apps.pulsar_rebalancer_spark import runs
 from tests.vectors.rows import decided as decided_of
-from tests.vectors.rows import decision_of, move_of
+from tests.vectors.rows import decision_of
 
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.config.resolution import THRESHOLD_FIELDS, RunParams
@@ -31,7 +31,7 @@ from pulsar_rebalancer.run.tables import BUNDLES
 from pulsar_rebalancer.state.state_documents import DecisionState, HitCount, MovesState, Unload
 from pulsar_rebalancer.strategies import means
 from pulsar_rebalancer.strategies.fitting import force_threshold
-from pulsar_rebalancer.strategies.sample import ClusterSample
+from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
 from pulsar_rebalancer_spark import application, rebalance
 from pulsar_rebalancer_spark.rebalance import decide
 
@@ -62,7 +62,7 @@ def plan_of(run):
     moves = (run / "plan" / "moves.parquet").read_table().to_pylist()
     decided = [decision_of(row) for row in decisions]
     decided.sort(key=lambda each: (each.pair is None, each.pair or 0, each.source))
-    return decided, sorted((move_of(row) for row in moves), key=lambda move: (move.pair, move.rank))
+    return decided, sorted((CandidateMove.of_row(row) for row in moves), key=lambda move: (move.pair, move.rank))
 
 
 @pytest.fixture

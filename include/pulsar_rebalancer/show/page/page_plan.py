@@ -13,7 +13,7 @@ from pulsar_rebalancer.run.plan import read_moves, taken_candidates
 from pulsar_rebalancer.show.page.pairs import pair_views
 from pulsar_rebalancer.show.page.plan_view import Count, EndView, Measured, MoveView, PlanView
 from pulsar_rebalancer.show.page.recent_runs import dated_folders, known_scores, rounded
-from pulsar_rebalancer.strategies.rows import move as move_of
+from pulsar_rebalancer.strategies.sample import CandidateMove
 from pulsar_rebalancer.strategies.scoring import scores_after
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def predicted(run: Run) -> dict[str, float]:
     if run.summary is None or not run.summary.bundles_taken:
         return {}
     try:
-        moves = [move_of(row) for row in taken_candidates(run.folder)]
+        moves = [CandidateMove.of_row(row) for row in taken_candidates(run.folder)]
         traffic = {sample.broker: sample.traffic(moves[0].measure) for sample in run.brokers} if moves else {}
     except (SnapshotError, KeyError, ValueError):
         return {}

@@ -6,8 +6,6 @@ import secrets
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from tests.vectors.rows import move_of
-
 from pulsar_rebalancer.config.resolution import Resolved, RunParams
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.by_hand.preview import show
@@ -19,6 +17,7 @@ from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, TRAFFIC, tab
 from pulsar_rebalancer.state.manual_plans import HandedOver, ShownPlan
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, Unload
 from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.strategies.sample import CandidateMove
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -115,5 +114,5 @@ class Snapshots:
 
 def fates(run: StoragePath) -> dict[str, str]:
     """What a plan does with each bundle: its destination, or the reason why it stays."""
-    moves = [move_of(row) for row in (run / "plan" / "moves.parquet").read_table().to_pylist()]
+    moves = [CandidateMove.of_row(row) for row in (run / "plan" / "moves.parquet").read_table().to_pylist()]
     return {move.bundle: str(move.destination if move.taken else move.reason) for move in moves}
