@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.names import is_broker_id
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.texts import one_line, parse_json
+from pulsar_rebalancer.texts import parse_json
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -41,14 +41,13 @@ def failure(
     """
     action = reason.action
     to_do = f". {action}" if action and not action.startswith("Nothing") else ""
-    seen = one_line(mask.text(f"{what} at {broker}: {detail.removesuffix('.')}"), _LONGEST_DETAIL)
+    seen = mask.text(f"{what} at {broker}: {detail.removesuffix('.')}")[:_LONGEST_DETAIL]
     return AdminError(reason, f"{seen}{to_do}", broker=broker, status=status, sent=sent)
 
 
 def first_line(text: str) -> str:
-    """Return the first non-empty line of a text from the network, safe to show, cut to 200 characters."""
-    lines = [line.strip() for line in text.splitlines()]
-    return one_line(next((line for line in lines if line), ""), QUOTED_CHARS)
+    """Return the first non-empty line of a text from the network, cut to 200 characters and not cleaned."""
+    return next((line for line in map(str.strip, text.splitlines()) if line), "")[:QUOTED_CHARS]
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,9 @@ _MOST_VALUES = 100_000
 """Maximum values in a clusters file; those behind an alias count every time it is used."""
 
 
+_LONGEST_PROBLEM = 300
+
+
 class _Loader(yaml.SafeLoader):
     """Reads only plain values; an invalid value in one entry does not make the whole file unreadable."""
 
@@ -115,9 +118,7 @@ def load_clusters(path: Path, check: Check | None = None) -> list[ClusterEntry]:
     try:
         document = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader) or _Entries()
     except (OSError, ValueError, yaml.YAMLError) as error:
-        raise SettingsError(
-            Reason.WRONG_SETTING, f"{path.name}: cannot be read: {str(error).splitlines()[0]}"
-        ) from None
+        raise SettingsError(Reason.WRONG_SETTING, f"{path.name}: cannot be read: {_problem(error)}") from None
     if not isinstance(document, _Entries) or set(document) - {"defaults", "clusters"}:
         raise SettingsError(Reason.WRONG_SETTING, f"{path.name}: expected only the keys `defaults` and `clusters`")
     _refuse_repeated(document, path.name)
@@ -129,6 +130,15 @@ def load_clusters(path: Path, check: Check | None = None) -> list[ClusterEntry]:
         _entry(str(name), defaults, given, path.name, check, twice=str(name) in twice)
         for name, given in clusters.items()
     ]
+
+
+def _problem(error: Exception) -> str:
+    """Return what is wrong on one line, and where in the file."""
+    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
+        return " ".join(str(error).split())[:_LONGEST_PROBLEM]
+    context = f"{error.context}, " if error.context else ""
+    place = f"line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}"
+    return f"{place}: {f'{context}{error.problem}'[:_LONGEST_PROBLEM]}"
 
 
 def _refuse_repeated(entries: _Entries, where: str) -> None:

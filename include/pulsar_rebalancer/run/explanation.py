@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.reasons import Effect, Reason
+from pulsar_rebalancer.texts import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +22,8 @@ LISTED = 10
 WORST = 3
 """Maximum number of brokers or bundles named per reason."""
 
-_CHARS = 160
+QUOTED = 160
+"""Maximum characters of a text from the network."""
 
 
 @dataclass(frozen=True)
@@ -100,11 +102,5 @@ def _explained(reason: Reason, findings: Sequence[Finding]) -> ExplainedReason:
 
 
 def _shown(finding: Finding) -> str:
-    name, detail = printable(finding.subject), printable(finding.detail)
+    name, detail = one_line(finding.subject, QUOTED), one_line(finding.detail, QUOTED)
     return detail if name in detail else f"{name} {detail}".strip()
-
-
-def printable(text: str) -> str:
-    """Put a text from the network on one line, cut to 160 characters."""
-    cut = text if len(text) <= _CHARS else f"{text[: _CHARS - 1]}…"
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in cut)

@@ -11,7 +11,8 @@ import logging
 from string import Template
 from typing import TYPE_CHECKING, Any
 
-from pulsar_rebalancer.run.explanation import explain, printable
+from pulsar_rebalancer.run.explanation import QUOTED, explain
+from pulsar_rebalancer.texts import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -59,10 +60,10 @@ def _texts(block: Any) -> Iterator[str]:
     elif isinstance(block, dict):
         sentence = block.get("string_template")
         if sentence:
-            values = {name: printable(str(value)) for name, value in sentence.get("params", {}).items()}
+            values = {name: one_line(str(value), QUOTED) for name, value in sentence.get("params", {}).items()}
             yield Template(sentence["template"]).safe_substitute(values).strip()
     else:
-        yield printable(str(block))
+        yield one_line(str(block), QUOTED)
 
 
 def write_page(
@@ -93,7 +94,7 @@ def _page(
         request=request,
         explanation=explain(validation),
         findings=[
-            (f.effect, f.reason, printable(f.subject), printable(f.detail))
+            (f.effect, f.reason, one_line(f.subject, QUOTED), one_line(f.detail, QUOTED))
             for f in validation.findings[:SHOWN_FINDINGS]
         ],
         more_findings=max(0, len(validation.findings) - SHOWN_FINDINGS),
@@ -111,5 +112,5 @@ def _row(result: Result) -> dict[str, bool | str | list[str]]:
         "effect": config["meta"]["effect"],
         "notes": config["meta"].get("notes", ""),
         **result["wording"],
-        "rows": [", ".join(f"{name}: {printable(str(value))}" for name, value in row.items()) for row in rows],
+        "rows": [", ".join(f"{name}: {one_line(str(value), QUOTED)}" for name, value in row.items()) for row in rows],
     }

@@ -115,6 +115,38 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path, text):
         load_clusters(write(tmp_path, text))
 
 
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (
+            "clusters:\n  east:\n    mode: auto\n   placement: x\n",
+            "line 4, column 4: while parsing a block mapping, expected",
+        ),
+        ("clusters:\n  east: {mode: [}\n", "line 2, column 17: while parsing a flow node, expected the node content"),
+        ("clusters:\n\teast: 1\n", "line 2, column 1: while scanning for the next token, found character"),
+        ("clusters: *nobody\n", "line 1, column 11: found undefined alias 'nobody'"),
+        ("clusters: {east: !!python/name:os.system x}\n", "line 1, column 18: could not determine a constructor"),
+        ("a: \0", "unacceptable character #x0000: special characters are not allowed"),
+    ],
+)
+def test_a_mistake_is_located(tmp_path, text, place):
+    (tmp_path / "clusters.yaml").write_text(text)
+
+    with pytest.raises(SettingsError) as refused:
+        load_clusters(tmp_path / "clusters.yaml")
+
+    assert refused.value.message.startswith(f"clusters.yaml: cannot be read: {place}")
+
+
+def test_a_mistake_is_quoted_in_part(tmp_path):
+    (tmp_path / "clusters.yaml").write_text(f"clusters: *{'a' * 100_000}")
+
+    with pytest.raises(SettingsError) as refused:
+        load_clusters(tmp_path / "clusters.yaml")
+
+    assert len(refused.value.message) < 400
+
+
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(SettingsError, match=r"absent\.yaml"):
         load_clusters(tmp_path / "absent.yaml")

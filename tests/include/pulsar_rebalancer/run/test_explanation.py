@@ -40,9 +40,10 @@ def test_ten_reasons_at_most() -> None:
 
 
 def test_names_from_brokers_stay_on_their_line_and_short() -> None:
-    worst = Finding(reason="bad_bundle_name", subject="a\nERROR fake\x1b[31m" + "x" * 9999)
+    worst = Finding(reason="bad_bundle_name", subject="a\nERROR fake\x1b[31m\u3164\u034f" + "x" * 9999)
 
     text = explain(Validation(findings=(worst,))).text()
 
     assert text.isprintable()
+    assert not {"\u3164", "\u034f"} & set(text)
     assert len(text) < 500

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
+from starlette.responses import JSONResponse
 from tests.airflow_context import MemoryState
+from tests.include.pulsar_rebalancer.admin.scripted_broker import TOKEN, brokers
 from tests.plugins.pulsar_rebalancer_airflow.operators.control_scene import control
 
 from pulsar_rebalancer.config.settings import Settings
@@ -147,3 +149,19 @@ def test_a_mode_that_moves_nothing_is_said(
     act(storage, "take_over", mode="observe")
 
     assert "nobody moves bundles" in caplog.text
+
+
+def test_an_error_has_no_character_that_hides_or_forges_text(
+    monkeypatch: pytest.MonkeyPatch, storage: ClusterStorage
+) -> None:
+    hidden = "\x1b[31m\x00\u202e\u3164\u034f\u200b"
+    with brokers(1) as (broker,):
+        broker.on("GET", "/admin/v2/brokers", JSONResponse({"reason": f"no{hidden}way"}, 403))
+        connection = {"conn_type": "pulsar_admin", "host": broker.id, "password": TOKEN}
+        monkeypatch.setenv("AIRFLOW_CONN_PULSAR_TEST", json.dumps(connection))
+
+        with pytest.raises(AirflowFailException, match=r"answered 403, no \[31m way") as failed:
+            act(storage, "take_over")
+
+    assert str(failed.value).isprintable()
+    assert not {"\u3164", "\u034f"} & set(str(failed.value))
