@@ -68,6 +68,9 @@ class ReplayRequest(VersionedDocument):
 
     @model_validator(mode="after")
     def _stretch(self) -> Self:
+        # Neither another time zone nor the day after the end may leave the calendar.
+        if self.start.year < 2 or self.end.year > 9998:
+            raise ValueError("the stretch must be between the years 2 and 9998")
         if not timedelta() < self.end - self.start <= timedelta(days=LONGEST_DAYS):
             raise ValueError(f"the stretch must end after it starts, and be no longer than {LONGEST_DAYS} days")
         return self

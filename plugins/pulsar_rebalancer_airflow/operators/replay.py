@@ -81,7 +81,7 @@ class ReplayOperator(SparkApplicationOperator):
         end = params.get("end") or datetime.now(UTC).isoformat()
         try:
             start = params.get("start") or (datetime.fromisoformat(end) - timedelta(days=1)).isoformat()
-        except ValueError:
+        except (ValueError, OverflowError):
             raise SettingsError(Reason.WRONG_SETTING, f"end: {str(end)[:80]!r} is no time") from None
         run = context["dag_run"]
         settings, source = current_settings(storage, self.entry.settings)
