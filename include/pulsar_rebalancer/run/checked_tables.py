@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.compacted_tables import batches, footer_of, nulls_in, refuse_other
-from pulsar_rebalancer.storage.path import damage_of, failures_of
+from pulsar_rebalancer.run.compacted_tables import batches, footer_of, nulls_in, opened, refuse_other
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -58,12 +56,7 @@ def coded_batches(file: StoragePath, columns: Sequence[str], today: pa.Schema, c
         coded: columns to read as dictionaries.
     """
     _check(file, columns, today)
-    file_system, path = file.open()
-    with (
-        failures_of(file.uri, "read"),
-        damage_of(file.uri),
-        pq.ParquetFile(path, filesystem=file_system, read_dictionary=coded) as source,
-    ):
+    with opened(file, coded) as source:
         for batch in source.iter_batches(columns=list(columns)):
             yield pa.Table.from_batches([batch])
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections import Counter
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
@@ -178,37 +178,41 @@ def _open_private(file: StoragePath) -> IO[bytes] | pa.NativeFile:
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
-def batches(file: StoragePath, columns: list[str] | None = None) -> Iterator[pa.Table]:
-    """Yield the rows of a Parquet file, a bounded number at a time.
+@contextmanager
+def opened(file: StoragePath, coded: list[str] | None = None) -> Iterator[pq.ParquetFile]:
+    """Open a Parquet file.
+
+    Args:
+        coded: columns to read as dictionaries.
 
     Raises:
         SnapshotError: `file_missing`, `file_damaged` or `storage_failed`.
     """
     file_system, path = file.open()
-    with failures_of(file.uri, "read"), damage_of(file.uri), pq.ParquetFile(path, filesystem=file_system) as source:
+    with (
+        failures_of(file.uri, "read"),
+        damage_of(file.uri),
+        pq.ParquetFile(path, filesystem=file_system, read_dictionary=coded) as source,
+    ):
+        yield source
+
+
+def batches(file: StoragePath, columns: list[str] | None = None) -> Iterator[pa.Table]:
+    """Yield the rows of a Parquet file, a bounded number at a time; errors as in `opened`."""
+    with opened(file) as source:
         for batch in source.iter_batches(columns=columns):
             yield pa.Table.from_batches([batch])
 
 
 def footer_of(file: StoragePath) -> tuple[pa.Schema, int]:
-    """Return columns and number of rows of a Parquet file, from its footer.
-
-    Raises:
-        SnapshotError: `file_missing`, `file_damaged` or `storage_failed`.
-    """
-    file_system, path = file.open()
-    with failures_of(file.uri, "read"), damage_of(file.uri), pq.ParquetFile(path, filesystem=file_system) as source:
+    """Return columns and number of rows of a Parquet file, from its footer; errors as in `opened`."""
+    with opened(file) as source:
         return source.schema_arrow, source.metadata.num_rows
 
 
 def nulls_in(file: StoragePath, column: str) -> bool:
-    """Return whether a column of a Parquet file may hold nulls, from its footer.
-
-    Raises:
-        SnapshotError: `file_missing`, `file_damaged` or `storage_failed`.
-    """
-    file_system, path = file.open()
-    with failures_of(file.uri, "read"), damage_of(file.uri), pq.ParquetFile(path, filesystem=file_system) as source:
+    """Return whether a column of a Parquet file may hold nulls, from its footer; errors as in `opened`."""
+    with opened(file) as source:
         footer, place = source.metadata, source.schema_arrow.get_field_index(column)
         groups = [footer.row_group(group).column(place).statistics for group in range(footer.num_row_groups)]
     return any(statistics is None or statistics.null_count != 0 for statistics in groups)

@@ -162,17 +162,8 @@ def write_decisions(run: StoragePath, decisions: pa.Table, state: Mapping[str, J
     (run / _STATE).write_json(state)
 
 
-def read_candidates(run: StoragePath, columns: list[str] | None = None) -> pa.Table:
-    """Return `plan/moves.parquet`, or some of its columns.
-
-    Raises:
-        SnapshotError: `file_missing`, `file_damaged` or `storage_failed`.
-    """
-    return (run / _MOVES).read_table(columns)
-
-
 def read_decisions(run: StoragePath) -> list[dict[str, Any]]:
-    """Return the rows of `plan/decisions.parquet`; errors as in `read_candidates`."""
+    """Return the rows of `plan/decisions.parquet`; errors as in `taken_candidates`."""
     return (run / _DECISIONS).read_table().to_pylist()
 
 
@@ -189,8 +180,12 @@ def read_moves(run: StoragePath) -> list[Move]:
 
 
 def taken_candidates(run: StoragePath) -> list[dict[str, Any]]:
-    """Return the rows of the bundles that a plan moves; errors as in `read_candidates`."""
-    candidates = read_candidates(run)
+    """Return the rows of the bundles that a plan moves.
+
+    Raises:
+        SnapshotError: `file_missing`, `file_damaged` or `storage_failed`.
+    """
+    candidates = (run / _MOVES).read_table()
     return candidates.filter(candidates["taken"]).to_pylist()
 
 

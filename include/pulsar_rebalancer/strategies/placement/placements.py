@@ -5,20 +5,32 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.config.enums import Placement
-from pulsar_rebalancer.strategies.placement.avg import AvgPlacement
 from pulsar_rebalancer.strategies.placement.least_long_term_message_rate import LeastLongTermMessageRate
 from pulsar_rebalancer.strategies.placement.least_resource_usage_with_weight import (
     ExtensibleLeastResourceUsageWithWeight,
     LeastResourceUsageWithWeight,
 )
 from pulsar_rebalancer.strategies.placement.round_robin import RoundRobin
-from pulsar_rebalancer.strategies.placement.selector import overloaded
+from pulsar_rebalancer.strategies.placement.selector import Stateless, overloaded
 from pulsar_rebalancer.strategies.shedders.registry import placement_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pulsar_rebalancer.strategies.kept import PlacementState
     from pulsar_rebalancer.strategies.placement.selector import Selector
     from pulsar_rebalancer.strategies.sample import ClusterSample
+
+
+class AvgPlacement(Stateless):
+    """AvgShedder's placement of a bundle that its pairs have no plan for: any candidate.
+
+    (AvgShedder.selectBroker of Pulsar 5.0.1.)
+    """
+
+    def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
+        """Return the candidates."""
+        return candidates
 
 
 def selector(sample: ClusterSample, kept: PlacementState) -> Selector:

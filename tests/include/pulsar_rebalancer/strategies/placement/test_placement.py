@@ -13,14 +13,13 @@ from pulsar_rebalancer.config.enums import Placement, Strategy
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.strategies.kept import PlacementState
-from pulsar_rebalancer.strategies.placement.avg import AvgPlacement
 from pulsar_rebalancer.strategies.placement.least_long_term_message_rate import LeastLongTermMessageRate
 from pulsar_rebalancer.strategies.placement.least_resource_usage_with_weight import (
     ExtensibleLeastResourceUsageWithWeight,
     LeastResourceUsageWithWeight,
     below_average,
 )
-from pulsar_rebalancer.strategies.placement.placements import selector
+from pulsar_rebalancer.strategies.placement.placements import AvgPlacement, selector
 from pulsar_rebalancer.strategies.placement.round_robin import MAX_COUNT, RoundRobin
 from pulsar_rebalancer.strategies.placement.selector import choose
 
