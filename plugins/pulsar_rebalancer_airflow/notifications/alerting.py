@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -51,16 +50,14 @@ def tell_of_run(context: Context, cluster: str, settings: Settings, run: str | N
             _forget(store)
             return
         folder = StoragePath(run) if run else None
-        ended = _ended(context, now)
+        ended = _ended(context, _closed(store, cluster, settings, now), now)
         if folder is not None:
             ended = ended.with_documents(folder)
-        ended = replace(ended, closed=_closed(store, cluster, settings, now))
-        last_seen = {
-            condition: incident.seen_at for condition, incident in store.readable(AlertsState).incidents.items()
-        }
+        incidents = store.readable(AlertsState).incidents
+        last_seen = {condition: incident.seen_at for condition, incident in incidents.items()}
         observed = judge_run(ended, settings, last_seen, now)
-        name = folder.name if folder else ""
-        tell(context, cluster, settings, AlertsState, observed, figures_of(ended), now, run=name)
+        run_name = folder.name if folder else ""
+        tell(context, cluster, settings, AlertsState, observed, figures_of(ended), now, run=run_name)
     except Exception as error:
         _log.warning("Alerts: nothing could be sent about this run (%s)", type(error).__name__)
 
@@ -78,7 +75,7 @@ def _forget(store: StateStore) -> None:
             store.put(model())
 
 
-def _ended(context: Context, now: datetime) -> EndedRun:
+def _ended(context: Context, closed: Mapping[Reason, str], now: datetime) -> EndedRun:
     ti, dag_run = context["ti"], context["dag_run"]
     states = ti.get_task_states(dag_id=dag_run.dag_id, run_ids=[dag_run.run_id]).get(dag_run.run_id, {})
     failures = {task: left_about_run(context, task, FAILURE) for task in BEFORE_UNLOAD if states.get(task) == "failed"}
@@ -88,6 +85,7 @@ def _ended(context: Context, now: datetime) -> EndedRun:
         failures={task: reason for task, reason in failures.items() if isinstance(reason, str)},
         seconds=(now - started.astimezone(UTC)).total_seconds() if started else None,
         manual=dag_run.run_type != "scheduled",
+        closed=closed,
     )
 
 
