@@ -21,9 +21,9 @@ _COLLECTED_AFTER = 1_000_000
 
 def main() -> int:
     """Decide the runs that the command line names; returns its exit code."""
-    # Between the calls that begin the session, each of which would wait for the other thread to have had its turn.
+    # Each call that starts the session would otherwise wait until the other thread's turn ends.
     sys.setswitchinterval(_TURN)
-    # All rows that the driver holds would be looked at again and again, and none of them is garbage.
+    # Otherwise Python would scan all rows of the driver again and again, and none of them is garbage.
     gc.set_threshold(_COLLECTED_AFTER)
     end_with_process()
     with ThreadPoolExecutor(max_workers=1) as beside:

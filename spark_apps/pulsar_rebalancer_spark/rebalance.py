@@ -65,10 +65,10 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
 
 
 def _session_of_run(spark: SparkSession, run: RunInput) -> SparkSession:
-    """Return a session of the run's own: as many tasks as its size needs, one without any shuffle when it is small."""
+    """Return a session of its own for the run: as many tasks as its size needs, and no shuffle for a small one."""
     own = own_session(spark)
     own.conf.set("spark.sql.shuffle.partitions", max(1, math.ceil(run.bundles_footer.num_rows / BUNDLES_PER_TASK)))
-    # It would make a job of every stage to find out what the number of rows says already.
+    # It would run each stage as a job to find a size that the number of rows already gives.
     own.conf.set("spark.sql.adaptive.enabled", "false")
     return own
 
@@ -89,7 +89,7 @@ def _report(summary: Summary, seconds: float) -> str:
 
 
 def _decided(spark: Future[SparkSession], root: str, folder: str) -> bool:
-    """Decide a run and say what came of it; whatever is wrong with it is its own affair."""
+    """Decide a run and print the result; its errors do not affect the other runs."""
     started = time.monotonic()
     try:
         run = RunInput.read(root, folder)

@@ -1,6 +1,6 @@
-"""The Spark session, begun before anything else: nothing but Spark is imported here.
+"""The Spark session, started first: only Spark is imported here.
 
-Spark is begun for this process, unless SPARK_REMOTE names a Spark Connect server that runs already.
+Spark is started for this process, unless SPARK_REMOTE names a Spark Connect server that runs already.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def write(frame: DataFrame, file: StoragePath) -> None:
 
     Args:
         frame: the table.
-        file: where it is to lie, as a folder of files.
+        file: the target, a folder of files.
     """
     # Names of bundles and most figures are there once: Parquet would fill a dictionary only to throw it away.
     once = {f"{_DICTIONARY}#{name}": "false" for name in frame.columns if name in _MANY_VALUES}
@@ -72,7 +72,7 @@ def write(frame: DataFrame, file: StoragePath) -> None:
 
 
 def is_written(file: StoragePath) -> bool:
-    """Return whether a table was written to its end: Spark says so at last."""
+    """Return whether a table was written completely: Spark writes this file last."""
     return (file / "_SUCCESS").exists()
 
 

@@ -1,4 +1,4 @@
-"""What moves in the end, what that means for the decisions, and where scores would end if they follow traffic."""
+"""Complete the decisions of a run with what moves in the end."""
 
 from __future__ import annotations
 

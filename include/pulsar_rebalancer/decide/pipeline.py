@@ -1,4 +1,4 @@
-"""One run of any shedder over one cluster: what it sheds, where that goes, what caps leave of it, what it keeps."""
+"""One run of any shedder over one cluster: shed, place, cap, and keep state for the next run."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def decide(context: RunContext, brokers: Sequence[BrokerSample], bundles: Bundle
 
     @cache
     def policies() -> PolicyFilter:
-        # In most samples nothing is to move, and nobody asks.
+        # Made only when asked for: in most samples nothing is to move.
         return PolicyFilter(context.policies, brokers, bundles, context.settings)
 
     kept = context.kept

@@ -40,11 +40,11 @@ class _Reported(NamedTuple):
 class RunBundles(Bundles):
     """The bundles that the brokers of a run report, with their means.
 
-    All of it is read and put in order before the means are waited for.
+    They are read and sorted before it waits for the means.
 
     Args:
         run: the run.
-        means: gives the file of the means with this sample, once it is written.
+        means: waits for the file of the means with this sample, and returns it.
     """
 
     def __init__(self, run: RunInput, means: Callable[[], StoragePath]) -> None:
@@ -53,7 +53,7 @@ class RunBundles(Bundles):
         self._announced: pa.Array[Any] | None = None
 
     def announce(self, brokers: Collection[str]) -> None:
-        """Say whose bundles will be asked for: the others are not kept."""
+        """Announce whose bundles will be needed: the others are not kept."""
         self._announced = pa.array(list(brokers), pa.string())
 
     def served(self, namespaces: Collection[str] | None = None) -> Counter[tuple[str, str]]:
@@ -89,7 +89,7 @@ class RunBundles(Bundles):
         return _Reported(in_order(_concatenated(held, _REPORTED)), _concatenated(counted, _NAMES))
 
     def _batches(self, columns: pa.Schema) -> Iterator[pa.Table]:
-        """Yield the bundles part by part: the driver need not hold all of them."""
+        """Yield the bundles in batches, so that the driver need not hold all of them."""
         for rows in batches(self._run.file("bundles"), ["cluster", *columns.names]):
             yield rows.filter(pc.equal(rows["cluster"], pa.scalar(self._run.cluster))).select(columns.names)
 

@@ -158,9 +158,9 @@ class RunInput(Snapshot):
 
     @property
     def new_means(self) -> StoragePath:
-        """Return where the means with this sample go: the name says what they are made of.
+        """Return the file for the means with this sample, named by a hash of what they are made of.
 
-        So what is there already is what would be written, and a file that a recorded state names is not written again.
+        So an existing file already has this content, and a file that a recorded state names is never rewritten.
         """
         made_of = hashlib.sha256("\n".join([self.folder.name, *sorted(self.validation.quarantined)]).encode())
         return self.state_folder / f"means-{self.before.decision.seq + 1}-{made_of.hexdigest()[:8]}.parquet"

@@ -67,7 +67,7 @@ def traffic_in_doubt(shares: Mapping[str, float], settings: Settings) -> list[Fi
 
 
 def unknown_brokers(brokers: Collection[str], settings: Settings) -> list[Finding]:
-    """Return the excluded brokers that the cluster does not list: a misspelt name excludes nobody."""
+    """Return the excluded brokers that the cluster does not list: a misspelt name excludes no broker."""
     unknown = sorted(set(settings.excluded_brokers) - set(brokers))
     return [Finding(reason=Reason.UNKNOWN_BROKER, subject=name, detail="not listed") for name in unknown]
 

@@ -74,7 +74,7 @@ class Snapshot:
         return Policies.read(self.folder)
 
     def brokers_without(self, left_out: Mapping[str, Reason]) -> list[BrokerSample]:
-        """Return the brokers by name; those without a report are left out in any case.
+        """Return the brokers by name; those without a report are always left out.
 
         Args:
             left_out: why a broker is neither source nor destination, by broker.

@@ -277,7 +277,7 @@ _OF_ROW = tuple(each.name for each in fields(BrokerSample) if each.name in BROKE
 
 
 def broker_samples(rows: Iterable[Mapping[str, Any]], left_out: Mapping[str, Reason]) -> list[BrokerSample]:
-    """Return the brokers of one cluster by name; one without a report is left out in any case.
+    """Return the brokers of one cluster by name; one without a report is always left out.
 
     Args:
         rows: of the brokers table; unused columns may be missing.

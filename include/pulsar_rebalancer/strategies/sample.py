@@ -1,4 +1,4 @@
-"""What a shedder sees of a cluster and what it answers: the seam between strategies and the rest."""
+"""The interface of shedders: the sample of a cluster that they get, and the result that they return."""
 
 from __future__ import annotations
 
@@ -153,12 +153,12 @@ class SheddingResult(NamedTuple):
     """What one run of a shedder answers.
 
     Attributes:
-        decisions: one per broker or pair looked at, then those left out. They say why bundles are to leave; what
-            became of that is added once policies and caps were asked (`explain.complete`).
+        decisions: one per judged broker or pair, then one per broker left out. They say why bundles are to leave;
+            `explain.complete` adds what policies and caps let move.
         moves: every candidate bundle of what fired, `wave` still None.
         kept: what the strategy keeps for the next run.
-        sentence: what was found, for the terminal and the summary.
-        outermost: the brokers whose figures decide whether the sample is new, where hits are those of the cluster.
+        sentence: the finding, for the terminal and the summary.
+        outermost: for hits of the whole cluster, the brokers whose figures decide whether the sample is new.
     """
 
     decisions: list[Decision]

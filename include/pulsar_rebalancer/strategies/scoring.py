@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.strategies.sample import CandidateMove
 
 SCORED = ("cpu", "direct_memory", "bandwidth_in", "bandwidth_out")
-"""Resources that make the score; the JVM heap is no part of it (LocalBrokerData.getMaxResourceUsageWithWeight)."""
+"""Resources of the score, which ignores the JVM heap (LocalBrokerData.getMaxResourceUsageWithWeight)."""
 
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
-"""Beyond it Pulsar's arithmetic is infinite, and with a weight of 0 no number at all."""
+"""Beyond it, Pulsar's arithmetic gives infinity, and with a weight of 0 NaN."""
 
 
 def percent(usage: float | None, limit: float | None) -> float:
@@ -122,7 +122,7 @@ def smooth(before: float | None, sample: float, settings: Settings) -> float:
 def scores_after(
     scores: Mapping[str, float], moves: Iterable[CandidateMove], source_traffic: Mapping[str, float]
 ) -> dict[str, float]:
-    """Return the scores after the moves: what leaves a source takes its share of the score along.
+    """Return the scores after the moves, if each bundle takes its share of its source's score along.
 
     Args:
         scores: of the judged brokers, percent.

@@ -44,7 +44,7 @@ class Imbalance(NamedTuple):
 class LoadStats:
     """Brokers from the least to the most loaded; those between `least` and `most` are still to be looked at.
 
-    Follows `TransferShedder.LoadStats` and its two checks: a broker whose report is outdated is no part of mean and
+    Follows `TransferShedder.LoadStats` and its two checks: a broker whose report is outdated does not count in mean and
     standard deviation, but it is one of those that exchange bundles.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""What other code has to know of a shedder: a frozen object next to it, and nobody compares its name."""
+"""The profile of a shedder: what other code needs to know of it, instead of comparing its name."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Line(BaseModel):
 
 
 def around(mean: float | None, thresholds: Mapping[str, Threshold]) -> tuple[Line, ...]:
-    """Return the stretches around the mean in which nobody has to be moved: thresholds are of a gap between two."""
+    """Return the ranges around the mean in which no pair reaches a threshold, which is a gap between two brokers."""
     if mean is None:
         return ()
     return tuple(
@@ -87,9 +87,9 @@ class Profile:
         own_settings: model of `Settings.strategy_settings`.
         check: raises ValueError when settings contradict each other.
         run_params: parameters of a manual run that others do not know (`config.resolution.RunParams`).
-        lines: to draw across the brokers, given their mean score; None when none was judged.
-        sentence: that the page displays when nothing has to move.
-        grid: values of settings that a replay compares by itself.
+        lines: lines across the brokers of the page, given their mean score; None when none was judged.
+        sentence: the page's sentence when nothing has to move.
+        grid: values of settings that a replay compares by default.
     """
 
     shed: Shedder

@@ -51,7 +51,7 @@ class PairTransfer:
     gained: float = 0.0
 
     def run(self, bundles: list[BundleSample]) -> None:
-        """Walk; one bundle stays on the source in any case."""
+        """Walk; one bundle always stays on the source."""
         transfer = self.sample.settings.transfer
         back = iter(top_bundles(self.sample, self.destination.broker) if transfer else ())
         remaining = len(bundles)

@@ -7,7 +7,7 @@ found, the busiest broker gives some away because another one is as far below th
 
 Deviations: names decide ties, where Pulsar follows the order of a hash map. Averages of brokers that are gone are
 forgotten with the run that misses them, in Pulsar with the change of the list of active brokers. A broker that is left
-out keeps its average and is no part of the mean.
+out keeps its average and does not count in the mean.
 """
 
 from __future__ import annotations
