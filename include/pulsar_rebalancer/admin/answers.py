@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.admin.token_mask import TokenMask
 
-QUOTED_CHARS = 200
+_QUOTED_CHARS = 200
 _LONGEST_DETAIL = 1500
 _LONGEST_TEXT = 1000
 _BY_STATUS = {403: Reason.FORBIDDEN, 404: Reason.NOT_FOUND, 409: Reason.CONFLICT}
@@ -47,7 +47,7 @@ def failure(
 
 def first_line(text: str) -> str:
     """Return the first non-empty line of a text from the network, cut to 200 characters and not cleaned."""
-    return next((line for line in map(str.strip, text.splitlines()) if line), "")[:QUOTED_CHARS]
+    return next((line for line in map(str.strip, text.splitlines()) if line), "")[:_QUOTED_CHARS]
 
 
 @dataclass(frozen=True, slots=True)
