@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.attempts import records_of, remaining, remembered, write_outcomes
+from pulsar_rebalancer.run.attempts import failed_moves, records_of, remaining, remembered, write_outcomes
 from pulsar_rebalancer.run.outcome import Outcome, not_moved, read_wave, read_waves, wave_file
 from pulsar_rebalancer.state.state_documents import KeptDestination, MovesState, Unload
 
@@ -75,11 +75,14 @@ class WaveHistory:
         """Return the outcomes of moves that were begun and have ended."""
         return _ended(self.outcomes.values())
 
-    @property
-    def failed(self) -> int:
-        """Return the number of failed moves of the run that the circuit breaker has not yet counted."""
-        known = _ended((*self._other_waves, *self.outcomes.values()))
-        return sum(outcome.failed and outcome.bundle not in self._reported for outcome in known)
+    def failed(self, closed_at: datetime | None) -> int:
+        """Return the number of failed moves of the run that the circuit breaker has not yet counted.
+
+        Args:
+            closed_at: when a person last closed it; None: never.
+        """
+        known = (*self._other_waves, *self.outcomes.values())
+        return len(failed_moves(known, self._unloads, closed_at) - self._reported)
 
     def plan(self, moves: Sequence[Move], now: datetime) -> None:
         """Store the moves as planned: from now on each counts as recently unloaded, whatever happens to the task."""

@@ -11,6 +11,7 @@ from pulsar_rebalancer.state.state_documents import BundleSplit, Unload
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from datetime import datetime
 
     from pulsar_rebalancer.run.outcome import MoveOutcome
     from pulsar_rebalancer.run.splits import SplitOutcome
@@ -36,6 +37,19 @@ def remaining(planned: Iterable[_Planned], outcomes: Mapping[str, MoveOutcome | 
 def records_of(records: Mapping[str, _Record], plan_id: str) -> dict[str, _Record]:
     """Return the state store's records of a plan, by bundle."""
     return {bundle: record for bundle, record in records.items() if record.plan_id == plan_id}
+
+
+def failed_moves(
+    outcomes: Iterable[MoveOutcome], unloads: Mapping[str, Unload], closed_at: datetime | None
+) -> set[str]:
+    """Return the bundles whose moves count towards `failed_moves` of the circuit breaker.
+
+    Args:
+        unloads: of the state store, by bundle.
+        closed_at: when a person last closed the breaker, which accepts earlier failures; None: never.
+    """
+    failed = {outcome.bundle for outcome in outcomes if outcome.failed}
+    return {bundle for bundle in failed if closed_at is None or bundle not in unloads or unloads[bundle].at > closed_at}
 
 
 def write_outcomes(file: StoragePath, outcomes: Mapping[str, MoveOutcome | SplitOutcome]) -> None:

@@ -56,8 +56,9 @@ class MoveOutcome(BaseModel):
 
     @property
     def failed(self) -> bool:
-        """Whether it counts towards `failed_moves` of the circuit breaker."""
-        return not self.ok and not self.reason.has(Trait.SETTLED | Trait.NOT_BEGUN)
+        """Whether it counts towards `failed_moves` of the circuit breaker; an interrupted move does not."""
+        ended = self.reason is not Reason.INTERRUPTED
+        return ended and not self.ok and not self.reason.has(Trait.SETTLED | Trait.NOT_BEGUN)
 
     @property
     def read_back(self) -> str:

@@ -41,7 +41,7 @@ class Holds:
         planned: the settings that the plan was made with.
         given: the cluster's settings when the task began.
         each_time: check on every call; otherwise at most once a second.
-        failed: returns the number of failed moves of the run, for the circuit breaker.
+        failed: returns the number of failed moves of the run since a person last closed the circuit breaker.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Holds:
         given: Settings,
         *,
         each_time: bool = False,
-        failed: Callable[[], int] = lambda: 0,
+        failed: Callable[[datetime | None], int] = lambda _: 0,
     ) -> None:
         self._started = context["dag_run"].start_date
         self._store = store
@@ -65,6 +65,7 @@ class Holds:
         self._between_looks = 0 if each_time else _SECONDS_BETWEEN_LOOKS
         self._looked_at = -math.inf
         self._failed = failed
+        self._closed_at: datetime | None = None
         self._reason: Reason | None = None
         self._unreadable = False
         self._drained: frozenset[str] = frozenset()
@@ -74,13 +75,15 @@ class Holds:
         self._look()
         if self._reason is None and self._breaks():
             self._reason = Reason.BREAKER_OPEN
-            _log.warning("No further bundle is begun: %d moves of the run have failed", self._failed())
+            _log.warning("No further bundle is begun: %d moves of the run have failed", self._failed(self._closed_at))
         return self._reason
 
     def _breaks(self) -> bool:
         """Return whether the run has reached the circuit breaker's limit; report will open it at the run's end."""
         rules = self._present.breaker
-        return rules is not None and rules.failed_moves is not None and self._failed() >= rules.failed_moves
+        return (
+            rules is not None and rules.failed_moves is not None and self._failed(self._closed_at) >= rules.failed_moves
+        )
 
     def leaves(self, part: Move | Split) -> Reason | None:
         """Return why a move or a split of the plan is left: a drain or an exclusion made since; None if it is not.
@@ -107,6 +110,7 @@ class Holds:
 
     def _found(self) -> tuple[Reason, str] | None:
         control = self._store.control(self._storage)
+        self._closed_at = control.breaker_closed.at if control.breaker_closed else None
         again, self._unreadable = self._unreadable, bool(control.unreadable)
         if self._unreadable and not again:
             return None  # the storage may have failed this once

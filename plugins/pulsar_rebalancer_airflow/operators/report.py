@@ -10,6 +10,7 @@ from airflow.sdk import BaseOperator
 from pulsar_rebalancer.carry_out import split_history as splitting
 from pulsar_rebalancer.carry_out.move_history import still_kept, tidied
 from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.run.attempts import failed_moves
 from pulsar_rebalancer.run.outcome import Outcome, conclude, describe
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest, Validation
@@ -115,8 +116,10 @@ class ReportOperator(BaseOperator):
         # One round for each run, before the file that says that it was counted: a report that is run again adds none.
         if earlier is None and self.settings is not None and self.settings.breaker is not None:
             closed = store.control(storage_of(self.cluster)).breaker_closed
-            seen = _round(run, request, outcome)
-            store.change_breaker(self.settings.breaker, seen, now, run.name, closed.at if closed else None)
+            closed_at = closed.at if closed else None
+            failed = failed_moves(outcome.moves, stored.unloads, closed_at)
+            seen = _round(run, request, outcome, len(failed))
+            store.change_breaker(self.settings.breaker, seen, now, run.name, closed_at)
         outcome.write(run)
         return outcome
 
@@ -128,12 +131,12 @@ class ReportOperator(BaseOperator):
         return in_force(store, storage, settings, context["dag_run"].start_date, resolved.origins)
 
 
-def _round(run: StoragePath, request: RunRequest, outcome: Outcome) -> Round:
+def _round(run: StoragePath, request: RunRequest, outcome: Outcome, failed: int) -> Round:
     validation = Validation.read(run) if (run / "validation.json").exists() else None
     summary = Summary.read(run) if (run / "plan" / "summary.json").exists() else None
     return Round(
         bad_brokers=_bad_brokers(validation) if validation else None,
-        failed=sum(move.failed for move in outcome.moves),
+        failed=failed,
         moved=outcome.landed > 0,
         score_range=summary.score_range if summary else None,
         younger_than=request.collected_at - timedelta(minutes=request.resolved.settings.host_usage_interval_minutes),

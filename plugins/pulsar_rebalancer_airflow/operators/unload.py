@@ -102,7 +102,7 @@ class UnloadWaveOperator(PlanPartOperator):
             planned = [move for move in read_moves(run) if move.wave == int(self.wave)]
             history = WaveHistory(store.get(MovesState), store.change_moves, run, int(self.wave))
             settings = Summary.read(run).resolved.settings
-            holds = Holds(context, self.cluster, store, settings, self.present, failed=lambda: history.failed)
+            holds = Holds(context, self.cluster, store, settings, self.present, failed=history.failed)
             moves = self._open(context, run, holds, history, planned)
             if moves:
                 self._carry_out(settings, history, moves, holds, _Progress(context, len(planned)))

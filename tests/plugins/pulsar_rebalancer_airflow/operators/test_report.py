@@ -15,6 +15,7 @@ from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.tables import BUNDLES, table
 from pulsar_rebalancer.show.alerts.alert_conditions import EndedRun
 from pulsar_rebalancer.show.alerts.messages import figures_of
+from pulsar_rebalancer.state.orders.breaker import Breaker
 from pulsar_rebalancer.state.orders.control_document import Control, Order
 from pulsar_rebalancer.state.state_documents import KeptDestination, MovesState, Unload
 from pulsar_rebalancer_airflow.operators import ReportOperator
@@ -55,6 +56,20 @@ def report(run: StoragePath | None, state: MemoryState, gate: str | None = "open
     given: Any = context(CLUSTER, state, xcoms=xcoms)
     operator = ReportOperator(task_id="report", cluster=CLUSTER, run=run.uri if run else None, gate="gate")
     return operator.execute(given), given["outlet_events"].get(moves_alias(CLUSTER).name, [])
+
+
+@pytest.mark.parametrize(("reason", "why"), [("", ""), ("astray", "moves of a run that failed or went astray: 1")])
+def test_the_breaker_counts_moves_that_failed_and_none_of_a_killed_worker(
+    storage: ClusterStorage, state: MemoryState, reason: str, why: str
+) -> None:
+    run = make_run(storage, [move_row(1, "a:1", "b:1")])
+    carried_out(run, state, 0, {1: reason})
+    settings = Settings.model_validate({"breaker": {"failed_moves": 1}})
+    operator = ReportOperator(task_id="report", cluster=CLUSTER, run=run.uri, gate="gate", settings=settings)
+
+    operator.execute(context(CLUSTER, state, xcoms={("gate", "reason"): "open"}))
+
+    assert StateStore(state).get(Breaker).why == why
 
 
 def test_says_what_became_of_every_move(storage: ClusterStorage, state: MemoryState) -> None:

@@ -249,16 +249,43 @@ def test_a_run_whose_moves_fail_is_stopped_by_the_breaker_that_its_report_opens(
         scene.unload(run, 1, **present)
     assert conclude(run, Reason.OPEN, NOW).counts == {"server_error": tried, "breaker_open": 8 - tried}
 
+    assert opened_by_report(scene, run, rules) == f"moves of a run that failed or went astray: {tried}"
+
+    # Once a person has closed it, the waves may be cleared.
+    close_breaker(scene)
+    assert scene.unload(run, 0, **present) == {"moved": 6}
+    assert scene.unload(run, 1, **present) == {"moved": 2}
+
+
+def opened_by_report(scene: UnloadScene, run: StoragePath, rules: dict[str, Any]) -> str:
+    """Why the report of a run has opened the breaker; empty if it has not."""
     (run / "input" / "bundles.parquet").write_table(table([], BUNDLES))
     settings = Settings.model_validate({"mode": "auto", "breaker": rules})
     xcoms = {("gate", "reason"): "open"}
     report = ReportOperator(task_id="report", cluster=CLUSTER, run=run.uri, gate="gate", settings=settings)
     report.execute(context(CLUSTER, scene.state, xcoms=xcoms))
-    assert StateStore(scene.state).get(Breaker).why == f"moves of a run that failed or went astray: {tried}"
+    return StateStore(scene.state).get(Breaker).why
 
-    # Once a person has closed it, the waves may be cleared.
+
+def close_breaker(scene: UnloadScene) -> None:
+    """As a person does once the brokers are well again."""
     scene.cluster.faults.clear()
     closed = Order(at=datetime.now(UTC), by="ada", reason="brokers are well again")
     StateStore(scene.state).put_control(scene.storage, Control(breaker_closed=closed))
-    assert scene.unload(run, 0, **present) == {"moved": 6}
-    assert scene.unload(run, 1, **present) == {"moved": 2}
+
+
+def test_a_breaker_that_a_person_closes_during_the_run_counts_later_failures_only(scene: UnloadScene) -> None:
+    moves = scene.moves(4)
+    rules = {"failed_moves": 2, "minutes": 60}
+    scene.cluster.faults.add("error_500", path="/unload")
+    waves = [move | {"wave": int(number > 1)} for number, move in enumerate(moves)]
+    run = scene.run(waves, unload_retries=0, unload_timeout_seconds=1)
+    with pytest.raises(UnfinishedError):
+        scene.unload(run, 0, breaker=rules)
+    with pytest.raises(AirflowSkipException, match="'breaker_open': 2"):
+        scene.unload(run, 1, breaker=rules)
+
+    close_breaker(scene)
+
+    assert scene.unload(run, 1, breaker=rules) == {"moved": 2}
+    assert opened_by_report(scene, run, rules) == ""
