@@ -21,7 +21,7 @@ from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import MoveOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from pulsar_rebalancer.admin import BundleAdmin
     from pulsar_rebalancer.run.plan import Move
@@ -64,7 +64,7 @@ class BundleMove:
         *,
         unloaded: bool,
         leaves: Callable[[Move], Reason | None],
-        begin: Callable[[Move], None],
+        begin: Callable[[Move], Awaitable[None]],
     ) -> None:
         self._admin = admin
         self._move = move
@@ -121,7 +121,7 @@ class BundleMove:
         topic = await self._topic()
         if topic is None:
             return _Result(Reason.NO_TOPIC, self._owner or "")
-        self._begin(self._move)
+        await self._begin(self._move)
         while True:
             end = await self._attempt(topic)
             if not end.again or self._attempts > self._retries:

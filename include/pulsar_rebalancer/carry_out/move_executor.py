@@ -10,12 +10,15 @@ from pulsar_rebalancer.carry_out.bundle_move import BundleMove
 from pulsar_rebalancer.run.outcome import not_moved
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
+    from collections.abc import Awaitable, Callable, Container, Sequence
 
     from pulsar_rebalancer.admin import BundleAdmin
     from pulsar_rebalancer.reasons import Reason
     from pulsar_rebalancer.run.outcome import MoveOutcome
     from pulsar_rebalancer.run.plan import Move
+
+
+async def _not_recorded(_: Move) -> None: ...
 
 
 async def carry_out_moves(
@@ -30,7 +33,7 @@ async def carry_out_moves(
     affinity: bool = True,
     held: Callable[[], Reason | None] = lambda: None,
     leaves: Callable[[Move], Reason | None] = lambda _: None,
-    begin: Callable[[Move], None] = lambda _: None,
+    begin: Callable[[Move], Awaitable[None]] = _not_recorded,
 ) -> list[MoveOutcome]:
     """Carry out the moves of one wave; a failed move never stops the others.
 

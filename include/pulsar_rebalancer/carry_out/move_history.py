@@ -7,6 +7,7 @@ seconds, errors).
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING
 
@@ -56,6 +57,8 @@ class WaveHistory:
         self._planned = frozenset(self._unloads)
         self.outcomes = dict(earlier)
         self._written_at = 0.0
+        self._writing = asyncio.Lock()
+        self._begun = self._written_up_to = 0
 
     def remaining(self, moves: Sequence[Move]) -> list[Move]:
         """Return the moves without an outcome, and those that another attempt may complete."""
@@ -92,13 +95,22 @@ class WaveHistory:
             )
         self._store_unloads()
 
-    def begin(self, move: Move) -> None:
-        """Record that a bundle is about to be unloaded, for the retry of a killed task."""
+    async def begin(self, move: Move) -> None:
+        """Record that a bundle is about to be unloaded, for the retry of a killed task.
+
+        The file is written when this returns, in another thread, and once for all bundles that begin meanwhile.
+        """
         begun = not_moved(move, Reason.INTERRUPTED)
         earlier = self._earlier.get(move.bundle, begun)
         known = {"attempts": earlier.attempts + 1, "destination_kept": earlier.destination_kept}
         self.outcomes[move.bundle] = begun.model_copy(update=known)
-        self._write_details()
+        self._begun += 1
+        number = self._begun
+        async with self._writing:
+            if self._written_up_to < number:
+                up_to, outcomes = self._begun, dict(self.outcomes)
+                await asyncio.to_thread(write_outcomes, self._file, outcomes)
+                self._written_up_to = up_to
 
     def add(self, outcome: MoveOutcome, now: datetime) -> None:
         """Record an outcome; it is written at most once a second, so call `write` at the end."""

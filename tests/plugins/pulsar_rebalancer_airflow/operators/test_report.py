@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,7 @@ def carried_out(run: StoragePath, state: MemoryState, wave: int, reasons: dict[i
     history.plan(planned, datetime.now(UTC))
     by_bundle = {bundle(number): reason for number, reason in reasons.items()}
     for move in planned:
-        history.begin(move)
+        asyncio.run(history.begin(move))
         if reason := by_bundle[move.bundle]:
             history.add(
                 MoveOutcome(
