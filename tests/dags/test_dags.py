@@ -181,7 +181,7 @@ def test_settings_reach_the_tasks(dags: dict[str, DAG]) -> None:
 
     assert tasks["decide"]._conn_id == "spark_west"
     assert tasks["collect"].entry.settings.low_threshold == 20
-    assert tasks["collect"].root == os.environ["PULSAR_REBALANCER_STORAGE"]
+    assert tasks["collect"].storage.root == os.environ["PULSAR_REBALANCER_STORAGE"]
 
 
 def test_the_page_tells_mode_and_thresholds(dags: dict[str, DAG]) -> None:

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.errors import AdminError, SnapshotError
@@ -44,10 +44,11 @@ class _Result:
     again: bool = False
 
 
+@dataclass(eq=False)
 class BundleMove:
     """Moves one bundle, once.
 
-    Args:
+    Attributes:
         retries: further unloads if the bundle does not land on its destination.
         timeout_s: seconds for an unload to reach a broker, and again for the bundle to get an owner.
         unloaded: whether an earlier attempt may have unloaded the bundle.
@@ -55,29 +56,16 @@ class BundleMove:
         begin: records, before the first unload, that the bundle is being unloaded.
     """
 
-    def __init__(
-        self,
-        admin: BundleAdmin,
-        move: Move,
-        retries: int,
-        timeout_s: float,
-        *,
-        unloaded: bool,
-        leaves: Callable[[Move], Reason | None],
-        begin: Callable[[Move], Awaitable[None]],
-    ) -> None:
-        self._admin = admin
-        self._move = move
-        self._bundle = move.bundle
-        self._destination = move.destination
-        self._retries = retries
-        self._timeout_s = timeout_s
-        self._unloaded = unloaded
-        self._leaves = leaves
-        self._begin = begin
-        self._attempts = 0
-        self._owner: str | None = None  # as read last
-        self._kept = False  # whether the leader may still remember the destination
+    admin: BundleAdmin
+    move: Move
+    retries: int
+    timeout_s: float
+    unloaded: bool
+    leaves: Callable[[Move], Reason | None]
+    begin: Callable[[Move], Awaitable[None]]
+    _attempts: int = field(default=0, init=False)
+    _owner: str | None = field(default=None, init=False)  # as read last
+    _kept: bool = field(default=False, init=False)  # whether the leader may still remember the destination
 
     async def outcome(self) -> MoveOutcome:
         """Move the bundle and return the outcome.
@@ -94,15 +82,15 @@ class BundleMove:
         except SnapshotError:
             raise
         except Exception as error:
-            _log.exception("%s: the move broke off", self._bundle)
+            _log.exception("%s: the move broke off", self.move.bundle)
             end = self._broken_off(Reason.UNEXPECTED_ERROR, f"{type(error).__name__}, see the task's log")
-        kept = self._kept and end.owner != self._destination
+        kept = self._kept and end.owner != self.move.destination
         if kept:
-            _log.warning("%s: the leader may send its next unload to %s", self._bundle, self._destination)
+            _log.warning("%s: the leader may send its next unload to %s", self.move.bundle, self.move.destination)
         return MoveOutcome(
-            bundle=self._bundle,
-            source=self._move.source,
-            destination=self._destination,
+            bundle=self.move.bundle,
+            source=self.move.source,
+            destination=self.move.destination,
             owner=end.owner,
             reason=end.reason,
             attempts=self._attempts,
@@ -121,12 +109,12 @@ class BundleMove:
         topic = await self._topic()
         if topic is None:
             return _Result(Reason.NO_TOPIC, self._owner or "")
-        await self._begin(self._move)
+        await self.begin(self.move)
         while True:
             end = await self._attempt(topic)
-            if not end.again or self._attempts > self._retries:
+            if not end.again or self._attempts > self.retries:
                 return end
-            _log.warning("%s: %s (owner %s), trying again", self._bundle, end.reason, end.owner or "none")
+            _log.warning("%s: %s (owner %s), trying again", self.move.bundle, end.reason, end.owner or "none")
             early = await self._check_destination(Reason.MOVED)
             if early is not None:
                 return early
@@ -139,16 +127,16 @@ class BundleMove:
         if early is not None:
             return early
         # The source is asked first: normally it is the owner, and no other broker need be asked.
-        self._owner = await self._admin.owner(self._bundle, (self._move.source,))
-        if self._owner == self._destination:
-            return _Result(Reason.ALREADY_THERE, self._destination)
-        if self._owner == self._move.source:
-            self._unloaded = False  # an earlier attempt ended before its unload
-        if self._unloaded:
+        self._owner = await self.admin.owner(self.move.bundle, (self.move.source,))
+        if self._owner == self.move.destination:
+            return _Result(Reason.ALREADY_THERE, self.move.destination)
+        if self._owner == self.move.source:
+            self.unloaded = False  # an earlier attempt ended before its unload
+        if self.unloaded:
             return None
-        if self._owner not in (None, self._move.source):
+        if self._owner not in (None, self.move.source):
             return _Result(Reason.OWNER_CHANGED, self._owner or "")
-        left = self._leaves(self._move)
+        left = self.leaves(self.move)
         return None if left is None else _Result(left, self._owner or "")
 
     async def _check_destination(self, if_owner: Reason) -> _Result | None:
@@ -157,16 +145,16 @@ class BundleMove:
         The destination itself is asked: a killed broker is listed as active until its session ends.
         """
         try:
-            arrived = await self._admin.owns(self._destination, self._bundle)
+            arrived = await self.admin.owns(self.move.destination, self.move.bundle)
         except AdminError as error:
             gone = error.reason == Reason.UNREACHABLE
             return _Result(Reason.DESTINATION_GONE if gone else error.reason, self._owner or "", error.message)
-        return _Result(if_owner, self._destination) if arrived else None
+        return _Result(if_owner, self.move.destination) if arrived else None
 
     async def _topic(self) -> str | None:
         """Return a topic of the bundle to look up, None if it has none; any other would place another bundle."""
-        topics = await self._admin.topics_of_bundle(self._bundle)
-        return next((topic for topic in topics if is_in_bundle(topic, self._bundle)), None)
+        topics = await self.admin.topics_of_bundle(self.move.bundle)
+        return next((topic for topic in topics if is_in_bundle(topic, self.move.bundle)), None)
 
     # an unload and what follows
 
@@ -186,19 +174,19 @@ class BundleMove:
                 reason = Reason.DESTINATION_GONE if error.reason is Reason.CONFLICT else error.reason
                 return _Result(reason, self._owner or "", error.message)
             if not error.sent:
-                self._owner = await self._admin.owner(self._bundle, (self._destination,))
-                arrived = self._owner == self._destination
+                self._owner = await self.admin.owner(self.move.bundle, (self.move.destination,))
+                arrived = self._owner == self.move.destination
                 self._kept &= self._owner == before  # another owner means that a placement consumed the destination
                 return _Result(Reason.MOVED if arrived else error.reason, self._owner or "", error.message)
             failed = error  # the bundle may be unloaded nevertheless: ownership decides
-            _log.warning("%s: unload failed, reading ownership: %s", self._bundle, error)
+            _log.warning("%s: unload failed, reading ownership: %s", self.move.bundle, error)
         self._owner = None
         self._owner = await self._settled(topic, before if failed else None)
         # The leader chose any new owner; while there is none, the next placement will consume the destination.
         self._kept &= self._owner is not None and self._owner == before
-        if self._owner == self._destination:
+        if self._owner == self.move.destination:
             there = failed is not None and _SAME_BROKER in failed.message
-            return _Result(Reason.ALREADY_THERE if there else Reason.MOVED, self._destination)
+            return _Result(Reason.ALREADY_THERE if there else Reason.MOVED, self.move.destination)
         if self._owner is None:
             return _Result(Reason.UNOWNED, again=True, error=failed.message if failed else "")
         if failed is not None and self._owner == before:
@@ -224,17 +212,17 @@ class BundleMove:
         Raises:
             AdminError: the unload was refused, failed, or reached no broker within the time-out.
         """
-        pauses, until = _pauses(), time.monotonic() + self._timeout_s
+        pauses, until = _pauses(), time.monotonic() + self.timeout_s
         while True:
             try:
-                return await self._admin.unload(self._bundle, self._destination)
+                return await self.admin.unload(self.move.bundle, self.move.destination)
             except AdminError as error:
                 if error.sent or error.reason != Reason.UNREACHABLE or time.monotonic() > until:
                     raise
-                _log.info("%s: not unloaded yet: %s", self._bundle, error)
+                _log.info("%s: not unloaded yet: %s", self.move.bundle, error)
             await asyncio.sleep(next(pauses))
             with suppress(AdminError):
-                if await self._admin.owns(self._destination, self._bundle):
+                if await self.admin.owns(self.move.destination, self.move.bundle):
                     return None
 
     async def _settled(self, topic: str, leaving: str | None) -> str | None:
@@ -247,10 +235,10 @@ class BundleMove:
             AdminError: the owner cannot be established.
         """
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(self.timeout_s):
                 return await self._placed(topic, leaving)
         except TimeoutError:
-            return await self._admin.owner(self._bundle, (self._destination,))
+            return await self.admin.owner(self.move.bundle, (self.move.destination,))
 
     async def _placed(self, topic: str, leaving: str | None) -> str:
         """Look the topic up until the broker in the answer confirms that it owns the bundle; return that broker.
@@ -258,17 +246,17 @@ class BundleMove:
         The first lookup that reaches the leader consumes the destination, and later ones are redirected to other
         brokers until the destination owns the bundle (apache/pulsar#24884). So lookups go to the destination itself.
         """
-        pauses, destination = _pauses(), self._destination
+        pauses, destination = _pauses(), self.move.destination
         while True:
             try:
-                owner = await self._admin.lookup_owner(topic, destination)
-                if owner != leaving and await self._admin.owns(owner, self._bundle):
+                owner = await self.admin.lookup_owner(topic, destination)
+                if owner != leaving and await self.admin.owns(owner, self.move.bundle):
                     return owner
             except AdminError as error:
                 if error.broker == destination and error.reason in (Reason.UNREACHABLE, Reason.TIMEOUT):
                     destination = ""  # it may be dead: the leader chooses
                 # Normal for a moment: "Failed to acquire ownership", or a leader or owner that has just died.
-                _log.info("%s: not placed yet: %s", self._bundle, error)
+                _log.info("%s: not placed yet: %s", self.move.bundle, error)
             await asyncio.sleep(next(pauses))
 
 

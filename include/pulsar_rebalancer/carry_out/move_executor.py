@@ -63,9 +63,7 @@ async def carry_out_moves(
 
     async def carry_out(move: Move) -> MoveOutcome:
         before = move.bundle in unloaded
-        return await BundleMove(
-            admin, move, retries, timeout_seconds, unloaded=before, leaves=leaves, begin=begin
-        ).outcome()
+        return await BundleMove(admin, move, retries, timeout_seconds, before, leaves, begin).outcome()
 
     async def work() -> None:
         try:

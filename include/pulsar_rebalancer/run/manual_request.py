@@ -67,31 +67,29 @@ _NEVER_OVERRULED = {
 
 
 class HandRequest(BaseModel):
-    """The fields of the form; those that an action does not know are refused."""
+    """The fields of the form; an action refuses fields that it does not use."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    action: Action | None = Field(None, description="what is to be done; empty: what the plan says")
+    action: Action | None = Field(None, description="what to do; empty to carry out a plan")
     bundles: tuple[Annotated[str, AfterValidator(_bundles)], ...] = Field(
         (), max_length=_LISTED, description="unload: bundles, namespaces (tenant/namespace), or patterns with * and ?"
     )
     destination: _Broker = Field(
-        "", description="unload: the broker (host:port) that takes them; empty: placement says for each"
+        "", description="unload: the broker (host:port) that gets them; empty: placement chooses one for each"
     )
     broker: _Broker = Field("", description="drain, release, fill: the broker (host:port)")
     algorithm: SplitAlgorithm | None = Field(
-        None, description="split: where the bundle is cut, by Pulsar's name; empty: range_equally_divide"
+        None, description="split: the algorithm, by Pulsar's name; empty: range_equally_divide"
     )
     positions: tuple[_Position, ...] = Field(
-        (), max_length=_LISTED, description="split: hashes for specified_positions_divide, such as 0x15000000"
+        (), max_length=_LISTED, description="split: hashes at which specified_positions_divide cuts, such as 0x15000000"
     )
     unload: bool = Field(False, description="split: unload the parts afterwards, so that placement spreads them")
-    run: str = Field("", max_length=80, description="undo: plan_id of the run, the name of its folder")
-    overrule: tuple[Overrule, ...] = Field((), description="what does not hold for this plan; needs a reason")
+    run: str = Field("", max_length=80, description="undo: plan_id of the run (the name of its folder)")
+    overrule: tuple[Overrule, ...] = Field((), description="rules that do not apply to this plan; needs a reason")
     reason: str = Field("", max_length=500, description="why; recorded with the plan")
-    plan: str = Field(
-        "", pattern=f"^({PLAN_HASH})?$", description="hash of a plan that was shown, to carry out that plan"
-    )
+    plan: str = Field("", pattern=f"^({PLAN_HASH})?$", description="hash of the shown plan to carry out")
 
     @model_validator(mode="after")
     def _fields_of_the_action(self) -> Self:

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 from airflow.providers.standard.operators.empty import EmptyOperator
 
 from pulsar_rebalancer.config.enums import Mode
-from pulsar_rebalancer_airflow.dag_factory.defaults import begun_by_hand
-from pulsar_rebalancer_airflow.dag_factory.docs import page
-from pulsar_rebalancer_airflow.locations import APPLY_DAG
+from pulsar_rebalancer_airflow.dag_factory.defaults import cluster_dag
 from pulsar_rebalancer_airflow.operators import ApproveOperator, CarryOutApprovedOperator
 
 if TYPE_CHECKING:
@@ -21,12 +19,11 @@ if TYPE_CHECKING:
 
 def apply_dag(entry: ClusterEntry, root: str) -> DAG:
     """Return the DAG `pulsar_apply__<cluster>`."""
-    with begun_by_hand(
-        APPLY_DAG,
+    with cluster_dag(
+        "apply",
         entry,
         "approval",
         description=f"Asks a person to approve a plan of cluster {entry.name}, and starts the approved plan",
-        doc_md=page("apply", entry),
         # Each run asks about one plan; one that a person begins, which Airflow insists on, asks nothing. No question
         # waits behind another: a newer one ends it.
         allowed_run_types=("manual", "operator_triggered"),

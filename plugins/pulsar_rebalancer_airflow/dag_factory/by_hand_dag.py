@@ -6,10 +6,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.run.plan import LONGEST_RUN
-from pulsar_rebalancer_airflow.dag_factory.defaults import begun_by_hand
-from pulsar_rebalancer_airflow.dag_factory.docs import page
+from pulsar_rebalancer_airflow.dag_factory.defaults import cluster_dag
 from pulsar_rebalancer_airflow.dag_factory.params import by_hand_params
-from pulsar_rebalancer_airflow.locations import BY_HAND_DAG
 from pulsar_rebalancer_airflow.operators import (
     CarryOutOperator,
     CollectForPlanOperator,
@@ -26,12 +24,11 @@ if TYPE_CHECKING:
 
 def by_hand_dag(entry: ClusterEntry, root: str) -> DAG:
     """Return the DAG `pulsar_by_hand__<cluster>`."""
-    with begun_by_hand(
-        BY_HAND_DAG,
+    with cluster_dag(
+        "by_hand",
         entry,
         "by hand",
         description=f"Moves bundles of cluster {entry.name} on request, after showing the plan",
-        doc_md=page("by_hand", entry),
         # A release must not wait for a plan in progress.
         max_active_runs=16,
         dagrun_timeout=LONGEST_RUN,

@@ -5,10 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from pulsar_rebalancer_airflow.dag_factory.defaults import begun_by_hand
-from pulsar_rebalancer_airflow.dag_factory.docs import page
+from pulsar_rebalancer_airflow.dag_factory.defaults import cluster_dag
 from pulsar_rebalancer_airflow.dag_factory.params import control_params
-from pulsar_rebalancer_airflow.locations import CONTROL_DAG
 from pulsar_rebalancer_airflow.operators import ControlOperator, OrderOperator
 
 if TYPE_CHECKING:
@@ -19,12 +17,10 @@ if TYPE_CHECKING:
 
 def control_dag(entry: ClusterEntry, root: str) -> DAG:
     """Return the DAG `pulsar_control__<cluster>`."""
-    with begun_by_hand(
-        CONTROL_DAG,
-        entry,
+    with cluster_dag(
         "control",
+        entry,
         description=f"Pauses, skips and stops runs of cluster {entry.name}, manages its state, hands it over",
-        doc_md=page("control", entry),
         # A stop must not wait for another run, which may wait for brokers.
         max_active_runs=16,
         # Each of the two tasks writes documents of the state store that nobody else writes: one at a time.

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG
 
+from pulsar_rebalancer_airflow.dag_factory.docs import page
+
 if TYPE_CHECKING:
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
 
@@ -19,14 +21,15 @@ COMMON: dict[str, Any] = {
 }
 
 
-def begun_by_hand(prefix: str, entry: ClusterEntry, tag: str, **own: Any) -> DAG:
-    """Return a DAG without a schedule, not paused at creation so that it is ready when needed.
+def cluster_dag(kind: str, entry: ClusterEntry, tag: str = "", schedule: Any = None, **own: Any) -> DAG:
+    """Return a DAG of a cluster, not paused at creation.
 
     Args:
-        prefix: prefix of its id (`locations.py`); the cluster's name follows.
+        kind: the word in the prefix of its id.
         entry: the cluster's entry in the clusters file.
-        tag: its own tag, in addition to `pulsar` and the cluster's name.
+        tag: its own tag, in addition to `pulsar` and the cluster's name; empty: the kind.
         own: arguments of the DAG, which override the common ones.
     """
-    tags = {"pulsar", tag, entry.name}
-    return DAG(f"{prefix}{entry.name}", schedule=None, is_paused_upon_creation=False, tags=tags, **COMMON | own)
+    # Where new DAGs are paused, nobody would be alerted, and the disk would fill.
+    given = {"is_paused_upon_creation": False, "tags": {"pulsar", tag or kind, entry.name}, **COMMON, **own}
+    return DAG(f"pulsar_{kind}__{entry.name}", doc_md=page(kind, entry), schedule=schedule, **given)

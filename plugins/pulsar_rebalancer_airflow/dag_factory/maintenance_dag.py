@@ -6,14 +6,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from airflow.sdk import DAG, CronTriggerTimetable
+from airflow.sdk import CronTriggerTimetable
 
-from pulsar_rebalancer_airflow.dag_factory.defaults import COMMON
-from pulsar_rebalancer_airflow.dag_factory.docs import page
+from pulsar_rebalancer_airflow.dag_factory.defaults import cluster_dag
 from pulsar_rebalancer_airflow.dag_factory.params import maintenance_params
 from pulsar_rebalancer_airflow.operators import MaintainOperator
 
 if TYPE_CHECKING:
+    from airflow.sdk import DAG
+
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
 
 _LONGEST = timedelta(hours=6)
@@ -30,18 +31,14 @@ def daily_schedule(cluster: str) -> str:
 
 def maintenance_dag(entry: ClusterEntry, root: str) -> DAG:
     """Return the DAG `pulsar_maintenance__<cluster>`."""
-    with DAG(
-        f"pulsar_maintenance__{entry.name}",
+    with cluster_dag(
+        "maintenance",
+        entry,
         description=f"Compacts and deletes old files of cluster {entry.name}",
-        doc_md=page("maintenance", entry),
         schedule=CronTriggerTimetable(daily_schedule(entry.name), timezone="UTC"),
-        **COMMON,
         dagrun_timeout=_LONGEST,
         params=maintenance_params(),
-        tags={"pulsar", "maintenance", entry.name},
         default_args={"retries": 1, "retry_delay": timedelta(minutes=5)},
-        # A deployment that pauses new DAGs would fill its disk.
-        is_paused_upon_creation=False,
     ) as dag:
         MaintainOperator(task_id="maintain", entry=entry, root=root)
     return dag

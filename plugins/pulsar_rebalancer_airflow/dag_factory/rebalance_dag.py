@@ -6,14 +6,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk import DAG, CronTriggerTimetable, DeltaTriggerTimetable, TriggerRule
+from airflow.sdk import CronTriggerTimetable, DeltaTriggerTimetable, TriggerRule
 
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.run.plan import LONGEST_RUN
-from pulsar_rebalancer_airflow.dag_factory.defaults import COMMON
-from pulsar_rebalancer_airflow.dag_factory.docs import page
+from pulsar_rebalancer_airflow.dag_factory.defaults import COMMON, cluster_dag
 from pulsar_rebalancer_airflow.dag_factory.params import run_params
-from pulsar_rebalancer_airflow.locations import APPLY_DAG, REBALANCE_DAG
+from pulsar_rebalancer_airflow.locations import APPLY_DAG
 from pulsar_rebalancer_airflow.operators import (
     CollectOperator,
     DecideOperator,
@@ -28,6 +27,8 @@ from pulsar_rebalancer_airflow.operators import (
 from pulsar_rebalancer_airflow.state_store import state_asset
 
 if TYPE_CHECKING:
+    from airflow.sdk import DAG
+
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
 
 _RETRY_DELAY = timedelta(seconds=5)
@@ -36,16 +37,16 @@ _RETRY_DELAY = timedelta(seconds=5)
 def rebalance_dag(entry: ClusterEntry, root: str) -> DAG:
     """Return the DAG `pulsar_rebalance__<cluster>`."""
     settings = entry.settings
-    with DAG(
-        f"{REBALANCE_DAG}{entry.name}",
+    with cluster_dag(
+        "rebalance",
+        entry,
         description=f"Balances the load of Pulsar cluster {entry.name} (mode {settings.mode})",
-        doc_md=page("rebalance", entry),
         schedule=_timetable(settings.interval_seconds),
         # The by-hand and apply DAGs start runs that carry out their plans.
-        **COMMON | {"allowed_run_types": (*COMMON["allowed_run_types"], "operator_triggered")},
+        allowed_run_types=(*COMMON["allowed_run_types"], "operator_triggered"),
+        is_paused_upon_creation=None,  # as Airflow is configured
         dagrun_timeout=LONGEST_RUN,
         params=run_params(settings),
-        tags={"pulsar", "rebalance", entry.name},
         default_args={"retries": 1, "retry_delay": _RETRY_DELAY},
     ) as dag:
         collect = CollectOperator(task_id="collect", entry=entry, root=root, execution_timeout=timedelta(minutes=5))
@@ -59,7 +60,7 @@ def rebalance_dag(entry: ClusterEntry, root: str) -> DAG:
             conn_id=settings.spark_connection,
             execution_timeout=timedelta(minutes=15),
         )
-        record = RecordOperator(task_id="record", cluster=entry.name, root=root, run=run, retries=3)
+        record = RecordOperator(task_id="record", cluster=entry.name, run=run, retries=3)
         gate = GateOperator(task_id="gate", cluster=entry.name, settings=settings, run=run)
         # Airflow serializes the arguments of a mapped task, so they must be JSON.
         present = settings.model_dump(mode="json", exclude_defaults=True)

@@ -10,13 +10,14 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from airflow.sdk import DAG, DeltaTriggerTimetable
+from airflow.sdk import DeltaTriggerTimetable
 
-from pulsar_rebalancer_airflow.dag_factory.defaults import COMMON
-from pulsar_rebalancer_airflow.dag_factory.docs import page
+from pulsar_rebalancer_airflow.dag_factory.defaults import cluster_dag
 from pulsar_rebalancer_airflow.operators import WatchOperator
 
 if TYPE_CHECKING:
+    from airflow.sdk import DAG
+
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
 
 _SHORTEST = timedelta(minutes=1)
@@ -28,16 +29,13 @@ def watch_dags(entry: ClusterEntry) -> list[DAG]:
     if not settings.alert_connection:
         return []
     step = timedelta(seconds=settings.interval_seconds * settings.alert_after_intervals)
-    with DAG(
-        f"pulsar_watch__{entry.name}",
+    with cluster_dag(
+        "watch",
+        entry,
+        "alerts",
         description=f"Sends an alert when no run of cluster {entry.name} has ended for several intervals",
-        doc_md=page("watch", entry),
         schedule=DeltaTriggerTimetable(max(step, _SHORTEST)),
-        **COMMON,
         dagrun_timeout=timedelta(minutes=5),
-        tags={"pulsar", "alerts", entry.name},
-        # A configured alert connection means that somebody wants to hear about a neglected cluster.
-        is_paused_upon_creation=False,
     ) as dag:
         WatchOperator(
             task_id="watch",

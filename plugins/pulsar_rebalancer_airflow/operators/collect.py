@@ -6,9 +6,8 @@ import asyncio
 import gc
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
 from pulsar_rebalancer.admin import PulsarAdmin
@@ -21,37 +20,31 @@ from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.state.orders.in_force import JudgedRun, closings
 from pulsar_rebalancer.state.orders.sentence import sentence
 from pulsar_rebalancer.state.state_documents import MovesState
-from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.strategies.fitting import resolve
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
-from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
+from pulsar_rebalancer_airflow.operators.bases import ClusterOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from pulsar_rebalancer.collect.collector import Collected
-    from pulsar_rebalancer.config.clusters_file import ClusterEntry
     from pulsar_rebalancer.config.resolution import RunParams
     from pulsar_rebalancer.run.request import RunRequest
     from pulsar_rebalancer.state.manual_plans import HandedOver
     from pulsar_rebalancer.state.orders.sentence import OrdersInForce
+    from pulsar_rebalancer_airflow.state_store import StateStore
 
 _ANY_THRESHOLDS = {"low_threshold": "0", "high_threshold": "1000"}
 """Placeholders for the live brokers' thresholds that no setting of the file or a run can contradict."""
 
 
-class CollectOperator(BaseOperator):
+class CollectOperator(ClusterOperator):
     """Write a run's input below the storage root; the folder's address is the task's XCom.
 
     A retry takes a new snapshot into a new folder and ignores what an earlier attempt wrote. The stored state and the
     run's parameters, as far as possible, are checked before any request to the brokers.
     """
-
-    def __init__(self, *, entry: ClusterEntry, root: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs, inlets=[state_asset(entry.name)])
-        self.entry = entry
-        self.root = root
 
     def execute(self, context: Context) -> str:
         """Collect one snapshot.
@@ -70,8 +63,7 @@ class CollectOperator(BaseOperator):
             asked = resolve(self.entry.given, _ANY_THRESHOLDS, params)
             if asked.settings.mode is Mode.OFF:
                 raise AirflowSkipException(f"cluster {self.entry.name}: mode is off, nothing was asked [mode_off]")
-            storage = ClusterStorage(self.root, self.entry.name)
-            store = StateStore.of(context, self.entry.name)
+            storage, store = self.storage, self._store(context)
             before = StateBefore(
                 decision=store.decision_or_lost(storage),
                 moves=store.get(MovesState),

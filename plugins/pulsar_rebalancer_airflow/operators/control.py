@@ -6,7 +6,6 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from pulsar_rebalancer.errors import RebalancerError, SnapshotError, StateError
@@ -14,36 +13,35 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.state.orders.control_form import ControlAction
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
-from pulsar_rebalancer.storage.layout import ClusterStorage, time_of
+from pulsar_rebalancer.storage.layout import time_of
 from pulsar_rebalancer_airflow.control import handover, kept_state, stopping
 from pulsar_rebalancer_airflow.control.stored_orders import in_force
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.locations import REBALANCE_DAG
+from pulsar_rebalancer_airflow.operators.bases import ClusterOperator
 from pulsar_rebalancer_airflow.operators.order import Ordered, asked
-from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from airflow.sdk import Context
 
-    from pulsar_rebalancer.config.clusters_file import ClusterEntry
     from pulsar_rebalancer.state.orders.control_document import Order
     from pulsar_rebalancer.state.orders.control_form import ControlRequest
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer_airflow.state_store import StateStore
 
 _NAMED = 20
 """Maximum bundles named in the answer to a stop or a pause."""
 
 
-class ControlOperator(BaseOperator):
+class ControlOperator(ClusterOperator):
     """Wait for what an order stops, or act on the state or on Pulsar's own shedding, and say what is in force then.
 
     Who, when and why stays in `state/change-<time>-<action>.json`. A retry does the same again: a hand-over twice is
     the same as once; a reset or restore gives the state one more sequence number.
 
     Args:
-        entry: the cluster's entry in the clusters file.
-        root: storage root.
         ordered: what the task *order* returned.
         timeout_seconds: how long brokers have to take a value, and how long the answer to a stop waits for bundles that
             are under way.
@@ -51,18 +49,8 @@ class ControlOperator(BaseOperator):
 
     template_fields: Sequence[str] = ("ordered",)
 
-    def __init__(
-        self,
-        *,
-        entry: ClusterEntry,
-        root: str,
-        ordered: Ordered | None = None,
-        timeout_seconds: float = 30,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs, inlets=[state_asset(entry.name)])
-        self.entry = entry
-        self.root = root
+    def __init__(self, *, ordered: Ordered | None = None, timeout_seconds: float = 30, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.ordered = ordered or Ordered()
         self.timeout_seconds = timeout_seconds
 
@@ -70,17 +58,17 @@ class ControlOperator(BaseOperator):
         """Carry out the action.
 
         Returns:
-            `in_force`, a sentence, and by action: `state`, `shedding`, `file`, and for a stop or a pause `stopped`, the
-            outcome of the bundles that were under way, and `undecided` where a run has not recorded its plan yet.
+            `in_force`, a sentence; by action, `state`, `shedding`, `file`, `unreadable` or `lost`; after a stop or a
+            pause, `stopped` (the outcome of bundles that were under way) and `undecided` (if a run has no plan yet).
 
         Raises:
             AirflowFailException: a field is wrong or missing; the state cannot be restored (`kept_state.change`), or
-                shedding not be switched (`handover.switch`).
-            AdminError: no broker answered; tried again if the task has retries.
+                shedding cannot be switched (`handover.switch`).
+            AdminError: no broker answered.
         """
         with final_unless_passing(context):
             request, order = asked(context)
-            store, storage = StateStore.of(context, self.entry.name), ClusterStorage(self.root, self.entry.name)
+            store, storage = self._store(context), self.storage
             answer = self._act(store, storage, request, order)
             if request.action.stops and self._undecided(context, store, storage):
                 answer |= {"undecided": "the run that is under way has no plan yet, and begins nothing of it"}

@@ -5,51 +5,42 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
-
-from pulsar_rebalancer.carry_out.gate import Verdict
+from pulsar_rebalancer.carry_out.gate import Answered, Verdict, judge_plan
+from pulsar_rebalancer.errors import StateError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary, verify
 from pulsar_rebalancer.state.backup import keep_copy
-from pulsar_rebalancer.state.orders.question import Question
+from pulsar_rebalancer.state.orders.question import Answers, Question
 from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
 from pulsar_rebalancer_airflow.locations import run_folder, storage_of
 from pulsar_rebalancer_airflow.operators.ask import is_open
+from pulsar_rebalancer_airflow.operators.bases import RunOperator
 from pulsar_rebalancer_airflow.operators.hand_over import new_run_id
-from pulsar_rebalancer_airflow.operators.verdict import present_verdict
-from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
+from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from airflow.sdk import Context
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.storage.path import StoragePath
 
 
-class GateOperator(BaseOperator):
+class GateOperator(RunOperator):
     """Return the waves to carry out: all waves of the plan if open, none if closed.
 
     The task succeeds either way; its XCom `reason` is the reason code. A retry judges again by the current clock, store
     and files, so it may close where an earlier attempt would have opened.
 
     Args:
-        cluster: name in the clusters file.
-        settings: the cluster's settings in the clusters file as it is now: a pause, a lower mode or a cap set after
-            collect counts as well.
-        run: address of the run's folder.
+        settings: the cluster's current settings in the clusters file, so that a pause, a lower mode or a cap set after
+            *collect* counts.
     """
 
-    template_fields: Sequence[str] = ("run",)
-
-    def __init__(self, *, cluster: str, settings: Settings, run: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs, inlets=[state_asset(cluster)])
-        self.cluster = cluster
+    def __init__(self, *, settings: Settings, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.settings = settings
-        self.run = run
 
     def execute(self, context: Context) -> list[int]:
         """Judge the plan.
@@ -58,7 +49,7 @@ class GateOperator(BaseOperator):
             Numbers of the waves to be carried out, ascending; empty when closed.
 
         Raises:
-            AirflowFailException: the folder is not of this run (`foreign_run`); the files of the run or the stored
+            AirflowFailException: the folder belongs to another run (`foreign_run`); a file of the run or the stored
                 state cannot be read.
         """
         with final_unless_passing(context):
@@ -80,8 +71,8 @@ class GateOperator(BaseOperator):
         return sorted({move.wave for move in verdict.moves})
 
     def _ask(self, context: Context, run: StoragePath, summary: Summary) -> None:
-        """Have people asked about a plan; the question before it ends, unless it is about the very same moves."""
-        store = StateStore.of(context, self.cluster)
+        """Ask people about a plan. This ends the question before it, unless that one is about the same moves."""
+        store = self._store(context)
         # Only the gate writes this document, so it may replace one that cannot be read.
         present, now = store.readable(Question), datetime.now(UTC)
         if present.plan_id == summary.plan_id:
@@ -89,9 +80,9 @@ class GateOperator(BaseOperator):
         identity, stands = verify(run, summary).identity, is_open(context, self.cluster, present.run_id)
         until = present.until(self.settings.max_awaiting_minutes)
         young = until is not None and now < until
-        # A person who asks for it by hand means this plan.
+        # A person who requests moves by hand means this plan.
         if stands and young and present.identity == identity and summary.by_hand is None:
-            self.log.info("%s asks about these very moves", present.run_id)
+            self.log.info("%s already asks about these moves", present.run_id)
             return
         question = Question(
             plan_id=summary.plan_id,
@@ -105,16 +96,44 @@ class GateOperator(BaseOperator):
 
     def _restart_hits(self, context: Context) -> None:
         """Start the hits of the pairs again whose bundles move, if the plan was made without counting any."""
-        store = StateStore.of(context, self.cluster)
+        store = self._store(context)
         recorded = store.get(DecisionState)
         if recorded.restarts:
             store.put(recorded.carried_out())
             keep_copy(storage_of(self.cluster), recorded.carried_out())
 
     def _ask_no_more(self, context: Context) -> None:
-        """End the question: nobody knows what another plan that is carried out makes of it."""
-        store = StateStore.of(context, self.cluster)
+        """End the open question: its plan may no longer fit once another plan is carried out."""
+        store = self._store(context)
         present = store.readable(Question)
         ended = Question(before=present.run_id or present.before)
         if store.raw(Question.KEY) not in (None, ended.model_dump(mode="json")):
             store.put(ended)
+
+
+def present_verdict(context: Context, cluster: str, run: StoragePath, present: Settings, until: datetime) -> Verdict:
+    """Return whether the plan of a run may be carried out now.
+
+    Args:
+        context: context of a task that has the cluster's state asset as an inlet.
+        cluster: name in the clusters file.
+        present: the cluster's current settings in the clusters file.
+        until: end of the time in which the plan may be carried out.
+
+    Raises:
+        SnapshotError: a file of the run cannot be read.
+        StateError: `state_version`.
+    """
+    store = StateStore.of(context, cluster)
+    control, now = store.control(storage_of(cluster)), datetime.now(UTC)
+    answered = _answered(store, Summary.read(run), context["dag_run"].run_id)
+    return judge_plan(run, store.get(DecisionState), present, control, now, until, answered)
+
+
+def _answered(store: StateStore, summary: Summary, airflow_run_id: str) -> Answered:
+    try:
+        if store.is_approved(summary, airflow_run_id):
+            return Answered(approved=True)
+        return Answered(answers=store.answers(Answers))
+    except StateError as error:
+        return Answered(unreadable=f"{error.message} [{error.reason}]")

@@ -3,40 +3,28 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from pulsar_rebalancer.maintenance.retention import maintain
 from pulsar_rebalancer.maintenance.state_files import Needed
 from pulsar_rebalancer.state.orders.question import Answers, Question
 from pulsar_rebalancer.state.state_documents import DecisionState
-from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.failures import final_unless_passing
-from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
+from pulsar_rebalancer_airflow.operators.bases import ClusterOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
     from pydantic import JsonValue
 
-    from pulsar_rebalancer.config.clusters_file import ClusterEntry
 
-
-class MaintainOperator(BaseOperator):
+class MaintainOperator(ClusterOperator):
     """Look after a cluster's files; what went, with counts and bytes, is the XCom of the task.
 
     A scheduled run acts. A manual one says what it would do, unless its parameter `dry_run` is off. A retry goes on
     where an attempt was stopped. The state store is read and never written.
-
-    Args:
-        entry: the cluster's entry in the clusters file.
     """
-
-    def __init__(self, *, entry: ClusterEntry, root: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs, inlets=[state_asset(entry.name)])
-        self.entry = entry
-        self.root = root
 
     def execute(self, context: Context) -> dict[str, JsonValue]:
         """Compact and remove.
@@ -49,9 +37,8 @@ class MaintainOperator(BaseOperator):
                 (nothing was deleted); or a day's history is damaged (the other days are done).
         """
         dry_run = context["dag_run"].run_type != "scheduled" and bool(context["params"]["dry_run"])
-        storage = ClusterStorage(self.root, self.entry.name)
         with final_unless_passing():
-            store = StateStore.of(context, self.entry.name)
+            store, storage = self._store(context), self.storage
             stored = None if store.raw(DecisionState.KEY) is None else store.get(DecisionState)
             needed = Needed.read(storage, stored, {store.answers(Question).plan_id, *store.answers(Answers).plans})
             report = maintain(storage, self.entry.settings, needed, datetime.now(UTC), dry_run=dry_run)

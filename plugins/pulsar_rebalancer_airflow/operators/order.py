@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypedDict
-
-from airflow.sdk import BaseOperator
+from typing import TYPE_CHECKING, TypedDict
 
 from pulsar_rebalancer.errors import SettingsError, SnapshotError, StateError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.orders.control_document import Control, Order, PauseOrder
 from pulsar_rebalancer.state.orders.control_form import ControlAction, parse_control_form
-from pulsar_rebalancer.storage.layout import ClusterStorage, time_of
+from pulsar_rebalancer.storage.layout import time_of
 from pulsar_rebalancer_airflow.control import kept_state, stopping
 from pulsar_rebalancer_airflow.control.audit import loss, note
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
-from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
+from pulsar_rebalancer_airflow.operators.bases import ClusterOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from pulsar_rebalancer.config.clusters_file import ClusterEntry
     from pulsar_rebalancer.state.orders.control_form import ControlRequest
+    from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer_airflow.control.stopping import UnderWay
+    from pulsar_rebalancer_airflow.state_store import StateStore
 
 
 class Ordered(TypedDict, total=False):
@@ -39,21 +38,12 @@ class Ordered(TypedDict, total=False):
     found: UnderWay
 
 
-class OrderOperator(BaseOperator):
+class OrderOperator(ClusterOperator):
     """Store an order in the `control` document, which only this task writes.
 
     It waits for nothing, so that a stop is in force at once, whatever an earlier run of the DAG still does. A retry
     stores the same order again.
-
-    Args:
-        entry: the cluster's entry in the clusters file.
-        root: storage root.
     """
-
-    def __init__(self, *, entry: ClusterEntry, root: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs, inlets=[state_asset(entry.name)])
-        self.entry = entry
-        self.root = root
 
     def execute(self, context: Context) -> Ordered:
         """Store the order, if the action is or needs one.
@@ -65,7 +55,7 @@ class OrderOperator(BaseOperator):
         """
         with final_unless_passing(context):
             request, order = asked(context)
-            store, storage = StateStore.of(context, self.entry.name), ClusterStorage(self.root, self.entry.name)
+            store, storage = self._store(context), self.storage
             ordered = Ordered()
             if request.action is ControlAction.HAND_BACK:  # two that move bundles would work against each other
                 PulsarAdminHook(self.entry.settings.connection).get_writing_settings()

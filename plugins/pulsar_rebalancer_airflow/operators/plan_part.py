@@ -6,7 +6,6 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from pulsar_rebalancer.admin import PulsarAdmin
@@ -15,11 +14,11 @@ from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.attempts import RETRIED
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
-from pulsar_rebalancer_airflow.operators.verdict import present_verdict
-from pulsar_rebalancer_airflow.state_store import state_asset
+from pulsar_rebalancer_airflow.operators.bases import RunOperator
+from pulsar_rebalancer_airflow.operators.gate import present_verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable
 
     from airflow.sdk import Context
 
@@ -34,26 +33,19 @@ class UnfinishedError(Exception):
     """Some bundles could not be finished, but the next attempt may succeed."""
 
 
-class PlanPartOperator(BaseOperator):
+class PlanPartOperator(RunOperator):
     """Carry out a part of a plan; the task's XCom counts bundles by outcome.
 
     A retry resumes: what is already in place is a success, and no request is repeated. Every attempt applies the gate's
     rules again before it begins.
 
     Args:
-        cluster: name in the clusters file.
         settings: the cluster's current settings in the clusters file, in JSON form.
-        run: address of the run's folder.
     """
 
-    template_fields: Sequence[str] = ("run",)
-
-    def __init__(self, *, cluster: str, settings: dict[str, object], run: str, **kwargs: Any) -> None:
-        # A mapped task is only built when it runs, so the DAG names its inlet for the scheduler.
-        super().__init__(**{"inlets": [state_asset(cluster)]} | kwargs)
-        self.cluster = cluster
+    def __init__(self, *, settings: dict[str, object], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.settings = settings
-        self.run = run
         self._task: asyncio.Task[None] | None = None
 
     @property

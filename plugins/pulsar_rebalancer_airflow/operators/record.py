@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from airflow.sdk import BaseOperator
+from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Effect, Reason
@@ -13,35 +11,20 @@ from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.state.backup import keep_copy
 from pulsar_rebalancer.state.counting import commit
 from pulsar_rebalancer.state.state_documents import DecisionState
-from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.failures import final_unless_passing
-from pulsar_rebalancer_airflow.locations import run_folder
-from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
+from pulsar_rebalancer_airflow.locations import run_folder, storage_of
+from pulsar_rebalancer_airflow.operators.bases import RunOperator
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from airflow.sdk import Context
 
 
-class RecordOperator(BaseOperator):
+class RecordOperator(RunOperator):
     """Store the state that a plan derived; the task's XCom is the batches of splits.
 
     A retry stores nothing twice: it skips a plan whose id is in the store. A plan that was made for an earlier state is
     refused, without a retry. The copy next to the runs is written after the store, and again by a retry.
-
-    Args:
-        cluster: name in the clusters file.
-        run: address of the run's folder.
     """
-
-    template_fields: Sequence[str] = ("run",)
-
-    def __init__(self, *, cluster: str, root: str, run: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs, inlets=[state_asset(cluster)])
-        self.cluster = cluster
-        self.root = root
-        self.run = run
 
     def execute(self, context: Context) -> list[int]:
         """Commit the state.
@@ -53,7 +36,6 @@ class RecordOperator(BaseOperator):
             AirflowFailException: `stale_plan`, `plan_changed`, `foreign_run`, `blocked` (somebody marked a failed
                 validation as successful), or the plan or the stored state cannot be read.
         """
-        storage = ClusterStorage(self.root, self.cluster)
         with final_unless_passing(context):
             run = run_folder(context, self.cluster, self.run)
             summary = Summary.read(run)
@@ -61,7 +43,7 @@ class RecordOperator(BaseOperator):
             blocking = Validation.read(run).reasons(Effect.BLOCK)
             if blocking:
                 raise PlanError(Reason.BLOCKED, f"validation stopped this run: {', '.join(blocking)}")
-            store = StateStore.of(context, self.cluster)
+            store = self._store(context)
             stored = store.get(DecisionState)
             document = commit(stored, read_state(run).model_copy(update={"plan_hash": summary.hash}))
             if document is None:
@@ -70,5 +52,5 @@ class RecordOperator(BaseOperator):
             else:
                 store.put(document)
                 self.log.info("Recorded plan %s as number %d (%s)", document.plan_id, document.seq, summary.counting)
-            keep_copy(storage, document)
+            keep_copy(storage_of(self.cluster), document)
         return [0] if actions.splits else []

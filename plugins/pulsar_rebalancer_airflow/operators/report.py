@@ -1,11 +1,9 @@
-"""Report: what landed where, regardless of what happened before."""
+"""Report: the outcome of a run, whatever happened before."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
-
-from airflow.sdk import BaseOperator
 
 from pulsar_rebalancer.carry_out import split_history as splitting
 from pulsar_rebalancer.carry_out.move_history import still_kept, tidied
@@ -21,45 +19,37 @@ from pulsar_rebalancer_airflow.control.stored_orders import in_force
 from pulsar_rebalancer_airflow.locations import left_about_run, run_folder, storage_of
 from pulsar_rebalancer_airflow.notifications.alerting import tell_of_run
 from pulsar_rebalancer_airflow.notifications.metrics import emit
-from pulsar_rebalancer_airflow.state_store import StateStore, moves_alias, moves_asset, state_asset
+from pulsar_rebalancer_airflow.operators.bases import RunOperator
+from pulsar_rebalancer_airflow.state_store import moves_alias, moves_asset
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from airflow.sdk import Context
     from pydantic import JsonValue
 
     from pulsar_rebalancer.config.resolution import Resolved
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.storage.path import StoragePath
+    from pulsar_rebalancer_airflow.state_store import StateStore
 
 
 _OF_THE_FILE = ("pause", "maintenance_windows", "blackouts", "breaker")
 """Settings that no run changes."""
 
 
-class ReportOperator(BaseOperator):
+class ReportOperator(RunOperator):
     """Write `outcome.json`, tidy the unload history, and report what happened.
 
-    Other DAGs get an event when something moved, people get alerts, and Airflow's metrics cover every run. Used as a
-    teardown, it always runs, and its own failure does not fail the run. A retry writes the same again, and never
-    replaces an outcome by less. The task's XCom counts outcomes.
+    Other DAGs get an event if something moved, people get alerts, and every run sends metrics. As a teardown, the task
+    always runs, and its failure does not fail the run. A retry writes the same again and removes no outcome. The
+    task's XCom counts outcomes.
 
     Args:
-        cluster: name in the clusters file.
-        run: address of the run's folder; None when nothing was collected.
         gate: task id of the gate.
-        settings: of the clusters file, for alerts; None: no alerts.
+        settings: current settings in the clusters file, for alerts and the circuit breaker; None: neither.
     """
 
-    template_fields: Sequence[str] = ("run",)
-
-    def __init__(
-        self, *, cluster: str, run: str | None, gate: str, settings: Settings | None = None, **kwargs: Any
-    ) -> None:
-        super().__init__(**kwargs, inlets=[state_asset(cluster)], outlets=[moves_alias(cluster)])
-        self.cluster = cluster
-        self.run = run
+    def __init__(self, *, cluster: str, gate: str, settings: Settings | None = None, **kwargs: Any) -> None:
+        super().__init__(cluster=cluster, outlets=[moves_alias(cluster)], **kwargs)
         self.gate = gate
         self.settings = settings
 
@@ -70,8 +60,8 @@ class ReportOperator(BaseOperator):
             Reason code of an outcome to how many moves had it.
 
         Raises:
-            RebalancerError: the folder is not of this run (`foreign_run`); a file of the run or the stored history
-                cannot be read.
+            RebalancerError: the folder belongs to another run (`foreign_run`); a file of the run or the stored
+                history cannot be read.
         """
         run: StoragePath | None = None
         outcome: Outcome | None = None
@@ -88,7 +78,7 @@ class ReportOperator(BaseOperator):
                 tell_of_run(context, self.cluster, self.settings, run.uri if run else None)
 
     def _report(self, context: Context, run: StoragePath) -> Outcome:
-        now, store = datetime.now(UTC), StateStore.of(context, self.cluster)
+        now, store = datetime.now(UTC), self._store(context)
         request, earlier, stored = RunRequest.read(run), Outcome.find(run), store.get(MovesState)
         history = still_kept(stored, Snapshot(run).owners(stored.kept), request.collected_at, now)
         gate = Reason.get(str(left_about_run(context, self.gate, "reason") or ""))
@@ -103,7 +93,7 @@ class ReportOperator(BaseOperator):
         if history != stored:
             store.put(history)
         self.log.info("%s", describe(outcome, run))
-        # One event for each plan: an earlier report that saw bundles land has sent it.
+        # One event per plan: an earlier report may have sent it.
         if _changed(outcome) and not (earlier and _changed(earlier)):
             extra: dict[str, JsonValue] = {
                 "cluster": self.cluster,
@@ -113,7 +103,7 @@ class ReportOperator(BaseOperator):
                 "split": outcome.split,
             }
             context["outlet_events"][moves_alias(self.cluster)].add(moves_asset(self.cluster), extra=extra)
-        # One round for each run, before the file that says that it was counted: a report that is run again adds none.
+        # Each run counts once. The file that shows it is written last, in case this fails.
         if earlier is None and self.settings is not None and self.settings.breaker is not None:
             closed = store.control(storage_of(self.cluster)).breaker_closed
             closed_at = closed.at if closed else None
@@ -124,7 +114,7 @@ class ReportOperator(BaseOperator):
         return outcome
 
     def _in_force(self, context: Context, store: StateStore, resolved: Resolved) -> str:
-        """Return what is in force at the end: the settings of the run, with what the clusters file says of times."""
+        """Return the orders in force at the end of the run, by its settings and the times of the clusters file."""
         settings, storage = resolved.settings, storage_of(self.cluster)
         if self.settings is not None:
             settings = settings.model_copy(update={name: getattr(self.settings, name) for name in _OF_THE_FILE})

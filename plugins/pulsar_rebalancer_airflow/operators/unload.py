@@ -21,7 +21,6 @@ from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.locations import run_folder
 from pulsar_rebalancer_airflow.operators.holds import Holds
 from pulsar_rebalancer_airflow.operators.plan_part import PlanPartOperator
-from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,7 +97,7 @@ class UnloadWaveOperator(PlanPartOperator):
         """
         with final_unless_passing():
             run = run_folder(context, self.cluster, self.run)
-            store = StateStore.of(context, self.cluster)
+            store = self._store(context)
             planned = [move for move in read_moves(run) if move.wave == int(self.wave)]
             history = WaveHistory(store.get(MovesState), store.change_moves, run, int(self.wave))
             settings = Summary.read(run).resolved.settings

@@ -1,4 +1,4 @@
-"""What a person may order: the fields of the form of `pulsar_control__<cluster>`."""
+"""The orders that a person can give: the fields of the form of `pulsar_control__<cluster>`."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class ControlAction(StrEnum):
 
 
 class ControlRequest(BaseModel):
-    """The fields of the form; those that an action does not know are refused."""
+    """The fields of the form; an action refuses fields that it does not use."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    action: ControlAction = Field(ControlAction.SHOW, description="what is to be done; show changes nothing")
+    action: ControlAction = Field(ControlAction.SHOW, description="what to do; show changes nothing")
     reason: str = Field("", max_length=500, description="why; needed for all but show and export")
     until: AwareDatetime | None = Field(None, description="pause: its end, with a time zone")
     file: str = Field(
@@ -58,7 +58,7 @@ class ControlRequest(BaseModel):
 
     @property
     def changes(self) -> bool:
-        """Return whether something is another afterwards."""
+        """Return whether it changes anything."""
         return self.action not in (ControlAction.SHOW, ControlAction.EXPORT)
 
     @model_validator(mode="after")
@@ -73,7 +73,7 @@ class ControlRequest(BaseModel):
 
 
 def parse_control_form(values: Mapping[str, object]) -> ControlRequest:
-    """Return what was typed into the form.
+    """Return the filled-in form.
 
     Raises:
         SettingsError: `wrong_setting` or `contradiction`, with the names of the fields.

@@ -70,7 +70,7 @@ def gate(
     given: Any = context(CLUSTER, state, run_id=run_id)
     given["ti"].runs = {StateStore(state).readable(Question).run_id: "running"} if runs is None else runs
     if record:
-        RecordOperator(task_id="record", cluster=CLUSTER, root=storage.root, run=run.uri).execute(given)
+        RecordOperator(task_id="record", cluster=CLUSTER, run=run.uri).execute(given)
     GateOperator(task_id="gate", cluster=CLUSTER, settings=settings(**present), run=run.uri).execute(given)
     return str(given["ti"].pushed["reason"])
 

@@ -60,7 +60,7 @@ def gate(storage: ClusterStorage, state: MemoryState, run: StoragePath, settings
     """What the gate says of a run that was collected now and recorded."""
     StateBefore(decision=StateStore(state).get(DecisionState)).write(run)
     given: Any = context(CLUSTER, state)
-    RecordOperator(task_id="record", cluster=CLUSTER, root=storage.root, run=run.uri).execute(given)
+    RecordOperator(task_id="record", cluster=CLUSTER, run=run.uri).execute(given)
     GateOperator(task_id="gate", cluster=CLUSTER, settings=settings, run=run.uri).execute(given)
     return str(given["ti"].pushed["reason"])
 

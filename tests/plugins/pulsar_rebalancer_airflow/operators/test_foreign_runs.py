@@ -39,7 +39,7 @@ PRESENT: dict[str, Any] = {"mode": "auto", "connection": "pulsar_test"}
 OPERATORS: dict[str, Callable[[str, Any], Any]] = {
     "validate": lambda root, run: ValidateOperator(task_id="validate", cluster=CLUSTER, run=run),
     "decide": lambda root, run: DecideOperator(task_id="decide", cluster=CLUSTER, root=root, run=run, conn_id="spark"),
-    "record": lambda root, run: RecordOperator(task_id="record", cluster=CLUSTER, root=root, run=run),
+    "record": lambda _, run: RecordOperator(task_id="record", cluster=CLUSTER, run=run),
     "gate": lambda root, run: GateOperator(task_id="gate", cluster=CLUSTER, settings=Settings(**PRESENT), run=run),
     "split": lambda root, run: SplitOperator(task_id="split", cluster=CLUSTER, settings=PRESENT, run=run, gate="gate"),
     "plan by hand": lambda root, run: PlanByHandOperator(task_id="plan", cluster=CLUSTER, root=root, run=run),

@@ -42,7 +42,7 @@ def ask(run: StoragePath, state: MemoryState, **settings: Any) -> tuple[list[int
 
 
 def record(storage: ClusterStorage, run: StoragePath, state: MemoryState) -> None:
-    RecordOperator(task_id="record", cluster=CLUSTER, root=storage.root, run=run.uri).execute(context(CLUSTER, state))
+    RecordOperator(task_id="record", cluster=CLUSTER, run=run.uri).execute(context(CLUSTER, state))
 
 
 @pytest.mark.parametrize("given", [{}, {"validation": NOTICE}, {"pause": {"until": YESTERDAY, "reason": "over"}}])

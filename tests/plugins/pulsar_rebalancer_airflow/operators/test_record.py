@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def record(storage: ClusterStorage, run: StoragePath, state: MemoryState) -> list[int]:
-    operator = RecordOperator(task_id="record", cluster=CLUSTER, root=storage.root, run=run.uri)
+    operator = RecordOperator(task_id="record", cluster=CLUSTER, run=run.uri)
     return operator.execute(context(CLUSTER, state))
 
 
