@@ -41,7 +41,7 @@ def failure(
     """
     action = reason.action
     to_do = f". {action}" if action and not action.startswith("Nothing") else ""
-    seen = mask.text(f"{what} at {broker}: {detail.removesuffix('.')}")[:_LONGEST_DETAIL]
+    seen = " ".join(mask.text(f"{what} at {broker}: {detail.removesuffix('.')}").splitlines())[:_LONGEST_DETAIL]
     return AdminError(reason, f"{seen}{to_do}", broker=broker, status=status, sent=sent)
 
 
