@@ -65,7 +65,7 @@ SUBJECTS = {
     "gate": Subject(
         [f"{DOMAIN}/carry_out/gate.py"],
         [f"tests/{DOMAIN}/carry_out"]
-        + [f"tests/{OPERATORS}/test_{name}.py" for name in ("gate", "question", "approve")],
+        + [f"tests/{OPERATORS}/test_{name}.py" for name in ("gate", "question", "approve", "split")],
     ),
     "waves": Subject(
         [f"{DOMAIN}/carry_out/{name}.py" for name in ("move_executor", "bundle_move", "move_history")],

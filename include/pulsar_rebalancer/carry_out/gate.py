@@ -119,8 +119,7 @@ def _on_hold(validation: Validation) -> Verdict | None:
 
 
 def _too_old(now: datetime, until: datetime) -> Verdict | None:
-    late = (now - until).total_seconds()
-    return Verdict(Reason.PLAN_TOO_OLD, f"by {late:.0f} s") if late > 0 else None
+    return Verdict(Reason.PLAN_TOO_OLD, f"by {(now - until).total_seconds():.0f} s") if now > until else None
 
 
 def _other_cluster(planned: Settings, present: Settings) -> Verdict | None:
