@@ -12,6 +12,12 @@ if TYPE_CHECKING:
     from pulsar_simulator.serve import Running
 
 
+@pytest.fixture(autouse=True)
+def connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection `pulsar_test` is there; nobody answers unless a cluster is `served`."""
+    monkeypatch.setenv("AIRFLOW_CONN_PULSAR_TEST", '{"conn_type": "pulsar_admin", "host": "nowhere"}')
+
+
 @pytest.fixture
 def scene(served: Running, storage: ClusterStorage, state: MemoryState, monkeypatch: pytest.MonkeyPatch) -> UnloadScene:
     return UnloadScene(served, storage, state, monkeypatch)

@@ -35,11 +35,6 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 
-@pytest.fixture(autouse=True)
-def connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_PULSAR_TEST", '{"conn_type": "pulsar_admin", "host": "nowhere"}')
-
-
 @pytest.fixture
 def waits(storage: ClusterStorage, state: MemoryState) -> StoragePath:
     """A plan that people are asked about."""

@@ -29,11 +29,6 @@ TOMORROW = datetime(2100, 1, 1, tzinfo=UTC)
 YESTERDAY = datetime(2000, 1, 1, tzinfo=UTC)
 
 
-@pytest.fixture(autouse=True)
-def connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_PULSAR_TEST", '{"conn_type": "pulsar_admin", "host": "nowhere"}')
-
-
 def ask(run: StoragePath, state: MemoryState, **settings: Any) -> tuple[list[int], str]:
     given: Any = context(CLUSTER, state)
     now = Settings(**({"mode": "auto", "connection": "pulsar_test"} | settings))

@@ -29,11 +29,6 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 
-@pytest.fixture(autouse=True)
-def connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_PULSAR_TEST", '{"conn_type": "pulsar_admin", "host": "nowhere"}')
-
-
 def by_hand(run: StoragePath) -> StoragePath:
     made = ByHand(by="ada", request=HandRequest(action="unload", bundles=("t/n",)))
     Summary.read(run).model_copy(update={"by_hand": made}).write(run)
