@@ -172,10 +172,10 @@ def _over_cap(moves: Sequence[Move], planned: Settings, present: Settings) -> Ve
     off, onto = Counter(move.source for move in moves), Counter(move.destination for move in moves)
     capped = {
         "max_bundles_per_run": ("the run", len(moves)),
-        "max_bundles_per_broker": (off + onto).most_common(1)[0],
-        "max_bundles_off_broker": off.most_common(1)[0],
-        "max_bundles_onto_broker": onto.most_common(1)[0],
-        "max_bundles_per_namespace": Counter(namespace_of(move.bundle) for move in moves).most_common(1)[0],
+        "max_bundles_per_broker": _most(off + onto),
+        "max_bundles_off_broker": _most(off),
+        "max_bundles_onto_broker": _most(onto),
+        "max_bundles_per_namespace": _most(Counter(namespace_of(move.bundle) for move in moves)),
         "max_bytes_per_run": ("the run", sum(move.msg_throughput for move in moves)),
     }
     for name, (where, figure) in capped.items():
@@ -185,3 +185,8 @@ def _over_cap(moves: Sequence[Move], planned: Settings, present: Settings) -> Ve
             if cap is not None and figure > cap * (1 + 1e-9):
                 return Verdict(Reason.OVER_CAP, f"{figure:.12g} for {where}, {name} is {cap:g}")
     return None
+
+
+def _most(counted: Counter[str]) -> tuple[str, int]:
+    [(where, number)] = counted.most_common(1)
+    return where, number
