@@ -34,7 +34,8 @@ def ago(seconds: float) -> datetime:
         (29.9, {}, "too_soon", False),
         (180, {}, "counted", False),
         (180.1, {}, "gap", True),
-        (-30, {}, "gap", True),
+        (0, {}, "too_soon", False),
+        (-0.5, {}, "gap", True),
         (60, {"forced": True}, "forced", False),
         (1, {"forced": True}, "forced", False),
         (300, {"forced": True}, "forced", True),
@@ -72,16 +73,17 @@ def test_another_strategy_starts_anew() -> None:
 
 
 def test_a_sample_may_be_repeated_for_a_host_interval() -> None:
-    samples = {"young": 53.0, "old": 54.0, "future": -1.0}
+    samples = {"young": 53.9, "new": 0.0, "old": 54.0, "future": -0.5}
     before = state(samples={name: CountedSample(50.0, ago(seconds)) for name, seconds in samples.items()})
     found = decide_counting(before, SETTINGS, NOW)
-    assert found.samples == {"young": 50.0}
+    assert found.samples == {"young": 50.0, "new": 50.0}
     assert found.is_repeated({"young": 50.0})
     assert not found.is_repeated({"young": 50.1})
     assert not found.is_repeated({"old": 50.0})
     assert samples_after(before, found, {"other": 20.0}, NOW) == {
+        "new": CountedSample(50.0, NOW),
         "other": CountedSample(20.0, NOW),
-        "young": CountedSample(50.0, ago(53.0)),
+        "young": CountedSample(50.0, ago(53.9)),
     }
 
 
