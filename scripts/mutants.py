@@ -73,7 +73,7 @@ SUBJECTS = {
         + [f"tests/{OPERATORS}/test_{name}.py" for name in ("unload", "unload_again", "stop", "report")],
     ),
     "counting": Subject(
-        [f"{DOMAIN}/state/counting.py", f"{DOMAIN}/strategies/hits.py"],
+        [f"{DOMAIN}/state/counting.py", f"{DOMAIN}/strategies/sample.py"],
         [f"tests/{DOMAIN}/{name}" for name in ("state", "strategies", "decide", "replay")]
         + [f"tests/{OPERATORS}/test_record.py"],
     ),
