@@ -79,7 +79,7 @@ def write(
     scene: Scene,
     wanted: Iterable[CandidateMove],
     record: ByHand,
-    splits: list[dict[str, Any]] | None = None,
+    splits: Sequence[dict[str, Any]] = (),
     room: CapacityCheck | None = None,
     *,
     whole: bool = False,
@@ -114,8 +114,8 @@ def write(
     changed = {"seq": before.seq + 1, "plan_id": snapshot.folder.name, "restarts": dict(restarts or {})}
     state = before.model_copy(update=changed)
     going = [row for row in candidates.to_pylist() if row["taken"]]
-    fields = plan_output.write_files(snapshot.folder, request, state, decisions, going, by_pair, splits or [])
-    told = tuple(row["explanation"] for row in splits or [])
+    fields = plan_output.write_files(snapshot.folder, request, state, decisions, going, by_pair, list(splits))
+    told = tuple(row["explanation"] for row in splits)
     summary = Summary(
         **fields,
         **plan_output.scores_fields(scene.scores, after, scene.apart),

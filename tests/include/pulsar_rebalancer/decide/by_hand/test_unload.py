@@ -83,6 +83,9 @@ def test_what_is_refused_as_a_whole(tmp_path: Path, form: dict[str, Any], reason
         snapshots.show(action="unload", **form)
 
     assert refused.value.reason is reason
+    if reason is Reason.WOULD_OVERLOAD:
+        _, found = snapshots.show(action="unload", **form, overrule=["overload"], reason="?")
+        assert found[name(1)] == "c:1"
 
 
 def _isolated(snapshots: Snapshots) -> None:
@@ -133,14 +136,50 @@ def test_what_nobody_can_overrule(snapshots: Snapshots, reason: str) -> None:
     assert found == {bundle: reason}
 
 
-def test_a_plan_says_whom_it_disturbs_and_how_brokers_would_be_loaded(snapshots: Snapshots) -> None:
-    summary, _ = snapshots.show(action="unload", bundles=[name(1), name(2)], destination="c:1")
+def test_a_plan_says_what_goes_what_stays_and_how_brokers_would_be_loaded(tmp_path: Path) -> None:
+    snapshots = Snapshots(tmp_path, {"a": {name(n): 1.0 for n in range(21)}, "b": {name(30): 1.0}})
 
-    hand = summary.by_hand
-    assert hand is not None
-    assert (hand.topics, hand.producers, hand.consumers) == (4, 6, 8)
-    assert hand.scores == {"a:1": pytest.approx((60.0, 10.0)), "c:1": pytest.approx((5.0, 55.0))}
-    assert (summary.counting, summary.bundles_taken, summary.waves) == ("by_hand", 2, 1)
+    summary, _ = snapshots.show(action="unload", bundles=["t/n", name(77)], destination="b:1")
+
+    run = snapshots.storage.run(summary.plan_id)
+    assert run is not None
+    stay = {reason: f"  1 bundle stay: {reason}. {reason.meaning}" for reason in summary.bundles_passed_over}
+    assert set(stay) == {Reason.NO_SUCH_BUNDLE, Reason.SAME_BROKER}
+    assert text(summary, run, "the_dag").splitlines() == [
+        "unload by hand: 21 bundles to move (dry run: nothing was moved)",
+        *(f"  {name(n)}: a:1 -> b:1" for n in range(20)),
+        f"  and 1 more: {run.uri}/plan/moves.parquet",
+        *stay.values(),
+        f"  no broker reports {name(77)}",
+        "  score of b:1: 1.0 -> 22.0",
+        "  score of a:1: 21.0 -> 0.0",
+        "  disturbed: 42 topics, 63 producers, 84 consumers",
+        "To carry it out before 2026-11-22T12:15:00+00:00: "
+        f'airflow dags trigger the_dag --conf \'{{"plan": "{summary.hash}"}}\'',
+    ]
+    assert document(summary, run) == {
+        "plan": summary.hash,
+        "until": "2026-11-22T12:15:00+00:00",
+        "bundles": 21,
+        "moves": [{"bundle": name(n), "from": "a:1", "to": "b:1"} for n in range(20)],
+        "splits": [],
+        "stay": dict.fromkeys(stay, 1),
+        "unknown": [name(77)],
+        "scores": {"b:1": [1.0, 22.0], "a:1": [21.0, 0.0]},
+        "disturbed": {"topics": 42, "producers": 63, "consumers": 84},
+        "folder": run.uri,
+    }
+    assert (summary.counting, summary.bundles_taken, summary.waves) == ("by_hand", 21, 1)
+    assert (summary.pairs, summary.pairs_over, summary.pairs_fired, summary.hits) == (0, 0, 0, (0, 0))
+
+
+def test_a_plan_without_any_effect_is_not_carried_out(snapshots: Snapshots) -> None:
+    summary, _ = snapshots.show(action="unload", bundles=[name(5)], destination="c:1")
+
+    run = snapshots.storage.run(summary.plan_id)
+    assert run is not None
+    assert document(summary, run)["plan"] == ""
+    assert "To carry it out" not in text(summary, run, "the_dag")
 
 
 def test_a_plan_counts_no_hit(snapshots: Snapshots) -> None:
@@ -216,3 +255,4 @@ def test_who_asked_for_a_plan_and_who_approved_it_are_both_told(snapshots: Snaps
     assert (summary.by_hand.by, summary.by_hand.approved_by) == ("ada", "bob")
     (decision,) = (run / "plan" / "decisions.parquet").read_table().to_pylist()
     assert decision["explanation"].startswith("ada asked to unload, because: disk; approved by bob (until five)")
+    assert decision["fired"]
