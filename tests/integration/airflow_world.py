@@ -12,8 +12,12 @@ from unittest import mock
 import yaml
 from airflow.dag_processing.bundles.manager import DagBundlesManager
 from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+from airflow.models.asset import AssetEvent, AssetModel
+from airflow.models.asset_state_store import AssetStateStoreModel
 from airflow.models.dagrun import DagRun
+from airflow.models.hitl import HITLDetail
 from airflow.models.taskinstance import TaskInstance, clear_task_instances
+from airflow.models.xcom import XComModel
 from airflow.sdk import timezone
 from airflow.sdk.definitions.dag import _run_task
 from airflow.serialization.serialized_objects import DagSerialization
@@ -88,18 +92,14 @@ class World:
             last: with its end the machine stands still: nothing more is run.
         """
         dag = self.dag(outcome.run.dag_id)
-        scheduled = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
         names = {first} | dag.task_dict[first].get_flat_relative_ids(upstream=False)
         with create_session() as session:
             run = _run(outcome.run.id, session)
-            run.dag = scheduled
+            run.dag = _scheduled(dag)
             cleared = [ti for ti in run.get_task_instances(session=session) if ti.task_id in names]
             clear_task_instances(cleared, session)
             run.set_state(DagRunState.RUNNING)
-        while _step(outcome.run.id, dag, scheduled, last):
-            pass
-        with create_session() as session:
-            return Outcome(self, _run(outcome.run.id, session))
+        return self._go_on(run, last)
 
     def queued(self, dag: str = "rebalance") -> list[str]:
         """Ids of the runs of a DAG that wait for their turn, in its order."""
@@ -111,31 +111,27 @@ class World:
 
     def begin(self, run_id: str, dag: str = "rebalance", last: str = "") -> Outcome:
         """Let a run that waits go on to its end, or to that of the task `last`, as the scheduler does."""
-        made = self.dag(f"pulsar_{dag}__{self.name}")
-        scheduled = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(made))
+        dag_id = f"pulsar_{dag}__{self.name}"
         with create_session() as session:
-            run = session.scalars(select(DagRun).where(DagRun.dag_id == made.dag_id, DagRun.run_id == run_id)).one()
+            run = session.scalars(select(DagRun).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id)).one()
             run.start_date = timezone.utcnow()
             run.set_state(DagRunState.RUNNING)
-            number = run.id
-        while _step(number, made, scheduled, last):
-            pass
-        with create_session() as session:
-            return Outcome(self, _run(number, session))
+        return self._go_on(run, last)
 
     def go_on(self, outcome: Outcome) -> Outcome:
         """Let a run in which the machine stood still go on to its end."""
-        made = self.dag(outcome.run.dag_id)
-        scheduled = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(made))
-        while _step(outcome.run.id, made, scheduled):
+        return self._go_on(outcome.run)
+
+    def _go_on(self, run: DagRun, last: str = "") -> Outcome:
+        dag = self.dag(run.dag_id)
+        scheduled = _scheduled(dag)
+        while _step(run.id, dag, scheduled, last):
             pass
         with create_session() as session:
-            return Outcome(self, _run(outcome.run.id, session))
+            return Outcome(self, _run(run.id, session))
 
     def asked(self, run_id: str) -> str:
         """The text of a question as Airflow shows it."""
-        from airflow.models.hitl import HITLDetail
-
         with create_session() as session:
             found = select(HITLDetail.body).join(TaskInstance, TaskInstance.id == HITLDetail.ti_id)
             return str(session.scalar(found.where(TaskInstance.run_id == run_id)))
@@ -146,34 +142,26 @@ class World:
 
     def decision(self) -> DecisionState:
         """The stored decision state."""
-        return DecisionState.parse(self._document(DecisionState.KEY))
+        return self.document(DecisionState)
 
     def moves(self) -> MovesState:
         """The stored unload history."""
-        return MovesState.parse(self._document(MovesState.KEY))
+        return self.document(MovesState)
 
     def lose_state(self) -> None:
         """What the loss of the metadata database does to the state."""
-        from airflow.models.asset_state_store import AssetStateStoreModel
-
         with create_session() as session:
             for row in session.scalars(select(AssetStateStoreModel)):
                 session.delete(row)
 
     def put(self, document: StateDocument) -> None:
         """Store a document, as the task that writes it would."""
-        from airflow.models.asset import AssetModel
-        from airflow.models.asset_state_store import AssetStateStoreModel
-
         with create_session() as session:
             asset = session.scalar(select(AssetModel.id).where(AssetModel.name == state_asset(self.name).name))
             value = json.dumps(document.model_dump(mode="json"))
             session.merge(AssetStateStoreModel(asset_id=asset, key=document.KEY, value=value))
 
     def _document(self, key: str) -> Any:
-        from airflow.models.asset import AssetModel
-        from airflow.models.asset_state_store import AssetStateStoreModel
-
         with create_session() as session:
             value = session.scalar(
                 select(AssetStateStoreModel.value)
@@ -184,8 +172,6 @@ class World:
 
     def events(self) -> list[Any]:
         """Extras of the events on the asset of moves."""
-        from airflow.models.asset import AssetEvent, AssetModel
-
         with create_session() as session:
             rows = session.scalars(
                 select(AssetEvent.extra)
@@ -218,39 +204,30 @@ class Outcome:
 
     def xcom(self, task: str, key: str = "return_value") -> Any:
         """What a task left."""
-        from airflow.models.xcom import XComModel
-
         with create_session() as session:
-            found = session.scalars(
-                select(XComModel).where(
-                    XComModel.dag_id == self.run.dag_id,
-                    XComModel.run_id == self.run.run_id,
-                    XComModel.task_id == task,
-                    XComModel.key == key,
-                )
-            ).all()
-            return XComModel.deserialize_value(found[0]) if found else None
+            found = session.scalar(self._left(task, key))
+            return XComModel.deserialize_value(found) if found else None
 
     def forge(self, task: str, value: Any) -> Any:
         """Write what a task left, as it is stored, as somebody may who has the right to; what was there before."""
-        from airflow.models.xcom import XComModel
-
         with create_session() as session:
-            (found,) = session.scalars(
-                select(XComModel).where(
-                    XComModel.dag_id == self.run.dag_id,
-                    XComModel.run_id == self.run.run_id,
-                    XComModel.task_id == task,
-                    XComModel.key == "return_value",
-                )
-            )
+            found = session.scalars(self._left(task, "return_value")).one()
             before, found.value = found.value, value
         return before
+
+    def _left(self, task: str, key: str) -> Any:
+        of_run = XComModel.dag_id == self.run.dag_id, XComModel.run_id == self.run.run_id
+        return select(XComModel).where(*of_run, XComModel.task_id == task, XComModel.key == key)
 
     @property
     def folder(self) -> StoragePath:
         """The run's folder."""
         return StoragePath(self.xcom("collect"))
+
+
+def _scheduled(dag: Any) -> Any:
+    """A DAG as the scheduler knows it."""
+    return DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
 
 
 def _run(number: int, session: Any) -> DagRun:
