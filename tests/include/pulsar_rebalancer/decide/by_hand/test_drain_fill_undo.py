@@ -265,11 +265,12 @@ def test_a_drained_broker_that_is_gone_stays_marked(snapshots: Snapshots) -> Non
 def test_a_new_broker_is_filled_to_the_mean_from_the_hottest_with_few_bundles(tmp_path: Path) -> None:
     hot, warm = {name(n): 10.0 for n in range(6)}, {name(10 + n): 4.0 for n in range(10)}
     snapshots = Snapshots(tmp_path, {"a": hot | {name(30): 1.0}, "b": warm, "c": {}})
+    snapshots.quarantined = [name(5)]
 
     summary, found = snapshots.show(action="fill", broker="c:1")
 
     # The mean is 33.7: three of 10 from the broker at 61; the broker at 40 has none that still fits.
-    assert found == {name(5): "c:1", name(4): "c:1", name(3): "c:1"}
+    assert found == {name(4): "c:1", name(3): "c:1", name(2): "c:1"}
     assert summary.by_hand is not None
     assert summary.by_hand.scores == {"a:1": pytest.approx((61.0, 31.0)), "c:1": pytest.approx((0.0, 30.0))}
 
@@ -293,7 +294,10 @@ def undone(snapshots: Snapshots, *moves: MoveOutcome) -> str:
         ended_at=NOW,
         verdict=Reason.OPEN,
         moves=moves,
-        splits=(SplitOutcome(bundle=name(40), positions=(40,), reason=Reason.SPLIT),),
+        splits=tuple(
+            SplitOutcome(bundle=name(n), positions=(n,), reason=reason)
+            for n, reason in ((40, Reason.SPLIT), (41, Reason.NOT_SPLIT))
+        ),
     ).write(run)
     return run.name
 
