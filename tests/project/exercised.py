@@ -32,6 +32,7 @@ from benchmarks import page
 from benchmarks.__main__ import PARTS
 from experiments.__main__ import _options
 from experiments.scenario import load_all
+from scripts.mutants import SUBJECTS
 from sqlalchemy import select
 from tests.airflow_home import HOME
 from tests.deployment import compose
@@ -129,6 +130,14 @@ def benchmark_page(words: list[str]) -> None:
     for part in PARTS:
         assert "measured like this" in page.renewed(text, part, "measured like this")
         assert page.renewed(text, part, "").count("<!-- ") == text.count("<!-- ")
+
+
+def mutated(words: list[str]) -> None:
+    """The files that it changes and the tests that it runs are there."""
+    assert words[1:] == ["-m", "scripts.mutants"]
+    for subject in SUBJECTS.values():
+        for pattern in (*subject.files, *subject.tests):
+            assert list(ROOT.glob(pattern)), pattern
 
 
 def experiment(words: list[str]) -> None:
