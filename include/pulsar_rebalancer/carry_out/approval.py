@@ -21,7 +21,7 @@ LISTED = 20
 
 
 def approves_itself(criteria: SelfApproval | None, summary: Summary, now: datetime) -> bool:
-    """Return whether a plan meets all given criteria; one that splits or that a person made never does.
+    """Return whether a plan meets all given criteria; a manual plan or a plan with splits never does.
 
     Args:
         criteria: `self_approval` of the clusters file; None if every plan needs a person.
@@ -36,7 +36,7 @@ def approves_itself(criteria: SelfApproval | None, summary: Summary, now: dateti
 
 
 def _gain(summary: Summary) -> float:
-    """Return by how many points the plan is predicted to narrow the score range."""
+    """Return the points by which the score range is predicted to narrow."""
     return 0.0 if summary.predicted_range is None else summary.score_range - summary.predicted_range
 
 
@@ -52,7 +52,7 @@ def texts(summary: Summary, actions: Actions, run: StoragePath, until: datetime)
 
     Args:
         actions: the plan's verified moves and splits.
-        until: end of the time in which the plan can be approved.
+        until: deadline for the approval.
 
     Raises:
         SnapshotError: a file of the run cannot be read.
@@ -79,7 +79,7 @@ def texts(summary: Summary, actions: Actions, run: StoragePath, until: datetime)
 
 
 def code(text: str) -> str:
-    """Return a text as a Markdown code span that nothing in the text can end: no markup, no links."""
+    """Return a text as a Markdown code span. No backtick in the text ends the span, so no markup or link appears."""
     shown = one_line(text, 500)
     fence = "`" * (max((len(backticks) for backticks in re.findall("`+", shown)), default=0) + 1)
     # The spaces separate a leading or trailing backtick from the fence; Markdown strips them.

@@ -36,7 +36,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """The end of an attempt or of the whole move; `again` if another unload may help."""
+    """The result of an attempt or of the whole move; `again` if another unload may help."""
 
     reason: Reason
     owner: str = ""
@@ -50,7 +50,7 @@ class BundleMove:
 
     Attributes:
         retries: further unloads if the bundle does not land on its destination.
-        timeout_s: seconds for an unload to reach a broker, and again for the bundle to get an owner.
+        timeout_s: seconds for an unload to reach a broker, and as long for the bundle to get an owner.
         unloaded: whether an earlier attempt may have unloaded the bundle.
         leaves: returns why the move must not be made after all; None to make it.
         begin: records, before the first unload, that the bundle is being unloaded.
@@ -64,7 +64,7 @@ class BundleMove:
     leaves: Callable[[Move], Reason | None]
     begin: Callable[[Move], Awaitable[None]]
     _attempts: int = field(default=0, init=False)
-    _owner: str | None = field(default=None, init=False)  # as read last
+    _owner: str | None = field(default=None, init=False)  # as last read
     _kept: bool = field(default=False, init=False)  # whether the leader may still remember the destination
 
     async def outcome(self) -> MoveOutcome:
@@ -152,7 +152,7 @@ class BundleMove:
         return _Result(if_owner, self.move.destination) if arrived else None
 
     async def _topic(self) -> str | None:
-        """Return a topic of the bundle to look up, None if it has none; any other would place another bundle."""
+        """Return a topic of the bundle; None if it has none. Looking up another topic would place another bundle."""
         topics = await self.admin.topics_of_bundle(self.move.bundle)
         return next((topic for topic in topics if is_in_bundle(topic, self.move.bundle)), None)
 
@@ -182,7 +182,7 @@ class BundleMove:
             _log.warning("%s: unload failed, reading ownership: %s", self.move.bundle, error)
         self._owner = None
         self._owner = await self._settled(topic, before if failed else None)
-        # The leader chose any new owner; while there is none, the next placement will consume the destination.
+        # A new owner means that the leader consumed the destination; without an owner, the next placement will.
         self._kept &= self._owner is not None and self._owner == before
         if self._owner == self.move.destination:
             there = failed is not None and _SAME_BROKER in failed.message

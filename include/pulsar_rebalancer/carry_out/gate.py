@@ -50,7 +50,7 @@ class Answered(NamedTuple):
 
     Attributes:
         approved: whether a person approved the plan of this run.
-        answers: to other plans.
+        answers: answers to other plans.
         unreadable: why the answers cannot be read; then nothing counts as approved, and every plan needs a person.
     """
 
@@ -71,7 +71,7 @@ def judge_plan(
     until: datetime,
     answered: Answered = NOTHING_ANSWERED,
 ) -> Verdict:
-    """Return whether the plan of a run may be carried out; of planned and present settings the stricter win.
+    """Return whether the plan of a run may be carried out; the stricter of planned and present settings applies.
 
     Args:
         present: the cluster's settings in the clusters file now.
@@ -144,7 +144,7 @@ def _unapproved(
     """Return why the plan is not approved; None if it is or need not be.
 
     Args:
-        settings: planned and present ones.
+        settings: the planned and the present settings.
     """
     planned, present = settings
     if answered.approved or Mode.APPROVE not in (planned.mode, present.mode):

@@ -41,19 +41,19 @@ async def carry_out_moves(
     is placed. If this is cancelled, bundles under way have no outcome and count as recently unloaded.
 
     Args:
-        moves: those of one wave, so no hash range twice.
+        moves: the moves of one wave; no hash range occurs twice.
         concurrency: maximum number of bundles under way at once.
         retries: further unloads of a bundle that does not land on its destination.
-        timeout_seconds: per attempt: for an unload to reach a broker, and again for the bundle to get an owner.
+        timeout_seconds: per attempt, for an unload to reach a broker, and as long for the bundle to get an owner.
         on_outcome: called for each bundle as soon as its outcome is known. If it raises, bundles under way are
             finished, no other one is begun, and the error is raised.
-        unloaded: bundles that an earlier attempt may have unloaded. Found on a third broker, they have gone astray;
+        unloaded: bundles that an earlier attempt may have unloaded. On a third broker, such a bundle has gone astray;
             any other bundle there has changed owner by itself and is not moved.
         held: called before each bundle; returns why no further one may begin. Bundles under way are finished.
         leaves: called before the first unload of a bundle; returns why this move must not be made. Not called for
             bundles that an earlier attempt really unloaded.
         begin: called before the first unload of a bundle, which is not unloaded if this raises.
-        affinity: whether the leader remembers destinations, as that of the modular load manager does.
+        affinity: whether the leader remembers destinations: true for the modular load manager.
 
     Returns:
         One outcome per move, in the order of the moves.

@@ -61,7 +61,7 @@ class WaveHistory:
         self._begun = self._written_up_to = 0
 
     def remaining(self, moves: Sequence[Move]) -> list[Move]:
-        """Return the moves without an outcome, and those that another attempt may complete."""
+        """Return the moves without an outcome, and the moves that another attempt may complete."""
         return remaining(moves, self.outcomes)
 
     def planned(self, moves: Sequence[Move]) -> bool:
@@ -82,7 +82,7 @@ class WaveHistory:
         """Return the number of failed moves of the run that the circuit breaker has not yet counted.
 
         Args:
-            closed_at: when a person last closed it; None: never.
+            closed_at: when a person last closed the breaker; None: never.
         """
         known = (*self._other_waves, *self.outcomes.values())
         return len(failed_moves(known, self._unloads, closed_at) - self._reported)
@@ -98,7 +98,7 @@ class WaveHistory:
     async def begin(self, move: Move) -> None:
         """Record that a bundle is about to be unloaded, for the retry of a killed task.
 
-        The file is written when this returns, in another thread, and once for all bundles that begin meanwhile.
+        This returns once the file is written. Another thread writes it, once for all bundles that begin meanwhile.
         """
         begun = not_moved(move, Reason.INTERRUPTED)
         earlier = self._earlier.get(move.bundle, begun)
@@ -163,7 +163,7 @@ class WaveHistory:
         }
 
     def _merged(self, outcome: MoveOutcome) -> MoveOutcome:
-        """Return the outcome over all attempts: a bundle unloaded by an earlier one and now in place was moved."""
+        """Return the outcome over all attempts: a bundle that an earlier attempt put in place counts as moved."""
         earlier = self._earlier.get(outcome.bundle)
         if earlier is None or earlier.reason.has(Trait.NOT_BEGUN):
             return outcome
@@ -182,8 +182,8 @@ class WaveHistory:
 
 
 def _ended(outcomes: Iterable[MoveOutcome]) -> list[MoveOutcome]:
-    found = (each for each in outcomes if each.reason is not Reason.INTERRUPTED)
-    return [outcome for outcome in found if not outcome.reason.has(Trait.NOT_BEGUN)]
+    known = (outcome for outcome in outcomes if outcome.reason is not Reason.INTERRUPTED)
+    return [outcome for outcome in known if not outcome.reason.has(Trait.NOT_BEGUN)]
 
 
 def tidied(history: MovesState, outcome: Outcome, now: datetime, grace_minutes: float) -> MovesState:
@@ -195,12 +195,12 @@ def tidied(history: MovesState, outcome: Outcome, now: datetime, grace_minutes: 
 def still_kept(
     history: MovesState, owners: Mapping[str, Container[str]], collected_at: datetime, now: datetime
 ) -> MovesState:
-    """Return the history without kept destinations that the leader has consumed: the bundle has another owner.
+    """Return the history without the kept destinations of bundles with a new owner: the leader has consumed these.
 
     Args:
         owners: by bundle, the brokers that reported it; bundles of brokers without a report are missing.
-        collected_at: when they reported; destinations kept later are not judged by these reports.
-        now: destinations kept after it come from a clock that has since been set back.
+        collected_at: when the brokers reported; these reports do not judge destinations kept later.
+        now: destinations kept after this time are judged: a clock has since been set back.
     """
     kept = {
         bundle: destination

@@ -1,7 +1,7 @@
 """Carry out the splits of a plan one after the other, reading the namespace's bounds back after each.
 
 A broker answers 204 whether or not it split the bundle, so only the bounds show the outcome. A split cannot be undone:
-none is requested twice, and a bundle with other bounds than planned is not split.
+a bundle that already has a bound inside its range, planned or not, is not split again.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ async def carry_out_splits(
     Repeating is safe: a bundle that has the planned bounds already is a success and is not split again.
 
     Args:
-        most_bundles: maximum number of bundles of a namespace.
+        most_bundles: maximum number of bundles in a namespace.
         timeout_seconds: for the new bounds to appear after a split.
         on_outcome: called for each bundle as soon as its outcome is known.
         held: called before each split; returns why no further one may begin.
-        leaves: called for each bundle that is whole; returns why it must not be split.
+        leaves: called for each bundle that is still whole; returns why it must not be split.
         begin: called before each request, which is not made if this raises.
     """
     outcomes = []
@@ -90,7 +90,7 @@ class _BundleSplit:
         """Split the bundle and return the outcome.
 
         Raises:
-            SnapshotError: `begin` could not record it; nothing was requested.
+            SnapshotError: `begin` could not write its record; nothing was requested.
         """
         error = ""
         try:

@@ -50,7 +50,7 @@ class SplitHistory:
         self.outcomes = dict(self._earlier)
 
     def remaining(self, splits: Sequence[Split]) -> list[Split]:
-        """Return the splits without an outcome, and those that another attempt may complete."""
+        """Return the splits without an outcome, and the splits that another attempt may complete."""
         return remaining(splits, self.outcomes)
 
     def plan(self, splits: Sequence[Split], now: datetime) -> None:
@@ -86,7 +86,7 @@ class SplitHistory:
         write_outcomes(outcomes_file(self._run), self.outcomes)
 
     def _merged(self, outcome: SplitOutcome) -> SplitOutcome:
-        """Return the outcome over all attempts: a bundle with the bounds that an earlier one requested was split."""
+        """Return the outcome over all attempts: a bundle with the bounds that an earlier attempt requested is split."""
         earlier = self._earlier.get(outcome.bundle)
         if earlier is None or earlier.reason.has(Trait.NOT_BEGUN):
             return outcome
@@ -109,8 +109,8 @@ def tidied(
 ) -> dict[str, BundleSplit]:
     """Return the records of splits after a run (`attempts.remembered`).
 
-    Records past their grace period are dropped once a sample has been counted after the split, which is when the parts
-    inherit the means.
+    A record past its grace period is dropped once a sample has been counted after the split: by then the parts have
+    inherited the means.
 
     Args:
         counted_at: time of the last counted sample; None if there are no means to inherit.

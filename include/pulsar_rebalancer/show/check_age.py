@@ -1,4 +1,4 @@
-"""Report how old the rebalancer's files are. Run it outside Airflow, because a dead scheduler alerts nobody.
+"""Report how old the rebalancer's files are. Run it outside Airflow, because a dead scheduler sends no alerts.
 
 `python -m pulsar_rebalancer.show.check_age --root ROOT --cluster NAME --max-age-seconds N` prints one line and exits
 like a Nagios plugin: 0 OK; 1 WARNING, runs end but commit no decision; 2 CRITICAL, no run ends with an outcome.
@@ -50,7 +50,7 @@ def _since(at: datetime | None, now: datetime) -> float | None:
 
 
 def _last_outcome(storage: ClusterStorage, now: datetime) -> datetime | None:
-    # Names of days and runs sort by time. Ignore runs from the future: a clock was set back since.
+    # Names of days and runs sort by time. Ignore runs from the future: a clock has since been set back.
     for day in reversed([name for name in storage.runs.names() if name.startswith("date=")]):
         for run in reversed((storage.runs / day).names()):
             at = time_of(run)

@@ -35,7 +35,7 @@ class Measurement:
     """One figure of a run.
 
     Attributes:
-        name: without the prefix; units are those of `docs/metrics.md`.
+        name: without the prefix; `docs/metrics.md` lists the units.
         value: finite; the increment of a counter, never negative.
         labels: by name; values hold only characters that are safe in a StatsD line.
         counter: whether to add the value up; a gauge replaces the previous value.

@@ -26,7 +26,7 @@ BEFORE_UNLOAD = ("collect", "validate", "decide", "record", "gate")
 """Tasks that must succeed before anything can be moved."""
 
 UNTRIED, UNTRIED_INTERVALS = timedelta(days=1), 100
-"""A failed unload counts as over when nothing has been unloaded since, for the longer of these two times."""
+"""`unload_failed` counts as over when nothing was unloaded for the longer of these times: a day, or 100 intervals."""
 
 
 class Condition(StrEnum):
@@ -105,14 +105,14 @@ class Observation:
 
 @dataclass(frozen=True)
 class EndedRun:
-    """What is known of a run at its end; None: the run did not get that far, or the file cannot be read.
+    """A run that has ended. A part is None if the run did not get that far or the file cannot be read.
 
     Attributes:
         states: task state by task id.
         failures: reason code by task id, for failed tasks that gave one.
         seconds: since the run started.
         manual: whether a person started it.
-        closed: what keeps the gate closed for any plan and should not last: detail by reason code.
+        closed: reasons that keep the gate closed for every plan and should not last, each with its detail.
     """
 
     states: Mapping[str, str]
@@ -137,12 +137,12 @@ class EndedRun:
 
     @property
     def mode_lowered(self) -> bool:
-        """Whether a parameter of this run set a mode that does not act, so that it says nothing about other runs."""
+        """Return whether a parameter set a mode that does not act; such a run says nothing about other runs."""
         return not self.acts and self.request is not None and self.request.resolved.origins.get("mode") is Origin.PARAMS
 
     @property
     def acts(self) -> bool:
-        """Whether the run's mode lets it move bundles."""
+        """Return whether the run's mode lets it move bundles."""
         return self.request is not None and self.request.resolved.settings.mode.moves
 
 

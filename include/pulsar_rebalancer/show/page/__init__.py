@@ -1,1 +1,1 @@
-"""What a person sees of a cluster: made from the files of its runs, and decided by nobody here."""
+"""The page of a cluster, built from the files of its runs. Nothing is decided here."""

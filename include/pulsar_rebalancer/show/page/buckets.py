@@ -25,7 +25,7 @@ class Bucket(View):
     """A period of time, or a single run.
 
     Attributes:
-        lowest, highest: of the runs' score ranges, points; None without a run that judged brokers.
+        lowest, highest: the smallest and the largest score range of the runs, points; None if no run judged brokers.
         moved, failed: number of bundles.
         blocked: number of runs that validation stopped.
         broken: number of runs that failed.

@@ -1,4 +1,4 @@
-"""What no file of a run holds: what Airflow and its state store know of a cluster."""
+"""Facts about a cluster from Airflow and its state store, which no file of a run holds."""
 
 from __future__ import annotations
 
@@ -69,19 +69,19 @@ class AirflowFacts(View):
         """Return what other than the mode keeps the next run from moving bundles.
 
         Args:
-            settings: from the current clusters file, as below.
+            settings: from the current clusters file, here and in the methods below.
         """
         return [closing for closing in self._closed(settings, now) if closing.reason is not Reason.OBSERVE]
 
     def waits_until(self, settings: Settings, now: datetime) -> datetime | None:
-        """Return how long a plan waits for a person's approval; None when none waits or it was answered."""
+        """Return the time until which a plan waits for a person's approval; None if no plan waits."""
         if settings.mode is not Mode.APPROVE or self.question.plan_id in self.answers.plans:
             return None
         until = self.question.until(settings.max_awaiting_minutes)
         return until if until is not None and now < until else None
 
     def in_force(self, settings: Settings, run: Run | None, now: datetime) -> str:
-        """Return which orders are in force in addition to the mode, and who gave them; empty when none is.
+        """Return which orders are in force in addition to the mode, and who gave them; empty if there are none.
 
         Args:
             run: the run shown, which somebody may have stopped.

@@ -65,7 +65,7 @@ def present(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, n
 
 
 def _now(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> tuple[Run | None, Said]:
-    """Return the run to show, which is moving bundles or is the newest that has ended; and the cluster's state."""
+    """Return the run to show and the cluster's state: the run that moves bundles, else the newest that has ended."""
     begun, ended = newest(storage, now, facts.opened)
     shown = begun if begun is not None and begun.under_way else ended or begun
     return shown, now_of(entry, facts, begun, ended, now)

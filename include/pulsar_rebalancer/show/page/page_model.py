@@ -49,9 +49,9 @@ class BrokerView(View):
         resources: weighted usage by resource, percent; the largest is the score.
         deciding: the resource with the largest weighted usage; empty without a load report.
         lowest, highest: score within the last half hour.
-        after: predicted score after the plan; None where the plan does not touch it.
+        after: predicted score after the plan; None if the plan does not touch the broker.
         left_out: why it is neither source nor destination; empty when it takes part.
-        band: that of its pair: `calm`, `low` or `high`.
+        band: the band of its pair: `calm`, `low` or `high`.
         partner, gap: the colder broker of its pair and the gap to it; set only on the hotter broker.
         drained: by whom, since when and why; empty when it is not drained.
         average, average_throughput: moving averages that the strategy keeps: load in percent, and bytes/s.
@@ -178,9 +178,9 @@ class Overview(View):
         close_pairs: number of pairs not listed.
         firing: what pairs do once they have their hits: `fires` or `would fire`; empty when the time is unknown.
         hits: of the whole cluster, under a strategy that counts these.
-        plan: of the run shown, if it moves or considered bundles.
-        awaiting: the plan that waits for a person, if it is another one.
-        last: the last plan that moved something, if the run shown has none.
+        plan: the plan of the run shown, if it moves bundles or considered any.
+        awaiting: the plan that waits for a person, if it is not the plan of the run shown.
+        last: the last plan that moved something, if `plan` is None.
         validated: whether the run got as far as validation.
     """
 

@@ -37,7 +37,7 @@ MINUTES = (1, 5, 15)
 """Minutes after a run at which the score range is measured."""
 
 _LATE = timedelta(minutes=5)
-"""How late a sample may be for that."""
+"""Maximum delay of a sample after each of these times."""
 
 
 def predicted(run: Run) -> dict[str, float]:
@@ -60,7 +60,7 @@ def predicted(run: Run) -> dict[str, float]:
 
 
 def plan_view(storage: ClusterStorage, run: Run | None, now: datetime) -> PlanView | None:
-    """Return the view of a run's plan, as far as its files can be read; None for a run without one."""
+    """Return the view of a run's plan, with whatever files can be read; None if the run has no plan."""
     if run is None or run.summary is None:
         return None
     summary = run.summary
@@ -118,7 +118,7 @@ def _moves(run: Run, summary: Summary, moves: Sequence[Move]) -> list[MoveView]:
 
 
 def _why(summary: Summary, move: Move, pairs: Mapping[str, PairView]) -> str:
-    """Return why a bundle moves, from its source broker."""
+    """Return why a bundle leaves its source broker; empty if unknown."""
     drain, pair = summary.drains.get(move.source), pairs.get(move.source)
     if summary.by_hand is not None:
         asked = summary.by_hand.request
@@ -131,7 +131,7 @@ def _why(summary: Summary, move: Move, pairs: Mapping[str, PairView]) -> str:
 
 
 def _by(summary: Summary) -> str:
-    """Return the person who ordered the plan; empty when nobody did."""
+    """Return who ordered the plan, and why if it was forced; empty if no person did."""
     if summary.by_hand is not None:
         return f"by {summary.by_hand.by or 'unknown'}"
     return f"forced by {summary.forced.by or 'unknown'}: {summary.forced.reason}" if summary.forced else ""

@@ -82,7 +82,7 @@ def _seconds_to_fire(hits: Mapping[str, HitsView], band: str, settings: Settings
 
 
 def kept_by(run: Run) -> ShedderState:
-    """Return what the strategy keeps after a run; empty when it cannot be read."""
+    """Return the state that the strategy keeps after a run; empty if it cannot be read."""
     try:
         state = read_state(run.folder)
         if run.opened or (run.outcome and run.outcome.verdict is Reason.OPEN):

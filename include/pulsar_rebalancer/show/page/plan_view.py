@@ -63,7 +63,7 @@ class PlanView(View):
         run_id: of the DAG run.
         until: when the gate stops opening for it.
         under_way: whether its bundles are being moved.
-        by: the person who ordered it, and why; empty when nobody did.
+        by: who ordered it, and why if it was forced; empty if no person did.
         verdict: reason code of the gate; empty before the gate.
         measure: `msg_rate` (msg/s) or `msg_throughput` (bytes/s).
         traffic: sum over the moves.

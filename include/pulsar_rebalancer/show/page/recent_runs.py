@@ -40,7 +40,7 @@ _LOOKED_AT = 20
 
 @dataclass(frozen=True)
 class Run:
-    """What is known of a run; None: it did not get that far, or the file cannot be read.
+    """A run. A part is None if the run did not get that far or the file cannot be read.
 
     Attributes:
         waves: outcomes of the moves so far, by bundle.
@@ -68,7 +68,9 @@ class Run:
 
     @cached_property
     def brokers(self) -> list[BrokerSample]:
-        """Return the brokers by name, marked as left out as far as documents can be read; validation's reasons win.
+        """Return the brokers by name, each with the reason why it is left out, if the documents can be read.
+
+        Exclusion in the settings is the first reason, validation the second; others follow.
 
         Raises:
             SnapshotError: the table of brokers cannot be read.
@@ -93,7 +95,7 @@ class Run:
 
     @property
     def was_stopped(self) -> bool:
-        """Return whether a stop affects it: bundles are being moved, or some stayed because of one."""
+        """Return whether a stop affects the run: bundles are being moved, or some stayed because of a stop."""
         return self.under_way or any(move.reason is Reason.STOPPED for move in self.moves.values())
 
     @property
@@ -103,7 +105,7 @@ class Run:
 
 
 def read_run(folder: StoragePath) -> Run | None:
-    """Return a run as far as its files can be read; None without a request."""
+    """Return a run with whatever files can be read; None without a request."""
     snapshot = Snapshot(folder)
     if _known(lambda: snapshot.request) is None:
         return None
@@ -119,7 +121,7 @@ def read_run(folder: StoragePath) -> Run | None:
 
 
 def _ended(outcomes: dict[str, _Ended]) -> dict[str, _Ended]:
-    return {bundle: found for bundle, found in outcomes.items() if found.reason is not Reason.INTERRUPTED}
+    return {bundle: outcome for bundle, outcome in outcomes.items() if outcome.reason is not Reason.INTERRUPTED}
 
 
 def _known(read: Callable[[], _Document]) -> _Document | None:
@@ -132,7 +134,7 @@ def _known(read: Callable[[], _Document]) -> _Document | None:
 def newest(storage: ClusterStorage, now: datetime, opened: str = "") -> tuple[Run | None, Run | None]:
     """Return the run under way, else the newest that has begun; and the newest that has ended.
 
-    Folders of manual plans are among those of runs, and never get an outcome.
+    The folders of runs include those of manual plans, which never get an outcome.
 
     Args:
         opened: id of the DAG run that is under way and whose gate has opened; empty when there is none.
@@ -172,12 +174,12 @@ def dated_folders(storage: ClusterStorage, until: datetime) -> Iterator[tuple[da
 
 
 def folders(storage: ClusterStorage, until: datetime) -> Iterator[StoragePath]:
-    """Yield the same folders without their times."""
+    """Yield the folders of runs up to a time, the newest first."""
     return (folder for _, folder in dated_folders(storage, until))
 
 
 _scores: Cache[Scores] = Cache(200_000)
-"""Scores by folder; weighed in scores, some 100 bytes each."""
+"""Scores by folder; the weight is the number of scores, about 100 bytes each."""
 
 
 def scores_are_known(folder: StoragePath) -> bool:
@@ -188,7 +190,7 @@ def scores_are_known(folder: StoragePath) -> bool:
 def known_scores(folder: StoragePath) -> Scores:
     """Return the scores as the run judged them, without excluded brokers; empty when unknown.
 
-    Files never change once written, missing ones may appear.
+    Only known scores are cached: files never change once written, but missing ones may appear.
     """
     known = _scores.get(folder.uri)
     if known is not None:
@@ -203,5 +205,5 @@ def known_scores(folder: StoragePath) -> Scores:
 
 
 def rounded(figure: float | None, factor: float = 1) -> float | None:
-    """Return a figure with two digits; None for one that is missing or not finite."""
+    """Return a figure times a factor, with two decimals; None if the figure is missing or not finite."""
     return None if figure is None or not math.isfinite(figure) else round(figure * factor, 2)

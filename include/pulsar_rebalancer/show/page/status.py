@@ -38,7 +38,7 @@ class Said(NamedTuple):
     """What the strip says.
 
     Attributes:
-        firing: `FIRES`, `WOULD_FIRE`, or empty when it is unknown when a pair fires.
+        firing: `FIRES`, `WOULD_FIRE`, or empty if the time at which a pair fires is unknown.
     """
 
     state: State
@@ -101,7 +101,7 @@ def _without_data(facts: AirflowFacts) -> Said:
 
 
 def _silent(entry: ClusterEntry, facts: AirflowFacts, known: Run, age: float) -> Said | None:
-    """Return what to say when no run looks at the cluster; None while runs do.
+    """Return what to say when no run looks at the cluster or the newest run failed; None otherwise.
 
     Args:
         entry: from the current clusters file.

@@ -51,7 +51,7 @@ _runs: Cache[Bucket] = Cache(20_000)
 """Runs that have ended, by folder: their files no longer change."""
 
 _closed: Cache[tuple[Bucket, ...]] = Cache(100_000)
-"""Stretches whose runs have all ended, and days stored as tables; weighed in buckets."""
+"""Stretches whose runs have all ended, and days stored as tables; the weight is the number of buckets."""
 
 
 class _Reader:

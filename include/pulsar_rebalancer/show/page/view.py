@@ -1,4 +1,4 @@
-"""What all parts of the page's document share: their base class, and the state of a cluster in one word."""
+"""The base class of all parts of the page's document, and the state of a cluster in one word."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict
 
 VERSION = 1
-"""Version of the document; a browser with an older page loads it again."""
+"""Version of the document; a browser with an older page reloads the page."""
 
 
 class View(BaseModel):
