@@ -1,4 +1,4 @@
-"""Caps on a plan and its waves: what selection took may still be left for a later run."""
+"""Caps on a plan and its waves: bundles that selection took may still have to wait for a later run."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 _TAKEN = Reason.TAKEN  # looked up once for a million
 
 _RELEASE = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:\.\d+)*")
-"""A release, or a distributor's with further numbers. What carries a suffix may have been built from any source."""
+"""A release, or a distributor's with further numbers. A version with a suffix may be built from any source."""
 
 _FIRST_OF_40, _FIRST = (4, 0, 10), (4, 2, 1)
-"""Of 4.1 there is no release with the cure (release notes of 4.0.10 and 4.2.1, 27 April 2026)."""
+"""The first releases with the cure; 4.1 has none (release notes of 4.0.10 and 4.2.1, 27 April 2026)."""
 
 
 class CapacityCheck(Protocol):
-    """What else than a cap keeps a unit where it is, depending on what is taken before it."""
+    """A check other than the caps that may keep a unit in place; its answer depends on the units taken before."""
 
     def fitted(self, unit: list[CandidateMove]) -> list[CandidateMove]:
-        """Return a taken unit as it may go, perhaps to other brokers, or with the reason why it may not."""
+        """Return a taken unit as it may move, perhaps to other brokers, or with the reason why it may not."""
         ...
 
     def take(self, unit: list[CandidateMove]) -> None:
-        """Note that a unit goes as it was fitted."""
+        """Note that a unit moves as it was fitted."""
         ...
 
 
@@ -49,10 +49,10 @@ def apply(
     """Return the moves after the caps by pair and rank, each taken one with its wave.
 
     Caps bite in this order: one bundle of each anti-affinity group, because destinations are right only while the
-    group's others are where they were counted, and a move may be capped or fail; bundles off or onto one broker;
-    bundles of one namespace; throughput; bundles per run, outer pairs first; waves. Where the same hash range must not
-    move twice at once, its n-th move goes to wave n; elsewhere a wave has a fixed number of bundles, because each wave
-    asks the gate again. Caps never affect counters.
+    group's other bundles are where they were counted, and a move may be capped or fail; bundles off or onto one broker;
+    bundles of one namespace; throughput; bundles per run, outer pairs first; waves. Where the same hash range must
+    not move twice at once, its n-th move goes to wave n. Elsewhere a wave has a fixed number of bundles, because each
+    wave asks the gate again. Caps never affect counters.
 
     Args:
         moves: as selection and placement made them, in any order.
@@ -71,10 +71,10 @@ def apply(
 
 
 def units(moves: Iterable[CandidateMove]) -> tuple[list[list[CandidateMove]], list[CandidateMove]]:
-    """Return those that are taken by pair and rank, and the others, which are most of them.
+    """Return the units of taken moves by pair and rank, and the other moves, which are most of them.
 
-    A taken bundle and those that come back for it are one unit. Half a swap would be worse than none: a bundle that was
-    too large to go by itself would go by itself.
+    A taken bundle and the bundles that come back for it are one unit. Half a swap would be worse than none: it would
+    move a bundle that is too large to go by itself.
     """
     found: list[list[CandidateMove]] = []
     others: list[CandidateMove] = []
@@ -116,7 +116,7 @@ class _Caps:
         """Return a unit with its waves, or with the reason why it has to wait.
 
         Args:
-            counted: whether it uses up what the caps leave; otherwise it is only asked about.
+            counted: whether the unit uses up the caps; otherwise it is only checked.
         """
         names = [namespace_of(move.bundle) for move in unit]
         groups = [self._groups[name] for name in names if name in self._groups]
@@ -153,9 +153,9 @@ class _Caps:
             self._of_run += len(unit)
 
     def _bitten(self, unit: list[CandidateMove], names: list[str]) -> Reason | None:
-        """Return which cap a unit exceeds that one further down may not."""
+        """Return which cap a unit exceeds, of those that may have room for a smaller unit."""
         caps = self._settings
-        # Only what the unit touches is added up: a plan may have a million moves.
+        # Only the brokers of this unit are added up: a plan may have a million moves.
         leaving, coming = _counts([move.source for move in unit]), _counts([move.destination for move in unit])
         off = {end: self._off[end] + leaving.get(end, 0) for end in (*leaving, *coming)}
         onto = {end: self._onto[end] + coming.get(end, 0) for end in off}
@@ -192,7 +192,7 @@ def needs_waves(brokers: Iterable[BrokerSample]) -> bool:
 
     The leader of the modular load manager kept a planned destination only by hash range until apache/pulsar #25518
     (ModularLoadManagerImpl.setNamespaceBundleAffinity). Any broker may become the leader. The extensible load manager
-    keeps none: its brokers are known by their own averages.
+    keeps none: its brokers are recognised by the averages they report.
     """
     return any(broker.load_average is None and _is_old(broker.version) for broker in brokers)
 

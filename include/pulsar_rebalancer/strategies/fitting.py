@@ -1,4 +1,4 @@
-"""Settings that fit their strategy, which `config/` knows by name only."""
+"""Checks that settings fit their strategy, which `config/` knows by name only."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def checked(given: Settings, where: str) -> Settings:
     """Return settings with the defaults of their strategy's own filled in.
 
     Args:
-        where: what the error names as the place.
+        where: the place that an error names.
 
     Raises:
-        SettingsError: `wrong_setting` or `contradiction`. Whatever a profile from outside raises is that as well: it
-            breaks its own cluster and no other one.
+        SettingsError: `wrong_setting` or `contradiction`, also for whatever a profile from outside raises: it breaks
+            only its own cluster.
     """
     try:
         profile = profile_of(given)
@@ -56,17 +56,17 @@ def checked(given: Settings, where: str) -> Settings:
 
 
 def validate(values: Mapping[str, object], *, where: str) -> Settings:
-    """Return settings from names and values, as `config.settings.validate`, that fit their strategy."""
+    """Return settings from names and values as `config.settings.validate` does; they fit their strategy."""
     return checked(settings.validate(values, where=where), where)
 
 
 def load_clusters(path: Path) -> list[ClusterEntry]:
-    """Return the clusters of a file, as `config.clusters_file.load_clusters`, whose settings fit their strategy."""
+    """Return the clusters of a file as `config.clusters_file.load_clusters` does; their settings fit."""
     return clusters_file.load_clusters(path, checked)
 
 
 def resolve(file: Mapping[str, object], brokers: Mapping[str, str], params: RunParams | None = None) -> Resolved:
-    """Return effective settings, as `config.resolution.resolve`, that fit their strategy, as do the parameters.
+    """Return effective settings as `config.resolution.resolve` does; settings and parameters fit the strategy.
 
     Raises:
         SettingsError: `wrong_setting` or `contradiction`, with the key's name.

@@ -1,4 +1,4 @@
-"""What strategies keep from one counted run to the next, the same for all of them, and how it is stored."""
+"""What strategies keep from one counted run to the next, in one form for all of them, and how it is stored."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 WHOLE_CLUSTER = ""
-"""Whose hits TransferShedder counts, as low hits: it judges the cluster and not each broker."""
+"""The key of TransferShedder's hits, kept as low hits: it judges the whole cluster, not each broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShedderState:
-    """What a shedder keeps; each uses what it needs.
+    """What a shedder keeps; each uses the fields it needs.
 
     Attributes:
         hits: hits in a row by broker, or of `WHOLE_CLUSTER`; zero counts are left out.
@@ -40,11 +40,11 @@ class ShedderState:
 
 @dataclass(frozen=True, slots=True)
 class PlacementState:
-    """What a placement keeps; each uses what it needs.
+    """What a placement keeps; each uses the fields it needs.
 
     Attributes:
         count: how often RoundRobinBrokerSelector has chosen.
-        brokers: the list that it counts over.
+        brokers: the list that RoundRobinBrokerSelector counts over.
         averages: moving average of a broker's usage by broker, 1 is 100 percent (LeastResourceUsageWithWeight).
     """
 
@@ -62,7 +62,7 @@ class KeptState:
 
     @classmethod
     def parse(cls, hits: Mapping[str, HitCount], document: Mapping[str, Any]) -> Self:
-        """Read what is stored."""
+        """Return the kept state from the stored hits of brokers and the stored `DecisionState.kept`."""
         shedder, placement = document.get("shedder", {}), document.get("placement", {})
         of_cluster = {WHOLE_CLUSTER: HitCount(low=shedder["hits"])} if shedder.get("hits") else {}
         loads = shedder.get("loads", {})
@@ -74,7 +74,7 @@ class KeptState:
         )
 
     def document(self) -> dict[str, Any]:
-        """Return what is stored as `DecisionState.kept`, which has a field of its own for the hits of brokers."""
+        """Return the content of `DecisionState.kept`; the hits of brokers are a field of their own."""
         shedder, placement = self.shedder, self.placement
         found = {
             "shedder": {

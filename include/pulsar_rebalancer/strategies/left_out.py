@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 
 def left_out_of(run: Snapshot) -> dict[str, Reason]:
-    """Return why a broker of a run is neither source nor destination."""
+    """Return the brokers of a run that are neither source nor destination, each with the reason."""
     quarantined, drained = run.validation.quarantined, run.before.drains.brokers
     return left_out(run.settings, run.policies, quarantined=quarantined, drained=drained)
 
 
 def apart_of(run: Snapshot) -> dict[str, Reason]:
-    """Return why a broker of a run is not compared with the others."""
+    """Return the brokers of a run that are not compared with the others, each with the reason."""
     return apart(run.settings, run.policies, run.before.drains.brokers)
 
 
 def left_out(
     settings: Settings, policies: Policies, *, quarantined: Iterable[str] = (), drained: Iterable[str] = ()
 ) -> dict[str, Reason]:
-    """Return why a broker is neither source nor destination; of several reasons the gravest one.
+    """Return the brokers that are neither source nor destination, each with its gravest reason.
 
     Args:
         quarantined: brokers that validation left out, or that have no report; other names are passed on.
@@ -39,10 +39,10 @@ def left_out(
 
 
 def apart(settings: Settings, policies: Policies, drained: Iterable[str]) -> dict[str, Reason]:
-    """Return why a broker is not compared with the others: it is emptied, or takes no persistent topics.
+    """Return the brokers that are not compared with the others, each with the reason.
 
-    The latter would take a place in pairs for nothing. Those that an isolation policy reserves take the
-    bundles of its namespaces all the same.
+    They are drained, or take no persistent topics and so would fill a place in a pair for nothing. The latter are
+    compared where an isolation policy reserves them: they take the bundles of its namespaces all the same.
     """
     unpaired = policies.without_persistent if profile_shown(settings).thresholds(settings) else ()
     closed = (name for name in unpaired if policies.reserved_by(name) is None)

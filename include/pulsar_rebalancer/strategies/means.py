@@ -13,15 +13,16 @@ MAX_SAMPLES = 10
 """From the tenth sample on, a mean moves by a tenth of the difference (BundleData, short-term)."""
 
 LONG_TERM_SAMPLES = 1000
-"""The same for the long-term mean."""
+"""The same for the long-term mean: from this sample on it moves by a thousandth of the difference."""
 
 
 def update(bundles: Iterable[Mapping[str, Any]], previous: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Means with this sample added (TimeAverageMessageData.update).
+    """Return the means with this sample added (TimeAverageMessageData.update).
 
-    A bundle seen for the first time starts with its sample. While a bundle moves two brokers may report it: the larger
-    of each figure counts, as the broker that lost it only reports what is left. Bundles that are not in the sample are
-    forgotten: Pulsar unloads idle ones, and when they come back their old traffic says nothing.
+    A bundle seen for the first time starts with its sample. While a bundle moves, two brokers may report it. The larger
+    of each figure counts, because the broker that lost the bundle reports only the rest of its traffic. Bundles that
+    are not in the sample are forgotten: Pulsar unloads idle ones, and when they come back their old traffic says
+    nothing.
 
     Args:
         bundles: rows of the bundles table.
@@ -40,10 +41,10 @@ def update(bundles: Iterable[Mapping[str, Any]], previous: Iterable[Mapping[str,
 
 
 def with_parts(previous: Iterable[Mapping[str, Any]], parts: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
-    """Return means with those that parts of split bundles carry on with: their share of the bundle's.
+    """Return the means, with means for the parts of split bundles: each part starts with its share.
 
-    The bundle's own stay: `update` forgets what is not in the sample, be it the bundle or its parts. So does what a
-    part has already: for a while two brokers may report the bundle and a part of it.
+    The means of the bundle stay: `update` forgets the bundle or its parts, whichever the sample lacks. A part that has
+    means keeps them: for a while, two brokers may report the bundle and a part of it.
 
     Args:
         previous: rows of the means table.

@@ -56,7 +56,7 @@ class ClusterSample:
 
     @cached_property
     def taking_part(self) -> list[BrokerSample]:
-        """Return the brokers that are not left out, by name: ties are broken by it."""
+        """Return the brokers that are not left out, sorted by name, which breaks ties."""
         return sorted((broker for broker in self.brokers if broker.left_out is None), key=lambda broker: broker.broker)
 
     def shed_candidates(self, broker: str) -> list[BundleSample]:
@@ -102,10 +102,10 @@ class CandidateMove(NamedTuple):
     Attributes:
         pair: number of the decision.
         rank: its position in the walk over the source's bundles.
-        traffic: what the walk compared, as `measure` says.
+        traffic: the figure that the walk compared, in the unit of `measure`.
         reason: `taken`, or why it is passed over.
         destination: the planned broker; None when placement is to name it.
-        wave: None until caps were applied, and when it is not taken.
+        wave: None until caps are applied, and for a bundle that is not taken.
     """
 
     pair: int
@@ -137,25 +137,25 @@ class CandidateMove(NamedTuple):
         destination: str | None = None,
         traffic: float | None = None,
     ) -> Self:
-        """Make a candidate of a bundle; without `traffic` its short-term mean was compared."""
+        """Return the candidate for a bundle; without `traffic`, the walk compared its short-term mean."""
         compared = bundle.mean(measure) if traffic is None else traffic
         of_bundle = bundle.msg_rate, bundle.msg_throughput
         return cls(pair, bundle.broker, destination, bundle.bundle, rank, measure, compared, *of_bundle, reason)
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> Self:
-        """Return what a row of the moves table says."""
+        """Return the candidate in a row of the moves table."""
         columns = {name: row[name] for name in cls._fields}
         return cls(**columns | {"reason": Reason(row["reason"]), "measure": Measure(row["measure"])})
 
 
 class SheddingResult(NamedTuple):
-    """What one run of a shedder answers.
+    """The result of one run of a shedder.
 
     Attributes:
         decisions: one per judged broker or pair, then one per broker left out. They say why bundles are to leave;
             `explain.complete` adds what policies and caps let move.
-        moves: every candidate bundle of what fired, `wave` still None.
+        moves: every candidate bundle of the decisions that fired, `wave` still None.
         kept: what the strategy keeps for the next run.
         sentence: the finding, for the terminal and the summary.
         outermost: for hits of the whole cluster, the brokers whose figures decide whether the sample is new.
@@ -175,10 +175,10 @@ def left_out_decisions(sample: ClusterSample) -> list[Decision]:
 
 
 def used_samples(decisions: Iterable[Decision], counting: Counting) -> dict[str, float]:
-    """Return the scores that gave a hit, or by which a run that counts nothing moves bundles, by broker.
+    """Return the scores, by broker, that gave a hit or, in a run that counts nothing, made a bundle move.
 
     Args:
-        decisions: of one cluster, with what moves in the end.
+        decisions: of one cluster, with the bundles that move after policies and caps.
         counting: how the run treats the counters.
     """
     found: dict[str, float] = {}
@@ -195,8 +195,8 @@ def used_samples(decisions: Iterable[Decision], counting: Counting) -> dict[str,
 def hits_after(decisions: Iterable[Decision]) -> dict[str, HitCount]:
     """Return the counts that the decisions leave behind, by broker, zero counts left out.
 
-    Every broker that the cluster lists is in exactly one decision, so the counts of brokers that are gone end here;
-    Pulsar keeps them until no pair is above the low threshold.
+    Every broker that the cluster lists is in exactly one decision, so counts of brokers that are gone are dropped
+    here. Pulsar keeps them until no pair is above the low threshold.
     """
     found = {}
     for decision in decisions:

@@ -61,7 +61,7 @@ def _floats32(figures: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 def _float32(figure: float) -> float:
     """Return the nearest 32-bit float, finite whatever the figure is: a score is always a number.
 
-    The quotient and the product of two of them, computed in double and rounded, are what 32-bit arithmetic gives.
+    A quotient or product of two such floats, computed in double precision and rounded, is that of 32-bit arithmetic.
     """
     return float(np.float32(min(max(figure, -LARGEST_FLOAT32), LARGEST_FLOAT32)))
 
@@ -73,7 +73,7 @@ def weighted_usage(broker: BrokerSample, settings: Settings, resources: Sequence
 
     Args:
         broker: resources that it does not measure count as idle.
-        resources: which ones are looked at.
+        resources: the ones that count.
     """
     if resources in broker.weighted:
         return broker.weighted[resources]
@@ -89,8 +89,9 @@ def weighted_usages(
     """Return `weighted_usage` of many brokers at once, to the last digit.
 
     Args:
-        measured: what `percents` says, a row for each resource, an entry for each broker.
-        resources: which ones are looked at; one that is not measured counts as idle.
+        measured: the result of `percents`, a row for each resource, an entry for each broker.
+        names: the resource of each row.
+        resources: the ones that count; one that is not measured counts as idle.
     """
     idle = np.zeros(measured.shape[1])
     rows = [
@@ -111,7 +112,7 @@ def score(broker: BrokerSample, settings: Settings) -> float:
 
 
 def smooth(before: float | None, sample: float, settings: Settings) -> float:
-    """Return a moving average with this sample in it; the first one counts in full.
+    """Return a moving average that includes this sample; the first sample counts in full.
 
     (ThresholdShedder, BrokerLoadData.)
     """
@@ -126,7 +127,7 @@ def scores_after(
 
     Args:
         scores: of the judged brokers, percent.
-        moves: candidates of one cluster that are taken.
+        moves: taken candidates of one cluster.
         source_traffic: current traffic of each source that gives bundles, in the measure of its moves.
     """
     carried: dict[str, dict[str, list[float]]] = {}

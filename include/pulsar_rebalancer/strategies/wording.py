@@ -1,4 +1,4 @@
-"""Figures and numbers of things as sentences name them."""
+"""Words for amounts of traffic and for numbers of things."""
 
 from __future__ import annotations
 

@@ -23,9 +23,10 @@ def place(
 ) -> tuple[list[CandidateMove], PlacementState]:
     """Name the destinations that the shedder left open, and check those that it planned.
 
-    Moves are placed one after the other, by pair and rank, the two ways of a swap together or not at all: each sees the
-    bundles placed before it as if they had moved, in the filter's counts and in the placement's. For anti-affinity
-    groups that is not enough, because a move may be capped or fail: `caps.apply` lets one bundle of a group go.
+    Moves are placed one after the other, by pair and rank; the moves of a swap are placed together or not at all. Each
+    sees the bundles placed before it as if they had moved, in the filter's counts and in the placement's. For
+    anti-affinity groups that is not enough, because a move may be capped or fail: `caps.apply` lets one bundle of a
+    group go.
 
     Follows ModularLoadManagerImpl.doLoadShedding and selectBroker; planned destinations are checked here, though Pulsar
     takes them as they are.
@@ -37,8 +38,8 @@ def place(
         seed: decides between equal destinations; the same seed gives the same plan.
 
     Returns:
-        The moves by pair and rank: a taken one has a destination; one that is taken no longer says why in `reason`
-        (`Trait.KEPT_IN_PLACE`). And what the placement keeps.
+        The moves by pair and rank, and what the placement keeps. A taken move has a destination; the `reason` of a
+        move that is no longer taken says why (`Trait.KEPT_IN_PLACE`).
     """
     chooser = selector(sample, kept)
     hot = overloaded(sample)
@@ -75,7 +76,7 @@ def _destination(
 
 
 def _choose(bundle: str, policies: PolicyFilter, chooser: Selector, hot: Collection[str], seed: str) -> str | None:
-    """Return placement's choice, again over all that policies leave where that is overloaded (selectBroker)."""
+    """Return placement's choice; if it is overloaded, choose again among all that policies allow (selectBroker)."""
     first = choose(seed, bundle, chooser.eligible(bundle, policies.candidates(bundle)))
     if first not in hot:
         return first

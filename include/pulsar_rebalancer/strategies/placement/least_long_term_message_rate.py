@@ -52,7 +52,7 @@ class LeastLongTermMessageRate:
 
 
 class _Queue:
-    """Candidates by their rate, as long as the list of candidates is the same.
+    """The candidates of one list by their rate.
 
     Args:
         candidates: brokerIds.
@@ -68,12 +68,12 @@ class _Queue:
         self._least: list[tuple[float, str]] = []
 
     def least(self, without: Collection[str]) -> list[str]:
-        """Return the brokers with the smallest rate, by name; none when none waits.
+        """Return the brokers with the smallest rate, by name; none if all are overloaded or passed over.
 
         Args:
-            without: candidates that are not asked for, few.
+            without: the few candidates to pass over.
         """
-        # A bundle that was placed only adds to a rate: those that were the least come first while one of them is left.
+        # Placing a bundle only adds to a rate: brokers that had the smallest come first while one still has it.
         self._least = self._next([entry for entry in self._least if self._is_present(entry)])
         found = [broker for _, broker in self._least if broker not in without]
         passed_over: list[tuple[float, str]] = []
@@ -86,7 +86,7 @@ class _Queue:
         return sorted(found)
 
     def _next(self, found: list[tuple[float, str]]) -> list[tuple[float, str]]:
-        """Return the brokers with the next rate, off the heap, and those with that rate that were already found."""
+        """Take the brokers with the smallest rate off the heap, or with that of `found`, and return all of them."""
         while self._heap and (not found or self._heap[0][0] <= found[0][0]):
             entry = heappop(self._heap)
             if self._is_present(entry) and entry not in found[-1:]:
@@ -94,7 +94,7 @@ class _Queue:
         return found
 
     def _is_present(self, entry: tuple[float, str]) -> bool:
-        """Return whether a broker has that rate: what its rate was before is still there."""
+        """Return whether an entry has its broker's current rate: entries with earlier rates stay in the heap."""
         return entry[0] == self._rates.get(entry[1], 0.0)
 
     def changed(self, broker: str) -> None:

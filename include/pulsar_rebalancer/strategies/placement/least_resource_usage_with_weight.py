@@ -1,4 +1,4 @@
-"""LeastResourceUsageWithWeight: any of the brokers that are clearly below the candidates' average usage."""
+"""LeastResourceUsageWithWeight: any broker that is clearly below the candidates' average usage."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LeastResourceUsageWithWeight:
         self._usage = np.fromiter(usage.values(), float)
         self._history = sample.settings.history_percentage
         self._difference = sample.settings.usage_difference / 100
-        # What is known of a broker that was idle says nothing: each sample of it counts in full.
+        # The past of an idle broker says nothing: each of its samples counts in full.
         self._in_full = np.array([_is_idle(broker) for broker in sample.taking_part], bool)
         self._averages = np.array([kept.averages.get(broker, np.nan) for broker in usage], float)
         listed = {broker.broker for broker in sample.brokers}
@@ -46,20 +46,20 @@ class LeastResourceUsageWithWeight:
         self._eligible = PerCandidates(self._of)
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
-        """Return the candidates below their average; every call moves their averages on."""
+        """Return the candidates below their mean; every call moves their moving averages on."""
         return self._step(candidates)[0] if isinstance(candidates, Others) else next(self._eligible.of(candidates))
 
     def _of(self, candidates: Sequence[str]) -> Iterator[Sequence[str]]:
-        """Yield the eligible of each call."""
+        """Yield the eligible candidates of each call."""
         while True:
             found, has_settled = self._step(candidates)
             yield found
             if has_settled:
-                # An average that a step has left as it was stays so, and with it the answer.
+                # Averages that one step leaves unchanged never change again, and neither does the answer.
                 yield from repeat(found)
 
     def _step(self, candidates: Sequence[str]) -> tuple[Sequence[str], bool]:
-        """Return the eligible of one call, and whether it left all averages as they were."""
+        """Return the eligible candidates of one call, and whether it left all averages unchanged."""
         rows = of_each(candidates, self._rows)
         usage, before = self._usage[rows], self._averages[rows]
         # As `scoring.smooth` does for one broker, with the same steps.
@@ -95,7 +95,7 @@ class ExtensibleLeastResourceUsageWithWeight(Stateless):
         self._eligible = PerCandidates(self._of)
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
-        """Return the candidates below their average; a broker without one is never the best."""
+        """Return the candidates below their mean; a broker without a moving average is never below it."""
         return self._of(candidates) if isinstance(candidates, Others) else self._eligible.of(candidates)
 
     def _averages_of(self, brokers: Sequence[str]) -> Floats:
@@ -106,21 +106,21 @@ class ExtensibleLeastResourceUsageWithWeight(Stateless):
 
 
 def of_each(candidates: Sequence[str], known: PerCandidates[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Return a figure of each candidate, which is known of the list that they are of."""
+    """Return one figure per candidate; `known` has those of the whole list behind the candidates."""
     if isinstance(candidates, Others):
         return np.delete(known.of(candidates.brokers), candidates.positions)
     return known.of(candidates)
 
 
 def below_average(candidates: Sequence[str], usage: Floats, difference: float) -> Sequence[str]:
-    """Return the candidates below the average by a difference, or all of them where none is.
+    """Return the candidates that are `difference` or more below the average, or all of them if there are none.
 
     Args:
-        usage: of each, 1 is 100 percent; those without one, NaN, have no part in the average.
+        usage: of each candidate, 1 is 100 percent; NaN where it is unknown, which the average ignores.
         difference: in the unit of usage.
     """
     known = usage[~np.isnan(usage)]
-    # Added up one after the other, as `np.sum` does not.
+    # Figures are added one by one, which `np.sum` does not do.
     average = np.cumsum(known)[-1] / len(known) if len(known) else np.nan
     is_below = usage + difference <= average
     if isinstance(candidates, Others):

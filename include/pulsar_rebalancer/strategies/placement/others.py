@@ -1,4 +1,4 @@
-"""Candidates that are all of a long list but a few: what is left is never written out for each bundle."""
+"""Candidates that are a long list without a few: no list is built for each bundle."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ class Others(Sequence[str]):
 
     Args:
         brokers: brokerIds; the same object as long as the list is the same (`PerCandidates`).
+        position: index of each broker in the list.
+        without: the brokers to leave out.
     """
 
     def __init__(self, brokers: Sequence[str], position: Mapping[str, int], without: Collection[str]) -> None:
@@ -24,7 +26,7 @@ class Others(Sequence[str]):
         self._position = position
 
     def __len__(self) -> int:
-        """Return how many are left."""
+        """Return the number of brokers that are left."""
         return len(self.brokers) - len(self.positions)
 
     @overload
@@ -32,18 +34,18 @@ class Others(Sequence[str]):
     @overload
     def __getitem__(self, index: slice) -> list[str]: ...
     def __getitem__(self, index: int | slice) -> str | list[str]:
-        """Return one of them by its place among those that are left."""
+        """Return the broker at a position among those that are left, or the brokers of a slice."""
         if isinstance(index, slice):
             return list(self)[index]
         if not -len(self) <= index < len(self):
             raise IndexError(index)
         index %= len(self)
-        # As many are left before the n-th that is missing as its position less n.
+        # Before the n-th missing broker (from 0), its position minus n brokers are left.
         before = bisect_left(range(len(self.positions)), index + 1, key=lambda n: self.positions[n] - n)
         return self.brokers[index + before]
 
     def __iter__(self) -> Iterator[str]:
-        """Return those that are left, one after the other."""
+        """Yield the brokers that are left."""
         return (broker for broker in self.brokers if broker not in self.without)
 
     def __contains__(self, broker: object) -> bool:
@@ -58,7 +60,7 @@ class Others(Sequence[str]):
 
 
 def split(candidates: Sequence[str]) -> tuple[Sequence[str], frozenset[str]]:
-    """Return the list that candidates are of, and those of it that are none."""
+    """Return the whole list behind the candidates, and the brokers in it that are no candidates."""
     if isinstance(candidates, Others):
         return candidates.brokers, candidates.without
     return candidates, frozenset()

@@ -30,11 +30,11 @@ def policy_set(policies: Policies, namespace: str, brokers: Sequence[str]) -> li
     """Return the brokers that policies leave to a namespace (LoadManagerShared.applyNamespacePolicies).
 
     Args:
-        brokers: all active brokers, left out ones as well: the failover to secondary ones counts them.
+        brokers: all active brokers, also those left out: the failover to secondary brokers counts them.
 
     Returns:
-        Under an isolation policy its brokers; else those that no policy reserves and that take persistent topics. None
-        at all while that is unknown.
+        Under an isolation policy its brokers; else those that no policy reserves and that take persistent topics. An
+        empty list while the namespace's policies are unknown.
     """
     if namespace in policies.unknown:
         return []
@@ -60,7 +60,7 @@ def least_of_group(candidates: Sequence[str], spread: Mapping[str, int], domains
 
     Args:
         spread: namespaces of the group that a broker serves.
-        domains: failure domain by broker, to choose the least of them first.
+        domains: failure domain by broker; the domains that serve the fewest are chosen first.
     """
     if domains:
         of_domain = by_domain({broker: spread.get(broker, 0) for broker in candidates}, domains)
@@ -70,7 +70,7 @@ def least_of_group(candidates: Sequence[str], spread: Mapping[str, int], domains
 
 
 def by_domain(spread: Mapping[str, int], domains: Mapping[str, str]) -> Counter[str]:
-    """Return the namespaces of a group by failure domain; brokers in none make one domain together."""
+    """Return the number of a group's namespaces by failure domain; brokers in none form one domain together."""
     found: Counter[str] = Counter()
     for broker, count in spread.items():
         found[domains.get(broker, "")] += count
@@ -91,8 +91,8 @@ def group_lets_leave(candidates: Sequence[str], spread: Mapping[str, int]) -> bo
 
     (LoadManagerShared.shouldAntiAffinityNamespaceUnload.)
 
-    It may unless all candidates serve as many namespaces of the group, at least one. That covers Pulsar's own case of a
-    source that serves more than another candidate.
+    It may, unless all candidates serve the same number of the group's namespaces, and at least one. That covers
+    Pulsar's own case of a source that serves more than another candidate.
 
     Args:
         candidates: brokers that policies leave to its namespace.
@@ -106,10 +106,10 @@ def group_lets_leave(candidates: Sequence[str], spread: Mapping[str, int]) -> bo
 
 
 def spreads_no_worse(spread: Mapping[str, int], source: str, destination: str, *, leaves: bool) -> bool:
-    """Return whether a group is spread no worse once one of its namespaces moved (a rule of ours).
+    """Return whether a group is spread no worse after one of its namespaces has moved (our own rule).
 
     Args:
-        spread: namespaces of the group by place, a broker or a failure domain.
+        spread: number of the group's namespaces by place, a broker or a failure domain.
         source: the place that the namespace's bundle leaves.
         destination: another place, which does not serve the namespace yet.
         leaves: whether the namespace's last bundle leaves the source. Otherwise both places serve it afterwards, which
@@ -119,10 +119,10 @@ def spreads_no_worse(spread: Mapping[str, int], source: str, destination: str, *
 
 
 class PolicyFilter:
-    """The rules over one cluster; what is placed is counted from then on.
+    """The rules applied to one cluster; each placed bundle counts for those placed after it.
 
     Args:
-        brokers: all that the cluster lists; those left out are no destination.
+        brokers: all that the cluster lists; brokers left out are no destination.
         settings: ceiling of topics, even distribution, later versions.
     """
 
@@ -168,7 +168,7 @@ class PolicyFilter:
         return self._rulings[namespace]
 
     def candidates(self, bundle: str) -> Sequence[str]:
-        """Return the brokers that placement chooses among, by name, its own among them (selectBroker's filters)."""
+        """Return the brokers that placement chooses from, by name; its own may be one (selectBroker's filters)."""
         namespace, allowed = namespace_of(bundle), self.policy_set(bundle)
         found: Sequence[str] = allowed
         if self._most_topics > self._settings.max_broker_topics:
@@ -183,7 +183,7 @@ class PolicyFilter:
         return found or allowed
 
     def _fewest(self, candidates: Sequence[str], counts: Mapping[str, int]) -> Sequence[str]:
-        """Return what `fewest` does; nearly always only the few brokers that serve something need a look."""
+        """Return the result of `fewest`; nearly always it is enough to look at the few brokers that serve something."""
         brokers, without = split(candidates)
         position = self._positions.of(brokers)
         serving = {broker for broker, count in counts.items() if count and broker in position} | without
@@ -192,7 +192,7 @@ class PolicyFilter:
         return Others(brokers, position, serving) if serving else candidates
 
     def _newest(self, candidates: Sequence[str]) -> Sequence[str]:
-        """Return what `latest` does."""
+        """Return the result of `latest`."""
         brokers, without = split(candidates)
         newest = self._latest.of(brokers)
         if not without:
@@ -218,10 +218,10 @@ class PolicyFilter:
         return None
 
     def forbids(self, bundle: str, source: str, destination: str) -> Reason | None:
-        """Return why a bundle must not go to a planned destination; None: it may.
+        """Return why a bundle must not go to a planned destination; None if it may.
 
-        Pulsar checks nothing here: a destination given by hand is taken as it is. The destination must be one that
-        isolation policies and the topic ceiling leave, and spread an anti-affinity group no worse.
+        Pulsar checks nothing here: a destination given by hand is taken as it is. Here the destination must
+        pass isolation policies and the topic ceiling, and must not make an anti-affinity group's spread worse.
 
         Returns:
             A reason of `holds`, `no_destination` or `too_many_topics`.
@@ -254,7 +254,7 @@ class PolicyFilter:
     def placed(self, bundle: BundleSample, destination: str) -> None:
         """Count a bundle on its destination from now on."""
         namespace = namespace_of(bundle.bundle)
-        # The source's topics are what it reported: Pulsar takes nothing off before its next report.
+        # The source keeps its reported topics: Pulsar takes nothing off before the next report.
         self._topics[destination] += bundle.topics
         self._most_topics = max(self._most_topics, self._topics[destination])
         self._count(namespace, bundle.broker, -1)

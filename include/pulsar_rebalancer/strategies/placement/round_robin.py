@@ -18,7 +18,7 @@ MAX_COUNT = 2**31 - 1
 
 
 class RoundRobin:
-    """A counter over a list of brokers that lasts as long as it fits (RoundRobinBrokerSelector.selectBroker).
+    """A counter over a list of brokers; the list is kept while it fits (RoundRobinBrokerSelector.selectBroker).
 
     Args:
         kept: `count`, and `brokers` in the order of the list.

@@ -22,9 +22,9 @@ class Selector(Protocol):
     """One placement over one cluster and run (ModularLoadManagerStrategy)."""
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
-        """Return the candidates that a bundle may be drawn to, by name; one is certain, none is no broker.
+        """Return the candidates to draw the destination from, by name; with none, the bundle has no destination.
 
-        One call is one call of Pulsar's `selectBroker`: averages and counters move on with each.
+        One call is one call of Pulsar's `selectBroker`: each moves averages and counters on.
 
         Args:
             bundle: `tenant/namespace/0x…_0x…`.
@@ -35,11 +35,11 @@ class Selector(Protocol):
         """Take note that a bundle was given to a broker."""
 
     def kept(self) -> PlacementState:
-        """Return what the next run starts from."""
+        """Return the state that the next run starts from."""
 
 
 class Stateless:
-    """A placement that neither looks at what was placed before nor keeps anything."""
+    """A placement that ignores earlier placements and keeps nothing."""
 
     def placed(self, bundle: BundleSample, broker: str) -> None:
         """Do nothing: nothing depends on it."""
@@ -50,13 +50,13 @@ class Stateless:
 
 
 class PerCandidates(Generic[T]):
-    """What is made of a list of candidates, kept as long as the list is the same.
+    """A cache of what is made from a list of candidates, kept as long as the list is the same object.
 
-    Nearly all bundles have the same candidates, and to look at each broker for each of them would be quadratic. A list
-    that is asked for once does not take their place.
+    Nearly all bundles have the same candidates, and looking at every broker for every bundle would be quadratic. A list
+    that is asked for only once does not replace the common one.
 
     Args:
-        make: makes it of the candidates.
+        make: makes the cached value from a list.
     """
 
     def __init__(self, make: Callable[[Sequence[str]], T]) -> None:
@@ -64,7 +64,7 @@ class PerCandidates(Generic[T]):
         self._kept: list[tuple[Sequence[str], T]] = []
 
     def of(self, candidates: Sequence[str]) -> T:
-        """Return what was made of these candidates."""
+        """Return the value for these candidates, from the cache if it is there."""
         found = next((each for each in self._kept if each[0] is candidates), None)
         if found is None:
             found = candidates, self._make(candidates)
@@ -74,15 +74,15 @@ class PerCandidates(Generic[T]):
         return found[1]
 
     def __iter__(self) -> Iterator[T]:
-        """Return what is kept."""
+        """Return the cached values."""
         return (made for _, made in self._kept)
 
 
 def choose(seed: str, bundle: str, eligible: Sequence[str]) -> str | None:
     """Return one of the eligible brokers, None when there is none.
 
-    Pulsar draws at random, which is not followed: here a hash of seed and bundle draws among the eligible by name, so
-    that a run gives the same plan however often and wherever it is decided.
+    Pulsar draws at random. Here a hash of seed and bundle draws among the eligible by name, so that a run gives the
+    same plan however often and wherever it is decided.
 
     Args:
         seed: text of the run.

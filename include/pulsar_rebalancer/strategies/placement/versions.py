@@ -12,7 +12,7 @@ _SEMANTIC_VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:-([0-9A-Za-z.-]+))?(?:\+[
 
 
 def latest(candidates: Sequence[str], versions: Mapping[str, str | None]) -> list[str]:
-    """Return the candidates of the latest version; none where one of them cannot be read (BrokerVersionFilter)."""
+    """Return the candidates of the latest version, or none if a version cannot be read (BrokerVersionFilter)."""
     found = {broker: _version(versions.get(broker)) for broker in candidates}
     if not found or None in found.values():
         return []

@@ -1,4 +1,4 @@
-"""AvgShedder (PIP-364), one run over one cluster: the document of the algorithm.
+"""AvgShedder (PIP-364), one run over one cluster. This module documents the algorithm.
 
 Brokers are sorted by score and paired from the outside in, the hottest with the coldest. A pair whose gap stays above
 a threshold for enough runs in a row fires: the hotter broker gives the colder one bundles worth up to
@@ -42,7 +42,7 @@ class ScoredBroker:
 
     Attributes:
         score: percent.
-        msg_rate, msg_throughput: msg/s and bytes/s, with what drains bring in this run.
+        msg_rate, msg_throughput: msg/s and bytes/s, including the traffic that drains bring in this run.
         pool: the policy that reserves it; empty for a shared broker.
     """
 
@@ -115,8 +115,8 @@ def count(pair: Pair, before: Hits, settings: Settings, *, repeated: bool) -> Hi
         pair: the pair.
         before: its hits before this sample.
         settings: the thresholds.
-        repeated: whether the sample gave a hit already: it gives no other, but a gap that is gone ends hits all the
-            same.
+        repeated: whether the sample has already given a hit. It gives no other, but a gap that has closed ends the
+            hits all the same.
     """
     if pair.gap < settings.low_threshold:
         return Hits(NO_HITS, NO_HITS)
@@ -142,10 +142,10 @@ def amount(pair: Pair, settings: Settings) -> Amount | None:
 
 
 def select(sample: ClusterSample, pair: Pair, wanted: Amount) -> list[CandidateMove]:
-    """Walk over the source's bundles, the busiest first: each that fits into what remains is taken.
+    """Walk over the source's bundles, the busiest first, and take each that fits into what remains.
 
-    Bundles with a reason to stay, their own or of policies, are passed over and never count. `min_bundle_share` is not
-    Pulsar's: with it, bundles that carry little of what is to move stay as well, as each unload costs its clients.
+    Bundles with a reason to stay, their own or of policies, are passed over and never count. `min_bundle_share` is our
+    own setting: bundles below this share of the wanted amount stay as well, because each unload costs its clients.
 
     Args:
         sample: the cluster.
@@ -160,13 +160,13 @@ def select(sample: ClusterSample, pair: Pair, wanted: Amount) -> list[CandidateM
     source, destination = pair.source.broker, pair.destination.broker
     forbidden: dict[str, Reason | None] = {}
     moves = []
-    # They come by name, which the order keeps where they carry the same.
+    # They come by name; the sort keeps that order where they carry the same.
     busiest_first = sorted(sample.bundles.of(source), key=attrgetter(measure), reverse=True)
     for rank, bundle in enumerate(busiest_first):
         carried = bundle.mean(measure)
         reason = bundle.reason or (Reason.SYSTEM_NAMESPACE if is_heartbeat(bundle.bundle) else None)
         if reason is None:
-            # Namespaces under no policy have one answer.
+            # All namespaces under no policy share one answer.
             namespace = namespace_of(bundle.bundle) if bundle.policy else ""
             if namespace not in forbidden:
                 forbidden[namespace] = sample.forbids(bundle.bundle, source, destination)
@@ -192,11 +192,12 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
     """Decide one run.
 
     Args:
-        sample: the cluster. The counts of a broker left out freeze.
+        sample: the cluster. The counts of brokers left out do not change.
         kept: `hits` by broker as the last run left them.
 
     Returns:
-        Hits of brokers that are gone end here; Pulsar keeps them until no pair is above the low threshold.
+        The result. Hits of brokers that are gone are dropped; Pulsar keeps them until no pair is above the low
+        threshold.
     """
     before = {} if sample.counting.clear else kept.hits
     judged = pairs(_scored(broker, sample) for broker in sample.taking_part)
@@ -239,7 +240,7 @@ def _decide(sample: ClusterSample, pair: Pair, hits: Mapping[str, HitCount]) -> 
         fired = pair.gap >= sample.force_threshold and not pair.is_middle
     else:
         fired = counting.judges and not repeated and pair.gap >= settings.low_threshold and ready(judged, settings)
-    # Counts restart with the firing, whether or not a bundle is found: a pair must earn its hits again.
+    # Counts restart when a pair fires, even if it has no bundle to move: it must earn its hits again.
     after = before if not counting.counts else Hits(NO_HITS, NO_HITS) if fired else judged
     wanted = amount(pair, settings) if fired else None
     return Decision(
@@ -284,7 +285,7 @@ def _reason(
 
 
 def _frozen(decision: Decision, hits: HitCount) -> Decision:
-    """Return the decision on a broker left out, with its counts."""
+    """Return the decision on a broker left out, with its unchanged counts."""
     high, low = hits
     return replace(decision, source_high_before=high, source_low_before=low, source_high=high, source_low=low)
 

@@ -1,4 +1,4 @@
-"""How unequal the loads of brokers are, and which two of them are next to exchange bundles (TransferShedder)."""
+"""How unequal the loads of brokers are, and which two exchange bundles next (TransferShedder)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class BrokerLoad(NamedTuple):
-    """One broker.
+    """The load of one broker.
 
     Attributes:
         broker: its name.
@@ -33,7 +33,7 @@ class BrokerLoad(NamedTuple):
 
 
 class Imbalance(NamedTuple):
-    """Why two brokers are to exchange bundles: `value` is beyond `bound` (above when the kind is `overloaded`)."""
+    """Why two brokers are to exchange bundles: `value` is above `bound` if the kind is `overloaded`, else below."""
 
     kind: str
     value: float
@@ -49,11 +49,11 @@ class LoadStats:
 
     Attributes:
         mean: of the loads.
-        std: their standard deviation, as the moves so far leave it.
+        std: their standard deviation, after the moves so far.
     """
 
     def __init__(self, loads: Iterable[BrokerLoad], settings: Settings) -> None:
-        """Sort and add up."""
+        """Sort the brokers by load and compute the figures."""
         self._settings = settings
         self._ordered = sorted(loads, key=lambda load: (load.load, load.broker))
         self._least, self._most = 0, len(self._ordered) - 1
@@ -107,7 +107,7 @@ class LoadStats:
         return None
 
     def take_pair(self) -> tuple[BrokerLoad, BrokerLoad]:
-        """Return the most and the least loaded broker; the most loaded one is looked at once, whatever comes of it."""
+        """Return the most and the least loaded broker; the most loaded one is looked at only once."""
         pair = self.most, self.least
         self._most -= 1
         return pair

@@ -1,4 +1,4 @@
-"""Taking a throughput off a broker, which ThresholdShedder and OverloadShedder do in the same way."""
+"""How ThresholdShedder and OverloadShedder take throughput off a broker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MEASURE = Measure.THROUGHPUT
 
 
 class Comparison(NamedTuple):
-    """What a shedder compared with what, in its own unit."""
+    """The value and the bound that a shedder compared, in its own unit."""
 
     value: float
     bound: float
@@ -35,11 +35,11 @@ def broker_decision(
     target: float | None = None,
     measure: Measure = MEASURE,
 ) -> Decision:
-    """Return the decision on a broker, with its present score; one with a target fired.
+    """Return the decision on a broker, with its present score; it has fired if there is a target.
 
     Args:
-        explanation: what was found, in a sentence.
-        target: what is to leave the broker, as `measure` says; None when nothing is.
+        explanation: the finding in a sentence.
+        target: traffic that is to leave the broker, in the unit of `measure`; None when nothing is.
     """
     fired = target is not None
     return Decision(
@@ -61,7 +61,7 @@ def offload(
 ) -> tuple[Decision, list[CandidateMove]]:
     """Take at least `target` off a broker (`filterAndSelectBundle` of the two classes).
 
-    A broker with a single bundle keeps it: on another broker it would be as hot.
+    A broker with a single bundle keeps it: it would make another broker as hot.
 
     Args:
         target: bytes/s.
@@ -77,7 +77,7 @@ def offload(
 
 
 def walk(sample: ClusterSample, broker: str, number: int, target: float) -> list[CandidateMove]:
-    """Walk over a broker's bundles, the busiest first, until those taken carry the target.
+    """Walk over a broker's bundles, the busiest first, until the taken ones carry the target.
 
     The last one taken may overshoot, the first is taken whatever the target is, and idle ones are taken as well.
 

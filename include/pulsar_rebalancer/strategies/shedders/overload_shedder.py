@@ -1,8 +1,8 @@
 """OverloadShedder, one run over one cluster: every broker above a fixed bound sheds the load above it.
 
-No average is kept and the others are not looked at, so that a cluster that is hot as a whole moves bundles round and
-round. Follows `OverloadShedder.findBundlesForUnloading` of Pulsar 4.2.4; bundles of equal traffic are taken by name,
-where Pulsar follows the order of a hash map. Destinations are the placement strategy's.
+It keeps no average and ignores the other brokers, so a cluster whose brokers are all hot moves bundles round and round.
+Follows `OverloadShedder.findBundlesForUnloading` of Pulsar 4.2.4; bundles of equal traffic are taken by name, where
+Pulsar follows the order of a hash map. Destinations are the placement strategy's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The profile of a shedder: what other code needs to know of it, instead of comparing its name."""
+"""The profile of a shedder: what other code asks for instead of comparing names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Shedder(Protocol):
     """One run of a strategy over one cluster."""
 
     def __call__(self, sample: ClusterSample, kept: ShedderState) -> SheddingResult:
-        """Decide.
+        """Decide one run.
 
         Args:
             kept: what the strategy kept from the last counted run.
@@ -32,14 +32,14 @@ class Shedder(Protocol):
 
 
 class Threshold(NamedTuple):
-    """The gap from which a pair counts a hit, points of score, and the hits in a row that it fires with."""
+    """The gap from which a pair counts a hit, in points of score, and the hits in a row at which it fires."""
 
     gap: float
     hits: int
 
 
 class Line(BaseModel):
-    """A level that is drawn across the brokers of the page, from one score to another (the same for a line)."""
+    """A band that the page draws across the brokers, from one score to another; a line if they are equal."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -59,7 +59,7 @@ def around(mean: float | None, thresholds: Mapping[str, Threshold]) -> tuple[Lin
 
 
 def within(summary: Summary) -> str:
-    """Return how close the scores of the brokers are."""
+    """Return in words how close the scores of the brokers are."""
     return f"{summary.brokers} brokers are within {summary.score_range:.1f} points"
 
 
@@ -75,18 +75,18 @@ class Profile:
 
     Attributes:
         shed: one run of it.
-        thresholds: of its pairs, `low` and, where there is one, `high`; hits are those of a pair's brokers. They say
-            that it pairs brokers by score: the page and the metrics show them, a forced run may name the gap
-            (`ClusterSample.force_threshold`), and brokers without persistent topics are left out. Empty: it does not.
+        thresholds: of its pairs, `low` and, where there is one, `high`; empty if it does not pair brokers by score. The
+            hits are those of a pair's brokers. The page and the metrics show the thresholds, a forced run may name the
+            gap (`ClusterSample.force_threshold`), and brokers without persistent topics are left out.
         judges_pairs: whether it judges repeated samples and policies itself, pair by pair, and names destinations: the
             pipeline only caps its moves.
-        cluster_hits: from how many hits of the whole cluster it sheds; None when it does not count these.
-        figure: of a broker, which makes a sample a new one, so that one sample is one hit.
-        resources: that it looks at (`run.tables.RESOURCES`).
-        placement: names a destination where it does not, unless the settings name another one.
+        cluster_hits: number of hits of the whole cluster from which it sheds; None when it does not count these.
+        figure: of a broker; a change makes the sample a new one, so that one sample gives one hit.
+        resources: those that it looks at (`run.tables.RESOURCES`).
+        placement: names the destinations that it leaves open, unless the settings name another placement.
         own_settings: model of `Settings.strategy_settings`.
         check: raises ValueError when settings contradict each other.
-        run_params: parameters of a manual run that others do not know (`config.resolution.RunParams`).
+        run_params: parameters of a manual run that other shedders may not know (`config.resolution.RunParams`).
         lines: lines across the brokers of the page, given their mean score; None when none was judged.
         sentence: the page's sentence when nothing has to move.
         grid: values of settings that a replay compares by default.

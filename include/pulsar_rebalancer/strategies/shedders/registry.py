@@ -1,4 +1,4 @@
-"""Shedders by name. A further one takes a module with `shed(sample, kept)` and its profile, a line here and vectors."""
+"""Shedders by name. A new one needs a module with `shed(sample, kept)` and its profile, a line here and vectors."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ def profile_of(settings: Settings) -> Profile:
     """Return the profile of the shedder that the settings name.
 
     Raises:
-        SettingsError: `wrong_setting`; it is from outside, and not listed in the environment or cannot be imported.
+        SettingsError: `wrong_setting` if it is from outside and is not listed in the environment or cannot be imported.
     """
     return PROFILES.get(settings.strategy) or _from_outside(settings.strategy)
 
 
 def profile_shown(settings: Settings) -> Profile:
-    """Return the profile by which a run is shown: an empty one if it does not fit settings of the past, or is gone."""
+    """Return the profile for showing a run: an empty one if the shedder is gone or does not know past settings."""
     try:
         profile = profile_of(settings)
         profile.own_settings.model_validate(settings.strategy_settings)
     except (SettingsError, ValueError):
-        return Profile(overload_shedder.shed)  # which is not asked to shed
+        return Profile(overload_shedder.shed)  # the function is never called
     return profile
 
 
@@ -60,7 +60,7 @@ def placement_of(settings: Settings) -> Placement:
 
 
 def _from_outside(path: str) -> Profile:
-    """Return the `PROFILE` of the module, if it is that of the function; one without any is a plain shedder."""
+    """Return the module's `PROFILE` if it belongs to the named function, else one with all defaults."""
     # Anyone who can write a clusters file, a form or a file of a run must not be able to load a module.
     if path not in (listed.strip() for listed in os.environ.get(STRATEGIES_VARIABLE, "").split(",")):
         raise SettingsError(
@@ -72,7 +72,7 @@ def _from_outside(path: str) -> Profile:
     try:
         loaded = importlib.import_module(module)
         shed = getattr(loaded, name)
-    except (Exception, SystemExit) as error:  # whatever the module of someone else does when it is imported
+    except (Exception, SystemExit) as error:  # someone else's module may raise anything at import
         raise SettingsError(Reason.WRONG_SETTING, f"strategy {path}: {type(error).__name__}: {error}") from None
     if not callable(shed):
         raise SettingsError(Reason.WRONG_SETTING, f"strategy {path}: cannot be called")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MEASURE = Measure.THROUGHPUT
 
 NEVER_MOVED = (Reason.SYSTEM_NAMESPACE, Reason.NAMESPACE_EXCLUDED, Reason.BUNDLE_QUARANTINED)
-"""Reasons that keep a bundle from being swapped as well; the grace period does not, as in Pulsar."""
+"""Reasons that also keep a bundle out of a swap; the grace period does not, as in Pulsar."""
 
 SWAP_LIMIT = 0.75
 """A swap must bring the source below this share of its throughput."""
@@ -28,17 +28,17 @@ SWAP_LIMIT = 0.75
 
 @dataclass
 class PairTransfer:
-    """The walk over the top bundles of a source, the smallest first. What brokers report now is compared.
+    """The walk over the top bundles of a source, the smallest first. It compares current traffic, not means.
 
     Attributes:
         sample: the cluster.
         number: of the decision.
         source: the broker that sheds.
         destination: the broker that takes.
-        target: what is to leave, bytes/s.
-        moves: the candidates; a bundle that goes is followed by those that come back for it.
-        left: what leaves, bytes/s.
-        gained: what comes back and is counted, bytes/s.
+        target: throughput that is to leave, bytes/s.
+        moves: the candidates; a taken bundle is followed by the bundles that come back for it.
+        left: throughput that leaves, bytes/s.
+        gained: throughput that comes back and is counted, bytes/s.
     """
 
     sample: ClusterSample
@@ -51,7 +51,7 @@ class PairTransfer:
     gained: float = 0.0
 
     def run(self, bundles: list[BundleSample]) -> None:
-        """Walk; one bundle always stays on the source."""
+        """Walk over the bundles of the source, where one always stays."""
         transfer = self.sample.settings.transfer
         back = iter(top_bundles(self.sample, self.destination.broker) if transfer else ())
         remaining = len(bundles)
@@ -85,11 +85,11 @@ class PairTransfer:
         return (Reason.TAKEN if swapped else Reason.OVER_REMAINING), swapped
 
     def _swap(self, leaving: float, back: Iterator[BundleSample]) -> list[BundleSample]:
-        """Return bundles of the destination that make up for one that is too large; none when they do not.
+        """Return bundles of the destination that make up for one that is too large, or none if they cannot.
 
         Args:
             leaving: throughput of the large one, bytes/s.
-            back: the destination's top bundles that were not looked at.
+            back: the destination's top bundles that were not looked at yet.
         """
         most = self.source.throughput
         ours = most - self.left + self.gained - leaving

@@ -1,12 +1,12 @@
 """ThresholdShedder, one run over one cluster: brokers far above the average shed the load above it.
 
-A broker's load is a moving average, which follows a step only slowly. One whose load is `average_threshold` points or
-more above the mean of all brokers gives away bundles; with the lower boundary switched on, and when nothing else was
-found, the busiest broker gives some away because another one is as far below the mean (PIP-220). Follows
+A broker's load is a moving average, which follows a step only slowly. A broker whose load is `average_threshold` points
+or more above the mean of all brokers gives away bundles. If none moves and the lower boundary is switched on, the
+busiest broker gives some away when another one is as far below the mean (PIP-220). Follows
 `ThresholdShedder.findBundlesForUnloading` of Pulsar 4.2.4. Destinations are the placement strategy's.
 
-Deviations: names decide ties, where Pulsar follows the order of a hash map. Averages of brokers that are gone are
-forgotten with the run that misses them, in Pulsar with the change of the list of active brokers. A broker that is left
+Deviations: names decide ties, where Pulsar follows the order of a hash map. The next run drops
+the averages of brokers that are gone; Pulsar does so when the list of active brokers changes. A broker that is left
 out keeps its average and does not count in the mean.
 """
 

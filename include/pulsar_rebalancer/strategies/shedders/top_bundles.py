@@ -24,8 +24,8 @@ def top_bundles(sample: ClusterSample, broker: str) -> list[BundleSample]:
     """Return the top bundles of a broker, the smallest first.
 
     Brokers under the extensible load manager name them (`top_rank`). Elsewhere they are found as those brokers find
-    them (TopKBundles.update of 4.2.4): bundles of system and excluded namespaces, under policies and without throughput
-    are no candidates.
+    them (TopKBundles.update of 4.2.4). No candidates are quarantined bundles, those of system and excluded namespaces,
+    those without throughput, and those under policies unless `shed_policy_bundles` is set.
     """
     found = sample.shed_candidates(broker)
     ranks = {bundle.bundle: bundle.top_rank for bundle in found if bundle.top_rank is not None}
@@ -37,7 +37,7 @@ def top_bundles(sample: ClusterSample, broker: str) -> list[BundleSample]:
 
 
 def size(bundle: BundleSample) -> tuple[int, ...]:
-    """Return how large a bundle is, in steps within which sizes are equal.
+    """Return the size of a bundle in steps; sizes within one step are equal.
 
     (NamespaceBundleStats.compareTo since #24772.)
     """

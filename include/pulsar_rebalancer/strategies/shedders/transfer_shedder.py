@@ -1,7 +1,7 @@
 """TransferShedder, one run over one cluster: the most and the least loaded brokers exchange bundles.
 
-Loads are moving averages. When they have been out of balance for long enough (`LoadStats.imbalance`), pairs from the
-outside in are looked at: the source gives bundles worth half the difference, and where its next bundle is too large,
+Loads are moving averages. When they have been out of balance for long enough (`LoadStats.imbalance`), brokers are
+paired from the outside in. The source gives bundles worth half the difference; where its next bundle is too large,
 smaller ones come back from the destination. Only the busiest bundles of each broker are considered (`top_bundles`).
 Follows `TransferShedder.findBundlesForUnloading` of Pulsar 4.2.4, its defect included: what swaps bring back is counted
 only in debug mode (`credit_swaps`).
@@ -10,8 +10,8 @@ Brokers under the extensible load manager report their moving averages. For othe
 BrokerLoadData; a broker that comes back starts again.
 
 Deviations: names decide ties, where Pulsar follows the order of a hash map. A broker without a report is left out: the
-others go on, and it keeps its averages; Pulsar sheds nothing while a broker is silent. Bundles that may never move are
-no part of a swap. A source whose load is 0 has nothing to give away; Pulsar divides by it.
+others go on, and it keeps its averages; Pulsar sheds nothing while a broker is silent. Bundles that may never move
+take no part in a swap. A source whose load is 0 has nothing to give away; Pulsar divides by it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class NoShedding(NamedTuple):
-    """Why brokers shed nothing: the reason, what was compared with what, and a sentence."""
+    """Why brokers shed nothing: the reason, the value and the bound that were compared, and a sentence."""
 
     reason: Reason
     value: float | None
@@ -57,7 +57,7 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
     """
     loads, after = broker_loads(sample, kept)
     stats = LoadStats(loads, sample.settings)
-    # One of those in between has changed in nearly every sample of a large cluster.
+    # In nearly every sample of a large cluster, some broker in between has changed.
     outermost = (stats.most.broker, stats.least.broker) if loads else ()
     hits = kept.cluster_hits
     decisions: list[Decision] = []
@@ -100,7 +100,7 @@ def broker_loads(sample: ClusterSample, kept: ShedderState) -> tuple[list[Broker
 
 
 def reported_load(broker: BrokerSample, settings: Settings) -> float:
-    """Return a broker's load only from its report: its own moving average if it has one; 1 is 100 percent."""
+    """Return a broker's load by its report: its own moving average, or its usage without one; 1 is 100 percent."""
     average = broker.load_average
     return weighted_usage(broker, settings, RESOURCES) if average is None else average
 
@@ -139,7 +139,7 @@ def _balanced(sample: ClusterSample, stats: LoadStats) -> NoShedding:
 
 
 def _pairs(sample: ClusterSample, stats: LoadStats) -> tuple[list[Decision], list[CandidateMove], NoShedding]:
-    """Return decisions and moves of the pairs that are looked at, and why the other brokers are not."""
+    """Return decisions and moves of the pairs, and why the brokers in no pair shed nothing."""
     decisions: list[Decision] = []
     moves: list[CandidateMove] = []
     shed_brokers, cap = 0, sample.settings.max_brokers_per_run
@@ -222,7 +222,7 @@ def _others(
 
 PROFILE = Profile(
     shed,
-    # It sheds once they are more than the setting.
+    # It sheds once the hits exceed the setting.
     cluster_hits=lambda settings: settings.hit_count_transfer + 1,
     figure=reported_load,
     resources=RESOURCES,

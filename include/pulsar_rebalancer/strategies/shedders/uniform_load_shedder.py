@@ -1,10 +1,10 @@
 """UniformLoadShedder, one run over one cluster: the busiest broker gives bundles away when it is far above the idlest.
 
-Only traffic is looked at: the message rates first, the throughputs when the rates are close enough. One broker sheds
+Only traffic counts: the message rates first, the throughputs when the rates are close enough. One broker sheds
 in a run. Follows `UniformLoadShedder.findBundlesForUnloading` of Pulsar 4.2.4 (up to 4.0.8, before #21906, bundles
-might exceed what remains by 1000), its 32-bit figures among it: amounts end at 2,147,483,647 and lose their fractions,
-and no idlest broker is above that. Ties are decided by name, where Pulsar follows the order of a hash map.
-Destinations are the placement strategy's.
+might exceed what remains by 1000), including its 32-bit figures: amounts are at most 2,147,483,647 and lose their
+fractions, and the least traffic is at most that. Ties are decided by name, where Pulsar follows the order of a hash
+map. Destinations are the placement strategy's.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class TrafficDifference:
     """The busiest and the idlest broker in one measure.
 
     Attributes:
-        measure: in which.
-        busiest: a broker; empty without any.
+        measure: message rate or throughput.
+        busiest: its brokerId; empty without brokers.
         most: its traffic.
         least: the idlest broker's traffic.
         value: difference in percent of the least for rates, multiple of the least for throughputs.
-        bound: what the value must exceed; 0 or less: the measure is not looked at.
+        bound: what the value must exceed; with 0 or less the measure is not looked at.
         minimum: smallest amount worth moving.
     """
 
@@ -147,7 +147,7 @@ def _unload(
 
 
 def _walk(sample: ClusterSample, broker: str, measure: Measure, number: int, required: int) -> list[CandidateMove]:
-    """Walk over a broker's bundles, the busiest first: each that fits into what remains is taken, idle ones as well."""
+    """Walk over a broker's bundles, the busiest first, and take each that fits into the rest, idle ones as well."""
     moves: list[CandidateMove] = []
     taken = 0
     busiest_first = sorted(sample.shed_candidates(broker), key=lambda bundle: (-bundle.mean(measure), bundle.bundle))
