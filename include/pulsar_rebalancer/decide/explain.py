@@ -1,4 +1,4 @@
-"""Complete the decisions of a run with what moves in the end."""
+"""Completes the decisions of a run with the bundles that move in the end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HELD_BACK = CAPPED | KEPT_IN_PLACE
 
 
 def reasons_by_pair(moves: Iterable[CandidateMove]) -> dict[int, Counter[Reason]]:
-    """Return how many candidates of one cluster have which reason, by pair."""
+    """Return the number of one cluster's candidates with each reason, by pair."""
     found: dict[int, Counter[Reason]] = {}
     for (pair, reason), count in Counter(map(attrgetter("pair", "reason"), moves)).items():
         found.setdefault(pair, Counter())[reason] = count
@@ -32,7 +32,9 @@ def reasons_by_pair(moves: Iterable[CandidateMove]) -> dict[int, Counter[Reason]
 def complete(
     decisions: Iterable[Decision], taken: Iterable[CandidateMove], reasons: Mapping[int, Mapping[Reason, int]]
 ) -> list[Decision]:
-    """Return decisions with what their pairs move in the end; a fired pair that moves nothing says so.
+    """Return the decisions with the number and traffic of the bundles that their pairs move in the end.
+
+    The reason of a fired pair that moves nothing says why.
 
     Args:
         decisions: of one cluster.
@@ -58,7 +60,7 @@ def _completed(decision: Decision, taken: Sequence[CandidateMove], reasons: Mapp
         decision,
         reason=reason,
         bundles_taken=len(taken),
-        # fsum does not depend on the order in which they come.
+        # fsum does not depend on the order of the moves.
         traffic_taken=math.fsum(move.traffic for move in taken),
     )
     explanation = decision.explanation or explain(completed)
@@ -68,11 +70,11 @@ def _completed(decision: Decision, taken: Sequence[CandidateMove], reasons: Mapp
 
 
 def taken_and_passed_over(taken: Sequence[CandidateMove], reasons: Mapping[Reason, int]) -> str:
-    """Return what moves in the end and what is passed over, in two sentences.
+    """Return in two sentences which bundles move in the end, and how many are passed over.
 
     Args:
         taken: candidates that are taken, by pair and rank.
-        reasons: how many candidates have which reason.
+        reasons: number of candidates with each reason.
     """
     source_of_pair = {move.pair: move.source for move in reversed(taken)}
     there = [move for move in taken if move.source == source_of_pair[move.pair]]

@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 
 class RunDecision(NamedTuple):
-    """What a run decided.
+    """The decision of a run.
 
     Attributes:
-        decisions: before what moves in the end is added (`explain.complete`).
+        decisions: still without the bundles that move in the end (`explain.complete`).
         moves: the candidates, destinations named, capped, with their waves.
         kept: what the strategy and its placement keep for the next run.
-        sentence: what was found, and what moves in the end.
+        sentence: the finding, and the bundles that move in the end.
         samples: figures by broker that gave a hit of the cluster, or by which bundles move; AvgShedder's are in the
-            decisions (`hits.used_samples`).
+            decisions (`sample.used_samples`).
     """
 
     decisions: list[Decision]
@@ -74,17 +74,16 @@ class RunContext:
 
 
 def decide(context: RunContext, brokers: Sequence[BrokerSample], bundles: Bundles) -> RunDecision:
-    """Shed, place, cap.
+    """Return the decision of a run: shed, place, cap.
 
     Args:
-        context: what the run starts from.
         brokers: all that the cluster lists.
         bundles: all that they report.
     """
 
     @cache
     def policies() -> PolicyFilter:
-        # Made only when asked for: in most samples nothing is to move.
+        # Made only when needed: in most samples nothing moves.
         return PolicyFilter(context.policies, brokers, bundles, context.settings)
 
     kept = context.kept
@@ -149,7 +148,7 @@ def _capped(
 
 
 def _samples(sample: ClusterSample, shed: SheddingResult) -> dict[str, float]:
-    """Return the figures that give hits, by broker, where they are hits of the cluster."""
+    """Return the figures that give hits of the cluster, by broker; empty if the shedder counts no such hits."""
     if not shed.outermost:
         return {}
     figure = profile_of(sample.settings).figure
@@ -162,7 +161,7 @@ def _too_soon(decision: Decision) -> Decision:
 
 
 def _with_moves(found: str, moves: Sequence[CandidateMove]) -> str:
-    """Return what was found and, if bundles were chosen, how many are taken or passed over."""
+    """Return the finding and, if bundles were chosen, how many are taken or passed over."""
     if not moves:
         return found
     held_back = Counter(move.reason for move in moves if move.reason in HELD_BACK)
@@ -170,6 +169,6 @@ def _with_moves(found: str, moves: Sequence[CandidateMove]) -> str:
 
 
 def _unloaded_before_the_report(context: RunContext, brokers: Sequence[BrokerSample]) -> dict[str, float]:
-    # Brokers with averages of their own say when they were measured; the others, when they last wrote to the metadata.
+    # Brokers with averages of their own say when they measured them; others say when they last wrote to the metadata.
     ages = {broker.broker: broker.report_age_seconds or 0 for broker in brokers if broker.load_average is not None}
     return {name: since - ages.get(name, 0) for name, since in context.unloaded_brokers.items()}

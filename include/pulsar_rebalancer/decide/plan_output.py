@@ -41,7 +41,7 @@ def write(run: RunInput, decided: RunDecision) -> Summary:
 
     Args:
         run: the run.
-        decided: what its strategy decided; bundles of drained brokers leave before that.
+        decided: the strategy's decision; bundles of drained brokers move before its own.
 
     Returns:
         The summary, written last.
@@ -80,7 +80,7 @@ def _source_traffic(run: RunInput, decisions: Iterable[Decision], taken: Iterabl
 
 
 def _with_drains(decided: RunDecision, served: Served) -> RunDecision:
-    """Return a decided run in which the bundles of drained brokers leave first; what it passed over stays in it."""
+    """Return the decision with the bundles of drained brokers first; the moves that it passed over stay in it."""
     leaving = number_of(sum(drain.moving for drain in served.progress.values()), "bundle")
     return decided._replace(
         decisions=served.decisions,
@@ -158,15 +158,15 @@ def write_files(
     reasons: Mapping[int, Mapping[Reason, int]],
     splits: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    """Write decisions, state and splits next to the moves, which are there already; the summary must be written last.
+    """Write decisions, state and splits next to the moves, which must exist; the summary must be written last.
 
     Args:
         run: the run's folder.
         request: of the run.
-        state: that record is to commit; its number is that of the state the plan was made from plus one.
+        state: the one that *record* is to commit; its number is one above that of the state the plan was made from.
         decisions: complete ones.
         taken: rows of the moves table that are taken, as a reader of the file sees them.
-        reasons: how many candidates have which reason, by pair.
+        reasons: number of candidates with each reason, by pair.
         splits: rows of the splits table.
 
     Returns:
@@ -183,7 +183,7 @@ def write_files(
         "cluster": request.cluster,
         "airflow_run_id": request.airflow_run_id,
         "base_seq": state.seq - 1,
-        # Taken over what a reader of the files will see.
+        # The hash covers what a reader of the files will see.
         "hash": plan_hash(decided.to_pylist(), taken, json.loads(json.dumps(document)), cuts),
         "collected_at": request.collected_at,
         "reasons": dict(sorted(Counter(decision.reason for decision in decisions).items())),
@@ -204,8 +204,8 @@ def scores_fields(before: Mapping[str, float], after: Mapping[str, float], apart
     """Return the fields of the summary about scores.
 
     Args:
-        before: of the brokers that were judged, percent.
-        after: with the moves (`scoring.scores_after`), percent.
+        before: scores of the judged brokers, percent.
+        after: scores after the moves (`scoring.scores_after`), percent.
         apart: brokers that are not compared with the others.
     """
     before, after = ({name: figure for name, figure in each.items() if name not in apart} for each in (before, after))

@@ -1,4 +1,4 @@
-"""The bundles of a run's snapshot, as columns: read when a strategy asks for them."""
+"""The bundles of a run's snapshot as columns, read when a strategy asks for them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NAMES = pa.schema([BUNDLES.field(name) for name in ("broker", "bundle")])
 
 
 class _Reported(NamedTuple):
-    """What the brokers report: bundles of those announced, and names of the bundles whose namespaces are counted."""
+    """Reported bundles: those of the announced brokers, and the names of those whose namespaces are counted."""
 
     bundles: pa.Table
     counted: pa.Table
@@ -40,7 +40,7 @@ class _Reported(NamedTuple):
 class RunBundles(Bundles):
     """The bundles that the brokers of a run report, with their means.
 
-    They are read and sorted before it waits for the means.
+    The bundles are read and sorted before the wait for the means.
 
     Args:
         run: the run.
@@ -53,7 +53,7 @@ class RunBundles(Bundles):
         self._announced: pa.Array[Any] | None = None
 
     def announce(self, brokers: Collection[str]) -> None:
-        """Announce whose bundles will be needed: the others are not kept."""
+        """Announce the brokers whose bundles will be needed; no other bundles are kept."""
         self._announced = pa.array(list(brokers), pa.string())
 
     def served(self, namespaces: Collection[str] | None = None) -> Counter[tuple[str, str]]:
@@ -75,7 +75,7 @@ class RunBundles(Bundles):
         found = reported.append_column(
             "reason", reasons_to_stay(reported["bundle"], run.settings, run.bundles_passed_over)
         )
-        # A bundle that validation left out and that is not known carries 0, and has a reason to stay.
+        # A bundle that validation left out may have no means: it then carries 0, and has a reason to stay.
         means = self._means().read_table(["cluster", "bundle", *TRAFFIC, "long_term_msg_rate"])
         return filled(with_means(found, run.cluster, means))
 
@@ -100,7 +100,7 @@ def reasons_to_stay(names: Column, settings: Settings, passed_over: Mapping[str,
     Args:
         names: `tenant/namespace/0x…_0x…`.
         settings: exclude namespaces and bundles.
-        passed_over: what else is known against a bundle, by bundle.
+        passed_over: further reasons to stay, by bundle.
     """
     may_be = pc.or_(pc.starts_with(names, "pulsar/"), pc.starts_with(names, "sla-monitor/"))
     of_brokers = {name: Reason.SYSTEM_NAMESPACE for name in names.filter(may_be).to_pylist() if is_of_brokers(name)}
@@ -115,9 +115,9 @@ def reasons_to_stay(names: Column, settings: Settings, passed_over: Mapping[str,
 
 
 def with_means(bundles: pa.Table, cluster: str, means: pa.Table) -> pa.Table:
-    """Return bundles in their order with the means `msg_rate` and `msg_throughput`, in plus out, `long_term_msg_rate`.
+    """Return the bundles in their order, with their means `msg_rate`, `msg_throughput` and `long_term_msg_rate`.
 
-    The means of an unknown bundle are null.
+    These are in plus out, and null for an unknown bundle.
 
     Args:
         bundles: with their names.

@@ -86,12 +86,12 @@ class RunInput(Snapshot):
 
     @cached_property
     def splits(self) -> SplitPlan:
-        """Return the bundles to be split, and why others are not; they are few, and read by themselves."""
+        """Return the bundles to be split, and why others are not; the few candidates are read separately."""
         return split_planning.plan(self)
 
     @property
     def context(self) -> RunContext:
-        """Return what the pipeline starts from."""
+        """Return the input of the pipeline, apart from the tables."""
         now = self.request.collected_at
         unloaded: dict[str, float] = {}
         for unload in self.before.moves.unloads.values():
@@ -111,14 +111,14 @@ class RunInput(Snapshot):
 
     @cached_property
     def drained(self) -> DrainedBrokers:
-        """Return what leaves the drained brokers."""
+        """Return the drained brokers, whose bundles move first."""
         return DrainedBrokers(self, self.state_folder)
 
     @property
     def kept(self) -> KeptState:
-        """Return what the last counted run left."""
+        """Return the strategy's state after the last counted run; empty if another strategy kept it."""
         decision = self.before.decision
-        # Another strategy's averages would be no averages of this one.
+        # Averages of another strategy mean nothing to this one.
         if decision.strategy not in ("", self.settings.strategy):
             return KeptState()
         return KeptState.parse(decision.hits, decision.kept)
@@ -144,7 +144,7 @@ class RunInput(Snapshot):
 
     @property
     def parts_of_split_bundles(self) -> list[dict[str, Cell]]:
-        """Return what bundles that were split lately became (`tables.PARTS`)."""
+        """Return the parts of recently split bundles (`tables.PARTS`)."""
         return [
             {"cluster": self.cluster, "bundle": bundle, "part": part, "share": share}
             for bundle, parts in parts_by_bundle(self.before.moves.splits).items()
@@ -158,7 +158,7 @@ class RunInput(Snapshot):
 
     @property
     def new_means(self) -> StoragePath:
-        """Return the file for the means with this sample, named by a hash of what they are made of.
+        """Return the file for the means with this sample, named by a hash of their input.
 
         So an existing file already has this content, and a file that a recorded state names is never rewritten.
         """
@@ -177,7 +177,7 @@ def _check_table(run: Snapshot, name: str) -> pq.FileMetaData:
 
 
 def _largest(table: pq.FileMetaData, name: str) -> float:
-    """Return the largest figure of a column; infinite when the file does not say it."""
+    """Return the largest figure of a column; infinite if the file has no statistics of it."""
     groups = [table.row_group(number) for number in range(table.num_row_groups)]
     found = [group.column(BUNDLES.names.index(name)).statistics for group in groups if group.num_rows]
     return max((float(each.max) if each and each.max is not None else math.inf for each in found), default=0)

@@ -39,7 +39,7 @@ class Served(NamedTuple):
         decisions: one for each drained broker that has bundles, before those of the strategy.
         moves: all candidates, within the caps: those of drained brokers come first.
         traffic: bytes/s of the drained brokers that give bundles.
-        progress: by drained broker.
+        progress: of each drain, by drained broker.
     """
 
     decisions: list[Decision]
@@ -49,7 +49,7 @@ class Served(NamedTuple):
 
 
 class Leaving(NamedTuple):
-    """What leaves drained brokers.
+    """The moves off drained brokers.
 
     Attributes:
         moves: candidates with their destinations; their pairs are below zero, so that caps take them first.
@@ -67,7 +67,7 @@ class Leaving(NamedTuple):
         return next(iter(self.scenes.values()))
 
     def room(self, *, fixed: bool = False) -> SpareCapacity:
-        """Return what keeps these moves, and those next to them, from overloading a broker."""
+        """Return the check that keeps these moves, and those of the strategy, from overloading a broker."""
         return SpareCapacity(self.scenes, self.overruled, fixed=fixed)
 
 
@@ -77,13 +77,13 @@ def leaving(
     overruled: Mapping[str, Collection[Overrule]],
     wishes: Callable[[Scene, str], list[Wish]],
 ) -> Leaving:
-    """Return what leaves drained brokers.
+    """Return the moves off drained brokers.
 
     Args:
         snapshot: of a run.
         state_folder: where the means of its cluster are.
         overruled: the lifted rules, by drained broker; not empty.
-        wishes: returns what is to leave one of these brokers.
+        wishes: returns the bundles that are to leave one of these brokers.
 
     Raises:
         SnapshotError: a file of the run cannot be read.
@@ -101,7 +101,7 @@ def leaving(
 
 
 class DrainedBrokers:
-    """The drained brokers of a run: their bundles leave before those of the strategy, which leaves these brokers out.
+    """The drained brokers of a run: their bundles move before those of the strategy, which leaves these brokers out.
 
     Args:
         snapshot: of a run with drained brokers.
@@ -127,11 +127,11 @@ class DrainedBrokers:
         return found
 
     def serve(self, decisions: Sequence[Decision], moves: Iterable[CandidateMove]) -> Served:
-        """Return what a run decides once the bundles of drained brokers have been put first.
+        """Return the decision of a run, with the bundles of drained brokers put first.
 
         Args:
             decisions: of the strategy.
-            moves: its candidates; caps may bite some of those that are taken.
+            moves: its candidates; caps may hold back some of the taken ones.
         """
         capped, drains, scenes = self._capped(moves), self._drains, self._leaving.scenes
         of_drain = [move for move in capped if move.pair < 0]
@@ -146,7 +146,7 @@ class DrainedBrokers:
         )
 
     def _capped(self, moves: Iterable[CandidateMove]) -> list[CandidateMove]:
-        # One bundle of each anti-affinity group goes at a time, whatever is overruled.
+        # Only one bundle of each anti-affinity group moves at a time, whatever is overruled.
         groups, brokers = self._snapshot.policies.groups, self._leaving.scene.sample.brokers
         wanted, settings = [*self._leaving.moves, *moves], self._snapshot.settings
         return caps.apply(wanted, settings, groups, brokers, self._leaving.room())

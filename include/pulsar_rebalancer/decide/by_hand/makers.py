@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Wish(NamedTuple):
-    """A bundle that somebody wants to move.
+    """A bundle that someone wants to move.
 
     Attributes:
         destination: None if placement is to choose it.
@@ -88,7 +88,7 @@ def target_of_split(scene: Scene, named: str) -> BundleSample:
         raise PlanError(Reason.NO_SUCH_BUNDLE, f"{named[:200]}: no broker reports such a bundle")
     chosen = max(found, key=lambda bundle: _size(bundle, which))
     reason = scene.stays(chosen)
-    if reason not in (None, Reason.RECENTLY_UNLOADED):  # it is cut where it is
+    if reason not in (None, Reason.RECENTLY_UNLOADED):  # a split needs no grace period
         raise PlanError(reason, f"{chosen.bundle} stays: {reason.meaning}")
     return chosen
 
@@ -153,9 +153,9 @@ def of_broker(scene: Scene, broker: str) -> list[Wish]:
 
 
 def fill(scene: Scene, broker: str) -> list[Wish]:
-    """Return bundles that bring a broker up to the mean score, from the hottest brokers, the largest that fit first.
+    """Return bundles of the hottest brokers that bring a broker up to the mean score, the largest that fit first.
 
-    A bundle fits when the broker stays below the mean with it, and its source stays above the broker.
+    A bundle fits if the move brings the broker neither above the mean nor above the bundle's source.
 
     Raises:
         PlanError: `unknown_destination`, or why the broker is left out.
@@ -195,7 +195,7 @@ def fill(scene: Scene, broker: str) -> list[Wish]:
 
 
 def share_of_score(scene: Scene, bundle: BundleSample) -> float:
-    """Return the part of its broker's score that a bundle takes along, points, if score follows traffic."""
+    """Return the points that a bundle takes off its broker's score, if the score follows traffic."""
     whole = max(scene.traffic[bundle.broker], bundle.msg_throughput)
     return scene.scores[bundle.broker] * bundle.msg_throughput / whole if whole > 0 else 0.0
 
@@ -207,9 +207,9 @@ def _most(scene: Scene) -> float:
 
 
 def undo(scene: Scene, outcome: Outcome) -> list[Wish]:
-    """Return the bundles that a run moved, back to where they were, unless they were moved again since.
+    """Return wishes that undo the moves of a run; a bundle that has moved again since stays.
 
-    Bundles that the run split are included with the reason why they stay split.
+    Bundles that the run split are included, with the reason why they stay split.
     """
     moved = [_back(scene, move) for move in outcome.moves if move.reason.has(Trait.NEW_OWNER)]
     return moved + [Wish(split.bundle, None, Reason.SPLIT_STAYS) for split in outcome.splits if split.ok]
@@ -226,7 +226,7 @@ def _back(scene: Scene, move: MoveOutcome) -> Wish:
 
 
 def again(scene: Scene, moves: Iterable[Move]) -> list[Wish]:
-    """Return the moves of a plan that was shown; a bundle that has moved since stays."""
+    """Return the moves of a shown plan as wishes; a bundle that has moved since stays."""
     return [
         Wish(
             move.bundle,
@@ -241,7 +241,7 @@ def check_broker(scene: Scene, broker: str) -> None:
     """Refuse a broker that cannot take bundles.
 
     Raises:
-        PlanError: `unknown_destination` when the cluster does not list it; why it is left out, otherwise.
+        PlanError: `unknown_destination` when the cluster does not list it; otherwise why it is left out.
     """
     if broker not in scene.listed:
         raise PlanError(Reason.UNKNOWN_DESTINATION, f"{broker} is none of the {len(scene.listed)} active brokers")

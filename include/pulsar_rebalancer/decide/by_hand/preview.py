@@ -1,4 +1,4 @@
-"""Manual plans: the tables, the hash and the state of any other plan, but no hit is counted."""
+"""Manual plans: they have the tables, hash and state of any other plan, but count no hits."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def show(storage: ClusterStorage, run: StoragePath, request: HandRequest, by: st
         by: Airflow user.
 
     Raises:
-        PlanError: why nothing of the kind can be done: `no_such_bundle`, `unknown_destination`, `would_overload`, or
-            why the broker that is named is left out.
+        PlanError: why the request cannot be met: `no_such_bundle`, `unknown_destination`, `would_overload`, or why
+            the named broker is left out.
         SnapshotError: a file of the run cannot be read.
     """
     draining = request.broker if request.action is Action.DRAIN else ""
@@ -104,7 +104,7 @@ def write(
     if whole:
         _refuse_parts(moves)
     after = scores_after(scene.scores, taken, scene.traffic)
-    if record.request.action and room is None:  # a strategy's plan is checked no more than in mode `auto`
+    if record.request.action and room is None:  # an approved plan of a strategy is checked as in mode `auto`
         _check_load(scene, after, record.request.overruled)
     candidates = plan_output.move_table(request.cluster, moves)
     write_moves(snapshot.folder, candidates)
@@ -138,13 +138,13 @@ def _asked(record: ByHand) -> str:
 
 
 def candidates_of(scene: Scene, wishes: Iterable[Wish], first_pair: int = 0) -> list[CandidateMove]:
-    """Return the wishes as candidates: those of one broker are one pair, those with the most traffic first."""
+    """Return the wishes as candidates: one pair for each source, the bundles with the most traffic first."""
     of_source: dict[str, list[Wish]] = {}
     for wish in wishes:
         source = scene.owners.get(wish.bundle, "") if wish.source is None else wish.source
         of_source.setdefault(source, []).append(wish)
     found = []
-    # Bundles that nobody reports come last.
+    # Bundles that no broker reports come last.
     for pair, source in enumerate(sorted(of_source, key=lambda name: (not name, name)), first_pair):
         known = [
             (wish, scene.sample.bundles.find(source, wish.bundle) if source else BundleSample("", wish.bundle))
@@ -211,7 +211,7 @@ def _decisions(scene: Scene, moves: Iterable[CandidateMove], record: ByHand) -> 
 
 
 def _with_effect(scene: Scene, moves: Sequence[CandidateMove], record: ByHand, after: Mapping[str, float]) -> ByHand:
-    """Return the record with what the moves do to brokers and clients."""
+    """Return the record with the effect of the moves on brokers and clients."""
     taken = [move for move in moves if move.taken]
     ends = {end for move in taken for end in (move.source, move.destination) if end is not None}
     bundles = [scene.sample.bundles.find(move.source, move.bundle) for move in taken]

@@ -1,4 +1,4 @@
-"""The plan of a run that carries out an earlier plan, which a person gave by its hash or approved."""
+"""The plan of a run that carries out an earlier plan, which a person named by its hash or approved."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def carry_out_shown(storage: ClusterStorage, run: StoragePath) -> Summary:
     if of_drains:
         left = _leaving(storage, snapshot, summary, of_drains)
         again, room = [*left.moves, *again], left.room(fixed=True)
-    # A split that no longer fits is seen by its bounds, before anything is asked for.
+    # A split that no longer fits is noticed later, from the bundle's bounds, before any request is sent.
     restarts = read_state(folder).restarts
     return write(scene, again, record, taken_rows(folder), room, whole=handed.approved, restarts=restarts)
 
 
 def _refuse_superseded(storage: ClusterStorage, request: RunRequest, moves: MovesState, handed: HandedOver) -> None:
-    """Refuse an approved plan if other runs have moved bundles since; those that its own run moved are in place.
+    """Refuse an approved plan if other runs have moved bundles since; its own run's moves are in place already.
 
     Raises:
         PlanError: `superseded`.
@@ -95,9 +95,9 @@ def _shown(storage: ClusterStorage, request: RunRequest, handed: HandedOver) -> 
 
 
 def _leaving(storage: ClusterStorage, snapshot: Snapshot, shown: Summary, moves: Sequence[Move]) -> Leaving:
-    """Return what leaves drained brokers, without the rules that were lifted when the plan was shown and still are.
+    """Return the moves off drained brokers, without the rules that were lifted when the plan was shown and still are.
 
-    Bundles of a broker that was released since stay.
+    Bundles of a broker that has been released since stay.
     """
     drained = snapshot.before.drains.brokers
     overruled = {

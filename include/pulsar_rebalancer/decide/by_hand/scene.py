@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 _MAY_GIVE = (Reason.DRAINING, Reason.NO_PERSISTENT_TOPICS)
-"""Reasons for which a broker takes no bundles, although people may move those that it has."""
+"""Reasons that keep a broker from taking bundles, although people may move the bundles that it has."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Scene:
     def read(
         cls, snapshot: Snapshot, state_folder: StoragePath, overruled: Collection[Overrule] = (), draining: str = ""
     ) -> Self:
-        """Read what a snapshot holds.
+        """Read a snapshot without the lifted rules.
 
         Args:
             snapshot: of a run.
@@ -83,7 +83,7 @@ class Scene:
 
     @cached_property
     def left_out(self) -> dict[str, Reason]:
-        """Return why a broker is neither source nor destination, by broker."""
+        """Return the brokers that are neither source nor destination, each with the reason."""
         return {each.broker: each.left_out for each in self.sample.brokers if each.left_out is not None}
 
     @cached_property
@@ -104,17 +104,17 @@ class Scene:
 
     @cached_property
     def apart(self) -> dict[str, Reason]:
-        """Return why a broker is not compared with the others."""
+        """Return the brokers that are not compared with the others, each with the reason."""
         drained = (name for name, reason in self.left_out.items() if reason is Reason.DRAINING)
         return apart(self.settings, self.policies, drained)
 
     @cached_property
     def traffic(self) -> dict[str, float]:
-        """Return what each broker carries now, bytes/s."""
+        """Return the current throughput of each broker, bytes/s."""
         return {each.broker: each.traffic(Measure.THROUGHPUT) for each in self.sample.brokers}
 
     def policy_filter(self) -> PolicyFilter:
-        """Return which brokers a bundle may be on, before anything is placed."""
+        """Return a new filter for the brokers that a bundle may be on, with nothing placed yet."""
         return PolicyFilter(self.policies, self.sample.brokers, self.sample.bundles, self.settings)
 
     def stays(self, bundle: BundleSample) -> Reason | None:
@@ -130,7 +130,7 @@ class Scene:
 def _settings(settings: Settings, overruled: Collection[Overrule]) -> Settings:
     changes: dict[str, Any] = {}
     if placement_of(settings) is Placement.AVG:
-        # AvgShedder plans destinations for its own moves; any other bundle it would place by chance.
+        # AvgShedder plans destinations only for its own moves; it would place any other bundle at random.
         changes["placement"] = Placement.LEAST_RATE
     if Overrule.CAPS in overruled:
         changes |= dict.fromkeys(CAPS)
@@ -158,7 +158,7 @@ def _passed_over(snapshot: Snapshot, overruled: Collection[Overrule]) -> dict[st
 
 
 def _bundles(table: pa.Table) -> Bundles:
-    """Return bundles; one without means has what its broker reports now."""
+    """Return the bundles; one without means gets the figures that its broker reports now."""
     for measure in Measure:
         present = pc.add(table[f"{measure}_in"], table[f"{measure}_out"])
         mean = pc.coalesce(table[measure], present)

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class SpareCapacity:
-    """No broker is brought above `overloaded_threshold` by a drain, or by the moves of the strategy next to a drain.
+    """Keeps drains, and the strategy's moves next to them, from bringing a broker above `overloaded_threshold`.
 
-    If placement's broker has no room for a bundle of a drain, it goes to the coldest broker with room that policies and
-    the topic ceiling allow, or stays.
+    If placement's broker has no room for a bundle of a drain, the bundle goes to the coldest broker with room that
+    policies and the topic ceiling allow, or stays.
 
     Args:
         scenes: by drained broker, without the rules that are lifted for it; bundles of these brokers come first.
@@ -72,7 +72,7 @@ class SpareCapacity:
         return self._score(broker, scene or self._scene) + gain <= self._scene.settings.overloaded_threshold
 
     def _score(self, broker: str, scene: Scene) -> float:
-        """Return the score of a broker after what was taken so far, percent."""
+        """Return the score of a broker after the moves taken so far, percent."""
         return scene.scores.get(broker, 0.0) + self._gained.get(broker, 0.0)
 
     def _gains(self, unit: list[CandidateMove]) -> dict[str, float]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.run.topic_loads import TopicLoad
 
 _ROUNDING = 1e-9
-"""More than sums of 100,000 figures differ by when they are added up in another order, ratio."""
+"""Ratio; adding 100,000 figures in another order changes their sum by less."""
 
 
 def positions_of(
@@ -33,12 +33,11 @@ def positions_of(
     settings: Settings,
     specified: Iterable[int] = (),
 ) -> tuple[int, ...]:
-    """Return where an algorithm cuts a bundle, ascending; empty when it does not.
+    """Return the positions at which an algorithm cuts a bundle, ascending; empty if it makes no cut.
 
     Args:
-        algorithm: which one.
         hash_range: of the bundle.
-        topics: those that the owner lists, in any order; `range_equally_divide` does not look at them.
+        topics: those that the owner lists, in any order; `range_equally_divide` ignores them.
         settings: effective settings, for `flow_or_qps_equally_divide`.
         specified: for `specified_positions_divide`.
     """
@@ -54,9 +53,9 @@ def positions_of(
 
 
 def range_equally_divide(hash_range: HashRange) -> tuple[int, ...]:
-    """Return the middle of the range (RangeEquallyDivideBundleSplitAlgorithm); none of a range one hash wide.
+    """Return the middle of the range (RangeEquallyDivideBundleSplitAlgorithm).
 
-    NamespaceBundleFactory.canSplitBundle refuses that one.
+    A range one hash wide has none: NamespaceBundleFactory.canSplitBundle refuses it.
     """
     lower, upper = hash_range
     return (lower + (upper - lower) // 2,) if upper - lower > 1 else ()
@@ -89,8 +88,8 @@ def specified_positions_divide(hash_range: HashRange, topics: int, specified: It
 def flow_or_qps_equally_divide(topics: Iterable[TopicLoad], settings: Settings) -> tuple[int, ...]:
     """Return cuts between parts that stay within the limits (FlowOrQpsEquallyDivideBundleSplitAlgorithm).
 
-    The limits are `max_bundle_msg_rate` and `max_bundle_bandwidth`. Idle topics are not looked at. A bundle with fewer
-    than two others, or that exceeds neither limit by `flow_difference` percent, is not cut. Of topics with the same
+    The limits are `max_bundle_msg_rate` and `max_bundle_bandwidth`. Idle topics are ignored. A bundle with fewer than
+    two others, or that exceeds neither limit by `flow_difference` percent, is not cut. Of topics with the same
     hash, Pulsar looks only at the last one, once for each of them.
     """
     most_rate, most_throughput = settings.max_bundle_msg_rate, settings.max_bundle_bandwidth * MIB
@@ -115,7 +114,7 @@ def flow_or_qps_equally_divide(topics: Iterable[TopicLoad], settings: Settings) 
 
 
 def shares_of(hash_range: HashRange, positions: Sequence[int], topics: Sequence[TopicLoad]) -> tuple[float, ...]:
-    """Return which share of the bundle's traffic each part takes, ratio; equal shares where no topic's is known.
+    """Return each part's share of the bundle's traffic, as a ratio; equal shares if no topic's traffic is known.
 
     Message rate counts, and throughput where no topic has a rate.
     """
@@ -136,7 +135,7 @@ def most_even(hash_range: HashRange, positions: Sequence[int], topics: Sequence[
     whole = one_by_one(carried)
     apart = [abs(below - whole / 2) for below in accumulate(carried[:-1])]
     most = min(apart) + whole * _ROUNDING
-    # A part without traffic leaves the halves as they were at the position before.
+    # After a part without traffic, the halves are the same as at the position before.
     close = [p for n, p in enumerate(positions) if apart[n] <= most and (n == 0 or carried[n] > 0)]
     return min(close, key=lambda position: abs(shares_of(hash_range, (position,), topics)[0] - 0.5))
 

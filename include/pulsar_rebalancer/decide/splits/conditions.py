@@ -25,12 +25,12 @@ class LoadedBundle:
     Attributes:
         bundle: `tenant/namespace/0x…_0x…`.
         broker: brokerId of its owner.
-        topics: how many.
-        sessions: producers and consumers.
-        msg_rate: msg/s in plus out: the long-term mean, under the extensible load manager what is measured now.
+        topics: number of topics.
+        sessions: number of producers and consumers.
+        msg_rate: msg/s in plus out: the long-term mean, or the current rate under the extensible load manager.
         msg_throughput: bytes/s, in the same way.
         policy: the kind of policy that its namespace is under, or None.
-        stays: why it must not be touched, or None.
+        stays: why it must not be split, or None.
     """
 
     bundle: str
@@ -48,7 +48,7 @@ class SplitCondition(NamedTuple):
 
     Attributes:
         name: "topics", "sessions", "msg_rate" or "bandwidth".
-        value: what was compared: a number, msg/s or bytes/s.
+        value: the compared figure: a number, msg/s or bytes/s.
         bound: what it exceeds.
     """
 
@@ -58,7 +58,7 @@ class SplitCondition(NamedTuple):
 
     @property
     def excess(self) -> float:
-        """Return how many times the bound it is."""
+        """Return the value as a multiple of the bound."""
         return self.value / self.bound if self.bound > 0 else float("inf")
 
 

@@ -29,7 +29,7 @@ _UNITS = {"topics": "topics", "sessions": "producers and consumers", "msg_rate":
 
 
 class SplitPlan(NamedTuple):
-    """What a run splits.
+    """The splits of a run.
 
     Attributes:
         rows: of the splits table, one for each bundle that meets a condition.
@@ -56,7 +56,7 @@ NO_SPLITS = SplitPlan([], {})
 
 
 class Cut(NamedTuple):
-    """Where a bundle is cut, and which share of its traffic each part takes."""
+    """The positions at which a bundle is cut, and each part's share of its traffic."""
 
     positions: tuple[int, ...]
     shares: tuple[float, ...]
@@ -75,7 +75,7 @@ class SplitContext:
         settings: effective settings.
         extensible: whether the extensible load manager runs; else it is the modular one.
         hits: samples in a row in which a bundle met a condition, before this one.
-        splits: bundles that were split lately.
+        splits: recently split bundles.
         now: time of the sample.
     """
 
@@ -98,13 +98,11 @@ def where_to_cut(
     """Return where a bundle is cut, or why it cannot be.
 
     Args:
-        candidate: what was read of it.
-        algorithm: which one.
-        settings: effective settings.
+        candidate: its topics and the bounds of its namespace.
         specified: positions for `specified_positions_divide`.
         pending: bundles that the namespace gets by other splits of the same plan.
-        single: whether one position is all that the load manager carries out: the extensible one's splits have two
-            parts. Of several the one is taken that halves the traffic best.
+        single: whether the load manager makes only one cut, as the extensible one does. Of several positions, the one
+            that halves the traffic best is taken.
     """
     hash_range, topics = HashRange.of(candidate.bundle), candidate.topics
     by_topics = algorithm is not SplitAlgorithm.RANGE
@@ -141,12 +139,11 @@ def _unsound(
 
 
 def plan(context: SplitContext, bundles: Iterable[LoadedBundle], candidates: Mapping[str, Candidate]) -> SplitPlan:
-    """Return what a run splits: the bundles furthest above their bound first, then by name.
+    """Return the splits of a run: the bundles furthest above their bound first, then by name.
 
     Args:
-        context: what the run starts from.
-        bundles: those that collect found to be candidates, each once.
-        candidates: what collect read of them, by bundle.
+        bundles: the candidates that *collect* found, each once.
+        candidates: topics and bounds that *collect* read, by bundle.
     """
     met = [(bundle, found) for bundle in bundles if (found := condition_of(bundle, context.settings)) is not None]
     met.sort(key=lambda each: (-each[1].excess, each[0].bundle))
@@ -170,7 +167,7 @@ class _Walk:
         self.hits: dict[str, int] = {}
 
     def add(self, rank: int, bundle: LoadedBundle, condition: SplitCondition) -> None:
-        """Add the row of a bundle; validation has named those that it left out."""
+        """Add the row of a bundle; one that validation left out gets none, as validation has named it."""
         if bundle.stays is Reason.BUNDLE_QUARANTINED:
             return
         found = self._refused(bundle) or self._cut(bundle)
@@ -200,13 +197,13 @@ class _Walk:
         )
 
     def _refused(self, bundle: LoadedBundle) -> Reason | None:
-        """Return why a bundle is left whole whatever its topics are; hits are counted here."""
+        """Return why a bundle is left whole, whatever its topics are, and count its hits."""
         if bundle.topics < FEWEST_TOPICS:
             return Reason.ONE_TOPIC
         if bundle.stays is not None:
             return bundle.stays
         if self._context.extensible:
-            # As soon as a broker has split as many as it may it looks at no further bundle, and counts none.
+            # A broker that has split as many bundles as it may looks at no others, and their hits do not grow.
             before = self._context.hits.get(bundle.bundle, 0)
             capped = self._of_broker[bundle.broker] >= self._settings.max_splits_per_broker
             self.hits[bundle.bundle] = before if capped else before + 1

@@ -1,4 +1,4 @@
-"""What a run splits: reads the few candidates of *collect*, and has `planner` judge them."""
+"""What a run splits: the few candidates of *collect* are read, and `planner` judges them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MOST_TOLD = 5
 
 
 def plan(run: RunInput) -> SplitPlan:
-    """Return what a run splits; nothing while `split_mode` is off, and by samples that do not count.
+    """Return the splits of a run; none while `split_mode` is off, or if the sample does not count.
 
     Raises:
         SnapshotError: a file of the run or of the state cannot be read.
@@ -55,7 +55,7 @@ def plan(run: RunInput) -> SplitPlan:
 
 
 def _loaded(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[LoadedBundle]:
-    """Return the bundles with the figures that the load manager's conditions look at, each on its busiest reporter."""
+    """Return the bundles with the figures of the load manager's conditions, each as its busiest reporter has it."""
     sample = _rows(run.file("bundles"), names)
     parts = parts_by_bundle(run.before.moves.splits)
     parents = {bundle for bundle, of_bundle in parts.items() if of_bundle.keys() & set(names)}
@@ -86,7 +86,7 @@ def _loaded(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[Lo
 
 
 def _rows(file: StoragePath, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the rows of some bundles of a table; a column that the file does not have is null."""
+    """Return the rows of some bundles of a table; a long-term mean that the file does not have is null."""
     file_system, path = file.open()
     with failures_of(file.uri, "read"), damage_of(file.uri):
         found = pq.read_table(path, filesystem=file_system, filters=pc.field("bundle").isin(pa.array(names)))
@@ -97,11 +97,10 @@ def _rows(file: StoragePath, names: Sequence[str]) -> list[dict[str, Any]]:
 def helpful(
     run: Snapshot, decisions: Sequence[Decision], moves: Iterable[CandidateMove], source_traffic: Mapping[str, float]
 ) -> tuple[str, ...]:
-    """Return where a split would help: a fired broker of which no bundle fits into what is to be moved.
+    """Return a sentence for each fired broker whose bundles are all too large to move, if a split would help it.
 
     Args:
         run: the run.
-        decisions: what was decided.
         moves: by pair and rank.
         source_traffic: current traffic of the sources, in the measure of their moves.
     """
