@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.admin.transport import Transport
 
 _RACE_PAUSES_S = (0.1, 0.2, 0.4, 0.8)
-"""Pauses between asking a broker again whether it owns a bundle that several brokers try to take."""
+"""Seconds to wait before a broker is asked again whether it owns a bundle that several brokers try to take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class BundleAdmin:
         """Return the full names of a bundle's topics in both domains, sorted, each partition by itself.
 
         The owner lists its loaded non-persistent topics and all existing persistent ones
-        (NamespaceService.getOwnedTopicListForNamespaceBundle). If nobody owns the bundle, only its persistent topics
+        (NamespaceService.getOwnedTopicListForNamespaceBundle). If the bundle has no owner, only its persistent topics
         are returned, found by their hash.
         """
         tenant, local, _ = split_bundle(bundle)
@@ -78,7 +78,7 @@ class BundleAdmin:
             broker: broker to ask, which must be the owner; if empty, the one that any broker redirects to.
 
         Raises:
-            AdminError: `bad_range` if the range is stale or nobody owns the bundle.
+            AdminError: `bad_range` if the range is stale or the bundle has no owner.
         """
         url_path = path("admin", "v2", "namespaces", *split_bundle(bundle), "topicHashPositions")
         query = {"topics": topic} if topic else {}
@@ -94,9 +94,9 @@ class BundleAdmin:
         """Look a topic up as clients do; a bundle without an owner gets one this way.
 
         Args:
-            destination: broker that gets a bundle without an owner, whichever broker the leader chooses. A broker
-                takes the bundle if the lookup is authoritative, as is one that the leader redirects to the broker it
-                chose (NamespaceService.searchForCandidateBroker). A bundle with an owner stays there.
+            destination: broker that gets a bundle without an owner, in place of the leader's choice. The leader
+                redirects a lookup to the broker it chose and marks it as authoritative, which makes that broker take
+                the bundle (NamespaceService.searchForCandidateBroker). A bundle with an owner stays there.
         """
         answer = await self._transport.get(path("lookup", "v2", "topic", *split_topic(topic)), chosen=destination)
         named = {k: v for k, v in answer.mapping().items() if isinstance(v, str) and v}
@@ -148,8 +148,8 @@ class BundleAdmin:
         being placed. With the modular load manager that request waits for each bundle the broker is taking over, on
         the same thread that completes the takeover (NamespaceService.getOwnedNameSpacesStatusAsync), and can block the
         broker for ever. Hash positions are answered only by the owner; other brokers redirect to it
-        (PulsarWebResource.validateBundleOwnershipAsync, read-only). A broker that waited for a bundle that another one
-        got first answers 500, and is asked again.
+        (PulsarWebResource.validateBundleOwnershipAsync, read-only). If a broker waited for the bundle and another one
+        got it first, the broker answers 500 and is asked again.
 
         Raises:
             AdminError: `unreachable` or `timeout` if the broker cannot be asked, `bad_range` if the range is stale.
@@ -248,5 +248,5 @@ class BundleAdmin:
 
 
 def _says_unowned(error: AdminError) -> bool:
-    """Return whether the error says that nobody owns the bundle (PulsarWebResource.validateBundleOwnershipAsync)."""
+    """Return whether the error says that the bundle has no owner (PulsarWebResource.validateBundleOwnershipAsync)."""
     return error.status == HTTPStatus.PRECONDITION_FAILED and "Failed to find ownership" in error.message

@@ -53,7 +53,7 @@ class PulsarAdmin:
         return await self._transport.brokers()
 
     def know(self, brokers: Iterable[str]) -> None:
-        """Take these brokerIds as the cluster's brokers, to be asked if no seed accepts a connection."""
+        """Remember the cluster's brokerIds: these brokers are asked if no seed accepts a connection."""
         self._transport.know(brokers)
 
     async def leader(self) -> str:
@@ -73,7 +73,7 @@ class PulsarAdmin:
         return leader_id
 
     async def cluster_name(self) -> str:
-        """Return the cluster's name: that of the connection, the only one in Pulsar, or the brokers' `clusterName`."""
+        """Return the cluster's name: the connection's, else Pulsar's only cluster, else the brokers' `clusterName`."""
         if not self._cluster:
             local = [name for name in (await self._transport.get("/admin/v2/clusters")).strings() if name != "global"]
             # Geo-replicated instances list every cluster; only the configuration says which one this is.

@@ -60,7 +60,7 @@ class Request:
         on_412: reason code of an answer 412.
         size: factor on `max_answer_bytes` for the answer.
         body: JSON; not sent with a GET.
-        chosen: brokerId to follow authoritative redirects to, whichever broker they name; empty for the one named.
+        chosen: brokerId to which authoritative redirects are followed; if empty, the broker that they name.
     """
 
     method: str
@@ -108,7 +108,7 @@ class _BrokenError(Exception):
 
 
 def _url(text: str) -> httpcore.URL:
-    """Return a URL; a redirect may contain characters that a request line may not."""
+    """Return a URL whose characters may all be in a request line; those of a redirect may not."""
     return httpcore.URL(quote(text, safe="/?:@!$&'()*+,;=-._~%[]"))
 
 
@@ -129,7 +129,7 @@ class Exchange:
 
     def __init__(self, connection: AdminConnection) -> None:
         self._connection = connection
-        # Redirects, and proxies or a .netrc of the environment, are not used here: none may see or add credentials.
+        # Redirects and the environment's proxies and .netrc are not used here: none may see or add credentials.
         headers = {"User-Agent": "pulsar-rebalancer", "Accept": "application/json, */*;q=0.5"}
         # Compressed answers could be larger than their limit.
         headers["Accept-Encoding"] = "identity"

@@ -88,9 +88,9 @@ class Collected:
     Attributes:
         request: who asked for what, and the effective settings.
         tables: `cluster`, `brokers` and `bundles`, as `tables.INPUT` describes them.
-        policies: what policies say about its namespaces and brokers.
-        before: what the state store kept when it was taken.
-        candidates: what was read of bundles that may have to be split.
+        policies: the policies for its namespaces and brokers.
+        before: the documents of the state store at that time.
+        candidates: bundles that may have to be split, with the load of their topics.
     """
 
     request: RunRequest

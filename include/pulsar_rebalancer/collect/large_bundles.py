@@ -1,4 +1,4 @@
-"""Choose the bundles that may have to be split, by the sample's figures and the means before it."""
+"""Choose the bundles that may have to be split, by the sample's figures and the previous means."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class LargeBundle(NamedTuple):
 
 
 class _Bounds(NamedTuple):
-    """Bounds above which a bundle is split; 0 or less: no bound."""
+    """Bounds above which a bundle is split; only sessions have no bound at 0 or less, as in Pulsar."""
 
     topics: int
     sessions: int
@@ -75,7 +75,7 @@ class _Bounds(NamedTuple):
         )
 
     def excess_of_means(self, means: pa.Table | None) -> dict[str, float]:
-        """Return the same ratio by bundle, for long-term means that exceed a bound."""
+        """Return the largest ratio of a long-term mean to its bound, for each bundle with a mean above its bound."""
         if means is None:
             return {}
         rate, throughput = _figure("long_term_msg_rate"), _figure("long_term_msg_throughput")
@@ -93,8 +93,8 @@ def choose(
 ) -> list[LargeBundle]:
     """Return the bundles that may meet a condition of splitting, those furthest above a bound first.
 
-    Bundles that are not split anyway must not displace others: those of the brokers' own and of excluded namespaces,
-    and those with a figure that validation refuses, are left out; those that wait come last.
+    Bundles that would not be split must not displace others. Bundles of the brokers' own namespaces, of excluded
+    namespaces and with a figure that validation refuses are left out; bundles that wait come last.
 
     A mean exceeds a bound only if the previous mean or the present figure does, so both are checked.
 
@@ -122,7 +122,7 @@ def choose(
 
 
 def _times(figure: float | None, bound: float) -> float:
-    """Return the ratio of a figure to its bound; 0 if there is no bound."""
+    """Return the ratio of a figure to its bound; 0 if the bound is 0 or less."""
     return (figure or 0.0) / bound if bound > 0 else 0.0
 
 

@@ -89,7 +89,7 @@ def _broker_columns(report: Mapping[str, JsonValue], collected_at: datetime, hos
     """Return the columns of the brokers table.
 
     `last_update` is the time of the last metadata write: up to 15 minutes ago in a healthy cluster.
-    With `usage` and `limit` both -1, Pulsar marks a resource that is not measured.
+    Pulsar reports -1 as `usage` and `limit` of a resource that it does not measure.
     """
     now_ms = collected_at.timestamp() * 1000
     updated, started = figure(report.get("lastUpdate")), figure(report.get("startTimestamp"))

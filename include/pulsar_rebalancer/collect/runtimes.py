@@ -27,7 +27,7 @@ class Runtimes:
     Attributes:
         leader: brokerId of the leader; empty if there is none.
         by_broker: configuration by broker, where it could be read.
-        failed: by broker, why it could not be read.
+        failed: by broker, the reason why its configuration could not be read.
     """
 
     leader: str

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 MOST_TOPICS = 100_000
-"""Maximum number of topics read in one run. A bundle with more than are left is not split by its topics."""
+"""Maximum number of topics read in one run. A bundle with more topics than remain is not split by its topics."""
 
 MOST_SECONDS = 30
 """Maximum time for reading the topics of all bundles, so that the plan does not become too old."""
@@ -74,7 +74,7 @@ async def read_candidates(
 
 
 async def read_candidate(admin: PulsarAdmin, bundle: str, broker: str) -> Candidate:
-    """Return the same for one bundle of a broker that a person wants to split, whatever its load."""
+    """Return a bundle that a person wants to split, with the load of each topic; its size does not matter."""
     bounds, stats = await _bounds(admin, namespace_of(bundle)), await _topic_stats(admin, broker)
     return Candidate(bundle=bundle, bounds=bounds, topics=await _topics(admin, bundle, stats, MOST_TOPICS))
 
@@ -98,7 +98,7 @@ async def _topic_stats(admin: PulsarAdmin, broker: str) -> dict[str, JsonValue]:
 async def _topics(
     admin: PulsarAdmin, bundle: str, stats: dict[str, JsonValue], most: int
 ) -> tuple[TopicLoad, ...] | None:
-    """Return the owner's topics, as idle if they have no statistics; None if unreadable or more than `most`."""
+    """Return the load of a bundle's topics, 0 without statistics; None if they are unreadable or more than `most`."""
     try:
         positions = await admin.bundles.topic_hash_positions(bundle)
     except AdminError as error:

@@ -31,7 +31,7 @@ class UsableReports:
 
     Attributes:
         by_broker: the usable reports.
-        errors: by broker, why there is no usable report.
+        errors: by broker, the reason why it has no usable report.
     """
 
     by_broker: Mapping[str, BrokerReport]
@@ -56,12 +56,12 @@ class UsableReports:
 
     @property
     def without_persistent(self) -> list[str]:
-        """Return the brokers without persistent topics; empty if that is every broker, so the whole cluster."""
+        """Return the brokers that take no persistent topics; empty if the whole cluster takes none."""
         closed = [broker for broker, report in self.by_broker.items() if not report.takes_persistent_topics]
         return closed if len(closed) < len(self.by_broker) else []
 
     def bundles(self) -> pa.Table:
-        """Return the reported bundles; one that several brokers report has a row for each."""
+        """Return the reported bundles; a bundle that several brokers report has a row for each of them."""
         return pa.concat_tables([report.bundles for report in self.by_broker.values()] or [BUNDLES.empty_table()])
 
 

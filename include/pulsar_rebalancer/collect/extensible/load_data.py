@@ -121,11 +121,10 @@ def _plain(host: str) -> str:
 
 
 def are_of_another(stats: Collection[str], owned: Collection[str]) -> bool:
-    """Return whether statistics are another broker's: of several bundles, none of which the broker owns.
+    """Return whether statistics are another broker's: they cover several bundles and none that the broker owns.
 
     Statistics are up to `statsUpdateFrequencyInSecs` old. Since then one bundle may have moved, even in exchange for
-    another, and all of them if the broker is being drained. Heartbeat bundles, named with the broker's port, never
-    move.
+    another, or all of them, if the broker is being drained. Heartbeat bundles, named after the broker, never move.
     """
     if any(":" in bundle for bundle in {*stats} & {*owned}):
         return False

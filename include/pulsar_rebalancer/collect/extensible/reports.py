@@ -187,7 +187,7 @@ class _ExtensibleBrokers:
         }
 
     def _is_current(self, broker: str, own: _OwnFigures) -> bool:
-        """Return whether the last load data received may be the last published, judging by the broker's figures."""
+        """Return whether the broker may have published no load data since the last received, judging by its figures."""
         if broker in self._received_now:
             return True
         published = self._published.load.get(broker, {})
@@ -199,7 +199,7 @@ class _ExtensibleBrokers:
         return load_data.is_current(published, own.bundles, threshold)
 
     def _top(self, broker: str, own: _OwnFigures) -> Sequence[str]:
-        """Return the last top bundles received, unless others must have been published since.
+        """Return the last top bundles received, unless newer ones must have been published since.
 
         Brokers publish them whenever they compute rates (TopBundleLoadDataReporter), and withdraw them when a bundle
         comes or goes.

@@ -49,11 +49,11 @@ def require_client() -> None:
 def receive(
     connection: AdminConnection, service_url: str, topics: Mapping[str, Callable[[TopicMessage], bool]], seconds: float
 ) -> None:
-    """Pass arriving messages to the handlers until one of them wants no more or the time is over; blocks.
+    """Pass arriving messages to the handlers until one of them returns True or the time is over; blocks.
 
     Args:
         topics: message handler by topic; it returns whether to stop.
-        seconds: to listen once the topics are open.
+        seconds: how long to listen once the topics are open.
 
     Raises:
         AdminError: `client_missing`; or the topics cannot be read: `forbidden`, `unauthorized`, `timeout` (also for a
