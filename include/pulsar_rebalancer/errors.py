@@ -26,7 +26,7 @@ class RebalancerError(Exception):
 
 
 class SettingsError(RebalancerError):
-    """A setting is unknown, of the wrong type, out of range, or in contradiction to another one."""
+    """A setting is unknown, of the wrong type, out of range, or contradicts another one."""
 
 
 class AdminError(RebalancerError):
@@ -35,7 +35,7 @@ class AdminError(RebalancerError):
     Args:
         broker: brokerId, or the address that was asked.
         status: HTTP status; None if there was no answer.
-        sent: False if there was no connection to the broker that should have carried it out, so it was not.
+        sent: False if no connection to the broker could be made, so that it cannot have carried the request out.
     """
 
     def __init__(

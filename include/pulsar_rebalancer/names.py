@@ -19,7 +19,7 @@ See LoadSheddingTask, and UnloadScheduler of the extensible load manager.
 """
 
 BALANCER = "loadBalancerEnabled"
-"""The static setting without which a broker never sheds, whatever the dynamic one."""
+"""The static setting without which a broker never sheds, whatever the dynamic setting says."""
 
 SPLITTING = "loadBalancerAutoBundleSplitEnabled"
 """The dynamic setting that Pulsar checks before it splits a bundle by itself.

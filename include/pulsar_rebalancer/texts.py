@@ -40,7 +40,7 @@ def storable(text: str) -> str:
 
 
 def typed(value: Any) -> Any:
-    """Return what a person typed, its texts without surrounding spaces; one without a visible character is empty.
+    """Return what a person typed with all texts stripped; a text without a visible character becomes empty.
 
     Raises:
         ValueError: a text has a lone surrogate or a control character other than tab and line break.

@@ -38,8 +38,8 @@ class BundlePlacement:
         topology: names of the bundles.
         faults: `stray` has a planned bundle end elsewhere.
         strategy: choice without a destination.
-        by_range: remember destinations only by hash range, as brokers before 4.2.2 did: two namespaces with the
-            same range then get each other's destination.
+        by_range: remember destinations only by hash range, as brokers before 4.0.10 and 4.2.1 did: two namespaces with
+            the same range then get each other's destination.
         rates: current message rate (msg/s, in and out) of every broker.
         seed: of the random choice.
     """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _Entries(dict[Any, Any]):
-    """A mapping that knows its repeated keys; YAML silently keeps the last of them."""
+    """A mapping that knows its repeated keys; YAML itself silently keeps only the last value."""
 
     repeated: tuple[str, ...] = ()
 
@@ -32,7 +32,7 @@ _DEEPEST = 20
 """Maximum nesting levels of a clusters file; a valid one has four."""
 
 _MOST_VALUES = 100_000
-"""Maximum values in a clusters file; those behind an alias count every time it is used."""
+"""Maximum number of values in a clusters file; those of an alias count each time it is used."""
 
 
 _LONGEST_PROBLEM = 300
@@ -70,7 +70,7 @@ _TOO_DEEP = f"it is nested more than {_DEEPEST} levels deep"
 
 
 def _size(node: yaml.Node, above: tuple[int, ...], known: dict[int, int]) -> int:
-    """Return the number of values in a node; those behind an alias count every time it is used."""
+    """Return the number of values in a node; those of an alias count each time it is used."""
     if id(node) in above:
         raise yaml.YAMLError(f"an alias in line {node.start_mark.line + 1} contains itself")
     if len(above) >= _DEEPEST:

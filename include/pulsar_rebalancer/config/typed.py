@@ -1,4 +1,4 @@
-"""What people type into forms and write into the clusters file is checked here before anything else reads it."""
+"""Check what people type into forms and the clusters file, before anything else reads it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def typed_values(values: Mapping[str, object], where: str) -> dict[str, object]:
     """Return values with their texts cleaned (`texts.typed`).
 
     Args:
-        where: where people gave them, for errors.
+        where: source of the values, for errors.
 
     Raises:
         SettingsError: `wrong_setting`, with the key, for a text that cannot be stored.
@@ -36,7 +36,7 @@ def typed_values(values: Mapping[str, object], where: str) -> dict[str, object]:
 
 
 def parse_typed(form: type[_Form], values: Mapping[str, object], where: str) -> _Form:
-    """Return what was typed into a form; empty fields have their default.
+    """Return a form with the values that a person typed; empty fields get their defaults.
 
     Raises:
         SettingsError: `wrong_setting` or `contradiction`, with the names of the fields.

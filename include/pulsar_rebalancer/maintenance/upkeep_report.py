@@ -36,7 +36,7 @@ class Report:
 
     Attributes:
         left: old entries that are kept, with the reason.
-        problems: problems that a person should look at; none of the files concerned was deleted.
+        problems: what a person should look at; none of the files concerned was deleted.
     """
 
     dry_run: bool

@@ -33,7 +33,7 @@ class Reason(StrEnum):
     def __new__(
         cls, code: str, effect: Effect = VERDICT, traits: Trait = Trait.NONE, meaning: str = "", action: str = ""
     ) -> Self:
-        """Make a member from one line of the list."""
+        """Make a member from an entry of the list."""
         member = str.__new__(cls, code)
         member._value_ = code
         member.effect, member.traits, member.meaning, member.action = effect, traits, meaning, action
@@ -558,7 +558,7 @@ class Reason(StrEnum):
         "The move was planned but not tried before the run ended.")
     DESTINATION_KEPT = ("destination_kept", VERDICT, Trait.NONE,
         "An unload failed after it had reached the leader, which may still use its destination when the bundle is next "
-        "unloaded (before Pulsar 4.2.2: any bundle of the hash range).",
+        "unloaded (before Pulsar 4.0.10 and 4.2.1: any bundle of the hash range).",
         "Nothing if the bundle may go there: the rebalancer's next move of it clears this. Otherwise unload it with "
         "the destination that you want, or restart the leader and reset the state.")
     INTERRUPTED = ("interrupted", VERDICT, Trait.RETRIED,

@@ -22,7 +22,7 @@ class Trait(Flag):
     PASSING = auto()
     """It may pass within moments, so the task that it stopped is retried."""
     NO_ANSWER = auto()
-    """Nothing listens at the broker's address: no further requests are sent to it."""
+    """The broker cannot be reached or does not answer: no further requests are sent to it."""
     CREDENTIALS = auto()
     """The connection's credentials were refused."""
     TYPED = auto()

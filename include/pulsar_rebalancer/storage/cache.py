@@ -1,4 +1,4 @@
-"""A bounded cache for what was read from files that no longer change."""
+"""A bounded cache of the content of files that no longer change."""
 
 from __future__ import annotations
 

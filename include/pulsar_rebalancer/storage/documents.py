@@ -1,4 +1,4 @@
-"""JSON documents with a version; those of another version are refused with a reason code."""
+"""JSON documents with a version; a document of another version is refused with a reason code."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class VersionedDocument(BaseModel):
 
     @classmethod
     def known(cls, folder: StoragePath) -> Self | None:
-        """Read it, or return None when it is missing or cannot be read."""
+        """Read the document; None if it is missing or cannot be read."""
         try:
             return cls.read(folder)
         except SnapshotError:
