@@ -169,7 +169,7 @@ def test_a_plan_says_what_goes_what_stays_and_how_brokers_would_be_loaded(tmp_pa
         "disturbed": {"topics": 42, "producers": 63, "consumers": 84},
         "folder": run.uri,
     }
-    assert (summary.counting, summary.bundles_taken, summary.waves) == ("by_hand", 21, 1)
+    assert (summary.base_seq, summary.counting, summary.bundles_taken, summary.waves) == (7, "by_hand", 21, 1)
     assert (summary.pairs, summary.pairs_over, summary.pairs_fired, summary.hits) == (0, 0, 0, (0, 0))
 
 
