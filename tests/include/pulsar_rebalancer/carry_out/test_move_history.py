@@ -1,52 +1,55 @@
-"""The file of a wave names each bundle before its unload, and its writing holds up no other bundle."""
+"""What attempts at one wave make of a move together."""
 
 from __future__ import annotations
 
-import asyncio
-from threading import Event
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from tests.airflow_runs import make_run, move_row
+import pytest
+from tests.airflow_runs import bundle, make_run, move_row
 
-from pulsar_rebalancer.carry_out import move_history as module
 from pulsar_rebalancer.carry_out.move_history import WaveHistory
-from pulsar_rebalancer.run import attempts
-from pulsar_rebalancer.run.outcome import read_waves
-from pulsar_rebalancer.run.plan import read_moves
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.outcome import MoveOutcome
 from pulsar_rebalancer.state.state_documents import MovesState
 from pulsar_rebalancer.storage.layout import ClusterStorage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 
-def test_bundles_that_begin_while_the_file_is_written_share_the_next_write(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def outcome(reason: Reason, attempts: int, owner: str = "", kept: bool = False) -> MoveOutcome:
+    ends: dict[str, Any] = {"bundle": bundle(1), "source": "a:1", "destination": "b:1", "owner": owner}
+    return MoveOutcome(**ends, reason=reason, attempts=attempts, destination_kept=kept)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "together"),
+    [
+        (outcome(Reason.ASTRAY, 2, "c:1"), outcome(Reason.MOVED, 1, "b:1"), (Reason.MOVED, 3, False)),
+        (outcome(Reason.ASTRAY, 1, "c:1"), outcome(Reason.ALREADY_THERE, 0, "b:1"), (Reason.MOVED, 1, False)),
+        (outcome(Reason.UNREACHABLE, 0), outcome(Reason.ALREADY_THERE, 0, "b:1"), (Reason.ALREADY_THERE, 0, False)),
+        (outcome(Reason.UNREACHABLE, 2), outcome(Reason.UNREACHABLE, 1, "a:1"), (Reason.UNREACHABLE, 3, False)),
+        (outcome(Reason.INTERRUPTED, 1), outcome(Reason.UNREACHABLE, 1, "a:1"), (Reason.UNREACHABLE, 1, False)),
+        (outcome(Reason.INTERRUPTED, 1), outcome(Reason.ASTRAY, 1, "c:1"), (Reason.ASTRAY, 2, False)),
+        (outcome(Reason.NOT_ATTEMPTED, 0), outcome(Reason.MOVED, 1, "b:1"), (Reason.MOVED, 1, False)),
+        (outcome(Reason.ASTRAY, 1, "c:1"), outcome(Reason.NOT_ATTEMPTED, 0), (Reason.ASTRAY, 1, False)),
+        (outcome(Reason.ASTRAY, 1, kept=True), outcome(Reason.UNREACHABLE, 0), (Reason.UNREACHABLE, 1, True)),
+        (outcome(Reason.ASTRAY, 1, kept=True), outcome(Reason.UNREACHABLE, 1), (Reason.UNREACHABLE, 2, False)),
+        (outcome(Reason.ASTRAY, 1, kept=True), outcome(Reason.ALREADY_THERE, 0), (Reason.MOVED, 1, False)),
+        (outcome(Reason.ASTRAY, 1), outcome(Reason.ASTRAY, 1, kept=True), (Reason.ASTRAY, 2, True)),
+    ],
+)
+def test_attempts_are_added_up(
+    tmp_path: Path, earlier: MoveOutcome, later: MoveOutcome, together: tuple[Reason, int, bool]
 ) -> None:
-    run = make_run(ClusterStorage(str(tmp_path), "east"), [move_row(number, "a:1", "b:1") for number in range(4)])
-    moves = read_moves(run)
-    history = WaveHistory(MovesState(), lambda _: None, run, 0)
-    writing, others_wait, real = Event(), Event(), attempts.write_outcomes
-    written: list[int] = []
+    run = make_run(ClusterStorage(str(tmp_path), "east"), [move_row(1, "a:1", "b:1")])
+    for attempt in (earlier, later):
+        history = WaveHistory(MovesState(), lambda change: None, run, 0)
+        history.add(attempt, NOW)
+        history.write()
 
-    def write_outcomes(file: Any, outcomes: Any) -> None:
-        writing.set()
-        assert others_wait.wait(10)
-        written.append(len(outcomes))
-        real(file, outcomes)
-
-    async def begin() -> None:
-        first = asyncio.create_task(history.begin(moves[0]))
-        assert await asyncio.to_thread(writing.wait, 10)
-        others = [asyncio.create_task(history.begin(move)) for move in moves[1:]]
-        await asyncio.sleep(0)
-        others_wait.set()
-        await asyncio.gather(first, *others)
-
-    monkeypatch.setattr(module, "write_outcomes", write_outcomes)
-    asyncio.run(begin())
-
-    assert written == [1, 4]
-    assert {bundle: outcome.attempts for bundle, outcome in read_waves(run).items()} == {m.bundle: 1 for m in moves}
+    found = history.outcomes[bundle(1)]
+    assert (found.reason, found.attempts, found.destination_kept) == together
