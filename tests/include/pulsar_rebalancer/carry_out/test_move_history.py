@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.airflow_runs import bundle, make_run, move_row
 
-from pulsar_rebalancer.carry_out.move_history import WaveHistory
+from pulsar_rebalancer.carry_out.move_history import WaveHistory, still_kept
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import MoveOutcome
-from pulsar_rebalancer.state.state_documents import MovesState
+from pulsar_rebalancer.state.state_documents import KeptDestination, MovesState
 from pulsar_rebalancer.storage.layout import ClusterStorage
 
 if TYPE_CHECKING:
@@ -53,3 +53,22 @@ def test_attempts_are_added_up(
 
     found = history.outcomes[bundle(1)]
     assert (found.reason, found.attempts, found.destination_kept) == together
+
+
+@pytest.mark.parametrize(
+    ("age", "owners", "kept"),
+    [
+        (30, {bundle(1): {"c:1"}}, True),
+        (0, {bundle(1): {"c:1"}}, True),
+        (-1, {bundle(1): {"c:1"}}, False),
+        (60, {bundle(1): {"c:1"}}, False),
+        (60, {bundle(1): {"a:1", "c:1"}}, True),
+        (60, {}, True),
+    ],
+)
+def test_a_kept_destination_is_forgotten_once_a_later_report_names_another_owner(
+    age: int, owners: dict[str, set[str]], kept: bool
+) -> None:
+    at = NOW - timedelta(seconds=age)
+    history = MovesState(kept={bundle(1): KeptDestination(at=at, plan_id="p", destination="b:1", owner="a:1")})
+    assert bool(still_kept(history, owners, NOW - timedelta(seconds=60), NOW).kept) is kept
