@@ -57,7 +57,7 @@ class RunBundles(Bundles):
         self._announced = pa.array(list(brokers), pa.string())
 
     def served(self, namespaces: Collection[str] | None = None) -> Counter[tuple[str, str]]:
-        """Return how many bundles of a namespace a broker reports, by namespace and broker.
+        """Return the number of reported bundles by namespace and broker.
 
         Args:
             namespaces: of anti-affinity groups, or the system's; None for all.

@@ -139,12 +139,12 @@ class RunInput(Snapshot):
 
     @property
     def bundles_quarantined(self) -> list[dict[str, Cell]]:
-        """Return the bundles that validation left out (`tables.QUARANTINED`)."""
+        """Return the bundles that validation left out (`spark_tables.QUARANTINED`)."""
         return [{"cluster": self.cluster, "bundle": name} for name in self.validation.quarantined]
 
     @property
     def parts_of_split_bundles(self) -> list[dict[str, Cell]]:
-        """Return the parts of recently split bundles (`tables.PARTS`)."""
+        """Return the parts of recently split bundles (`spark_tables.PARTS`)."""
         return [
             {"cluster": self.cluster, "bundle": bundle, "part": part, "share": share}
             for bundle, parts in parts_by_bundle(self.before.moves.splits).items()

@@ -36,7 +36,7 @@ class Policies(VersionedDocument):
     problem: str = ""
 
     def kinds(self, namespaces: Collection[str]) -> dict[str, str | None]:
-        """Return by namespace the first that applies of `unknown`, `isolation` and `anti_affinity`; None if none."""
+        """Return for each namespace the first of `unknown`, `isolation` and `anti_affinity` that applies, or None."""
         ruling = rulings(self.isolation, namespaces)
 
         def kind(namespace: str) -> str | None:
@@ -52,7 +52,7 @@ class Policies(VersionedDocument):
         return self.kinds([namespace])[namespace]
 
     def reserved_by(self, broker: str) -> str | None:
-        """Return the first isolation policy that has the broker as primary; it is closed to other namespaces.
+        """Return the first isolation policy with the broker as primary, which closes it to other namespaces.
 
         See NamespaceIsolationPolicies.isSharedBroker; Pulsar does not check a manual destination against it.
         """

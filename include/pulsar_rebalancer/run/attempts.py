@@ -1,4 +1,4 @@
-"""What attempts to move and to split a bundle share: what a retry repeats, and what the state store remembers."""
+"""Rules for moves and splits: what a retry repeats, and what the state store remembers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def failed_moves(
 
     Args:
         unloads: of the state store, by bundle.
-        closed_at: when a person last closed the breaker, which accepts earlier failures; None: never.
+        closed_at: when a person last closed the breaker and so accepted earlier failures; None if never.
     """
     failed = {outcome.bundle for outcome in outcomes if outcome.failed}
     return {bundle for bundle in failed if closed_at is None or bundle not in unloads or unloads[bundle].at > closed_at}
@@ -60,10 +60,10 @@ def write_outcomes(file: StoragePath, outcomes: Mapping[str, MoveOutcome | Split
 def remembered(
     records: Mapping[str, _Record], outcomes: Iterable[MoveOutcome | SplitOutcome], plan_id: str
 ) -> dict[str, _Record]:
-    """Return the records to keep after a run: not those of untouched bundles, but those of interrupted ones.
+    """Return the records to keep after a run: all except those of bundles that it did not touch.
 
-    The result of an interrupted one is unknown. Pulsar also remembers an unload only after success
-    (ModularLoadManagerImpl).
+    A record without an outcome is kept as interrupted: its result is unknown. Pulsar also remembers an unload only
+    after success (ModularLoadManagerImpl).
 
     Args:
         records: unloads or splits of the state store, by bundle.

@@ -1,4 +1,4 @@
-"""The bundles of a cluster as columns: a million of them stay Arrow until those of one broker are asked for."""
+"""The bundles of a cluster as Arrow columns; only the bundles of a broker that is asked about become objects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COLUMNS = pa.schema(
     | dict.fromkeys(("msg_rate", "msg_throughput", "long_term_msg_rate"), pa.float64())
     | {"reason": pa.string()}
 )
-"""Columns that strategies look at: the bundles table, the bundle's means, and why it must stay (`BundleSample`)."""
+"""Columns for strategies: the bundles table, the bundle's means, and why it must stay (`BundleSample`)."""
 
 _FIGURES = (*TRAFFIC, "topics", "producers", "consumers", "cache_size", "msg_rate", "msg_throughput")
 
@@ -34,8 +34,8 @@ class BundleSample(NamedTuple):
     Attributes:
         broker: brokerId.
         bundle: `tenant/namespace/0x…_0x…`.
-        msg_rate_in: what the broker reports now, msg/s; `msg_rate_out` too.
-        msg_throughput_in: what the broker reports now, bytes/s; `msg_throughput_out` too.
+        msg_rate_in: current rate, msg/s; `msg_rate_out` too.
+        msg_throughput_in: current throughput, bytes/s; `msg_throughput_out` too.
         topics: number; `producers` and `consumers` too.
         cache_size: bytes.
         top_rank: its place in the broker's own list of top bundles; extensible manager only.
@@ -64,22 +64,22 @@ class BundleSample(NamedTuple):
     reason: Reason | None = None
 
     def mean(self, measure: Measure) -> float:
-        """Return its short-term mean."""
+        """Return its short-term mean of in plus out, msg/s or bytes/s."""
         return self.msg_rate if measure is Measure.RATE else self.msg_throughput
 
     @property
     def present_msg_rate(self) -> float:
-        """Return what its broker reports now, msg/s in plus out."""
+        """Return its current rate, msg/s in plus out."""
         return self.msg_rate_in + self.msg_rate_out
 
     @property
     def present_msg_throughput(self) -> float:
-        """Return what its broker reports now, bytes/s in plus out."""
+        """Return its current throughput, bytes/s in plus out."""
         return self.msg_throughput_in + self.msg_throughput_out
 
 
 def filled(table: pa.Table) -> pa.Table:
-    """Return a table of bundles as `COLUMNS`; a figure that is missing is 0."""
+    """Return a table of bundles with the columns `COLUMNS`; a missing figure becomes 0."""
     found = table.select(COLUMNS.names).cast(COLUMNS)
     for name in _FIGURES:
         figures = pc.coalesce(found[name], pa.scalar(0, found[name].type))
@@ -98,11 +98,11 @@ def namespaces_of(bundles: pa.ChunkedArray[Any]) -> pa.ChunkedArray[Any]:
 
 
 def served(table: pa.Table, namespaces: Collection[str] | None) -> Counter[tuple[str, str]]:
-    """Return how many bundles of a namespace a broker reports, by namespace and broker.
+    """Return the number of reported bundles by namespace and broker.
 
     Args:
-        table: `broker` and `bundle`.
-        namespaces: which ones are looked at; None for all.
+        table: with the columns `broker` and `bundle`.
+        namespaces: the ones to count; None for all.
     """
     named = table.select(["broker"]).append_column("namespace", namespaces_of(table["bundle"]))
     if namespaces is not None:
@@ -122,7 +122,7 @@ class Bundles:
         self._given = table
 
     def announce(self, brokers: Collection[str]) -> None:
-        """Announce whose bundles will be needed, so that the others need not be read."""
+        """Announce the brokers whose bundles will be needed, so that others need not be read."""
 
     def of(self, broker: str) -> list[BundleSample]:
         """Return the bundles that one broker reports, by name."""
@@ -144,12 +144,12 @@ class Bundles:
 
     @cached_property
     def _table(self) -> pa.Table:
-        """`COLUMNS` by broker and name."""
+        """Return all bundles as `COLUMNS`, by broker and name."""
         return in_order(filled(self._given))
 
     @cached_property
     def _found(self) -> dict[str, dict[str, BundleSample]]:
-        """Return the bundles by name of the brokers that `find` was asked about: the few that shed."""
+        """Return the cache of `find`: bundles by name, by broker. It holds only the few brokers that shed."""
         return {}
 
     @cached_property
@@ -163,27 +163,27 @@ class Bundles:
         return {row["bundle"]: row["broker"] for row in self._table.select(["bundle", "broker"]).to_pylist()}
 
     def served(self, namespaces: Collection[str] | None = None) -> Counter[tuple[str, str]]:
-        """Return how many bundles of a namespace a broker reports, by namespace and broker.
+        """Return the number of reported bundles by namespace and broker.
 
         Args:
-            namespaces: which ones are looked at; None for all.
+            namespaces: the ones to count; None for all.
         """
         return served(self._table, namespaces)
 
     def long_term_msg_rates(self) -> dict[str, float]:
         """Return the long-term message rate of each broker, msg/s, over its bundles, heartbeat namespaces left out.
 
-        Where no long-term mean is kept yet the short-term one counts.
+        Where no long-term mean is kept yet, the short-term one counts.
         """
         heartbeat = pc.match_substring_regex(self._table["bundle"], f"^{HEARTBEAT_NAMESPACE}/[^/]*$")
         means = pc.coalesce(self._table["long_term_msg_rate"], self._table["msg_rate"])
-        # Added up by name: the order decides the last digit, and the last digit a tie.
+        # Rates are added by name: the order decides the last digit, which may decide a tie.
         rates = pc.if_else(heartbeat, 0.0, means).to_pylist()
         return {broker: one_by_one(rates[start:end]) for broker, (start, end) in self._rows_of.items()}
 
 
 def _values(column: pa.ChunkedArray[Any]) -> list[Any]:
-    """Return a column as a list; `to_pylist` is slow for the figures and empty columns that most are."""
+    """Return a column as a list; `to_pylist` is slow for figures and empty columns, and most are of these kinds."""
     if column.null_count == len(column):
         return [None] * len(column)
     is_number = column.null_count == 0 and pa.types.is_primitive(column.type)

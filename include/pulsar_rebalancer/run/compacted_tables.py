@@ -1,7 +1,7 @@
 """The history of a cluster: one table per day and kind, compacted from the day's runs.
 
 `<root>/<cluster>/history/<kind>/date=YYYY-MM-DD.parquet`; the kinds are the tables of a run and `runs`, which has a row
-for every run: its documents as JSON texts and how many rows each table has of it. Every table has the column `run`.
+for every run: its documents as JSON texts, and the number of its rows in each table. Every table has the column `run`.
 """
 
 from __future__ import annotations

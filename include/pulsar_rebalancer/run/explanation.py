@@ -43,16 +43,16 @@ class ExplainedReason:
 
     @property
     def effect(self) -> Effect:
-        """What it does to the run."""
+        """Return what the reason does to the run."""
         return self.reason.effect
 
     @property
     def meaning(self) -> str:
-        """What was observed."""
+        """Return what was observed."""
         return self.reason.meaning
 
     def line(self) -> str:
-        """One line of text."""
+        """Return one line of text."""
         shown = f" ({'; '.join(self.worst)})" if self.worst else ""
         return f"{self.effect}: {self.reason} x{self.count}{shown}: {self.meaning} {self.action}".rstrip()
 
@@ -74,7 +74,7 @@ class Explanation:
         return "\n".join([*lines, f"and {self.more} more reasons"] if self.more else lines)
 
     def document(self) -> dict[str, JsonValue]:
-        """Return the same in JSON's types."""
+        """Return the explanation as JSON values."""
         reasons: list[JsonValue] = [
             asdict(explained)
             | {"effect": explained.effect.value, "meaning": explained.meaning, "worst": list(explained.worst)}

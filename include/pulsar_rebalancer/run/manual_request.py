@@ -1,4 +1,4 @@
-"""Manual requests: the fields of the form, and what a plan records of them."""
+"""Manual requests: the fields of the form, and the record of them in a plan."""
 
 from __future__ import annotations
 
@@ -127,25 +127,25 @@ class HandRequest(BaseModel):
 
     @property
     def overruled(self) -> frozenset[Overrule]:
-        """Return the rules that do not hold for this request.
+        """Return the rules that do not apply to this request.
 
-        An undo moves bundles again that were moved recently. The plan of a drain shows all bundles; runs then drain
+        An undo moves recently moved bundles again. The plan of a drain shows all bundles; runs then drain
         them within the caps.
         """
         always = {Action.UNDO: Overrule.GRACE_PERIOD, Action.DRAIN: Overrule.CAPS}
         return frozenset([*self.overrule, *filter(None, [always.get(self.action) if self.action else None])])
 
     def differs(self, shown: HandRequest) -> list[str]:
-        """Return the given fields that differ from those of a plan that was shown."""
+        """Return the given fields that differ from those of the shown plan."""
         given = [name for name in type(self).model_fields if getattr(self, name) and name not in ("plan", "reason")]
         return [name for name in given if getattr(self, name) != getattr(shown, name)]
 
 
 class ByHand(BaseModel):
-    """What a manual plan records.
+    """The record of a manual plan.
 
     Attributes:
-        by: the Airflow user who requested it, or approved what a strategy decided.
+        by: the Airflow user who requested it, or approved a strategy's plan.
         approved_by, approved_because: who approved it in mode `approve`, and why; empty when no approval was needed.
         carries_out: hash of the plan that was shown, in the run that carries it out; empty in that plan itself.
         scores: before and after, percent, of each broker that gives or takes bundles, if score follows traffic.
@@ -174,11 +174,11 @@ class ByHand(BaseModel):
 
 
 class DrainProgress(BaseModel):
-    """What a run found on a drained broker, and what it does about it.
+    """The bundles of a drained broker in a run, and how many of them move.
 
     Attributes:
         since, by, reason: when the drain was ordered, by whom and why.
-        overrule: rules that do not hold for the drain.
+        overrule: rules that do not apply to the drain.
         bundles: number of bundles that it reports, including those that cannot move.
         moving: number of bundles that this plan moves.
         stay: number of bundles that stay, by reason.
@@ -205,7 +205,7 @@ class DrainProgress(BaseModel):
 
 
 def parse_form(values: Mapping[str, object]) -> HandRequest:
-    """Return what was typed into the form.
+    """Return the request that was typed into the form.
 
     Raises:
         SettingsError: `wrong_setting` or `contradiction`, with the names of the fields.

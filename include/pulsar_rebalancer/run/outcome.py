@@ -28,8 +28,8 @@ class MoveOutcome(BaseModel):
 
     Attributes:
         bundle: `tenant/namespace/0x…_0x…`.
-        source: brokerId that the plan took it from.
-        destination: brokerId that the plan gave it to.
+        source: brokerId that the plan moves it from.
+        destination: brokerId that the plan moves it to.
         owner: brokerId read back at the end; empty when there was no owner or it could not be read.
         attempts: number of unloads tried, without those refused at once; 0 when the bundle was not touched.
         seconds: from the first read to the outcome.
@@ -51,23 +51,23 @@ class MoveOutcome(BaseModel):
 
     @property
     def ok(self) -> bool:
-        """Whether the bundle is where the plan wants it."""
+        """Return whether the bundle is where the plan wants it."""
         return self.reason.has(Trait.ON_PLANNED_BROKER)
 
     @property
     def failed(self) -> bool:
-        """Whether it counts towards `failed_moves` of the circuit breaker; an interrupted move does not."""
+        """Return whether it counts towards `failed_moves` of the circuit breaker; an interrupted move does not."""
         ended = self.reason is not Reason.INTERRUPTED
         return ended and not self.ok and not self.reason.has(Trait.SETTLED | Trait.NOT_BEGUN)
 
     @property
     def read_back(self) -> str:
-        """What the brokers said at the end, in words."""
+        """Return in words what the brokers said at the end."""
         return f"owner {self.owner or '-'}"
 
 
 def not_moved(move: Move, reason: Reason) -> MoveOutcome:
-    """Return the outcome of a move of which nothing else is known."""
+    """Return the outcome of a move with this reason and no other detail."""
     return MoveOutcome(bundle=move.bundle, source=move.source, destination=move.destination, reason=reason)
 
 
@@ -111,7 +111,7 @@ class Outcome(VersionedDocument):
         moves: every move of a plan whose gate was open; empty otherwise.
         destinations_kept: destinations that the leader may still remember from this or an earlier run, by bundle.
         splits: every split of a plan whose gate was open.
-        in_force: orders in force when this was written, and who gave them: a sentence.
+        in_force: a sentence: orders in force when this was written, and who gave them.
     """
 
     FILE: ClassVar[str] = "outcome.json"
@@ -138,12 +138,12 @@ class Outcome(VersionedDocument):
 
     @property
     def split(self) -> int:
-        """Number of bundles that the run has split."""
+        """Return the number of bundles that the run has split."""
         return sum(split.reason is Reason.SPLIT for split in self.splits)
 
     @property
     def landed(self) -> int:
-        """Number of bundles with another owner than before the run."""
+        """Return the number of bundles with another owner than before the run."""
         return sum(move.reason.has(Trait.NEW_OWNER) for move in self.moves)
 
 
@@ -188,7 +188,7 @@ def _latest(
     earlier: Iterable[_Outcome],
     found: Mapping[str, _Outcome],
 ) -> tuple[_Outcome, ...]:
-    """Return the latest outcome of each bundle: from its task, else from an earlier report, else only from the plan."""
+    """Return the latest outcome of each bundle: from its task, else from an earlier report, else from the plan."""
     last = {item.bundle: unknown(item, Reason.NOT_ATTEMPTED) for item in planned}
     last |= {outcome.bundle: outcome for outcome in earlier if not outcome.reason.has(Trait.NOT_BEGUN)}
     return tuple((last | dict(found)).values())

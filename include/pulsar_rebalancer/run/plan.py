@@ -1,4 +1,4 @@
-"""A plan: the result of decide, its hash, and the moves that unload carries out."""
+"""A plan: the result of *decide*, its hash, and the moves that *unload* carries out."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _DECISIONS, _MOVES, _STATE = "plan/decisions.parquet", "plan/moves.parquet", "plan/state.json"
 
 MAX_WAVES = 16
-"""Maximum waves of a plan if equal hash ranges of two namespaces must not move at once (`strategies.waves`)."""
+"""Maximum waves of a plan if equal hash ranges of two namespaces must not move at once (`caps.needs_waves`)."""
 
 OF_A_WAVE = 200
 """Maximum bundles of a wave otherwise: the gate is checked again before every wave."""
@@ -41,7 +41,7 @@ LONGEST_RUN = timedelta(minutes=30)
 
 
 class Forced(BaseModel):
-    """Who forced a balance, why, and with AvgShedder from which gap in points of score."""
+    """Who forced a balance and why, and with AvgShedder the gap in points of score from which it acts."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -127,12 +127,12 @@ class Summary(VersionedDocument):
 
     @property
     def score_range(self) -> float:
-        """Points between the hottest and the coldest judged broker; 0 when none was judged."""
+        """Return the points between the hottest and the coldest judged broker; 0 when none was judged."""
         return 0.0 if self.score_max is None or self.score_min is None else self.score_max - self.score_min
 
     @property
     def predicted_range(self) -> float | None:
-        """Points between the predicted scores; None when no score was judged."""
+        """Return the points between the predicted scores; None when no score was judged."""
         low, high = self.predicted_min, self.predicted_max
         return None if low is None or high is None else high - low
 
@@ -157,7 +157,7 @@ def write_moves(run: StoragePath, candidates: pa.Table) -> None:
 
 
 def write_decisions(run: StoragePath, decisions: pa.Table, state: Mapping[str, JsonValue]) -> None:
-    """Write `plan/decisions.parquet` and `plan/state.json`, the state for record to commit, JSON mode."""
+    """Write `plan/decisions.parquet` and `plan/state.json`, the state for *record* to commit, JSON mode."""
     (run / _DECISIONS).write_table(decisions)
     (run / _STATE).write_json(state)
 
@@ -195,7 +195,7 @@ def _moves(taken: list[dict[str, Any]]) -> list[Move]:
 
 
 def read_state(run: StoragePath) -> DecisionState:
-    """Return the state that decide derived for record to commit.
+    """Return the state that *decide* made for *record* to commit.
 
     Raises:
         SnapshotError: `file_missing` or `file_damaged`.
@@ -210,7 +210,7 @@ def plan_hash(
     state: Mapping[str, JsonValue],
     splits: Iterable[Mapping[str, Any]] = (),
 ) -> str:
-    """SHA-256 over the rows in a canonical order, floats by their shortest exact form.
+    """Return the SHA-256 over the rows in a canonical order, floats by their shortest exact form.
 
     Args:
         decisions: rows of the decisions table.

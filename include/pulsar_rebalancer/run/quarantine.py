@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import Settings
 
 ENOUGH_SAMPLES = 2
-"""Host samples that a broker needs since its start before its figures count."""
+"""Number of host samples since a broker's start from which its figures count."""
 
 
 def one_quarantine_each(findings: Iterable[Finding]) -> list[Finding]:

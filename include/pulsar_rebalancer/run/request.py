@@ -20,8 +20,8 @@ class RunRequest(VersionedDocument):
         airflow_run_id: the DAG run; not in a path, because ids may hold `:` and users' text.
         requested_by: the person who started a manual run; empty for scheduled ones.
         collected_at: the time of the sample, the reference for ages and counting.
-        closed: why nothing may be moved, as far as known before the decision; None: bundles may be moved.
-        in_force: orders in force when the sample was taken, and who gave them: a sentence.
+        closed: why nothing may move, if that is known before the decision; None if bundles may move.
+        in_force: a sentence: orders in force when the sample was taken, and who gave them.
     """
 
     FILE: ClassVar[str] = "input/settings.json"
@@ -37,12 +37,12 @@ class RunRequest(VersionedDocument):
 
     @property
     def forced(self) -> bool:
-        """Whether the run acts without waiting for hits, and counts none."""
+        """Return whether the run acts without waiting for hits, and counts none."""
         return bool(self.params.force.strip())
 
 
 class Finding(BaseModel):
-    """One thing that validation found.
+    """One finding of validation.
 
     Attributes:
         subject: the broker or bundle; empty for the whole cluster.
@@ -60,7 +60,7 @@ class Finding(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def effect(self) -> Effect:
-        """What the reason does to the run; files carry it for their readers."""
+        """Return what the reason does to the run; files carry it for their readers."""
         return self.reason.effect
 
     @model_validator(mode="before")
@@ -82,5 +82,5 @@ class Validation(VersionedDocument):
 
     @property
     def quarantined(self) -> dict[str, Reason]:
-        """The reason for each broker or bundle that is left out."""
+        """Return the reason for each broker or bundle that is left out."""
         return {f.subject: f.reason for f in self.findings if f.effect is Effect.QUARANTINE and f.subject}

@@ -1,4 +1,4 @@
-"""The documents and tables of a run, as collect and validate wrote them."""
+"""The documents and tables of a run, as *collect* and *validate* wrote them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 CLIENTS = ("topics", "producers", "consumers")
-"""Counts of a bundle that a move disturbs."""
+"""Numbers of what a move of a bundle disturbs."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ class Snapshot:
 
     @cached_property
     def validation(self) -> Validation:
-        """Return what validation found."""
+        """Return the findings of validation."""
         return Validation.read(self.folder)
 
     @cached_property
     def before(self) -> StateBefore:
-        """Return what was kept between runs when the sample was taken."""
+        """Return the state kept between runs, as of the sample."""
         return StateBefore.read(self.folder)
 
     @cached_property
@@ -100,7 +100,7 @@ class Snapshot:
         return any(is_extensible(name or "") for name in cluster["load_manager"].to_pylist())
 
     def table(self, name: str) -> pa.Table:
-        """Return one input table whole."""
+        """Return a whole input table."""
         file = self.file(name)
         content = file.read_table()
         self.check(name, content.schema)
@@ -108,7 +108,7 @@ class Snapshot:
             return content.cast(INPUT[name])
 
     def check(self, name: str, found: pa.Schema) -> None:
-        """Compare the version and the columns of an input table with today's.
+        """Refuse an input table whose version or columns are not those of this release.
 
         Raises:
             SnapshotError: `file_version`.

@@ -48,7 +48,7 @@ class Split(BaseModel):
 
     @property
     def parts(self) -> dict[str, float]:
-        """Return the share of the traffic of each part, by name."""
+        """Return each part's share of the traffic, by name."""
         return dict(zip(parts_of(self.bundle, self.positions), self.shares, strict=True))
 
 
@@ -102,17 +102,17 @@ class SplitOutcome(BaseModel):
 
     @property
     def ok(self) -> bool:
-        """Whether the bundle is split as planned."""
+        """Return whether the bundle is split as planned."""
         return self.reason.has(Trait.SPLIT_AS_PLANNED)
 
     @property
     def read_back(self) -> str:
-        """What the brokers said at the end, in words."""
+        """Return in words what the brokers said at the end."""
         return f"bounds {self.found}"
 
 
 def not_split(split: Split, reason: Reason) -> SplitOutcome:
-    """Return the outcome of a split of which nothing else is known."""
+    """Return the outcome of a split with this reason and no other detail."""
     return SplitOutcome(bundle=split.bundle, positions=split.positions, reason=reason)
 
 

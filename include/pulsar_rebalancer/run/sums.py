@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def one_by_one(figures: Iterable[float]) -> float:
     """Return the sum of figures added one after the other, as Java does.
 
-    Since 3.12 Python's own `sum` compensates rounding errors: a different last digit can decide a tie, and the same
-    run would give another plan.
+    Since Python 3.12, `sum` compensates rounding errors. A different last digit can decide a tie, and the same run
+    would give another plan.
     """
     return reduce(add, figures, 0.0)

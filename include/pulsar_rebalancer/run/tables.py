@@ -1,6 +1,6 @@
 """The tables of a run: one name per column everywhere, units stated here once.
 
-`cluster`, `brokers` and `bundles` are what collect saw; `decisions` and `moves` are what decide made of it.
+*collect* writes `cluster`, `brokers` and `bundles`; *decide* writes `decisions`, `moves` and `splits`.
 Every table is keyed by `cluster`, so that one Spark application can judge many clusters at once.
 """
 
@@ -26,7 +26,7 @@ RESOURCES = ("cpu", "memory", "direct_memory", "bandwidth_in", "bandwidth_out")
 TRAFFIC = ("msg_rate_in", "msg_rate_out", "msg_throughput_in", "msg_throughput_out")
 
 AVERAGES = ("load_average", "throughput_average")
-"""Figures of a broker that only some load managers give."""
+"""Figures of a broker that only some load managers report."""
 
 _UNITS = {
     "cpu_usage": "percent of one core",
@@ -91,7 +91,7 @@ CLUSTER = _schema(
     ("cluster", _S),
     ("collected_at", TIME),
     ("leader", _S),  # brokerId, empty when there is none
-    ("leader_read", _B),  # whether its configuration, which says what it does, could be read
+    ("leader_read", _B),  # whether its configuration could be read
     ("load_manager", _S),  # simple class name
     ("brokers_listed", _I),
     ("brokers_reported", _I),
@@ -149,7 +149,7 @@ MEANS = _schema(("cluster", _S), ("bundle", _S), ("samples", _I), *_TRAFFIC, *((
 
 DECISIONS = _schema(
     ("cluster", _S),
-    ("pair", _I),  # 0 is the outermost pair
+    ("pair", _I),  # 0 is the outermost pair; drained brokers are below 0
     ("pool", _S),  # isolation policy that reserves both brokers, null for shared ones
     ("source", _S),  # the hotter broker
     ("destination", _S),  # the colder broker
@@ -176,7 +176,7 @@ DECISIONS = _schema(
     ("bundles_taken", _I),
     ("traffic_taken", _F),
 )
-"""A row per pair or broker judged, and one per broker left out (only `source` is set)."""
+"""A row per pair or broker judged, and one per broker left out, which has no `pair`."""
 
 MOVES = _schema(
     ("cluster", _S),
@@ -184,7 +184,7 @@ MOVES = _schema(
     ("source", _S),
     ("destination", _S),
     ("bundle", _S),
-    ("rank", _I),  # 0 is the bundle with the most traffic on its source
+    ("rank", _I),  # position in the walk over the source's bundles
     ("measure", _S),
     ("traffic", _F),
     ("msg_rate", _F),
@@ -218,14 +218,14 @@ INPUT = {"cluster": CLUSTER, "brokers": BROKERS, "bundles": BUNDLES}
 
 
 class Measure(StrEnum):
-    """What traffic is measured in; the value is a column of the tables."""
+    """The unit that traffic is measured in; the value is a column of the tables."""
 
     RATE = "msg_rate"  # msg/s
     THROUGHPUT = "msg_throughput"  # bytes/s
 
 
 class ResourceUsage(NamedTuple):
-    """One resource of a broker in its own unit (`run.tables`); None or -1 where there is no measurement or no limit."""
+    """One resource of a broker in its own unit (`_UNITS`); None or -1 where there is no measurement or no limit."""
 
     usage: float | None = None
     limit: float | None = None
@@ -267,7 +267,7 @@ class BrokerSample:
     weighted: Mapping[Sequence[str], float] = field(default_factory=dict)
 
     def traffic(self, measure: Measure) -> float:
-        """Return what it carries now, in plus out."""
+        """Return its current traffic, in plus out: msg/s or bytes/s."""
         if measure is Measure.RATE:
             return self.msg_rate_in + self.msg_rate_out
         return self.msg_throughput_in + self.msg_throughput_out

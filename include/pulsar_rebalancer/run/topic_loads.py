@@ -1,4 +1,4 @@
-"""`input/splits.json`: what collect read of the few bundles that may need a split."""
+"""`input/splits.json`: what *collect* read about the few bundles that may need a split."""
 
 from __future__ import annotations
 
