@@ -54,15 +54,15 @@ class ShownPlans(StateDocument):
 
 
 class HandedOver(BaseModel):
-    """A plan made by hand that somebody has carried out.
+    """A plan that someone handed over to be carried out.
 
     Attributes:
-        plan: what was shown.
+        plan: the shown plan.
         run_id: the Airflow run that carries it out; of a drain, the run of the by-hand DAG that marked the broker.
         at: when it was handed over.
-        by: Airflow's user who did it.
+        by: Airflow user who handed it over.
         approved: whether that was a person's approval of this very plan, in mode `approve`.
-        reason: why, as far as that person said it.
+        reason: why, if that user gave a reason.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -83,7 +83,7 @@ class HandedOverPlans(StateDocument):
     plans: dict[str, HandedOver] = {}
 
     def added(self, identity: str, handed: HandedOver, kept: timedelta) -> Self:
-        """Return a copy with one more plan, and without old ones: their runs have ended, nobody may hand them over.
+        """Return a copy with one more plan, and without those too old to be handed over or still running.
 
         Args:
             identity: hash of the plan.

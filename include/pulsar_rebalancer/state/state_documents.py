@@ -1,6 +1,7 @@
 """The documents kept between runs.
 
-Two of them are here, each with one writer: `decision` (written by record) and `moves` (written by unload and report).
+Two of them are here: `decision` (written by *record*, then the gate) and `moves` (written by *split* and *unload*, then
+*report*).
 Hit counts belong to brokers, as in Pulsar's AvgShedder; zero counts are not stored.
 """
 
@@ -137,7 +138,7 @@ class Unload(BaseModel):
 
 
 class KeptDestination(BaseModel):
-    """A destination that the leader may still remember, because the unload that named it failed behind the leader.
+    """A destination that the leader may still remember, because the unload that named it failed after the leader.
 
     The leader uses it for the bundle's next placement (ModularLoadManagerImpl.setNamespaceBundleAffinity), so it is
     gone once the bundle has another owner, and replaced by the destination of the next unload.

@@ -1,6 +1,7 @@
-"""The `control` document: what people ordered; `pulsar_control__<cluster>` is its only writer.
+"""The `control` document: people's orders; `pulsar_control__<cluster>` is its only writer.
 
-Neither a reset nor a restore of the state touches it. It has a copy below the storage root: of both the stricter holds.
+Neither a reset nor a restore of the state touches it. It has a copy below the storage root; the stricter of the two
+holds.
 """
 
 from __future__ import annotations
@@ -18,13 +19,7 @@ if TYPE_CHECKING:
 
 
 class Order(BaseModel):
-    """What a person ordered.
-
-    Attributes:
-        at: when.
-        by: Airflow's user.
-        reason: why.
-    """
+    """An order of a person; `by` is the Airflow user."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -52,11 +47,11 @@ class Control(StateDocument):
 
     Attributes:
         pause: nothing is moved until its end.
-        skip: the first run that is collected after it, and recorded, moves nothing.
-        stop: runs that were under way then begin no further bundle; later ones do.
-        breaker_closed: a circuit breaker that was open then is closed.
-        breaker: the circuit breaker, whose document is another one. Never stored here.
-        unreadable: why the document cannot be read: nothing is moved then. Never stored.
+        skip: the first run that is collected after this order, and recorded, moves nothing.
+        stop: runs that were under way at that time begin no further bundle; later ones do.
+        breaker_closed: a circuit breaker that was open at that time is closed.
+        breaker: the circuit breaker, from its own document. Never stored here.
+        unreadable: why the document cannot be read; nothing is moved then. Never stored.
     """
 
     KEY: ClassVar[str] = "control"
@@ -69,7 +64,7 @@ class Control(StateDocument):
     unreadable: str = Field("", exclude=True)
 
     def stricter(self, other: Self) -> Self:
-        """Return what holds of two copies: the pause that ends last, the latest of the other orders."""
+        """Return the orders that hold of two copies: the pause that ends last, and the latest of each other order."""
         pauses = [pause for pause in (self.pause, other.pause) if pause is not None]
         return self.model_copy(
             update={
@@ -81,7 +76,7 @@ class Control(StateDocument):
         )
 
     def stopped_since(self, started: datetime | None) -> bool:
-        """Return whether somebody stopped what was under way then."""
+        """Return whether a stop was ordered at or after a time; for None, whether there is one at all."""
         return self.stop is not None and (started is None or self.stop.at >= started)
 
 

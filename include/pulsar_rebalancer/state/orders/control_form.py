@@ -17,7 +17,7 @@ FILE_NAME = r"(decision-[0-9]{1,18}|export-[0-9]{8}T[0-9]{6}Z)\.json"
 
 
 class ControlAction(StrEnum):
-    """What can be done from outside a run."""
+    """An action of the form."""
 
     SHOW = "show"
     PAUSE = "pause"
@@ -33,7 +33,7 @@ class ControlAction(StrEnum):
 
     @property
     def stops(self) -> bool:
-        """Return whether the current run begins no further bundle."""
+        """Return whether it keeps the current run from beginning further bundles."""
         return self in (ControlAction.STOP, ControlAction.PAUSE)
 
     @property

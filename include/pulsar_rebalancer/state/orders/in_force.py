@@ -65,7 +65,7 @@ def closings(settings: Settings, control: Control, now: datetime, sample: Judged
 
 
 def _paused(settings: Settings, control: Control, now: datetime) -> str:
-    """Return until when and why; of the clusters file's pause and a person's, the one that ends last applies."""
+    """Return until when and why moves are paused: by the clusters file or by a person, whichever ends last."""
     pauses = [(settings.pause.until, f"by the clusters file: {settings.pause.reason}")] if settings.pause else []
     pauses += [(control.pause.until, control.pause.because)] if control.pause else []
     until, because = max(pauses, default=(now, ""))

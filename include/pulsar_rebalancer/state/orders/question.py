@@ -22,13 +22,13 @@ class Question(StateDocument):
     """The `question` document: the plan that a person is asked about; the gate is its only writer.
 
     Attributes:
-        plan_id: name of the run's folder that holds the plan; empty: nobody is asked.
+        plan_id: name of the run's folder that holds the plan; empty if no question is open.
         hash: of the plan.
-        identity: of what it does (`Actions.identity`).
+        identity: hash of its actions (`Actions.identity`).
         at: when its snapshot was taken.
-        run_id: the run of `pulsar_apply__<cluster>` that asks. Nobody can guess it, and so begin it first.
-        before: the run that asked the question before, which is to end. Each question has a run of its own: Airflow
-            keeps the text of a question that nobody answered when its task is cleared.
+        run_id: the run of `pulsar_apply__<cluster>` that asks. No one can guess its id and start it first.
+        before: the run that asked the previous question, which is to end. Each question has a run of its own, because
+            Airflow keeps the text of an unanswered question when its task is cleared.
     """
 
     KEY: ClassVar[str] = "question"
@@ -41,7 +41,7 @@ class Question(StateDocument):
     before: str = ""
 
     def until(self, minutes: float) -> datetime | None:
-        """Return until when it can be answered; None when nobody is asked.
+        """Return the time until which it can be answered; None if no question is open.
 
         Args:
             minutes: age up to which a plan can be approved (`max_awaiting_minutes`).
@@ -50,11 +50,10 @@ class Question(StateDocument):
 
 
 class Answer(Order):
-    """What a person answered; the reason may be empty.
+    """A person's answer to a question; the reason may be empty.
 
     Attributes:
-        question: what was asked.
-        carried_out_by: the run that carries the approved plan out; empty: rejected.
+        carried_out_by: the run that carries the approved plan out; empty if it is rejected.
     """
 
     question: Question
@@ -70,14 +69,14 @@ class Answer(Order):
 
 
 class Answers(StateDocument):
-    """The `answers` document: what people answered, by plan_id; the task *approve* is its only writer."""
+    """The `answers` document: people's answers, by plan_id; the task *approve* is its only writer."""
 
     KEY: ClassVar[str] = "answers"
 
     plans: dict[str, Answer] = {}
 
     def noted(self, answer: Answer, kept: timedelta) -> Self:
-        """Return it with one more answer, without those that are older than `kept`."""
+        """Return a copy with one more answer, and without those older than `kept`."""
         young = {plan_id: each for plan_id, each in self.plans.items() if answer.at - each.at < kept}
         return self.model_copy(update={"plans": young | {answer.question.plan_id: answer}})
 
@@ -89,11 +88,10 @@ class Answers(StateDocument):
         return next(found, None) if run_id else None
 
     def rejected(self, now: datetime, minutes: float) -> dict[str, Answer]:
-        """Return what people rejected, by `Actions.identity`: those moves are not asked about again.
+        """Return the rejections by `Actions.identity`: their actions are not asked about again.
 
         Args:
-            now: the present.
-            minutes: how long that holds, which is how long a plan may wait (`max_awaiting_minutes`).
+            minutes: how long a rejection holds; a plan may wait as long (`max_awaiting_minutes`).
         """
         kept = timedelta(minutes=minutes)
         young = (each for each in self.plans.values() if now - each.at < kept and not each.carried_out_by)
