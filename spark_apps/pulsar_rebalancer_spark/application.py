@@ -13,14 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pulsar_rebalancer_spark.session import end_with_process, release_all, session
 
 _TURN = 0.0005
-"""Seconds that a thread of Python keeps its turn while another waits."""
+"""Seconds for which a Python thread may keep the interpreter while another waits."""
 
 _COLLECTED_AFTER = 1_000_000
-"""Objects that are made before Python looks for garbage."""
+"""Number of new objects after which Python looks for garbage."""
 
 
 def main() -> int:
-    """Decide the runs that the command line names; returns its exit code."""
+    """Decide the runs that the command line names, and return the exit code."""
     # Each call that starts the session would otherwise wait until the other thread's turn ends.
     sys.setswitchinterval(_TURN)
     # Otherwise Python would scan all rows of the driver again and again, and none of them is garbage.
@@ -29,13 +29,13 @@ def main() -> int:
     with ThreadPoolExecutor(max_workers=1) as beside:
         begun = beside.submit(session)
         try:
-            # Imported while Java makes the session: half a second.
+            # Imported while Java starts the session, because the import takes half a second.
             from pulsar_rebalancer_spark import rebalance
 
             return rebalance.main(sys.argv[1:], begun)
         finally:
             release_all()
-            # What ends early, such as a wrong argument, leaves no session.
+            # No session stays open after an early end, such as that by a wrong argument.
             if begun.exception() is None:
                 begun.result().stop()
 

@@ -1,4 +1,4 @@
-"""The means of a run: of all bundles with this sample, for its strategy and for the next run."""
+"""The means of all bundles with the sample of a run, for its strategy and for the next run."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def of_run(spark: SparkSession, run: RunInput) -> DataFrame:
-    """Return the bundles with their means, this sample in them.
+    """Return the bundles with their means, this sample included.
 
     Returns:
-        What means are made of, with what `means.update` adds.
+        The columns that means are made from, and those that `means.update` adds.
     """
     bundles = spark_tables.read(spark, [run.folder / "input" / "bundles.parquet"], BUNDLES)
     bundles = bundles.select("cluster", "broker", "bundle", "owners", *TRAFFIC)
@@ -44,7 +44,7 @@ def of_run(spark: SparkSession, run: RunInput) -> DataFrame:
 
 
 def keep_means(run: RunInput, bundles: DataFrame) -> None:
-    """Write the means for the next run, when the sample counts.
+    """Write the means for the next run, if the sample counts.
 
     Args:
         run: the run.
@@ -55,7 +55,7 @@ def keep_means(run: RunInput, bundles: DataFrame) -> None:
 
 
 def means_of_sample(run: RunInput, held: Callable[[], DataFrame], kept: Callable[[], None]) -> StoragePath:
-    """Return the file of the means with this sample: what the next run starts from, if the sample counts.
+    """Return the file of the means with this sample; the next run starts from it, if the sample counts.
 
     Args:
         run: the run.
@@ -74,6 +74,6 @@ def forget_means(run: RunInput) -> None:
 
 
 def _write_means(run: RunInput, bundles: DataFrame) -> None:
-    # In the state's folder also while the plan is made: executors may have to write nowhere else.
+    # Even means that are needed only for this plan go to the state's folder: executors may not write elsewhere.
     if not spark_tables.is_written(run.new_means):
         spark_tables.write(means.table(bundles), run.new_means)

@@ -16,19 +16,19 @@ _KEY = ["cluster", "bundle"]
 
 
 def update(bundles: DataFrame, previous: DataFrame, *, shared: bool) -> DataFrame:
-    """Return the bundles with their means, this sample in them.
+    """Return the bundles with their means, this sample included.
 
-    What strategies walk over reads them from the file that is made of this.
+    Strategies read the means from the file that is written from this table.
 
     Args:
-        bundles: the bundles table with `refused`, whether validation left a bundle out: its figures would stay in a
-            mean for ten samples, so the mean that was known stays instead.
+        bundles: the bundles table with `refused`, whether validation left a bundle out. Its figures would affect a mean
+            for ten samples, so its known mean is kept instead.
         previous: the means table of the last counted sample.
-        shared: whether a bundle may have two owners (column `owners`). Of their reports the larger figure counts.
+        shared: whether a bundle may have two owners (column `owners`). The larger of their figures counts.
 
     Returns:
-        Further columns `samples`, `mean_` and each of the traffic columns, and the long-term means: null for a bundle
-        that was refused and is not known. `keeps` is true in one row of each bundle.
+        The bundles with further columns: `samples`, `mean_` followed by the name of each traffic column, and the
+        long-term means, all null for a refused bundle without known means. `keeps` is true in one row of each bundle.
     """
     known = previous.select(
         *_KEY,
@@ -46,7 +46,7 @@ def update(bundles: DataFrame, previous: DataFrame, *, shared: bool) -> DataFram
         for name in ("msg_rate", "msg_throughput")
     }
     updated["samples"] = F.when(F.col("refused"), F.col("samples_before")).otherwise(long)
-    # Both tables may be large, and a hash table of what was known needs neither a sort nor a second pass.
+    # Both tables may be large, and a hash table of the known means needs neither a sort nor a second pass.
     joined = reported.join(known.hint("shuffle_hash"), on=_KEY, how="left")
     return joined.select(*bundles.columns, "keeps", *(column.alias(name) for name, column in updated.items()))
 
@@ -62,22 +62,22 @@ def table(updated: DataFrame) -> DataFrame:
 
 
 def with_parts(previous: DataFrame, parts: DataFrame) -> DataFrame:
-    """Return means with those that parts of split bundles carry on with (see `strategies.means.with_parts`).
+    """Return the means, with means for the parts of split bundles (see `strategies.means.with_parts`).
 
     Args:
         previous: the means table of the last counted sample.
-        parts: of split bundles, few (`tables.PARTS`).
+        parts: a few parts of split bundles (`spark_tables.PARTS`).
     """
     shared = {name: F.col(name) * F.col("share") for name in (*TRAFFIC, *LONG_TERM)}
     found = previous.join(F.broadcast(parts), on=_KEY, how="inner")
     carried = found.withColumns({"bundle": F.col("part"), **shared}).select(*MEANS.names)
-    # Few, so the larger table is looked through: which of the parts have means already?
+    # The parts are few, so the larger table is scanned for those that have means already.
     known = previous.select(*_KEY).join(F.broadcast(carried.select(*_KEY)), on=_KEY, how="left_semi")
     return previous.union(carried.join(F.broadcast(known), on=_KEY, how="left_anti"))
 
 
 def _largest(bundles: DataFrame) -> DataFrame:
-    """Return the bundles with the largest figures of those that several brokers report."""
+    """Return the bundles, with the largest figures for those that several brokers report."""
     several = bundles.where(F.col("owners") > 1).groupBy(*_KEY)
     largest = several.agg(F.min("broker").alias("keeper"), *(F.max(name).alias(f"{name}_largest") for name in TRAFFIC))
     joined = bundles.join(F.broadcast(largest), on=_KEY, how="left")

@@ -1,4 +1,4 @@
-"""Runs are decided side by side: files in, files out. `application.py` begins the session sooner.
+"""Decides runs side by side: files in, files out. `application.py` starts the session earlier.
 
 It touches neither Airflow nor Pulsar. A retry on the same run writes the same plan with the same hash.
 """
@@ -39,7 +39,7 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
     """Decide one run and write its plan.
 
     Args:
-        spark: gives the session, once it is there.
+        spark: returns the session once it has started.
         run: the run.
 
     Raises:
@@ -59,16 +59,16 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
             kept.result()
         finally:
             bundles.forget_means(run)
-            # After the means, whatever failed.
+            # Released after the means, even if something failed.
             beside.submit(lambda: release(held.result().sparkSession))
     return plan_output.write(run, decided)
 
 
 def _session_of_run(spark: SparkSession, run: RunInput) -> SparkSession:
-    """Return a session of its own for the run: as many tasks as its size needs, and no shuffle for a small one."""
+    """Return a separate session for the run: as many tasks as its size needs, and no shuffle for a small run."""
     own = own_session(spark)
     own.conf.set("spark.sql.shuffle.partitions", max(1, math.ceil(run.bundles_footer.num_rows / BUNDLES_PER_TASK)))
-    # It would run each stage as a job to find a size that the number of rows already gives.
+    # Adaptive execution would run each stage as a job to find a size that the number of rows already gives.
     own.conf.set("spark.sql.adaptive.enabled", "false")
     return own
 
@@ -97,7 +97,7 @@ def _decided(spark: Future[SparkSession], root: str, folder: str) -> bool:
     except Exception as error:
         why = str(error)
         if isinstance(error, AnalysisException) and error.getCondition() == "PATH_NOT_FOUND":
-            # The run was just read: only Spark, somewhere else, does not see it.
+            # The run was just read here, so only Spark, running elsewhere, does not see it.
             why = f"Spark does not see the storage root {root} [{Reason.FILE_MISSING}]"
         elif not isinstance(error, RebalancerError):
             traceback.print_exc()
@@ -108,11 +108,11 @@ def _decided(spark: Future[SparkSession], root: str, folder: str) -> bool:
 
 
 def main(arguments: Sequence[str], begun: Future[SparkSession] | None = None) -> int:
-    """Decide the runs side by side; 1 and a line with the reason code for each that cannot be decided.
+    """Decide the runs side by side; return 1 if any fails, and print a line with the reason code for each of these.
 
     Args:
         arguments: of the command.
-        begun: the session, if its start was begun already.
+        begun: the session, if it is starting already.
     """
     parser = argparse.ArgumentParser(prog="application.py", description="Decide runs of the Pulsar rebalancer.")
     parser.add_argument("--root", required=True, help="storage root, the folder of all clusters")
@@ -120,7 +120,7 @@ def main(arguments: Sequence[str], begun: Future[SparkSession] | None = None) ->
     given = parser.parse_args(arguments)
     with ThreadPoolExecutor(max_workers=1) as beside, ThreadPoolExecutor(max_workers=RUNS_AT_ONCE) as runs:
         spark = begun or beside.submit(session)
-        # One that is named twice is decided once: two threads would write the same files.
+        # A run that is named twice is decided once: two threads would write the same files.
         folders = dict.fromkeys(folder.rstrip("/") for folder in given.run)
         decided = list(runs.map(lambda folder: _decided(spark, given.root, folder), folders))
         if spark.exception() is None:

@@ -1,9 +1,9 @@
 """The application that replays: `spark-submit replay.py --replay FOLDER [--replay FOLDER ...] --root ROOT`.
 
-A replay's folder holds `request.json`. What the runs of its cluster collected is read once and kept next to it as one
-file per sample; then the executors take variants through it, some of them side by side, each stretch by itself. Many
-clusters are replayed at once. With `--trace FILE` the recording is a CSV trace, and FOLDER is where the answer goes.
-Needs the package on the executors.
+A replay's folder holds `request.json`. The samples that the runs of its cluster collected are read once, and kept next
+to it as one file per sample. The executors then replay them with the variants, some of these together, and each stretch
+of samples by itself. Many clusters are replayed at once. With `--trace FILE` the recording is a CSV trace, and FOLDER
+is where the answer goes. Needs the package on the executors.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.replay.preparation import Prepared
 
 PARTS_PER_CORE = 2
-"""Parts of the work for each core: more of them share it out better, fewer read the samples less often."""
+"""Parts of the work per core: more of them balance the work better, fewer read the samples less often."""
 
 
 def run(context: SparkContext, prepared: Sequence[Prepared]) -> dict[str, str]:
     """Replay on the executors, and write answer, table and report of each.
 
     Returns:
-        What went wrong, by the folder of each replay that has no answer.
+        The error of each replay without an answer, by its folder.
     """
     started = time.monotonic()
     parts = [part for each in prepared for part in parts_of(each, context.defaultParallelism * PARTS_PER_CORE)]
@@ -59,7 +59,7 @@ def run(context: SparkContext, prepared: Sequence[Prepared]) -> dict[str, str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Replay; 1 and a line with the reason code for each replay that cannot be done."""
+    """Replay; return 1 if any replay fails, and print a line with the reason code for each of these."""
     given = options(arguments)
     folders = [StoragePath(folder.rstrip("/")) for folder in dict.fromkeys(given.replay)]
     ready: list[Prepared] = []

@@ -40,7 +40,7 @@ def _builder() -> SparkSession.Builder:
 
 
 def own_session(spark: SparkSession) -> SparkSession:
-    """Return a session with settings of its own, to be released."""
+    """Return a session with settings of its own; the caller must release it."""
     if not CONNECTED:
         return spark.newSession()
     own: SparkSession = _builder().create()
@@ -49,20 +49,20 @@ def own_session(spark: SparkSession) -> SparkSession:
 
 
 def release(own: SparkSession) -> None:
-    """Release a session of `own_session`: a server would keep it for an hour."""
+    """Release a session of `own_session`; a server would otherwise keep it for an hour."""
     if own in _open:
         _open.remove(own)
         own.stop()
 
 
 def release_all() -> None:
-    """Release what is still open: a session that Python's garbage collection finds can wait for itself for ever."""
+    """Release all sessions still open: one that Python's garbage collection finds can wait for itself for ever."""
     for own in list(_open):
         release(own)
 
 
 def end_with_process() -> None:
-    """Have the server end this process's work when the process has to end: it would continue by itself."""
+    """Have the server end this process's work when the process is terminated; it would otherwise continue."""
     if CONNECTED:
         signal.signal(signal.SIGTERM, _leave)
 

@@ -36,7 +36,7 @@ QUARANTINED = "cluster string, bundle string"
 """Bundles that validation left out."""
 
 PARTS = "cluster string, bundle string, part string, share double"
-"""What bundles that were split lately became, with the shares of their traffic."""
+"""Parts of recently split bundles, with their shares of the traffic."""
 
 
 def spark_schema(schema: pa.Schema) -> T.StructType:
@@ -50,23 +50,23 @@ def columns(schema: pa.Schema) -> str:
 
 
 def read(spark: SparkSession, files: Sequence[StoragePath], schema: pa.Schema) -> DataFrame:
-    """Return Parquet files of the same table, one or many clusters."""
+    """Return a table from its Parquet files, which may be of several clusters."""
     return spark.read.schema(spark_schema(schema)).parquet(*(file.for_spark for file in files))
 
 
 def partitions(spark: SparkSession) -> int:
-    """Return in how many parts the session shuffles."""
+    """Return the number of partitions of the session's shuffles."""
     return int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
 
 
 def write(frame: DataFrame, file: StoragePath) -> None:
-    """Write a table, over what an earlier attempt left there.
+    """Write a table, and replace what an earlier attempt left there.
 
     Args:
         frame: the table.
         file: the target, a folder of files.
     """
-    # Names of bundles and most figures are there once: Parquet would fill a dictionary only to throw it away.
+    # Names of bundles and most figures occur once: Parquet would fill a dictionary only to throw it away.
     once = {f"{_DICTIONARY}#{name}": "false" for name in frame.columns if name in _MANY_VALUES}
     frame.write.mode("overwrite").options(**once).parquet(file.for_spark)
 
@@ -85,7 +85,7 @@ def literal(spark: SparkSession, rows: Iterable[Mapping[str, Cell]], columns: st
         columns: column names with SQL types.
     """
     text = json.dumps([dict(row) for row in rows])
-    # Spark plans a join with nothing away only when it knows that there is nothing.
+    # Spark drops a join with an empty table from its plan only if it knows that the table is empty.
     limit = "LIMIT 0" if text == "[]" else ""
     fields = columns.replace(" ", ": ").replace(",:", ",")
     return spark.sql(f"SELECT inline(from_json(:rows, 'array<struct<{fields}>>')) {limit}", args={"rows": text})
