@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LARGEST = 1e12
+LARGEST = 1e30
 """Of an amount, and of a factor of load: the figures of reports stay finite."""
 
 
