@@ -204,6 +204,10 @@ class TestCounting:
         assert result.decisions[0].reason == "below_force"
         assert result.hits == HITS
 
+    def test_no_force_makes_a_broker_fire_with_itself(self):
+        middle = self.run("forced", force=0.0).decisions[-1]
+        assert (middle.reason, middle.fired) == ("middle", False)
+
     def test_cleared_counts_are_gone_before_the_sample_counts(self):
         rule = Counting(counts=True, reason=Reason.GAP, clear=True)
         result = shed(sample(SPREAD, bundles("b1"), counting=rule), BEFORE)
