@@ -156,7 +156,7 @@ def write_files(
     decisions: Sequence[Decision],
     taken: Sequence[Mapping[str, Any]],
     reasons: Mapping[int, Mapping[Reason, int]],
-    splits: list[dict[str, Any]],
+    splits: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     """Write decisions, state and splits next to the moves, which must exist; the summary must be written last.
 

@@ -16,7 +16,7 @@ from pulsar_rebalancer.run.tables import SPLITS, table
 from pulsar_rebalancer.storage import documents
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from pulsar_rebalancer.state.state_documents import BundleSplit
@@ -116,7 +116,7 @@ def not_split(split: Split, reason: Reason) -> SplitOutcome:
     return SplitOutcome(bundle=split.bundle, positions=split.positions, reason=reason)
 
 
-def write_splits(run: StoragePath, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def write_splits(run: StoragePath, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Write `plan/splits.parquet`, unless there is no row.
 
     Returns:

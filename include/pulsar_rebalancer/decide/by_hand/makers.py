@@ -63,8 +63,7 @@ def unload(scene: Scene, named: Iterable[str], destination: str) -> list[Wish]:
 def _named(owners: Mapping[str, str], names: Any, name: str) -> list[str]:
     if name in owners:
         return [name]
-    is_namespace = name.count("/") == 1 and not {"*", "?"} & set(name)
-    pattern = of_glob(f"{name}/*" if is_namespace else name)
+    pattern = of_glob(name if {"*", "?"} & set(name) else f"{name}/*")
     return [str(bundle) for bundle in names.filter(matching(pattern, names)).to_pylist()]
 
 
@@ -162,7 +161,7 @@ def fill(scene: Scene, broker: str) -> list[Wish]:
     """
     check_broker(scene, broker)
     scores, policies = dict(scene.scores), scene.policy_filter()
-    mean = fmean(figure for name, figure in scores.items() if name not in scene.apart)
+    mean = fmean(figure for name, figure in scores.items() if name not in scene.left_out)
     pools = {
         source: sorted(
             (

@@ -114,11 +114,11 @@ def write(
     changed = {"seq": before.seq + 1, "plan_id": snapshot.folder.name, "restarts": dict(restarts or {})}
     state = before.model_copy(update=changed)
     going = [row for row in candidates.to_pylist() if row["taken"]]
-    fields = plan_output.write_files(snapshot.folder, request, state, decisions, going, by_pair, list(splits))
+    fields = plan_output.write_files(snapshot.folder, request, state, decisions, going, by_pair, splits)
     told = tuple(row["explanation"] for row in splits)
     summary = Summary(
         **fields,
-        **plan_output.scores_fields(scene.scores, after, scene.apart),
+        **plan_output.scores_fields(scene.scores, after, scene.left_out),
         by_hand=_with_effect(scene, moves, record, after),
         counting=Reason.BY_HAND,
         pairs=0,
@@ -179,9 +179,9 @@ def _refuse_parts(moves: Iterable[CandidateMove]) -> None:
 
 def _check_load(scene: Scene, after: Mapping[str, float], overruled: Iterable[Overrule]) -> None:
     limit = scene.settings.overloaded_threshold
-    over = {name: score for name, score in after.items() if score > max(limit, scene.scores.get(name, 0.0))}
+    over = {name: score for name, score in after.items() if score > max(limit, scene.scores[name])}
     if over and Overrule.OVERLOAD not in overruled:
-        named = ", ".join(f"{name} {scene.scores.get(name, 0.0):.1f} to {over[name]:.1f}" for name in sorted(over)[:10])
+        named = ", ".join(f"{name} {scene.scores[name]:.1f} to {over[name]:.1f}" for name in sorted(over)[:10])
         raise PlanError(Reason.WOULD_OVERLOAD, f"predicted scores above {limit:g} percent: {named}")
 
 
@@ -217,7 +217,7 @@ def _with_effect(scene: Scene, moves: Sequence[CandidateMove], record: ByHand, a
     bundles = [scene.sample.bundles.find(move.source, move.bundle) for move in taken]
     return record.model_copy(
         update={
-            "scores": {name: (scene.scores.get(name, 0.0), after[name]) for name in sorted(ends & after.keys())},
+            "scores": {name: (scene.scores[name], after[name]) for name in sorted(ends)},
             **{name: sum(getattr(bundle, name) for bundle in bundles) for name in ("topics", "producers", "consumers")},
             "unknown": tuple(sorted(move.bundle for move in moves if move.reason is Reason.NO_SUCH_BUNDLE)),
         }

@@ -15,7 +15,7 @@ from pulsar_rebalancer.decide.run_bundles import reasons_to_stay, with_means
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.run.tables import MEANS, Measure
-from pulsar_rebalancer.strategies.left_out import apart, left_out
+from pulsar_rebalancer.strategies.left_out import left_out
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.sample import ClusterSample
 from pulsar_rebalancer.strategies.scoring import score
@@ -101,12 +101,6 @@ class Scene:
         """Return the score of each broker that takes part or may give bundles, percent."""
         judged = {None, *_MAY_GIVE}
         return {each.broker: score(each, self.settings) for each in self.sample.brokers if each.left_out in judged}
-
-    @cached_property
-    def apart(self) -> dict[str, Reason]:
-        """Return the brokers that are not compared with the others, each with the reason."""
-        drained = (name for name, reason in self.left_out.items() if reason is Reason.DRAINING)
-        return apart(self.settings, self.policies, drained)
 
     @cached_property
     def traffic(self) -> dict[str, float]:

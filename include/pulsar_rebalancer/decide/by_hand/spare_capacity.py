@@ -58,7 +58,7 @@ class SpareCapacity:
             self._policies[id(scene)].placed(scene.sample.bundles.find(first.source, first.bundle), first.destination)
 
     def _leaving(self, move: CandidateMove) -> CandidateMove:
-        scene, gain = self._scenes[move.source], self._gains([move]).get(str(move.destination), 0.0)
+        scene, gain = self._scenes[move.source], self._gains([move])[str(move.destination)]
         free = gain <= 0 or Overrule.OVERLOAD in self._overruled[move.source]
         if free or self._fits(str(move.destination), gain, scene):
             return move
@@ -73,7 +73,7 @@ class SpareCapacity:
 
     def _score(self, broker: str, scene: Scene) -> float:
         """Return the score of a broker after the moves taken so far, percent."""
-        return scene.scores.get(broker, 0.0) + self._gained.get(broker, 0.0)
+        return scene.scores[broker] + self._gained.get(broker, 0.0)
 
     def _gains(self, unit: list[CandidateMove]) -> dict[str, float]:
         """Return by how many points the score of each broker grows."""

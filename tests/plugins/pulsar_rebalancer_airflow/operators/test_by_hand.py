@@ -165,11 +165,21 @@ def test_a_plan_is_known_as_long_as_it_may_be_carried_out_and_its_run_may_last()
     now, minute = datetime.now(UTC), timedelta(minutes=1)
     old, new = (ShownPlan(plan_id="p", action=Action.UNLOAD, at=now - age * minute, by="ada") for age in (20, 0))
     handed = HandedOver(plan=old, run_id="by_hand__a", at=now - 10 * minute, by="bob")
-    later = [HandedOver(plan=new, run_id="by_hand__b", at=now + age * minute, by="bob") for age in (24, 26)]
+    later = [HandedOver(plan=new, run_id="by_hand__b", at=now + age * minute, by="bob") for age in (25, 26)]
 
-    assert ShownPlans(plans={"a": old}).added("b", new, now, 15 * minute).plans == {"b": new}
+    shown_plans = [ShownPlans(plans={"a": old}).added("b", new, now, kept * minute).plans for kept in (20, 19)]
+    assert [set(plans) for plans in shown_plans] == [{"a", "b"}, {"b"}]
     known = [HandedOverPlans(plans={"a": handed}).added("b", each, 45 * minute).plans for each in later]
     assert [set(plans) for plans in known] == [{"a", "b"}, {"b"}]
+
+
+def test_releases_of_two_days_are_known_and_of_two_copies_the_later_ones() -> None:
+    now, day = datetime.now(UTC), timedelta(days=1)
+    drains = Drains(released={"a:1": now - 2 * day, "b:1": now - 3 * day})
+    later = Drains(released={"a:1": now})
+
+    assert drains.without("c:1", now).released == {"a:1": now - 2 * day, "c:1": now}
+    assert drains.united(later).released == later.united(drains).released == drains.released | later.released
 
 
 def carried_out(storage: ClusterStorage, run_id: str, reason: Reason) -> None:

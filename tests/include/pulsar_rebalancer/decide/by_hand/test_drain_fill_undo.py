@@ -141,18 +141,21 @@ def test_a_drain_waits_for_the_grace_period_unless_that_is_overruled(snapshots: 
     [
         (30.0, (), {"b:1", "c:1"}),
         (29.0, (), {"would_overload"}),
+        (9.0, (), {"would_overload"}),
         (29.0, (Overrule.OVERLOAD,), {"b:1", "c:1"}),
     ],
 )
 def test_a_run_that_serves_a_drain_overloads_no_broker(
     snapshots: Snapshots, limit: float, overrule: tuple[Overrule, ...], fates: set[str]
 ) -> None:
+    snapshots.owned["a:1"][name(3)] = 0.0
     snapshots.settings = snapshots.settings.model_copy(update={"overloaded_threshold": limit})
 
     found = served(snapshots, a=DRAIN.model_copy(update={"overrule": overrule}))
 
     moves = fate(found.moves)
     assert {moves[name(1)], moves[name(2)]} == fates
+    assert moves[name(3)] in {"b:1", "c:1"}  # it has no traffic
     assert found.progress["a:1"].left == (2 if fates == {"would_overload"} else 0)
 
 
@@ -196,6 +199,16 @@ def test_what_a_strategy_wants_beside_a_drain_overloads_no_broker(
     assert moves[name(1)] == "c:1"
     assert moves[name(5)] == "c:1"
     assert {moves[name(6)]} == fates
+
+
+def test_beside_a_drain_a_strategy_may_relieve_brokers_that_it_filled_and_use_the_others(tmp_path: Path) -> None:
+    owned = {"a": {name(1): 20.0}, "b": {name(4): 10.0, name(5): 0.5}, "c": {name(6): 30.0}}
+    snapshots = Snapshots(tmp_path, owned, overloaded_threshold=25)
+    overruling = DRAIN.model_copy(update={"overrule": (Overrule.OVERLOAD,)})
+
+    moves = fate(served(snapshots, strategy_move(name(5), "b:1", "c:1"), a=overruling).moves)
+
+    assert moves == {name(1): "b:1", name(5): "c:1"}
 
 
 @pytest.mark.parametrize("cap", ["max_bundles_per_run", "max_bundles_off_broker"])
@@ -273,6 +286,8 @@ def test_a_new_broker_is_filled_to_the_mean_from_the_hottest_with_few_bundles(tm
     assert found == {name(4): "c:1", name(3): "c:1", name(2): "c:1"}
     assert summary.by_hand is not None
     assert summary.by_hand.scores == {"a:1": pytest.approx((61.0, 31.0)), "c:1": pytest.approx((0.0, 30.0))}
+    snapshots.settings = snapshots.settings.model_copy(update={"max_bundles_per_run": 2})
+    assert snapshots.show(action="fill", broker="c:1")[1] == {name(4): "c:1", name(3): "c:1"}
 
 
 def test_the_mean_to_which_a_broker_is_filled_is_of_brokers_that_are_not_drained(tmp_path: Path) -> None:

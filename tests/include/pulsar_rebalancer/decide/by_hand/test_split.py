@@ -65,7 +65,9 @@ def test_which_bundle_is_cut_and_where(
     moves, (split,) = verify(run, summary)
     assert not moves
     assert (split.bundle, split.broker, split.positions, split.condition) == (bundle, "a:1", positions, "")
-    assert document(summary, run)["plan"] == summary.hash
+    shown_as = document(summary, run)
+    assert (shown_as["plan"], shown_as["splits"]) == (summary.hash, list(summary.splits_told))
+    assert summary.sentence == f"split by hand: {summary.splits_told[0]}"
 
 
 def test_the_extensible_load_manager_cuts_in_two_where_the_algorithm_halves_the_traffic_best(
