@@ -69,8 +69,8 @@ def with_parts(previous: DataFrame, parts: DataFrame) -> DataFrame:
         parts: a few parts of split bundles (`spark_tables.PARTS`).
     """
     shared = {name: F.col(name) * F.col("share") for name in (*TRAFFIC, *LONG_TERM)}
-    found = previous.join(F.broadcast(parts), on=_KEY, how="inner")
-    carried = found.withColumns({"bundle": F.col("part"), **shared}).select(*MEANS.names)
+    split = previous.join(F.broadcast(parts), on=_KEY, how="inner")
+    carried = split.withColumns({"bundle": F.col("part"), **shared}).select(*MEANS.names)
     # The parts are few, so the larger table is scanned for those that have means already.
     known = previous.select(*_KEY).join(F.broadcast(carried.select(*_KEY)), on=_KEY, how="left_semi")
     return previous.union(carried.join(F.broadcast(known), on=_KEY, how="left_anti"))

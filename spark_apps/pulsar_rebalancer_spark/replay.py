@@ -42,19 +42,19 @@ def run(context: SparkContext, prepared: Sequence[Prepared]) -> dict[str, str]:
         The error of each replay without an answer, by its folder.
     """
     started = time.monotonic()
-    parts = [part for each in prepared for part in parts_of(each, context.defaultParallelism * PARTS_PER_CORE)]
+    parts = [part for replay in prepared for part in parts_of(replay, context.defaultParallelism * PARTS_PER_CORE)]
     failed: dict[str, str] = {}
-    with Progress([each.work for each in prepared], len(parts)):
+    with Progress([replay.work for replay in prepared], len(parts)):
         done = context.parallelize(parts, len(parts)).map(replayed).collect()
-    for each in prepared:
-        found = [answer for part, answer in zip(parts, done, strict=True) if part.work == each.work.uri]
-        wrong = next((answer for answer in found if isinstance(answer, str)), None)
+    for replay in prepared:
+        answers = [answer for part, answer in zip(parts, done, strict=True) if part.work == replay.work.uri]
+        wrong = next((answer for answer in answers if isinstance(answer, str)), None)
         if wrong is not None:
-            failed[each.folder.uri] = wrong
+            failed[replay.folder.uri] = wrong
         else:
-            outcomes = [outcome for answer in found if not isinstance(answer, str) for outcome in answer]
-            conclude(each, merged(outcomes), time.monotonic() - started)
-        each.work.delete()
+            outcomes = [outcome for answer in answers if not isinstance(answer, str) for outcome in answer]
+            conclude(replay, merged(outcomes), time.monotonic() - started)
+        replay.work.delete()
     return failed
 
 
@@ -78,8 +78,8 @@ def main(arguments: Sequence[str]) -> int:
                 print(f"not replayed: {folder_uri}: {why}", file=sys.stderr, flush=True)
         finally:
             spark.stop()
-            for each in ready:
-                each.work.delete()
+            for replay in ready:
+                replay.work.delete()
     return int(failed)
 
 

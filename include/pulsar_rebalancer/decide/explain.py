@@ -23,10 +23,10 @@ HELD_BACK = CAPPED | KEPT_IN_PLACE
 
 def reasons_by_pair(moves: Iterable[CandidateMove]) -> dict[int, Counter[Reason]]:
     """Return the number of one cluster's candidates with each reason, by pair."""
-    found: dict[int, Counter[Reason]] = {}
+    counts: dict[int, Counter[Reason]] = {}
     for (pair, reason), count in Counter(map(attrgetter("pair", "reason"), moves)).items():
-        found.setdefault(pair, Counter())[reason] = count
-    return found
+        counts.setdefault(pair, Counter())[reason] = count
+    return counts
 
 
 def complete(

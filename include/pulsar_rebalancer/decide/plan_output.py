@@ -76,7 +76,7 @@ def _source_traffic(run: RunInput, decisions: Iterable[Decision], taken: Iterabl
     """Return the present traffic of the sources, in the measure of their moves."""
     measures = {decision.source: decision.measure for decision in decisions if decision.measure}
     measures |= {move.source: move.measure for move in taken}
-    return {each.broker: each.traffic(measures[each.broker]) for each in run.brokers if each.broker in measures}
+    return {b.broker: b.traffic(measures[b.broker]) for b in run.brokers if b.broker in measures}
 
 
 def _with_drains(decided: RunDecision, served: Served) -> RunDecision:
@@ -115,8 +115,8 @@ def _summary(
 ) -> Summary:
     judged = [decision for decision in decided.decisions if decision.pair is not None]
     gaps = [pair.gap for pair in judged if pair.gap is not None and pair.source != pair.destination]
-    ends = [(each.source, each.source_score) for each in judged]
-    ends += [(each.destination, each.destination_score) for each in judged if each.destination]
+    ends = [(decision.source, decision.source_score) for decision in judged]
+    ends += [(decision.destination, decision.destination_score) for decision in judged if decision.destination]
     scores = {broker: score for broker, score in ends if broker is not None and score is not None}
     request, params = run.request, run.request.params
     forced = Forced(by=request.requested_by, reason=params.force, threshold=force_threshold(request))
@@ -208,7 +208,7 @@ def scores_fields(before: Mapping[str, float], after: Mapping[str, float], apart
         after: scores after the moves (`scoring.scores_after`), percent.
         apart: brokers that are not compared with the others.
     """
-    before, after = ({name: figure for name, figure in each.items() if name not in apart} for each in (before, after))
+    before, after = ({name: figure for name, figure in side.items() if name not in apart} for side in (before, after))
     return {
         "brokers": len(before),
         "score_min": min(before.values(), default=None),

@@ -72,12 +72,12 @@ class RunBundles(Bundles):
     @cached_property
     def _table(self) -> pa.Table:
         reported, run = self._reported.bundles, self._run
-        found = reported.append_column(
+        bundles = reported.append_column(
             "reason", reasons_to_stay(reported["bundle"], run.settings, run.bundles_passed_over)
         )
         # A bundle that validation left out may have no means: it then carries 0, and has a reason to stay.
         means = self._means().read_table(["cluster", "bundle", *TRAFFIC, "long_term_msg_rate"])
-        return filled(with_means(found, run.cluster, means))
+        return filled(with_means(bundles, run.cluster, means))
 
     @cached_property
     def _reported(self) -> _Reported:
@@ -109,8 +109,8 @@ def reasons_to_stay(names: Column, settings: Settings, passed_over: Mapping[str,
         excluded = dict.fromkeys(settings.excluded_namespaces, Reason.NAMESPACE_EXCLUDED)
         reasons.append(_looked_up(namespaces_of(names), excluded))
     if settings.excluded_bundles:
-        found = reduce(pc.or_, (matching(of_glob(pattern), names) for pattern in settings.excluded_bundles))
-        reasons.append(pc.if_else(found, pa.scalar(Reason.BUNDLE_EXCLUDED), pa.scalar(None, pa.string())))
+        is_excluded = reduce(pc.or_, (matching(of_glob(pattern), names) for pattern in settings.excluded_bundles))
+        reasons.append(pc.if_else(is_excluded, pa.scalar(Reason.BUNDLE_EXCLUDED), pa.scalar(None, pa.string())))
     return pc.coalesce(*reasons, _looked_up(names, passed_over or {}))
 
 

@@ -52,10 +52,10 @@ class RunInput(Snapshot):
             SnapshotError: `file_missing`, `file_damaged` or `file_version`.
             StateError: `state_version`.
         """
-        found = cls(StoragePath(run.rstrip("/")), root)
-        _check_table(found, "brokers")
-        _ = found.bundles_footer, found.counting, found.validation
-        return found
+        snapshot = cls(StoragePath(run.rstrip("/")), root)
+        _check_table(snapshot, "brokers")
+        _ = snapshot.bundles_footer, snapshot.counting, snapshot.validation
+        return snapshot
 
     @property
     def state_folder(self) -> StoragePath:
@@ -171,13 +171,13 @@ def _check_table(run: Snapshot, name: str) -> pq.FileMetaData:
     file = run.file(name)
     file_system, path = file.open()
     with failures_of(file.uri, "read"), damage_of(file.uri):
-        found = pq.read_metadata(path, filesystem=file_system)
-    run.check(name, found.schema.to_arrow_schema())
-    return found
+        footer = pq.read_metadata(path, filesystem=file_system)
+    run.check(name, footer.schema.to_arrow_schema())
+    return footer
 
 
 def _largest(table: pq.FileMetaData, name: str) -> float:
     """Return the largest figure of a column; infinite if the file has no statistics of it."""
     groups = [table.row_group(number) for number in range(table.num_row_groups)]
-    found = [group.column(BUNDLES.names.index(name)).statistics for group in groups if group.num_rows]
-    return max((float(each.max) if each and each.max is not None else math.inf for each in found), default=0)
+    statistics = [group.column(BUNDLES.names.index(name)).statistics for group in groups if group.num_rows]
+    return max((float(part.max) if part and part.max is not None else math.inf for part in statistics), default=0)

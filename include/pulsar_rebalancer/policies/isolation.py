@@ -77,14 +77,14 @@ def policy_of(policies: Iterable[IsolationPolicy], namespace: str) -> IsolationP
 
 def rulings(policies: Iterable[IsolationPolicy], namespaces: Iterable[str]) -> dict[str, IsolationPolicy | None]:
     """Return for each namespace what `policy_of` returns; faster for many."""
-    found: dict[str, IsolationPolicy | None] = dict.fromkeys(namespaces)
-    left = pa.array(filter(is_name, found), pa.string())
+    ruling: dict[str, IsolationPolicy | None] = dict.fromkeys(namespaces)
+    left = pa.array(filter(is_name, ruling), pa.string())
     for policy in policies:
         for pattern in policy.namespaces:
             covered = matching(pattern, left)
-            found |= dict.fromkeys(map(str, left.filter(covered).to_pylist()), policy)
+            ruling |= dict.fromkeys(map(str, left.filter(covered).to_pylist()), policy)
             left = left.filter(pc.invert(covered))
-    return found
+    return ruling
 
 
 def doubt(policies: Iterable[IsolationPolicy], namespace: str, ruling: IsolationPolicy | None) -> str:

@@ -80,11 +80,11 @@ class BundleSample(NamedTuple):
 
 def filled(table: pa.Table) -> pa.Table:
     """Return a table of bundles with the columns `COLUMNS`; a missing figure becomes 0."""
-    found = table.select(COLUMNS.names).cast(COLUMNS)
+    bundles = table.select(COLUMNS.names).cast(COLUMNS)
     for name in _FIGURES:
-        figures = pc.coalesce(found[name], pa.scalar(0, found[name].type))
-        found = found.set_column(found.schema.get_field_index(name), name, figures)
-    return found
+        figures = pc.coalesce(bundles[name], pa.scalar(0, bundles[name].type))
+        bundles = bundles.set_column(bundles.schema.get_field_index(name), name, figures)
+    return bundles
 
 
 def in_order(table: pa.Table) -> pa.Table:

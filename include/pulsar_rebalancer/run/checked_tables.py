@@ -63,12 +63,12 @@ def coded_batches(file: StoragePath, columns: Sequence[str], today: pa.Schema, c
 
 def _check(file: StoragePath, columns: Iterable[str], today: pa.Schema) -> None:
     """Refuse a table of another version, or whose columns are missing, have another type or lack a name."""
-    found = footer_of(file)[0]
-    refuse_other(found, today, file.uri)
+    schema = footer_of(file)[0]
+    refuse_other(schema, today, file.uri)
     for name in columns:
-        if name not in found.names:
+        if name not in schema.names:
             raise SnapshotError(Reason.FILE_DAMAGED, f"{file.uri} has no column {name}")
-        kind = found.field(name).type
+        kind = schema.field(name).type
         if not (pa.types.is_null(kind) or _fits(kind, pa.string() if name == "run" else today.field(name).type)):
             where = _first_text(file, name) if pa.types.is_string(kind) else ""
             raise SnapshotError(Reason.FILE_DAMAGED, f"{file.uri}: column {name} holds {kind}{where}")

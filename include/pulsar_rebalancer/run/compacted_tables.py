@@ -238,8 +238,8 @@ def rows_by_run(file: StoragePath) -> Counter[str]:
     counts: Counter[str] = Counter()
     if file.exists():
         for table in batches(file, columns=["run"]):
-            found = table.group_by("run").aggregate([("run", "count")])
-            counts.update(dict(zip(*found.select(["run", "run_count"]).to_pydict().values(), strict=True)))
+            counted = table.group_by("run").aggregate([("run", "count")])
+            counts.update(dict(zip(*counted.select(["run", "run_count"]).to_pydict().values(), strict=True)))
     return counts
 
 

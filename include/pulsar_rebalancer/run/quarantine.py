@@ -110,14 +110,14 @@ def enough_brokers(findings: Iterable[Finding], samples: Mapping[str, float], se
     started = [samples[broker] for broker in left_out[Reason.JUST_STARTED]]
     why = _why(left_out, started, settings)
 
-    found = []
+    blocking = []
     counted = sum(len(brokers) for reason, brokers in left_out.items() if _counts(reason))
     if counted > settings.max_quarantined_brokers:
         detail = f"{counted} left out, {settings.max_quarantined_brokers} allowed{why}"
-        found.append(Finding(reason=Reason.TOO_MANY_QUARANTINED, detail=detail))
+        blocking.append(Finding(reason=Reason.TOO_MANY_QUARANTINED, detail=detail))
     if judged < 2:
-        found.append(Finding(reason=Reason.TOO_FEW_BROKERS, detail=f"{judged} of {len(samples)}{why}"))
-    return found
+        blocking.append(Finding(reason=Reason.TOO_FEW_BROKERS, detail=f"{judged} of {len(samples)}{why}"))
+    return blocking
 
 
 def _counts(reason: Reason) -> bool:

@@ -83,7 +83,7 @@ class HandedOverPlans(StateDocument):
     plans: dict[str, HandedOver] = {}
 
     def added(self, identity: str, handed: HandedOver, kept: timedelta) -> Self:
-        """Return a copy with one more plan, and without those too old to be handed over or still running.
+        """Return a copy with one more plan, and without those too old to be handed over or still be under way.
 
         Args:
             identity: hash of the plan.

@@ -138,7 +138,7 @@ class Unload(BaseModel):
 
 
 class KeptDestination(BaseModel):
-    """A destination that the leader may still remember, because the unload that named it failed after the leader.
+    """A destination that the leader may still remember: the unload that named it reached the leader, then failed.
 
     The leader uses it for the bundle's next placement (ModularLoadManagerImpl.setNamespaceBundleAffinity), so it is
     gone once the bundle has another owner, and replaced by the destination of the next unload.

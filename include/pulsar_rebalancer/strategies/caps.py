@@ -59,9 +59,9 @@ def apply(
         brokers: all that the cluster lists.
         room: asked about each taken unit; if a cap applies too, the cap is the reason given.
     """
-    found, result = units(moves)
-    caps = _Caps(settings, groups, by_range=bool(found) and needs_waves(brokers))
-    for unit in found:
+    taken, result = units(moves)
+    caps = _Caps(settings, groups, by_range=bool(taken) and needs_waves(brokers))
+    for unit in taken:
         fitted = room.fitted(unit) if room else unit
         capped = caps.capped(fitted if fitted[0].taken else unit, counted=fitted[0].taken)
         if room and capped[0].taken and fitted[0].taken:
@@ -76,7 +76,7 @@ def units(moves: Iterable[CandidateMove]) -> tuple[list[list[CandidateMove]], li
     A taken bundle and the bundles that come back for it are one unit. Half a swap would be worse than none: it would
     move a bundle that is too large to go by itself.
     """
-    found: list[list[CandidateMove]] = []
+    taken: list[list[CandidateMove]] = []
     others: list[CandidateMove] = []
     first: CandidateMove | None = None
     for move in in_order(moves):
@@ -84,11 +84,11 @@ def units(moves: Iterable[CandidateMove]) -> tuple[list[list[CandidateMove]], li
             others.append(move)
             first = None
         elif first is not None and move.pair == first.pair and move.source == first.destination:
-            found[-1].append(move)
+            taken[-1].append(move)
         else:
-            found.append([move])
+            taken.append([move])
             first = move
-    return found, others
+    return taken, others
 
 
 def in_order(moves: Iterable[CandidateMove]) -> list[CandidateMove]:
@@ -198,8 +198,8 @@ def needs_waves(brokers: Iterable[BrokerSample]) -> bool:
 
 
 def _is_old(version: str | None) -> bool:
-    found = _RELEASE.fullmatch(version or "")
-    if found is None:
+    match = _RELEASE.fullmatch(version or "")
+    if match is None:
         return True
-    release = tuple(map(int, found.groups()))
+    release = tuple(map(int, match.groups()))
     return release < (_FIRST_OF_40 if release[:2] == (4, 0) else _FIRST)

@@ -38,11 +38,11 @@ def checked(given: Settings, where: str) -> Settings:
     try:
         profile = profile_of(given)
         own = profile.own_settings.model_validate(given.strategy_settings).model_dump(mode="json")
-        found = given if own == given.strategy_settings else given.model_copy(update={"strategy_settings": own})
-        profile.check(found)
+        filled = given if own == given.strategy_settings else given.model_copy(update={"strategy_settings": own})
+        profile.check(filled)
         for said in (profile.thresholds, profile.cluster_hits):
-            said(found)
-        profile.lines(found, None)
+            said(filled)
+        profile.lines(filled, None)
     except ValidationError as error:
         raise settings.settings_error(error, f"{where}: strategy_settings") from None
     except SettingsError as error:
@@ -52,7 +52,7 @@ def checked(given: Settings, where: str) -> Settings:
     except Exception as error:
         why = f"{type(error).__name__}: {error}"
         raise SettingsError(Reason.WRONG_SETTING, f"{where}: strategy {given.strategy}: {why}") from error
-    return found
+    return filled
 
 
 def validate(values: Mapping[str, object], *, where: str) -> Settings:
@@ -71,16 +71,16 @@ def resolve(file: Mapping[str, object], brokers: Mapping[str, str], params: RunP
     Raises:
         SettingsError: `wrong_setting` or `contradiction`, with the key's name.
     """
-    found = resolution.resolve(file, brokers, params, checked)
-    profile = profile_of(found.settings)
-    known = {*profile.run_params, *([_OF_PAIRS] if profile.thresholds(found.settings) else [])}
+    resolved = resolution.resolve(file, brokers, params, checked)
+    profile = profile_of(resolved.settings)
+    known = {*profile.run_params, *([_OF_PAIRS] if profile.thresholds(resolved.settings) else [])}
     unknown = sorted(_OF_SOME - known)
     foreign = [name for name in unknown if getattr(params, name, None) is not None]
     if foreign:
         raise SettingsError(
-            Reason.CONTRADICTION, f"{', '.join(foreign)}: strategy {found.settings.strategy} does not know them"
+            Reason.CONTRADICTION, f"{', '.join(foreign)}: strategy {resolved.settings.strategy} does not know them"
         )
-    return found
+    return resolved
 
 
 def force_threshold(request: RunRequest) -> float | None:

@@ -76,7 +76,7 @@ class KeptState:
     def document(self) -> dict[str, Any]:
         """Return the content of `DecisionState.kept`; the hits of brokers are a field of their own."""
         shedder, placement = self.shedder, self.placement
-        found = {
+        parts = {
             "shedder": {
                 "hits": shedder.cluster_hits,
                 "loads": dict(sorted(shedder.loads.items())),
@@ -88,5 +88,5 @@ class KeptState:
                 "averages": dict(sorted(placement.averages.items())),
             },
         }
-        kept = {part: {name: value for name, value in fields.items() if value} for part, fields in found.items()}
+        kept = {part: {name: value for name, value in fields.items() if value} for part, fields in parts.items()}
         return {part: fields for part, fields in kept.items() if fields}

@@ -34,8 +34,8 @@ def left_out(
     Args:
         quarantined: brokers that validation left out, or that have no report; other names are passed on.
     """
-    found = apart(settings, policies, drained) | dict.fromkeys(quarantined, Reason.BROKER_QUARANTINED)
-    return found | dict.fromkeys(settings.excluded_brokers, Reason.BROKER_EXCLUDED)
+    reasons = apart(settings, policies, drained) | dict.fromkeys(quarantined, Reason.BROKER_QUARANTINED)
+    return reasons | dict.fromkeys(settings.excluded_brokers, Reason.BROKER_EXCLUDED)
 
 
 def apart(settings: Settings, policies: Policies, drained: Iterable[str]) -> dict[str, Reason]:

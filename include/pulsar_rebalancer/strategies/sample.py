@@ -181,15 +181,15 @@ def used_samples(decisions: Iterable[Decision], counting: Counting) -> dict[str,
         decisions: of one cluster, with the bundles that move after policies and caps.
         counting: how the run treats the counters.
     """
-    found: dict[str, float] = {}
+    used: dict[str, float] = {}
     for decision in decisions:
         if decision.low_hits is None:
             continue
         before = max(decision.source_low_before or 0, decision.destination_low_before or 0)
         if decision.low_hits > before if counting.counts else decision.bundles_taken > 0:
             ends = {decision.source: decision.source_score, decision.destination: decision.destination_score}
-            found |= {broker: score for broker, score in ends.items() if broker is not None and score is not None}
-    return found
+            used |= {broker: score for broker, score in ends.items() if broker is not None and score is not None}
+    return used
 
 
 def hits_after(decisions: Iterable[Decision]) -> dict[str, HitCount]:
@@ -198,11 +198,11 @@ def hits_after(decisions: Iterable[Decision]) -> dict[str, HitCount]:
     Every broker that the cluster lists is in exactly one decision, so counts of brokers that are gone are dropped
     here. Pulsar keeps them until no pair is above the low threshold.
     """
-    found = {}
+    counts = {}
     for decision in decisions:
         if decision.source_high is None:
             continue
-        found[decision.source] = HitCount(decision.source_high, decision.source_low or 0)
+        counts[decision.source] = HitCount(decision.source_high, decision.source_low or 0)
         if decision.destination is not None:
-            found[decision.destination] = HitCount(decision.destination_high or 0, decision.destination_low or 0)
-    return {broker: hit for broker, hit in sorted(found.items()) if hit != HitCount()}
+            counts[decision.destination] = HitCount(decision.destination_high or 0, decision.destination_low or 0)
+    return {broker: hit for broker, hit in sorted(counts.items()) if hit != HitCount()}

@@ -119,12 +119,12 @@ class DrainedBrokers:
 
     def arriving(self) -> dict[str, Counter[Measure]]:
         """Return the traffic that the drains bring, msg/s and bytes/s, by broker."""
-        found: dict[str, Counter[Measure]] = {}
+        traffic: dict[str, Counter[Measure]] = {}
         for move in self._capped([]):
             if move.taken and move.destination is not None:
                 brought = {measure: getattr(move, measure) for measure in Measure}
-                found.setdefault(move.destination, Counter()).update(brought)
-        return found
+                traffic.setdefault(move.destination, Counter()).update(brought)
+        return traffic
 
     def serve(self, decisions: Sequence[Decision], moves: Iterable[CandidateMove]) -> Served:
         """Return the decision of a run, with the bundles of drained brokers put first.
@@ -136,10 +136,10 @@ class DrainedBrokers:
         capped, drains, scenes = self._capped(moves), self._drains, self._leaving.scenes
         of_drain = [move for move in capped if move.pair < 0]
         pairs = {move.source: move.pair for move in of_drain}
-        found = [_decision(scenes[broker], broker, pairs[broker], drains[broker]) for broker in sorted(pairs)]
+        of_drains = [_decision(scenes[broker], broker, pairs[broker], drains[broker]) for broker in sorted(pairs)]
         givers = {move.source for move in of_drain if move.taken}
         return Served(
-            [*found, *decisions],
+            [*of_drains, *decisions],
             capped,
             {broker: scenes[broker].traffic[broker] for broker in givers},
             {broker: _progress(broker, drains[broker], of_drain) for broker in sorted(drains)},

@@ -54,10 +54,10 @@ def unload(scene: Scene, named: Iterable[str], destination: str) -> list[Wish]:
     if destination:
         check_broker(scene, destination)
     names = pa.array(scene.owners, pa.string())
-    found = dict.fromkeys(bundle for name in named for bundle in _named(scene.owners, names, name) or [name])
-    if not found.keys() & scene.owners.keys():
+    bundles = dict.fromkeys(bundle for name in named for bundle in _named(scene.owners, names, name) or [name])
+    if not bundles.keys() & scene.owners.keys():
         raise PlanError(Reason.NO_SUCH_BUNDLE, f"{', '.join(named)[:200]}: no broker reports such a bundle")
-    return [Wish(bundle, destination or None) for bundle in found]
+    return [Wish(bundle, destination or None) for bundle in bundles]
 
 
 def _named(owners: Mapping[str, str], names: Any, name: str) -> list[str]:
@@ -82,10 +82,10 @@ def target_of_split(scene: Scene, named: str) -> BundleSample:
     """
     namespace, _, which = named.rpartition("/")
     held = [name for name in scene.owners if namespace_of(name) == namespace] if which in (LARGEST, HOT) else [named]
-    found = [scene.sample.bundles.find(scene.owners[name], name) for name in held if name in scene.owners]
-    if not found:
+    samples = [scene.sample.bundles.find(scene.owners[name], name) for name in held if name in scene.owners]
+    if not samples:
         raise PlanError(Reason.NO_SUCH_BUNDLE, f"{named[:200]}: no broker reports such a bundle")
-    chosen = max(found, key=lambda bundle: _size(bundle, which))
+    chosen = max(samples, key=lambda bundle: _size(bundle, which))
     reason = scene.stays(chosen)
     if reason not in (None, Reason.RECENTLY_UNLOADED):  # a split needs no grace period
         raise PlanError(reason, f"{chosen.bundle} stays: {reason.meaning}")
@@ -107,7 +107,7 @@ def split(scene: Scene, request: HandRequest, candidates: Candidates) -> dict[st
     """
     bundle = target_of_split(scene, request.bundles[0])
     algorithm = request.algorithm or SplitAlgorithm.RANGE
-    candidate = next((each for each in candidates.bundles if each.bundle == bundle.bundle), None)
+    candidate = next((c for c in candidates.bundles if c.bundle == bundle.bundle), None)
     if candidate is None:
         raise PlanError(Reason.TOPICS_UNKNOWN, f"{bundle.bundle}: its topics were not read")
     single, given = scene.snapshot.extensible, len(request.positions)
@@ -182,10 +182,10 @@ def fill(scene: Scene, broker: str) -> list[Wish]:
             for share, bundle in pools[source]
             if 0 < share <= min(mean - scores[broker], (scores[source] - scores[broker]) / 2)
         )
-        found = next(fitting, None)
-        if found is None:
+        largest = next(fitting, None)
+        if largest is None:
             break
-        source, share, bundle = found
+        source, share, bundle = largest
         pools[source].remove((share, bundle))
         scores[source] -= share
         scores[broker] += share

@@ -143,7 +143,7 @@ def candidates_of(scene: Scene, wishes: Iterable[Wish], first_pair: int = 0) -> 
     for wish in wishes:
         source = scene.owners.get(wish.bundle, "") if wish.source is None else wish.source
         of_source.setdefault(source, []).append(wish)
-    found = []
+    candidates = []
     # Bundles that no broker reports come last.
     for pair, source in enumerate(sorted(of_source, key=lambda name: (not name, name)), first_pair):
         known = [
@@ -151,7 +151,7 @@ def candidates_of(scene: Scene, wishes: Iterable[Wish], first_pair: int = 0) -> 
             for wish in of_source[source]
         ]
         ordered = sorted(known, key=lambda item: (-item[1].mean(_MEASURE), item[1].bundle))
-        found += [
+        candidates += [
             CandidateMove.of(
                 bundle,
                 pair=pair,
@@ -162,7 +162,7 @@ def candidates_of(scene: Scene, wishes: Iterable[Wish], first_pair: int = 0) -> 
             )
             for rank, (wish, bundle) in enumerate(ordered)
         ]
-    return found
+    return candidates
 
 
 def placed(scene: Scene, moves: Iterable[CandidateMove]) -> list[CandidateMove]:
@@ -196,17 +196,17 @@ def _decisions(scene: Scene, moves: Iterable[CandidateMove], record: ByHand) -> 
     asked += f"; {record.approval}" if action and record.approval else ""
     return [
         Decision(
-            source=found[0].source,
+            source=moved[0].source,
             reason=Reason.BY_HAND,
             pair=pair,
-            source_score=scene.scores.get(found[0].source),
+            source_score=scene.scores.get(moved[0].source),
             fired=True,
             explanation=f"{record.by or 'Somebody'} {asked}",
             measure=_MEASURE,
-            target=math.fsum(move.traffic for move in found),
+            target=math.fsum(move.traffic for move in moved),
         )
-        for pair, found in sorted(of_pair.items())
-        if found[0].source
+        for pair, moved in sorted(of_pair.items())
+        if moved[0].source
     ]
 
 

@@ -84,12 +84,12 @@ class Scene:
     @cached_property
     def left_out(self) -> dict[str, Reason]:
         """Return the brokers that are neither source nor destination, each with the reason."""
-        return {each.broker: each.left_out for each in self.sample.brokers if each.left_out is not None}
+        return {broker.broker: broker.left_out for broker in self.sample.brokers if broker.left_out is not None}
 
     @cached_property
     def listed(self) -> frozenset[str]:
         """Return all brokers that the cluster lists."""
-        return frozenset(each.broker for each in self.sample.brokers)
+        return frozenset(broker.broker for broker in self.sample.brokers)
 
     @cached_property
     def owners(self) -> dict[str, str]:
@@ -100,12 +100,12 @@ class Scene:
     def scores(self) -> dict[str, float]:
         """Return the score of each broker that takes part or may give bundles, percent."""
         judged = {None, *_MAY_GIVE}
-        return {each.broker: score(each, self.settings) for each in self.sample.brokers if each.left_out in judged}
+        return {b.broker: score(b, self.settings) for b in self.sample.brokers if b.left_out in judged}
 
     @cached_property
     def traffic(self) -> dict[str, float]:
         """Return the current throughput of each broker, bytes/s."""
-        return {each.broker: each.traffic(Measure.THROUGHPUT) for each in self.sample.brokers}
+        return {broker.broker: broker.traffic(Measure.THROUGHPUT) for broker in self.sample.brokers}
 
     def policy_filter(self) -> PolicyFilter:
         """Return a new filter for the brokers that a bundle may be on, with nothing placed yet."""

@@ -34,7 +34,7 @@ class SpareCapacity:
         self._scenes = scenes
         self._overruled = overruled
         self._fixed = fixed
-        self._policies = {id(each): each.policy_filter() for each in scenes.values()}
+        self._policies = {id(scene): scene.policy_filter() for scene in scenes.values()}
         self._filled: set[str] = set()
         self._gained: dict[str, float] = {}
 

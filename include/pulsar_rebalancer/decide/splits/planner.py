@@ -145,8 +145,8 @@ def plan(context: SplitContext, bundles: Iterable[LoadedBundle], candidates: Map
         bundles: the candidates that *collect* found, each once.
         candidates: topics and bounds that *collect* read, by bundle.
     """
-    met = [(bundle, found) for bundle in bundles if (found := condition_of(bundle, context.settings)) is not None]
-    met.sort(key=lambda each: (-each[1].excess, each[0].bundle))
+    met = [(bundle, first) for bundle in bundles if (first := condition_of(bundle, context.settings)) is not None]
+    met.sort(key=lambda item: (-item[1].excess, item[0].bundle))
     walk = _Walk(context, candidates)
     for rank, (bundle, condition) in enumerate(met):
         walk.add(rank, bundle, condition)
@@ -170,9 +170,9 @@ class _Walk:
         """Add the row of a bundle; one that validation left out gets none, as validation has named it."""
         if bundle.stays is Reason.BUNDLE_QUARANTINED:
             return
-        found = self._refused(bundle) or self._cut(bundle)
-        cut = found if isinstance(found, Cut) else None
-        reason = found if isinstance(found, Reason) else self._held_back(bundle)
+        result = self._refused(bundle) or self._cut(bundle)
+        cut = result if isinstance(result, Cut) else None
+        reason = result if isinstance(result, Reason) else self._held_back(bundle)
         if cut is not None and reason is Reason.TO_BE_SPLIT:
             namespace = namespace_of(bundle.bundle)
             self._of_namespace[namespace] += 1
@@ -241,8 +241,8 @@ class _Walk:
 def _explanation(bundle: LoadedBundle, condition: SplitCondition, cut: Cut | None, reason: Reason) -> str:
     scale, digits = (MIB, 1) if condition.name == "bandwidth" else (1, 0)
     value, bound = (f"{figure / scale:,.{digits}f}" for figure in (condition.value, condition.bound))
-    found = f"{bundle.bundle} on {bundle.broker} has {value} {_UNITS[condition.name]}, more than {bound}"
+    finding = f"{bundle.bundle} on {bundle.broker} has {value} {_UNITS[condition.name]}, more than {bound}"
     if cut is None:
-        return f"{found}. {reason.meaning}"
+        return f"{finding}. {reason.meaning}"
     shares = ", ".join(f"{100 * share:.0f} %" for share in cut.shares)
-    return f"{found}; split at {cut.at} its parts would carry {shares}. {reason.meaning}"
+    return f"{finding}; split at {cut.at} its parts would carry {shares}. {reason.meaning}"

@@ -40,7 +40,7 @@ def plan(run: RunInput) -> SplitPlan:
     Raises:
         SnapshotError: a file of the run or of the state cannot be read.
     """
-    candidates = {each.bundle: each for each in (Candidates.find(run.folder) or Candidates()).bundles}
+    candidates = {candidate.bundle: candidate for candidate in (Candidates.find(run.folder) or Candidates()).bundles}
     if run.settings.split_mode is Mode.OFF or not candidates or not run.counting.counts:
         return planner.NO_SPLITS
     context = planner.SplitContext(
@@ -50,8 +50,8 @@ def plan(run: RunInput) -> SplitPlan:
         hits={} if run.counting.clear else run.before.decision.split_hits,
         splits=run.before.moves.splits,
     )
-    found = planner.plan(context, _loaded(run, sorted(candidates), extensible=context.extensible), candidates)
-    return found._replace(rows=[{"cluster": run.cluster, **row} for row in found.rows])
+    splits = planner.plan(context, _loaded(run, sorted(candidates), extensible=context.extensible), candidates)
+    return splits._replace(rows=[{"cluster": run.cluster, **row} for row in splits.rows])
 
 
 def _loaded(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[LoadedBundle]:
@@ -66,13 +66,13 @@ def _loaded(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[Lo
     stays = dict(
         zip(names, reasons_to_stay(pa.array(names, pa.string()), run.settings, quarantined).to_pylist(), strict=True)
     )
-    found: dict[str, LoadedBundle] = {}
+    loaded: dict[str, LoadedBundle] = {}
     for row in sorted(sample, key=lambda row: sum(row[name] or 0.0 for name in TRAFFIC)):
         name, broker = row["bundle"], row["broker"]
         long_term = [after[name][column] for column in LONG_TERM]
         present = [sum(row[f"{kind}_{way}"] or 0.0 for way in ("in", "out")) for kind in ("msg_rate", "msg_throughput")]
         rate, throughput = present if extensible else long_term
-        found[name] = LoadedBundle(
+        loaded[name] = LoadedBundle(
             bundle=name,
             broker=broker,
             topics=row["topics"] or 0,
@@ -82,16 +82,16 @@ def _loaded(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[Lo
             policy=row["policy"],
             stays=Reason(stays[name]) if stays[name] else left_out.get(broker),
         )
-    return list(found.values())
+    return list(loaded.values())
 
 
 def _rows(file: StoragePath, names: Sequence[str]) -> list[dict[str, Any]]:
     """Return the rows of some bundles of a table; a long-term mean that the file does not have is null."""
     file_system, path = file.open()
     with failures_of(file.uri, "read"), damage_of(file.uri):
-        found = pq.read_table(path, filesystem=file_system, filters=pc.field("bundle").isin(pa.array(names)))
+        rows = pq.read_table(path, filesystem=file_system, filters=pc.field("bundle").isin(pa.array(names)))
     missing: dict[str, Any] = dict.fromkeys(name for name in MEANS.names if name.startswith("long_term"))
-    return [missing | row for row in found.to_pylist()]
+    return [missing | row for row in rows.to_pylist()]
 
 
 def helpful(
@@ -104,7 +104,7 @@ def helpful(
         moves: by pair and rank.
         source_traffic: current traffic of the sources, in the measure of their moves.
     """
-    stuck = {each.pair: each for each in decisions if each.fired and each.reason is Reason.NO_FITTING_BUNDLE}
+    stuck = {d.pair: d for d in decisions if d.fired and d.reason is Reason.NO_FITTING_BUNDLE}
     busiest: dict[int, CandidateMove] = {}
     for move in moves if stuck else ():
         if move.pair in stuck and move.reason is Reason.OVER_REMAINING:

@@ -58,15 +58,15 @@ class _Span(NamedTuple):
 
 def shut(settings: Settings, now: datetime) -> Shut | None:
     """Return why nothing may be moved now, and until when; None if the calendar allows moves."""
-    first = found = _shut(settings, now)
+    first = closed = _shut(settings, now)
     steps = 0
-    while found is not None and found.opens is not None and steps < _MOST_STEPS:
-        opens = found.opens
-        found = _shut(settings, opens)
+    while closed is not None and closed.opens is not None and steps < _MOST_STEPS:
+        opens = closed.opens
+        closed = _shut(settings, opens)
         steps += 1
-        if found is None and first is not None:
+        if closed is None and first is not None:
             return first._replace(opens=opens)
-    return first if found is None or first is None else first._replace(opens=None)
+    return first if closed is None or first is None else first._replace(opens=None)
 
 
 def _shut(settings: Settings, at: datetime) -> Shut | None:

@@ -77,15 +77,15 @@ class Answers(StateDocument):
 
     def noted(self, answer: Answer, kept: timedelta) -> Self:
         """Return a copy with one more answer, and without those older than `kept`."""
-        young = {plan_id: each for plan_id, each in self.plans.items() if answer.at - each.at < kept}
+        young = {plan_id: other for plan_id, other in self.plans.items() if answer.at - other.at < kept}
         return self.model_copy(update={"plans": young | {answer.question.plan_id: answer}})
 
     def approval(self, plan_hash: str, run_id: str) -> Answer | None:
         """Return the approval of a plan that this very run carries out."""
-        found = (
-            each for each in self.plans.values() if (each.question.hash, each.carried_out_by) == (plan_hash, run_id)
+        approvals = (
+            note for note in self.plans.values() if (note.question.hash, note.carried_out_by) == (plan_hash, run_id)
         )
-        return next(found, None) if run_id else None
+        return next(approvals, None) if run_id else None
 
     def rejected(self, now: datetime, minutes: float) -> dict[str, Answer]:
         """Return the rejections by `Actions.identity`: their actions are not asked about again.
@@ -94,5 +94,5 @@ class Answers(StateDocument):
             minutes: how long a rejection holds; a plan may wait as long (`max_awaiting_minutes`).
         """
         kept = timedelta(minutes=minutes)
-        young = (each for each in self.plans.values() if now - each.at < kept and not each.carried_out_by)
-        return {each.question.identity: each for each in young}
+        young = (answer for answer in self.plans.values() if now - answer.at < kept and not answer.carried_out_by)
+        return {answer.question.identity: answer for answer in young}

@@ -45,12 +45,12 @@ def place(
     hot = overloaded(sample)
     taken, placed = units(moves)
     for unit in taken:
-        found = [_destination(move, policies, chooser, hot, seed) for move in unit]
-        refused = next((reason for reason in found if isinstance(reason, Reason)), None)
+        destinations = [_destination(move, policies, chooser, hot, seed) for move in unit]
+        refused = next((reason for reason in destinations if isinstance(reason, Reason)), None)
         if refused is not None:
             placed += [move._replace(reason=refused) for move in unit]
             continue
-        for move, destination in zip(unit, found, strict=True):
+        for move, destination in zip(unit, destinations, strict=True):
             placed.append(move._replace(destination=destination))
             bundle = sample.bundles.find(move.source, move.bundle)
             chooser.placed(bundle, destination)

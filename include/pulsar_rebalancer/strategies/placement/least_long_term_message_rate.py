@@ -75,15 +75,15 @@ class _Queue:
         """
         # Placing a bundle only adds to a rate: brokers that had the smallest come first while one still has it.
         self._least = self._next([entry for entry in self._least if self._is_present(entry)])
-        found = [broker for _, broker in self._least if broker not in without]
+        brokers = [broker for _, broker in self._least if broker not in without]
         passed_over: list[tuple[float, str]] = []
-        while not found and self._heap:
+        while not brokers and self._heap:
             following = self._next([])
-            found = [broker for _, broker in following if broker not in without]
+            brokers = [broker for _, broker in following if broker not in without]
             passed_over += following
         for entry in passed_over:
             heappush(self._heap, entry)
-        return sorted(found)
+        return sorted(brokers)
 
     def _next(self, found: list[tuple[float, str]]) -> list[tuple[float, str]]:
         """Take the brokers with the smallest rate off the heap, or with that of `found`, and return all of them."""

@@ -52,11 +52,11 @@ class LeastResourceUsageWithWeight:
     def _of(self, candidates: Sequence[str]) -> Iterator[Sequence[str]]:
         """Yield the eligible candidates of each call."""
         while True:
-            found, has_settled = self._step(candidates)
-            yield found
+            eligible, has_settled = self._step(candidates)
+            yield eligible
             if has_settled:
                 # Averages that one step leaves unchanged never change again, and neither does the answer.
-                yield from repeat(found)
+                yield from repeat(eligible)
 
     def _step(self, candidates: Sequence[str]) -> tuple[Sequence[str], bool]:
         """Return the eligible candidates of one call, and whether it left all averages unchanged."""

@@ -71,10 +71,10 @@ def least_of_group(candidates: Sequence[str], spread: Mapping[str, int], domains
 
 def by_domain(spread: Mapping[str, int], domains: Mapping[str, str]) -> Counter[str]:
     """Return the number of a group's namespaces by failure domain; brokers in none form one domain together."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for broker, count in spread.items():
-        found[domains.get(broker, "")] += count
-    return found
+        counts[domains.get(broker, "")] += count
+    return counts
 
 
 def fewest(candidates: Sequence[str], counts: Mapping[str, int]) -> list[str]:
@@ -170,17 +170,17 @@ class PolicyFilter:
     def candidates(self, bundle: str) -> Sequence[str]:
         """Return the brokers that placement chooses from, by name; its own may be one (selectBroker's filters)."""
         namespace, allowed = namespace_of(bundle), self.policy_set(bundle)
-        found: Sequence[str] = allowed
+        remaining: Sequence[str] = allowed
         if self._most_topics > self._settings.max_broker_topics:
-            found = below_ceiling(allowed, self._topics, self._settings.max_broker_topics)
+            remaining = below_ceiling(allowed, self._topics, self._settings.max_broker_topics)
         if namespace in self._policies.groups:
             spread, domains = self._spread_of(namespace), self._policies.domains
-            found = least_of_group(found, spread, domains) if domains else self._fewest(found, spread)
+            remaining = least_of_group(remaining, spread, domains) if domains else self._fewest(remaining, spread)
         if self._settings.even_distribution or namespace == SYSTEM_NAMESPACE:
-            found = self._fewest(found, self._serving.get(namespace, {}))
+            remaining = self._fewest(remaining, self._serving.get(namespace, {}))
         if self._settings.prefer_later_versions:
-            found = self._newest(found)
-        return found or allowed
+            remaining = self._newest(remaining)
+        return remaining or allowed
 
     def _fewest(self, candidates: Sequence[str], counts: Mapping[str, int]) -> Sequence[str]:
         """Return the result of `fewest`; nearly always it is enough to look at the few brokers that serve something."""

@@ -65,13 +65,13 @@ class PerCandidates(Generic[T]):
 
     def of(self, candidates: Sequence[str]) -> T:
         """Return the value for these candidates, from the cache if it is there."""
-        found = next((each for each in self._kept if each[0] is candidates), None)
-        if found is None:
-            found = candidates, self._make(candidates)
-            self._kept = [*self._kept[:1], found]
-        elif found is not self._kept[0]:
+        cached = next((entry for entry in self._kept if entry[0] is candidates), None)
+        if cached is None:
+            cached = candidates, self._make(candidates)
+            self._kept = [*self._kept[:1], cached]
+        elif cached is not self._kept[0]:
             self._kept.reverse()
-        return found[1]
+        return cached[1]
 
     def __iter__(self) -> Iterator[T]:
         """Return the cached values."""

@@ -13,11 +13,11 @@ _SEMANTIC_VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:-([0-9A-Za-z.-]+))?(?:\+[
 
 def latest(candidates: Sequence[str], versions: Mapping[str, str | None]) -> list[str]:
     """Return the candidates of the latest version, or none if a version cannot be read (BrokerVersionFilter)."""
-    found = {broker: _version(versions.get(broker)) for broker in candidates}
-    if not found or None in found.values():
+    parsed = {broker: _version(versions.get(broker)) for broker in candidates}
+    if not parsed or None in parsed.values():
         return []
-    newest = max(version for version in found.values() if version is not None)
-    return [broker for broker in candidates if found[broker] == newest]
+    newest = max(version for version in parsed.values() if version is not None)
+    return [broker for broker in candidates if parsed[broker] == newest]
 
 
 class _Release(NamedTuple):
@@ -29,9 +29,9 @@ class _Release(NamedTuple):
 
 
 def _version(text: str | None) -> _Release | None:
-    found = _SEMANTIC_VERSION.fullmatch(text or "")
-    if found is None:
+    match = _SEMANTIC_VERSION.fullmatch(text or "")
+    if match is None:
         return None
-    identifiers = found[4].split(".") if found[4] else []
+    identifiers = match[4].split(".") if match[4] else []
     order = tuple((not i.isdecimal(), int(i) if i.isdecimal() else 0, i) for i in identifiers)
-    return _Release(tuple(int(found[n]) for n in (1, 2, 3)), not identifiers, order)
+    return _Release(tuple(int(match[n]) for n in (1, 2, 3)), not identifiers, order)

@@ -98,12 +98,12 @@ class Amount(NamedTuple):
 
 def pairs(brokers: Iterable[ScoredBroker]) -> list[Pair]:
     """Return brokers of the same pool paired from the outside in, the outermost pair first, pool after pool."""
-    found: list[Pair] = []
+    paired: list[Pair] = []
     in_order = sorted(brokers, key=lambda broker: (broker.pool, broker.score, broker.broker))
     for _, members in groupby(in_order, key=lambda broker: broker.pool):
         pool = list(members)
-        found += [Pair(len(found) + n, pool[-1 - n], pool[n]) for n in range((len(pool) + 1) // 2)]
-    return found
+        paired += [Pair(len(paired) + n, pool[-1 - n], pool[n]) for n in range((len(pool) + 1) // 2)]
+    return paired
 
 
 def count(pair: Pair, before: Hits, settings: Settings, *, repeated: bool) -> Hits:

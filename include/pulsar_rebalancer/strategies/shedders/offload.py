@@ -85,11 +85,11 @@ def walk(sample: ClusterSample, broker: str, number: int, target: float) -> list
         target: bytes/s.
     """
     moves: list[CandidateMove] = []
-    marked, found = 0.0, False
+    marked, has_taken = 0.0, False
     busiest_first = sorted(sample.shed_candidates(broker), key=lambda bundle: (-bundle.msg_throughput, bundle.bundle))
     for rank, bundle in enumerate(busiest_first):
-        reason = bundle.reason or (Reason.TAKEN if marked < target or not found else Reason.TARGET_REACHED)
+        reason = bundle.reason or (Reason.TAKEN if marked < target or not has_taken else Reason.TARGET_REACHED)
         if reason is Reason.TAKEN:
-            marked, found = marked + bundle.msg_throughput, True
+            marked, has_taken = marked + bundle.msg_throughput, True
         moves.append(CandidateMove.of(bundle, pair=number, rank=rank, measure=MEASURE, reason=reason))
     return moves

@@ -55,10 +55,10 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
     if sample.taking_part and sample.settings.lower_boundary and not any(move.taken for move in moves):
         # Pulsar adds the sample to the averages a second time here.
         averages = _updated(sample, averages, usage)
-        found, walked, below = _below(sample, in_order, averages)
-        if found is not None and found.pair is not None:
-            decisions[found.pair] = found
-            moves = [move for move in moves if move.pair != found.pair] + walked
+        replaced, walked, below = _below(sample, in_order, averages)
+        if replaced is not None and replaced.pair is not None:
+            decisions[replaced.pair] = replaced
+            moves = [move for move in moves if move.pair != replaced.pair] + walked
         sentence += f"; {below}"
     frozen = {broker.broker for broker in sample.brokers} & kept.loads.keys() - averages.keys()
     loads = averages | {broker: kept.loads[broker] for broker in frozen}

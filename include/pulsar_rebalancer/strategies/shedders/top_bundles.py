@@ -27,11 +27,11 @@ def top_bundles(sample: ClusterSample, broker: str) -> list[BundleSample]:
     them (TopKBundles.update of 4.2.4). No candidates are quarantined bundles, those of system and excluded namespaces,
     those without throughput, and those under policies unless `shed_policy_bundles` is set.
     """
-    found = sample.shed_candidates(broker)
-    ranks = {bundle.bundle: bundle.top_rank for bundle in found if bundle.top_rank is not None}
+    bundles = sample.shed_candidates(broker)
+    ranks = {bundle.bundle: bundle.top_rank for bundle in bundles if bundle.top_rank is not None}
     if ranks:
-        return sorted((bundle for bundle in found if bundle.bundle in ranks), key=lambda bundle: ranks[bundle.bundle])
-    candidates = (bundle for bundle in found if _is_candidate(sample.settings, bundle))
+        return sorted((bundle for bundle in bundles if bundle.bundle in ranks), key=lambda bundle: ranks[bundle.bundle])
+    candidates = (bundle for bundle in bundles if _is_candidate(sample.settings, bundle))
     busiest = heapq.nlargest(sample.settings.top_bundles, candidates, key=size)
     return sorted(busiest, key=lambda bundle: (size(bundle), bundle.bundle))
 
