@@ -1,1 +1,1 @@
-"""What extends Airflow: connection type and hook, operators, DAG factory, state store access."""
+"""Extensions of Airflow: connection type and hook, operators, DAG factory, state store access."""

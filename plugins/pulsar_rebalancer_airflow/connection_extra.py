@@ -17,7 +17,7 @@ def read_extra(connection: Connection, known: Set[str]) -> dict[str, object]:
     """Return the keys of the extra that have a value.
 
     Args:
-        known: other keys are refused: a misspelt one must not leave out what it was to protect.
+        known: allowed keys. Others are refused, because a misspelt key must not switch a protection off.
 
     Raises:
         SettingsError: `wrong_setting`, without the connection's id.
@@ -38,7 +38,7 @@ def read_extra(connection: Connection, known: Set[str]) -> dict[str, object]:
 
 
 def flag(extra: Mapping[str, object], key: str) -> bool:
-    """Return a key's true or false, false if it is missing.
+    """Return the boolean value of a key; False if the key is missing.
 
     Raises:
         SettingsError: `wrong_setting`.

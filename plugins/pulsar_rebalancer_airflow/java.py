@@ -20,7 +20,7 @@ def java_command() -> str:
 
 
 def java_version() -> str:
-    """Return that Java's answer to `-version`.
+    """Return the answer of Spark's Java to `-version`.
 
     Raises:
         SettingsError: `wrong_setting` if it cannot be started, or is too old for Spark.

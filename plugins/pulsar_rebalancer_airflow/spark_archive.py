@@ -89,7 +89,7 @@ def cached_archive(cache: Path, before_making: Callable[[], None] = lambda: None
 
 
 def archive_path(cache: Path) -> Path:
-    """Return the path of the archive for this Spark, this Java and its options; Java ignores an archive of others.
+    """Return the path of the archive for this Spark, this Java and its options; Java ignores any other archive.
 
     Raises:
         SettingsError: `wrong_setting` if there is no Java that Spark can use.

@@ -97,12 +97,15 @@ def _is_loopback(host: str) -> bool:
 
 
 def _localhost(host: str, port: int) -> str:
-    """Return `localhost`, the only name to which Spark's client sends a token without TLS, if it is this server.
+    """Return `localhost`, the only name to which Spark's client sends a token without TLS.
 
-    Another user of this machine could own the port at another of its addresses.
+    Another user of this machine could own the port at another address of `localhost`.
+
+    Raises:
+        SettingsError: `wrong_setting` if `localhost` is not this server, or another address of it answers as well.
     """
     if host != "localhost":
-        addresses = {str(found[4][0]) for found in socket.getaddrinfo("localhost", port, type=socket.SOCK_STREAM)}
+        addresses = {str(info[4][0]) for info in socket.getaddrinfo("localhost", port, type=socket.SOCK_STREAM)}
         if str(ip_address(host)) not in addresses:
             raise _wrong(
                 f"Spark sends a token without TLS only to localhost, which is {', '.join(sorted(addresses))} and not "

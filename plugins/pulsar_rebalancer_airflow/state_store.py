@@ -53,7 +53,7 @@ class Reader(Protocol):
 
 
 class Accessor(Reader, Protocol):
-    """Airflow's accessor of one asset's state, as far as it is used."""
+    """Read and write access to one asset's state: the methods used of Airflow's accessor."""
 
     def set(self, key: str, value: Any) -> None:
         """Write or overwrite the value."""
@@ -121,7 +121,7 @@ class StoredState:
             return model()
 
     def unreadable(self, storage: ClusterStorage) -> dict[str, str]:
-        """Return by key why a document, or its copy, cannot be read."""
+        """Return why documents or their copies cannot be read, by key."""
         why = {}
         for model in DOCUMENTS:
             try:
@@ -144,7 +144,7 @@ class StoredState:
         return drains
 
     def readable_drains(self, storage: ClusterStorage) -> tuple[Drains, str]:
-        """Return the drained brokers that can be read, and an error if a document cannot; empty if both can.
+        """Return the readable drained brokers, and an error if the document or its copy cannot be read, else empty.
 
         Raises:
             SnapshotError: `storage_failed`.
@@ -162,7 +162,7 @@ class StoredState:
     def control(self, storage: ClusterStorage) -> Control:
         """Return people's orders, from the `control` document and its copy; the stricter of both applies.
 
-        A document that cannot be read blocks as well (`Control.unreadable`), in addition to the other's orders.
+        A document that cannot be read closes the gate (`Control.unreadable`), in addition to the other one's orders.
         """
         control, unreadable = Control(), ""
         for read in (partial(_copied_control, storage), partial(self.get, Control)):
@@ -265,7 +265,7 @@ class StateStore(StoredState):
     def put_stop(self, storage: ClusterStorage, stop: Order) -> None:
         """Store a stop in the `control` document and its copy, if they can be read.
 
-        One that cannot be read stays as it is: it keeps blocking everything, and ends a wave that checks it.
+        A document that cannot be read stays as it is: it keeps the gate closed, and ends a wave that checks it.
         """
         with suppress(StateError):
             self.put(self.get(Control).model_copy(update={"stop": stop}))
@@ -276,7 +276,7 @@ class StateStore(StoredState):
     def change_breaker(
         self, rules: BreakerRules, seen: Round, now: datetime, run: str, closed_at: datetime | None
     ) -> None:
-        """Update the `breaker` document after a run, which counts once; an unreadable one counts as opened now.
+        """Update the `breaker` document after a run, which counts once; an unreadable document counts as opened now.
 
         Args:
             seen: what the run saw and did.

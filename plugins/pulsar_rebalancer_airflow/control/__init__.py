@@ -1,1 +1,1 @@
-"""What `pulsar_control__<cluster>` does, one module for each subject."""
+"""The actions of `pulsar_control__<cluster>`, one module per subject."""

@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 def read(connection_id: str) -> dict[str, str]:
-    """Return the value of `loadBalancerSheddingEnabled` by broker; `[<reason code>]` for a broker that did not say.
+    """Return the value of `loadBalancerSheddingEnabled` by broker; `[<reason code>]` for a broker that did not answer.
 
     Raises:
         AdminError: the list of brokers cannot be read.

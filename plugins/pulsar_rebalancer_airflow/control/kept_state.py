@@ -43,7 +43,7 @@ class StateSummary(TypedDict):
 
 
 def export(store: StateStore, storage: ClusterStorage, now: datetime) -> str:
-    """Write both documents to one file in the cluster's state folder, and return its name.
+    """Write the documents `decision` and `moves` to one file in the cluster's state folder, and return its name.
 
     Raises:
         StateError: `state_version`.
@@ -60,10 +60,10 @@ def export(store: StateStore, storage: ClusterStorage, now: datetime) -> str:
 
 
 def change(store: StateStore, storage: ClusterStorage, action: str, order: Order, name: str) -> dict[str, str]:
-    """Reset the state, or restore it from a file, and rewrite all other documents that cannot be read.
+    """Reset the state, or restore it from a file, and rewrite other documents that cannot be read.
 
-    The state gets a new sequence number, so a plan in progress becomes stale and is not recorded. Only a pause or a
-    resume rewrites orders that cannot be read.
+    The state gets a new sequence number, so a plan in progress becomes stale and is not recorded. A `control` document
+    that cannot be read stays as it is: only a pause or a resume rewrites it.
 
     Args:
         action: `reset` or `restore`.
@@ -71,10 +71,10 @@ def change(store: StateStore, storage: ClusterStorage, action: str, order: Order
         name: name of the file to restore; empty for the newest copy.
 
     Returns:
-        By key why a document could not be read, so that its content is lost.
+        Why documents could not be read, by key; their content is lost.
 
     Raises:
-        StateError: the file cannot be read, or there is nothing to restore.
+        StateError: the file's name or content is wrong, or there is nothing to restore.
         SnapshotError: the file cannot be read.
     """
     before = _sequence(store.raw(DecisionState.KEY), storage)
@@ -113,7 +113,7 @@ def _rewrite(store: StateStore, storage: ClusterStorage, lost: Collection[str], 
 
 
 def last_plan(store: StateStore, storage: ClusterStorage) -> str:
-    """Return the id of the plan recorded last; if the store cannot be read, from the newest copy."""
+    """Return the id of the plan recorded last; if the document cannot be read, the id in the newest readable copy."""
     if isinstance(store.raw(DecisionState.KEY), Mapping):
         return store.last_plan()
     for seq in reversed(committed_sequences(storage)):
@@ -153,8 +153,8 @@ def _restorable(storage: ClusterStorage, name: str) -> tuple[str, DecisionState,
 def _history(stored: Any, restored: MovesState, *, reset: bool) -> MovesState:
     """Return the restored history merged with the stored one, so that recently moved bundles keep their grace period.
 
-    A stored history that cannot be read is dropped. A reset forgets the destinations that the leader may remember:
-    after restarting the leader, people declare it with a reset.
+    A stored history that cannot be read is dropped. A reset drops the kept destinations: people use it to say that they
+    restarted the leader, which then remembers none.
     """
     try:
         present = MovesState.parse(stored)

@@ -38,7 +38,7 @@ class Stopped(NamedTuple):
 
 
 class UnderWay(TypedDict):
-    """What a stop finds: the plan recorded last, its bundles under way, and how many have no outcome at all."""
+    """The plan recorded last, its bundles under way, and the number of its bundles without an outcome."""
 
     plan: str
     bundles: list[str]

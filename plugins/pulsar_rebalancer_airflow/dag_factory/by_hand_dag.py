@@ -39,7 +39,7 @@ def by_hand_dag(entry: ClusterEntry, root: str) -> DAG:
         collect = CollectForPlanOperator(task_id="collect", entry=entry, root=root)
         run: Any = collect.output
         validate = ValidateOperator(task_id="validate", cluster=entry.name, run=run)
-        # Each of the two writes documents of the state store that nobody else writes: one at a time.
+        # Each of these two tasks is the only writer of its documents in the state store: one instance at a time.
         plan = PlanByHandOperator(task_id="plan", cluster=entry.name, root=root, run=run, max_active_tis_per_dag=1)
         form >> collect >> validate >> plan
         form >> CarryOutOperator(task_id="carry_out", entry=entry, root=root, max_active_tis_per_dag=1)

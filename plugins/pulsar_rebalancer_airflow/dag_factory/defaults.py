@@ -30,6 +30,6 @@ def cluster_dag(kind: str, entry: ClusterEntry, tag: str = "", schedule: Any = N
         tag: its own tag, in addition to `pulsar` and the cluster's name; empty: the kind.
         own: arguments of the DAG, which override the common ones.
     """
-    # Where new DAGs are paused, nobody would be alerted, and the disk would fill.
+    # Paused DAGs would send no alerts and delete no files, so new ones start unpaused whatever Airflow's setting is.
     given = {"is_paused_upon_creation": False, "tags": {"pulsar", tag or kind, entry.name}, **COMMON, **own}
     return DAG(f"pulsar_{kind}__{entry.name}", doc_md=page(kind, entry), schedule=schedule, **given)

@@ -99,7 +99,7 @@ def rebalance_dag(entry: ClusterEntry, root: str) -> DAG:
 
 
 def _timetable(interval_seconds: float) -> CronTriggerTimetable | DeltaTriggerTimetable:
-    """Return a timetable of the interval; one of a minute runs on the full minute, for readable run ids."""
+    """Return the timetable for an interval; an interval of a minute starts on the full minute, for readable run ids."""
     if interval_seconds == 60:
         return CronTriggerTimetable("* * * * *", timezone="UTC")
     return DeltaTriggerTimetable(timedelta(seconds=interval_seconds))

@@ -123,7 +123,10 @@ def _simulated_cluster(
 
 
 def _own_cluster(given: argparse.Namespace) -> tuple[str, dict[str, JsonValue], dict[str, JsonValue]]:
-    """Return a read-only connection and mode observe: either one is enough to keep every bundle where it is."""
+    """Return the name, entry and connection of the user's own cluster.
+
+    The connection is read-only and the mode is observe: either one is enough to keep every bundle where it is.
+    """
     try:
         url = urlsplit(AdminConnection(seeds=(given.pulsar,)).seeds[0])
     except SettingsError as error:

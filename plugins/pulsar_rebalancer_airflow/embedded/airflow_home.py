@@ -143,7 +143,7 @@ def locked(folder: Path) -> Iterator[Path]:
     """Hold a folder's lock, so that only this process uses it; create the folder if it is missing.
 
     Yields:
-        The folder without links: those on the way to it may change.
+        The folder's path with all links resolved: a link in the given path may change.
 
     Raises:
         EmbeddedError: another run uses it, another user can write to it or replace it, or the lock file is a link.
@@ -152,7 +152,7 @@ def locked(folder: Path) -> Iterator[Path]:
         _check_own(folder)
         folder = folder.resolve()
         make_private(folder)
-        _check_own(folder)  # somebody may have created it meanwhile
+        _check_own(folder)  # another user may have created it meanwhile
         descriptor = os.open(folder / "lock", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         why = f"{error.filename} cannot be written ({error.strerror})"
@@ -166,8 +166,8 @@ def locked(folder: Path) -> Iterator[Path]:
 
 
 def _check_own(folder: Path) -> None:
-    """Check that nobody but the user and root can replace what will be in a folder."""
-    # Anyone who can replace the source tree runs what they like anyway.
+    """Check that only the user and root can replace the contents of a folder."""
+    # Anyone who can replace the source tree can run any code anyway.
     trusted = {SOURCE, *SOURCE.parents}
     ends = {folder.absolute(), folder.resolve()}
     for step in sorted(ends | {parent for end in ends for parent in end.parents} - trusted):

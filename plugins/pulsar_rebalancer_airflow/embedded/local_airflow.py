@@ -30,7 +30,7 @@ _COMPONENTS = (["api-server"], ["scheduler", "--skip-serve-logs"], ["dag-process
 
 
 class DagRun(TypedDict):
-    """A DAG run in the API's answer, as far as it is used; its times are ISO 8601 strings once it has ended."""
+    """The fields used of a DAG run in the API's answer; its times are ISO 8601 strings once it has ended."""
 
     dag_run_id: str
     state: str
@@ -39,7 +39,7 @@ class DagRun(TypedDict):
 
 
 class TaskInstance(TypedDict):
-    """A task instance in the API's answer, as far as it is used; its state is None before it is scheduled."""
+    """The fields used of a task instance in the API's answer; its state is None before it is scheduled."""
 
     task_id: str
     state: str | None

@@ -59,7 +59,7 @@ def describe(airflow: LocalAirflow, dag_id: str, run: DagRun, number: int) -> Ru
 
 
 def is_balanced(summary: Summary) -> bool:
-    """Return whether nothing moves and nothing is waiting; of paired brokers the range must be below the threshold."""
+    """Return whether nothing moves or waits; where brokers are paired, the range must be below the low threshold."""
     later = Reason.RECENTLY_UNLOADED in summary.bundles_passed_over
     if summary.bundles_taken or later or Reason.having(Trait.WAITING) & summary.reasons.keys():
         return False

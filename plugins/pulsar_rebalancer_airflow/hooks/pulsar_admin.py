@@ -78,7 +78,7 @@ class PulsarAdminHook(BaseHook):
         return PulsarAdmin(self.get_connection_settings())
 
     def test_connection(self) -> tuple[bool, str]:
-        """Request the load report of every broker, for which the token must be a super-user's.
+        """Request the load report of every broker, which needs the token of a super-user.
 
         Returns:
             Whether all brokers answered, and a sentence that names those that did not.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _ALERTING = (Reason.BREAKER_OPEN, Reason.CONTROL_UNREADABLE)
-"""Reasons that close the gate although nobody ordered it; reported even while no plan would move anything."""
+"""Reasons that close the gate without a person's order; reported even while no plan would move anything."""
 
 
 def tell_of_run(context: Context, cluster: str, settings: Settings, run: str | None) -> None:
@@ -69,7 +69,7 @@ def _closed(store: StateStore, cluster: str, settings: Settings, now: datetime) 
 
 
 def _forget(store: StateStore) -> None:
-    """Drop open incidents: nobody was notified, so they must not count as reported once alerts are on again."""
+    """Drop open incidents, so that none counts as reported once alerts are on again."""
     for model in (AlertsState, WatchState):
         if store.readable(model).incidents:
             store.put(model())

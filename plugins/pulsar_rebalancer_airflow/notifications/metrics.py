@@ -27,7 +27,7 @@ _SYSTEMS = ("statsd_on", "statsd_datadog_enabled", "otel_on")
 def emit(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> None:
     """Send the measurements of a run; do nothing without a metrics system.
 
-    Errors are only logged: metrics must not fail a run. Clearing the task report counts its run again.
+    Errors are only logged: metrics must not fail a run. Clearing the task *report* counts its run again.
 
     Args:
         cluster: name in the clusters file.

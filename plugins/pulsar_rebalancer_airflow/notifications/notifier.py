@@ -25,7 +25,7 @@ def send(connection: str, messages: Sequence[AlertMessage]) -> tuple[list[bool],
     """Send messages in order, each to all receivers at once, until the time is up.
 
     The provider's own notifier drops Apprise's answer and has no time-out. A receiver that does not answer in time
-    keeps a thread busy, which ends with the task.
+    keeps a thread busy until the task ends.
 
     Args:
         connection: Airflow connection of type `apprise`.
