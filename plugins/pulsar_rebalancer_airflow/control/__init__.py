@@ -1,1 +1,1 @@
-"""The actions of `pulsar_control__<cluster>`, one module per subject."""
+"""The actions of the control DAG, one module per subject."""
