@@ -138,7 +138,7 @@ def run_folder(session: Session, storage: ClusterStorage, dag_id: str, run_id: s
 def acts(session: Session, entry: ClusterEntry, facts: AirflowFacts, user: BaseUser, now: datetime) -> Acts:
     """Return what a user may do: the DAGs that Airflow lets them trigger, and the questions they may answer.
 
-    A run of a paused DAG would wait, and act when somebody unpauses the DAG.
+    Paused DAGs are left out: a run would wait, and act when the DAG is unpaused.
     """
     manager, control = get_auth_manager(), facts.control
 

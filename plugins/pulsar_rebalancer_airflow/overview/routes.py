@@ -77,7 +77,7 @@ def page(dag_id: str = "", run_id: Annotated[str, Query()] = "") -> Response:
 
 @router.get("/clusters")
 def clusters(session: SessionDep, user: GetUserDep) -> list[Status]:
-    """Return the status of all clusters whose DAG the user may read; one that cannot be read says so."""
+    """Return the status of all clusters whose DAG the user may read, including clusters whose files are unreadable."""
     readable, strips = get_auth_manager().get_authorized_dag_ids(user=user, method="GET", session=session), []
     for dag_id, entry in rebalance_dags(load_clusters(clusters_file())).items():
         if dag_id in readable:
@@ -98,7 +98,7 @@ def cluster(dag_id: str, session: SessionDep, user: GetUserDep, run_id: Annotate
     """Return a cluster as it is now, or as one run saw it.
 
     Raises:
-        HTTPException: 404 if the DAG belongs to no cluster, or the run has no files, or no longer.
+        HTTPException: 404 if the DAG belongs to no cluster, or the run has no files yet or no longer.
     """
     balances, entry = _entry(dag_id)
     storage = ClusterStorage(storage_root(), entry.name)
@@ -140,7 +140,14 @@ def history(dag_id: str, span: Span = Span.HOUR) -> Timeline:
 
 
 def _entry(dag_id: str) -> tuple[str, ClusterEntry]:
-    """Return the id of the DAG that balances a cluster, and the cluster, by that DAG or its by-hand DAG."""
+    """Return the id of the DAG that balances a cluster, and the cluster's entry.
+
+    Args:
+        dag_id: that DAG, or the cluster's by-hand DAG.
+
+    Raises:
+        HTTPException: 404 if the DAG belongs to no cluster.
+    """
     known = rebalance_dags(load_clusters(clusters_file()))
     by_hand = dag_id.startswith(BY_HAND_DAG)
     balances = f"{REBALANCE_DAG}{dag_id.removeprefix(BY_HAND_DAG)}" if by_hand else dag_id

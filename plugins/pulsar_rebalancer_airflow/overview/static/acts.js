@@ -1,5 +1,5 @@
-// What the user may do. Each act starts a DAG run, or answers the question of one, over Airflow's own API and in the
-// user's name.
+// The acts that the user may do. Each starts a DAG run, or answers the question of one, through Airflow's own API and
+// with the user's session.
 
 import { airflowRoot } from "./address.js";
 import { make } from "./dom.js";
@@ -10,7 +10,7 @@ import { moment, points, several } from "./texts.js";
 /**
  * @typedef {{ dag: string, run: string, method: string, path: string, body: (form: FormData) => unknown }} Request
  * @typedef {{ name: string, title: string, hint?: string, fields?: () => HTMLElement }} Words
- * @typedef {Words & { optional?: boolean, request: () => Request }} Act - `optional`: its reason is
+ * @typedef {Words & { optional?: boolean, request: () => Request }} Act - `optional`: the reason may be empty
  * @typedef {{ name: string, dag: string, run: string }} Started
  */
 
@@ -98,7 +98,7 @@ function balance(dag, pairing) {
  * @returns {Act}
  */
 function answer(option, title, { awaiting, plan }, { dag, run, task, hash, until }) {
-  const asked = [awaiting, plan].find((each) => each?.hash === hash);
+  const asked = [awaiting, plan].find((shown) => shown?.hash === hash);
   const range = asked && `predicted range ${points(asked.predicted_range)} after ${points(asked.range_before)}`;
   const what = asked ? `: ${several(asked.bundles, "bundle")}, ${range}` : "";
   const path = `dagRuns/${encodeURIComponent(run)}/taskInstances/${encodeURIComponent(task)}/-1/hitlDetails`;
@@ -118,7 +118,7 @@ function answer(option, title, { awaiting, plan }, { dag, run, task, hash, until
 }
 
 /**
- * Return the request of a run. Its id is that of the dialog: Airflow refuses to start it twice.
+ * Return the request that starts a run. Each dialog has one run id, so Airflow refuses to start the run twice.
  * @param {string} dag
  * @param {(form: FormData) => object} conf
  * @returns {Request}
@@ -214,7 +214,7 @@ function openDialog(act, base, follow) {
  * @param {Request} request
  * @param {FormData} form
  * @param {string} base
- * @throws {Refusal} Airflow did not take it
+ * @throws {Refusal} Airflow refused the request
  */
 async function send({ dag, path, method, body }, form, base) {
   try {

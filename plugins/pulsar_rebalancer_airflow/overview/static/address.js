@@ -1,9 +1,9 @@
-// Addresses: what that of the page asks for, and those of runs.
+// Addresses: the DAG and the run that the page's address names, and paths of DAGs and runs.
 
 /**
  * Return the DAG and the run that the page is about; both may be empty.
  *
- * Every DAG of a cluster leads to its page. Only runs that balance, or carry out plans made by hand, have a page.
+ * Every DAG of a cluster leads to its page. Only runs of the rebalancing and the by-hand DAG have a page of their own.
  * @param {string} base - of the plugin
  * @param {{ pathname: string, search: string }} location
  */

@@ -5,7 +5,7 @@ import { draw } from "./dom.js";
 import { points, words } from "./texts.js";
 
 /** @import { BrokerView, Overview } from "./documents.d.ts" */
-/** @typedef {{ broker: BrokerView, x: number }} Bar - with its middle */
+/** @typedef {{ broker: BrokerView, x: number }} Bar - `x`: its middle */
 /** @typedef {(score: number) => number} Scale */
 
 const TOP = 38;
@@ -64,26 +64,26 @@ export function places(brokers, width) {
     const slot = Math.min(WIDEST, room / brokers.length);
     return { bars: row(brokers, LEFT + (room - slot * brokers.length) / 2, slot), slot, rest: null };
   }
-  const each = Math.max(2, Math.floor((room * 0.36) / NARROWEST));
-  const [from, to] = [LEFT + NARROWEST * each, width - RIGHT - NARROWEST * each];
-  const bars = [...row(brokers.slice(0, each), LEFT, NARROWEST), ...row(brokers.slice(-each), to, NARROWEST)];
-  return { bars, slot: NARROWEST, rest: { brokers: brokers.slice(each, -each), from: from + 10, to: to - 10 } };
+  const side = Math.max(2, Math.floor((room * 0.36) / NARROWEST));
+  const [from, to] = [LEFT + NARROWEST * side, width - RIGHT - NARROWEST * side];
+  const bars = [...row(brokers.slice(0, side), LEFT, NARROWEST), ...row(brokers.slice(-side), to, NARROWEST)];
+  return { bars, slot: NARROWEST, rest: { brokers: brokers.slice(side, -side), from: from + 10, to: to - 10 } };
 }
 
 /**
- * Return an arc from the hotter to the colder broker of each pair; they are nested, as pairs form from the outside in.
+ * Return an arc from the hotter to the colder broker of each pair; arcs nest, because pairs form from the outside in.
  * @param {Bar[]} bars
  * @param {number} begin - y
  */
 export function arcs(bars, begin) {
   const at = new Map(bars.map(({ broker, x }) => [broker.name, x]));
-  const found = bars.flatMap(({ broker: { partner, band, gap }, x }) => {
+  const joined = bars.flatMap(({ broker: { partner, band, gap }, x }) => {
     const end = at.get(partner);
     return end === undefined || gap === null ? [] : [{ band, gap, x, end }];
   });
-  found.sort((one, other) => (one.end - one.x) - (other.end - other.x));
-  const step = Math.min(17, 90 / Math.max(1, found.length));
-  const pairs = found.map(({ band, gap, x, end }, n) => {
+  joined.sort((one, other) => (one.end - one.x) - (other.end - other.x));
+  const step = Math.min(17, 90 / Math.max(1, joined.length));
+  const pairs = joined.map(({ band, gap, x, end }, n) => {
     const low = begin + 8 + step * (n + 1);
     const round = Math.min(12, step + 4, Math.abs(end - x) / 2);
     const [left, right] = [`${x} ${low} ${x + round} ${low}`, `${end} ${low} ${end} ${low - round}`];
@@ -95,7 +95,7 @@ export function arcs(bars, begin) {
       y: low + 4,
     };
   });
-  return { pairs, height: found.length ? 14 + step * (found.length + 1) : 0 };
+  return { pairs, height: joined.length ? 14 + step * (joined.length + 1) : 0 };
 }
 
 /** @param {BrokerView[]} brokers */
@@ -131,7 +131,7 @@ function thresholds({ lines, middle }, width, y) {
  * @param {Bar} bar
  * @param {number} slot
  * @param {Scale} y
- * @param {boolean} turned - whether its name is
+ * @param {boolean} turned - whether its name is turned
  */
 function drawn({ broker, x }, slot, y, turned) {
   return draw(
@@ -221,7 +221,7 @@ function others({ brokers, from, to }, y) {
 }
 
 /**
- * Return all that is known of a broker, a line each.
+ * Return what is known about a broker, one fact per line.
  * @param {BrokerView} broker
  */
 export function described(broker) {

@@ -60,7 +60,7 @@ function legend({ brokers, middle, lines }, resources) {
  * @returns {Column<BrokerView>[]}
  */
 function columns(all, resources) {
-  /** @param {"average" | "average_throughput"} name - of what only some strategies keep */
+  /** @param {"average" | "average_throughput"} name - of a figure that only some strategies keep */
   const known = (name) => all.some((broker) => broker[name] !== null);
   return [
     { title: "broker", cell: ({ name }) => name },

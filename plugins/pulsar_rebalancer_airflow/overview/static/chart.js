@@ -1,4 +1,4 @@
-// What both charts share: margins, the axis of scores, horizontal lines and captions.
+// Common parts of both charts: margins, the axis of scores, horizontal lines and captions.
 
 import { draw } from "./dom.js";
 
@@ -18,7 +18,7 @@ export function ceiling(scores, least) {
 }
 
 /**
- * Return where a score is drawn: from `bottom` for 0 to `top` for the ceiling and all above it.
+ * Return a function that places a score: at `bottom` for 0, at `top` for the ceiling and above.
  * @param {number} bottom
  * @param {number} top
  * @param {number} end - ceiling

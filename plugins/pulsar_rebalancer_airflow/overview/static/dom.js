@@ -88,9 +88,9 @@ export function folded(key, summary, ...children) {
 const shown = new WeakMap();
 
 /**
- * Draw a section again if what it shows has changed; what was unfolded, focused and scrolled stays so.
+ * Redraw a section if its content has changed; unfolded parts, focus and scroll positions stay.
  * @param {Element} section
- * @param {unknown} part - that is shown
+ * @param {unknown} part - the content
  * @param {() => Child} render
  */
 export function renew(section, part, render) {
@@ -123,7 +123,7 @@ function kept(section) {
 }
 
 /**
- * Call an action after a number of seconds, four times as long while nobody sees the page.
+ * Call an action after a number of seconds, or after four times as many while the page is hidden.
  * @param {number} seconds
  * @param {() => void} action
  */

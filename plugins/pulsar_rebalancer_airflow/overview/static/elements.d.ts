@@ -1,4 +1,4 @@
-// What elements are made of. JSDoc has no recursive types.
+// The parts of elements. They are declared here because JSDoc has no recursive types.
 
 export type Child = Node | string | number | false | null | undefined | Child[];
 export type Attribute = string | number | boolean | null | undefined | ((event: Event) => void);

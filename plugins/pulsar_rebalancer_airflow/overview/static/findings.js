@@ -1,4 +1,4 @@
-// What validation found.
+// The findings of validation.
 
 import { make } from "./dom.js";
 import { uiLink } from "./links.js";

@@ -25,14 +25,14 @@ export function uiLink(path, text) {
  * @param {string} path
  */
 function follow(event, path) {
-  // Whatever key is held: the frame allows no other tab or window either.
+  // Modifier keys are ignored: the frame allows no other tab or window either.
   if (!uiDocument()) return;
   event.preventDefault();
   window.parent.history.pushState({}, "", path);
   window.parent.dispatchEvent(new PopStateEvent("popstate", { state: {} }));
 }
 
-/** Follow the theme of the Airflow UI, which is a class of its document; without the UI that of the system. */
+/** Follow the theme of the Airflow UI, which is a class of its document; without the UI, the system's theme applies. */
 export function followTheme() {
   const ui = uiDocument()?.documentElement;
   if (!ui) return;

@@ -1,4 +1,4 @@
-// Asks for the documents of the page again and again, and shows them.
+// Requests the documents of the page repeatedly, and shows them.
 
 import { acts } from "./acts.js";
 import { asked, dagPath, runPath } from "./address.js";
@@ -35,9 +35,9 @@ let reading = 0;
 
 /** @param {string} id */
 function element(id) {
-  const found = document.getElementById(id);
-  if (!found) throw new Error(`the page has no #${id}`);
-  return found;
+  const node = document.getElementById(id);
+  if (!node) throw new Error(`the page has no #${id}`);
+  return node;
 }
 
 function serverNow() {
@@ -135,7 +135,7 @@ function linked({ dag, run, log }) {
 }
 
 /**
- * Say to a screen reader what has changed, but not each second that goes by.
+ * Announce changes to a screen reader, but not the passing seconds.
  * @param {Status} status
  */
 function announce({ cluster, state, sentence, in_force: force }) {
@@ -173,7 +173,7 @@ async function refreshTime() {
   if (data.unread) reading = setTimeout(() => refreshTime().catch(report), 500);
 }
 
-/** Return in how many seconds to ask again. */
+/** Refresh the page, and return the seconds until the next request. */
 async function refresh() {
   if (!dag) return await refreshClusters();
   /** @type {Overview} */

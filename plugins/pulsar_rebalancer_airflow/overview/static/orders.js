@@ -45,7 +45,7 @@ export function followOrder(started, base, redraw, ended) {
 }
 
 /**
- * Return what an answer changes of an order; a run that started another one is followed into that.
+ * Return the fields of an order that an answer changes; if its run started another run, that one is followed next.
  * @param {RunAnswer} answer
  * @returns {Partial<Order>}
  */

@@ -30,8 +30,8 @@ export function pairs(view, short) {
 
 /**
  * @param {string} noun
- * @param {number} count - of those that are listed
- * @param {number} close - of the others
+ * @param {number} count - number of pairs or brokers listed
+ * @param {number} close - number of the others
  */
 function heading(noun, count, close) {
   if (!count) {
@@ -70,7 +70,7 @@ function soon(at, firing) {
 }
 
 /**
- * Return when a pair fires if its gap stays; null when nobody knows.
+ * Return when a pair fires if its gap stays; null if unknown.
  * @param {Pick<PairView, "seconds_to_fire">} pair
  * @param {Pick<Overview, "firing" | "sampled_at" | "of_one_run">} view
  */
@@ -80,7 +80,7 @@ export function fireTime({ seconds_to_fire: seconds }, { firing, sampled_at: sam
 }
 
 /**
- * Return hits as dots; too many to count are a number.
+ * Return hits as dots, or as text if there are too many to count.
  * @param {string} kind
  * @param {HitsView} hits
  */

@@ -1,8 +1,8 @@
-// Questions to the server.
+// Requests to the server.
 
 export class Refusal extends Error {
   /**
-   * @param {number} status - 0 when nobody answered
+   * @param {number} status - 0 if there was no answer
    * @param {unknown} [detail] - what the server said
    */
   constructor(status, detail) {
@@ -23,10 +23,10 @@ function refusal(status, detail) {
 }
 
 /**
- * Return what the server answers, from JSON.
+ * Return the server's answer, parsed from JSON.
  * @param {string} path
  * @param {{ method: string, body: string }} [request]
- * @throws {Refusal} the server said no, or nothing
+ * @throws {Refusal} the server refused, or did not answer
  */
 export async function ask(path, request) {
   const headers = { Accept: "application/json", "Content-Type": "application/json" };

@@ -8,7 +8,7 @@ import { points, span } from "./texts.js";
 
 /**
  * @param {Status} status
- * @param {boolean} live - not what an earlier run saw
+ * @param {boolean} live - whether the strip shows the present, not an earlier run
  */
 export function strip({ tone, state, cluster, sentence, in_force: force, ...status }, live) {
   const word = make("span", { class: `word ${tone}` }, state);
@@ -42,7 +42,7 @@ function figure(name, value, title) {
 }
 
 /**
- * Keep ages going between two answers of the server.
+ * Update ages between two answers of the server.
  * @param {number} now - by the server's clock, milliseconds
  */
 export function tick(now) {
@@ -53,7 +53,7 @@ export function tick(now) {
 }
 
 /**
- * Return the time since a moment, or until one and what it says from then on.
+ * Return the time since a moment; or the time until one, and `over` once it has passed.
  * @param {DOMStringMap} data
  * @param {number} now - milliseconds
  */

@@ -32,7 +32,7 @@ export function span(seconds) {
 }
 
 /**
- * Return a time of today as a time, any other with its date.
+ * Return a time of today without its date, any other time with it.
  * @param {string} text - ISO 8601
  */
 export function moment(text, now = new Date()) {

@@ -91,7 +91,7 @@ function chart(data, width) {
 }
 
 /**
- * Return where times and scores are drawn, the end of the axis, and the width of a bucket.
+ * Return the scales of times and scores, the end of the axis, and the width of a bucket.
  * @param {Timeline} data
  * @param {number} width
  */
@@ -108,20 +108,20 @@ export function frame({ begin, end, seconds, high_threshold: threshold, buckets 
 }
 
 /**
- * Return the stretches without a gap of more than five buckets.
+ * Return the buckets as stretches, split at gaps of more than five buckets.
  * @param {Judged[]} judged
  * @param {number} seconds - of a bucket
  */
 export function stretches(judged, seconds) {
   /** @type {Judged[][]} */
-  const found = [];
+  const parts = [];
   for (const bucket of judged) {
-    const newest = found.at(-1);
+    const newest = parts.at(-1);
     const before = newest?.at(-1);
     if (newest && before && bucket.at - before.at <= seconds * 5000) newest.push(bucket);
-    else found.push([bucket]);
+    else parts.push([bucket]);
   }
-  return found;
+  return parts;
 }
 
 /**
