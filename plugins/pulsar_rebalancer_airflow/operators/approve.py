@@ -1,4 +1,4 @@
-"""Approval: Airflow's own question about a plan, what people answer, and the run that carries the plan out."""
+"""Approval: Airflow's question about a plan, a person's answer, and the run that carries the plan out."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ LONGEST_REASON = 500
 
 
 class ApproveOperator(ApprovalOperator):
-    """Ask a person about the waiting plan; no answer in time rejects it, but is not kept as a person's rejection.
+    """Ask a person about the waiting plan. Without an answer in time it is rejected, but by no person.
 
-    Skipped in a run that is not the one that asks, and once it was answered. Airflow fails a task that is answered
-    before the scheduler has heard that it waits. The next attempt does not ask again: the question is still open,
-    and goes on with the answer that it has.
+    The task is skipped in a run other than the one that asks, and if the question was answered before. Airflow fails a
+    task that is answered before the scheduler knows that it waits. The next attempt does not ask again: the question is
+    still open, and the task continues with its answer.
 
     Args:
         entry: the cluster's entry in the clusters file.
@@ -60,7 +60,7 @@ class ApproveOperator(ApprovalOperator):
         """Ask, and wait.
 
         Raises:
-            AirflowSkipException: another plan waits by now, or this one was answered.
+            AirflowSkipException: another plan waits now, or the question was answered.
             AirflowFailException: `plan_changed`, or a file of the plan cannot be read; `approval_unreadable`.
         """
         ti, asked = context["ti"], context["task_state_store"]
@@ -71,7 +71,7 @@ class ApproveOperator(ApprovalOperator):
                 raise AirflowSkipException(Reason.SUPERSEDED.meaning)
             until = question.until(self.entry.settings.max_awaiting_minutes) or now
             self.response_timeout = max(until - now, timedelta(seconds=1))
-            first = ti.max_tries - (self.retries or 0) + 1  # since the task was cleared last
+            first = ti.max_tries - (self.retries or 0) + 1  # since the task was last cleared
             if ti.try_number > first and asked.get(_ASKED):
                 raise TaskAwaitingInput(method_name="execute_complete", timeout=self.response_timeout)
             if question.plan_id in store.readable(Answers).plans:
@@ -84,10 +84,10 @@ class ApproveOperator(ApprovalOperator):
             raise
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """Go on with the answer; a person's is noted first.
+        """Continue with the answer; a person's answer is recorded first.
 
         Raises:
-            AirflowFailException: `superseded`; another plan waits by now.
+            AirflowFailException: `superseded`; another plan waits now.
         """
         if "error" not in event:
             event = event | {"params_input": {"reason": _reason(event)}}
@@ -97,14 +97,14 @@ class ApproveOperator(ApprovalOperator):
         return super().execute_complete(context, event)
 
     def _texts(self, question: Question, until: datetime) -> Texts:
-        """Return the question as it is shown, made of files that have the hash of the plan."""
+        """Return the question as shown, from files that match the hash of the plan."""
         run = self.storage.run(question.plan_id)
         if run is None or (summary := Summary.read(run)).hash != question.hash:
             raise PlanError(Reason.PLAN_CHANGED, f"run {question.plan_id} has another plan by now")
         return texts(summary, verify(run, summary), run, until)
 
     def _note(self, context: Context, event: dict[str, Any]) -> None:
-        """Write who approved or rejected; a document that cannot be read is replaced."""
+        """Record who approved or rejected the plan; a document of answers that cannot be read is replaced."""
         store = StateStore.of(context, self.entry.name)
         question, answers = store.answers(Question), store.readable(Answers)
         if question.run_id != context["dag_run"].run_id:
@@ -127,17 +127,18 @@ class CarryOutApprovedOperator(HandOverOperator):
     """Start a rebalancing run for the approved plan; it reads everything again."""
 
     def execute(self, context: Context) -> None:
-        """Hand over.
+        """Hand the plan over.
 
         Raises:
-            AirflowFailException: `not_approved`, or what lets nothing be moved now (`paused`, …); what people answered
-                cannot be read (`approval_unreadable`).
+            AirflowFailException: `not_approved`, the reason why nothing is moved now (`paused`, …), or
+                `approval_unreadable` if the answers cannot be read.
         """
         with final_unless_passing(context):
             store, asked_by = StateStore.of(context, self.entry.name), context["dag_run"].run_id
             # Not the XCom of the task that asked, which others may write, nor its state, which people may set.
             answers = store.answers(Answers).plans.values()
-            answer = next((each for each in answers if each.question.run_id == asked_by and each.carried_out_by), None)
+            noted = (known for known in answers if known.question.run_id == asked_by and known.carried_out_by)
+            answer = next(noted, None)
             if answer is None:
                 raise PlanError(Reason.NOT_APPROVED, f"no approval is noted of what {asked_by} asked")
             self._refuse_while_closed(store, datetime.now(UTC))
@@ -146,13 +147,13 @@ class CarryOutApprovedOperator(HandOverOperator):
 
 
 def _person(answer: dict[str, Any]) -> str:
-    """Return Airflow's user who answered; empty: nobody did."""
+    """Return the Airflow user who answered; empty if no person did."""
     user = answer.get("responded_by_user")
     return one_line(str(user.get("name") or user.get("id") or ""), 200) if isinstance(user, dict) else ""
 
 
 def _reason(answer: dict[str, Any]) -> str:
-    """Return why, as far as that person said it."""
+    """Return the reason that the person gave; empty if there is none."""
     given = answer.get("params_input")
     said = given.get("reason") if isinstance(given, dict) else None
     return one_line(said.strip(), LONGEST_REASON) if isinstance(said, str) else ""

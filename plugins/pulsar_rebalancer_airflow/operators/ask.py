@@ -1,4 +1,4 @@
-"""The question of mode `approve`: which runs of `pulsar_apply__<cluster>` begin, so that one question is open."""
+"""Choose which runs of `pulsar_apply__<cluster>` start in mode `approve`, so that only one question is open."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class QuestionsOperator(BaseOperator):
-    """Return the runs to begin: the one that asks, unless it has, and the one before it if its question is still open.
+    """Return the runs to start: the one that asks, unless it exists, and the one before it if its question is open.
 
-    The run before it restarts, and ends because its question is no longer the current one.
+    The earlier run restarts, and ends because its question is no longer the current one.
 
     Args:
         cluster: name in the clusters file.
@@ -28,7 +28,7 @@ class QuestionsOperator(BaseOperator):
         self.cluster = cluster
 
     def execute(self, context: Context) -> list[str]:
-        """Return ids of runs."""
+        """Return the ids of the runs to start."""
         question = StateStore.of(context, self.cluster).readable(Question)
         begins = [question.before] if is_open(context, self.cluster, question.before) else []
         asked = question.run_id and context["ti"].get_dr_count(f"{APPLY_DAG}{self.cluster}", run_ids=[question.run_id])
@@ -36,6 +36,6 @@ class QuestionsOperator(BaseOperator):
 
 
 def is_open(context: Context, cluster: str, run_id: str) -> bool:
-    """Return whether a run that asks has not come to its end; False without an id."""
+    """Return whether a run that asks is queued or running; False without an id."""
     states = ["queued", "running"]
     return bool(run_id and context["ti"].get_dr_count(f"{APPLY_DAG}{cluster}", run_ids=[run_id], states=states))

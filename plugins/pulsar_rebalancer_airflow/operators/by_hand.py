@@ -84,7 +84,7 @@ class PlanByHandOperator(BaseOperator):
     """Make the plan that the form asks for, and show it; nothing moves.
 
     The plan is written below the run's folder. Its hash is kept in the state store for as long as the plan may be
-    carried out. A retry makes the same plan from the same snapshot. The task's XCom is what is shown.
+    carried out. A retry makes the same plan from the same snapshot. The task's XCom holds the plan as shown.
 
     Args:
         cluster: name in the clusters file.
@@ -101,13 +101,13 @@ class PlanByHandOperator(BaseOperator):
         self.run = run
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Make and show.
+        """Make the plan and show it.
 
         Returns:
             `plan` (the hash), `until`, what moves, how many clients it disturbs, scores before and after.
 
         Raises:
-            AirflowFailException: `foreign_run`, or why nothing of the kind can be done (`by_hand.plan.show`).
+            AirflowFailException: `foreign_run`, or the reason why there is no such plan (`by_hand.plan.show`).
         """
         with final_unless_passing(context):
             run = run_folder(context, self.cluster, self.run)
@@ -124,7 +124,7 @@ class PlanByHandOperator(BaseOperator):
         return document(summary, run)
 
     async def _read_topics(self, run: StoragePath, request: HandRequest) -> Candidates:
-        """Ask about the bundle that is to be split."""
+        """Return the bundle to be split, with what its broker reports about its topics."""
         scene = Scene.read(Snapshot(run), ClusterStorage(self.root, self.cluster).state, request.overruled)
         bundle, settings = target_of_split(scene, request.bundles[0]), scene.snapshot.settings
         connection = PulsarAdminHook(settings.connection).get_connection_settings(settings.pulsar_cluster)
@@ -135,21 +135,17 @@ class PlanByHandOperator(BaseOperator):
 class CarryOutOperator(HandOverOperator):
     """Release a broker, or carry out the plan with the given hash.
 
-    The plan of a drain marks its broker, and every run serves it from then on. Any other plan is handed over to a
-    rebalancing run, which goes through the usual gate. A plan that was stopped or held back may be handed over again:
-    what is left of it is carried out.
-
-    Args:
-        entry: the cluster's entry in the clusters file.
-        root: storage root.
+    The plan of a drain marks its broker as drained, and every run from then on serves the drain. Any other plan is
+    handed over to a rebalancing run, which goes through the usual gate. A plan that was stopped or held back may be
+    handed over again: the run carries out the rest of it.
     """
 
     def execute(self, context: Context) -> None:
-        """Carry out.
+        """Carry out the plan, or release the broker.
 
         Raises:
-            AirflowFailException: `other_plan`, `shown_too_long_ago`, `plan_used`, `plan_under_way`, nothing is moved
-                in the cluster's mode (`observe`), or it is held back (`paused`, …); to release: `not_drained`.
+            AirflowFailException: `other_plan`, `shown_too_long_ago`, `plan_used`, `plan_under_way`, or the reason why
+                nothing is moved now (`observe`, `paused`, …); for a release: `not_drained`.
         """
         with final_unless_passing(context):
             form, store = parse_form(context["params"]), StateStore.of(context, self.entry.name)
@@ -167,7 +163,7 @@ class CarryOutOperator(HandOverOperator):
                 handed = self._next_run(context, store, handed, before, others)
             kept = timedelta(seconds=self.entry.settings.max_shown_plan_age_seconds)
             store.put(others.added(form.plan, handed, kept + LONGEST_RUN))
-            if drains:  # noted first: an attempt that ends early is followed by one of the same run, which goes on
+            if drains:  # recorded above: if this attempt ends early, the next one of the same run continues
                 drain = Drain(at=handed.at, by=handed.by, reason=request.reason, overrule=request.overrule)
                 self._mark(store, request.broker, drain)
                 return
@@ -187,12 +183,12 @@ class CarryOutOperator(HandOverOperator):
         self.log.warning("%s released %s: %s", by or "unknown", form.broker, form.reason)
 
     def _shown(self, store: StateStore, form: HandRequest, now: datetime) -> tuple[ShownPlan, HandRequest]:
-        """Return the plan of the form's hash, if it may be carried out."""
+        """Return the shown plan with the form's hash, and its request, if it may be carried out."""
         entry = store.get(ShownPlans).plans.get(form.plan)
         run = self.storage.run(entry.plan_id) if entry else None
         planned = Summary.read(run).by_hand if run else None
         if entry is None or planned is None:
-            raise PlanError(Reason.OTHER_PLAN, f"no plan {form.plan[:16]} was shown lately")
+            raise PlanError(Reason.OTHER_PLAN, f"no plan {form.plan[:16]} was shown recently")
         different = form.differs(planned.request)
         if different:
             raise PlanError(Reason.OTHER_PLAN, f"plan {form.plan[:16]} was made with other {', '.join(different)}")
@@ -203,13 +199,13 @@ class CarryOutOperator(HandOverOperator):
         return entry, planned.request
 
     def _drain(self, store: StateStore, handed: HandedOver, before: HandedOver | None, broker: str) -> HandedOver:
-        """Return how the plan of a drain is noted; a run that is cleared goes on, but marks no released broker."""
+        """Return the record of a drain's plan; a cleared run continues, but marks no broker released since."""
         drains = store.drains(self.storage)
         if before is None:
             run = self.storage.run(handed.plan.plan_id)
             if run is None or drains.brokers.keys() != StateBefore.read(run).drains.brokers.keys():
                 named = ", ".join(drains.brokers)
-                raise PlanError(Reason.OTHER_PLAN, f"since it was shown, what is drained is another: {named}")
+                raise PlanError(Reason.OTHER_PLAN, f"the drained brokers have changed since it was shown: {named}")
             return handed
         released = drains.released.get(broker)
         if before.run_id != handed.run_id or (released is not None and released >= before.at):
@@ -230,7 +226,7 @@ class CarryOutOperator(HandOverOperator):
         before: HandedOver | None,
         others: HandedOverPlans,
     ) -> HandedOver:
-        """Return the entry with the run that carries the plan out; once more only if the last one was held back."""
+        """Return the record with the run that carries the plan out; a new run only if the last one was held back."""
         answers = store.readable(Answers)
         runs = {answer.carried_out_by for answer in answers.plans.values()} - {""}
         runs.update(other.run_id for other in others.plans.values())
@@ -239,15 +235,15 @@ class CarryOutOperator(HandOverOperator):
                 Reason.PLAN_UNDER_WAY, f"one of the runs {', '.join(sorted(runs))} of {self.trigger_dag_id}"[:500]
             )
         if before is not None and not self._count(context, {before.run_id}):
-            return handed.model_copy(update={"run_id": before.run_id})  # noted by an attempt that ended early
+            return handed.model_copy(update={"run_id": before.run_id})  # recorded by an attempt that ended early
         if before is not None and not self._was_held_back(context, before, answers):
             raise PlanError(Reason.PLAN_USED, f"see run {before.run_id} of {self.trigger_dag_id}")
         return handed.model_copy(update={"run_id": new_run_id("by_hand", handed.plan.plan_id)})
 
     def _was_held_back(self, context: Context, handed: HandedOver, answers: Answers) -> bool:
-        """Return whether a stop, a pause or the like left a part of a plan; one that came after the end did not.
+        """Return whether a stop, a pause or the like left a part of a plan undone; orders after its end do not count.
 
-        In mode `approve` another run carries out what is approved of the one that was handed over.
+        In mode `approve`, the run that the plan was handed over to asks, and another run carries the approved plan out.
         """
         run_ids = {handed.run_id}
         newest = folders(self.storage, datetime.now(UTC))
@@ -271,7 +267,7 @@ class CarryOutOperator(HandOverOperator):
 
 def _left_a_part(run: StoragePath) -> bool:
     """Return whether orders kept the gate of a run closed, or kept moves or splits from being begun."""
-    reasons = {each.reason for found in (read_waves(run), read_outcomes(run)) for each in found.values()}
+    reasons = {ended.reason for outcomes in (read_waves(run), read_outcomes(run)) for ended in outcomes.values()}
     outcome = Outcome.find(run)
     if outcome is not None and outcome.verdict is not Reason.AWAITING_APPROVAL:
         reasons.add(outcome.verdict)

@@ -42,8 +42,8 @@ _ANY_THRESHOLDS = {"low_threshold": "0", "high_threshold": "1000"}
 class CollectOperator(ClusterOperator):
     """Write a run's input below the storage root; the folder's address is the task's XCom.
 
-    A retry takes a new snapshot into a new folder and ignores what an earlier attempt wrote. The stored state and the
-    run's parameters, as far as possible, are checked before any request to the brokers.
+    A retry takes a new snapshot into a new folder and ignores what an earlier attempt wrote. The stored state and, if
+    possible, the run's parameters are checked before any request to the brokers.
     """
 
     def execute(self, context: Context) -> str:

@@ -1,4 +1,4 @@
-"""Control: the rest of what a person asked for, and what is in force afterwards."""
+"""Control: carry out the rest of a person's order, and report what is in force afterwards."""
 
 from __future__ import annotations
 
@@ -36,15 +36,14 @@ _NAMED = 20
 
 
 class ControlOperator(ClusterOperator):
-    """Wait for what an order stops, or act on the state or on Pulsar's own shedding, and say what is in force then.
+    """Wait for bundles under way after a stop, or change the state or Pulsar's own shedding; report what is in force.
 
-    Who, when and why stays in `state/change-<time>-<action>.json`. A retry does the same again: a hand-over twice is
-    the same as once; a reset or restore gives the state one more sequence number.
+    `state/change-<time>-<action>.json` keeps who ordered a change, when and why. A retry does the same again: a second
+    hand-over changes nothing; a reset or restore gives the state one more sequence number.
 
     Args:
-        ordered: what the task *order* returned.
-        timeout_seconds: how long brokers have to take a value, and how long the answer to a stop waits for bundles that
-            are under way.
+        ordered: result of the task *order*.
+        timeout_seconds: time limit for brokers to apply a value, and for bundles under way to finish after a stop.
     """
 
     template_fields: Sequence[str] = ("ordered",)
@@ -97,10 +96,10 @@ class ControlOperator(ClusterOperator):
         return told | ({"lost": lost} if lost else {})
 
     def _stopped(self, store: StateStore, storage: ClusterStorage) -> dict[str, object] | str:
-        """Return the outcome of what was stopped; if it cannot be read, why."""
+        """Return the outcome of the stopped run; the error message if it cannot be read."""
         try:
-            found = self.ordered.get("found") or stopping.under_way(store, storage)
-            stopped = stopping.wait(store, storage, found, self.timeout_seconds)
+            under_way = self.ordered.get("found") or stopping.under_way(store, storage)
+            stopped = stopping.wait(store, storage, under_way, self.timeout_seconds)
         except (StateError, SnapshotError) as error:
             return error.message
         return {

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 class DecideOperator(SparkApplicationOperator):
     """Submit the application that scores, pairs, counts hits and picks bundles.
 
-    A run that was started to carry out a plan made by hand decides nothing: what of that plan still holds is its plan.
-    A retry decides again from the same input and writes the same plan over what an earlier attempt left.
+    A run started to carry out a manual plan decides nothing: its plan is the part of the manual plan that still
+    holds. A retry decides again from the same input and writes the same plan over what an earlier attempt left.
 
     Args:
         cluster: name in the clusters file.
         run: address of the run's folder.
-        conn_id: Airflow connection of type `spark` or `spark_connect`: what it runs on.
+        conn_id: Airflow connection of type `spark` or `spark_connect`.
     """
 
     def __init__(self, *, cluster: str, root: str, run: Any, conn_id: str, **kwargs: Any) -> None:
@@ -40,13 +40,13 @@ class DecideOperator(SparkApplicationOperator):
         self.cluster = cluster
 
     def execute(self, context: Context) -> None:
-        """Submit and wait.
+        """Submit the application and wait for its end.
 
         Raises:
             AirflowFailException: `foreign_run`; `wrong_setting`, see `checked_connection`; a plan made by hand is not
                 the one that was handed over, or no longer holds (`by_hand.carry_out.carry_out_shown`).
             AirflowException: the application failed; the last lines of its output are in the message, and its reason
-                code is the XCom `failure`. Tried again.
+                code is the XCom `failure`. Retried.
         """
         with final_unless_passing(context):
             _, root, _, address = self.application_args or []

@@ -71,7 +71,7 @@ class GateOperator(RunOperator):
         return sorted({move.wave for move in verdict.moves})
 
     def _ask(self, context: Context, run: StoragePath, summary: Summary) -> None:
-        """Ask people about a plan. This ends the question before it, unless that one is about the same moves."""
+        """Ask people about a plan. This ends the previous question, unless that one is about the same moves."""
         store = self._store(context)
         # Only the gate writes this document, so it may replace one that cannot be read.
         present, now = store.readable(Question), datetime.now(UTC)
@@ -80,7 +80,7 @@ class GateOperator(RunOperator):
         identity, stands = verify(run, summary).identity, is_open(context, self.cluster, present.run_id)
         until = present.until(self.settings.max_awaiting_minutes)
         young = until is not None and now < until
-        # A person who requests moves by hand means this plan.
+        # A person who requested moves expects a question about this plan.
         if stands and young and present.identity == identity and summary.by_hand is None:
             self.log.info("%s already asks about these moves", present.run_id)
             return
@@ -95,7 +95,7 @@ class GateOperator(RunOperator):
         store.put(question)
 
     def _restart_hits(self, context: Context) -> None:
-        """Start the hits of the pairs again whose bundles move, if the plan was made without counting any."""
+        """Reset the hits of the pairs whose bundles move, if the plan was made without counting hits."""
         store = self._store(context)
         recorded = store.get(DecisionState)
         if recorded.restarts:
@@ -118,7 +118,7 @@ def present_verdict(context: Context, cluster: str, run: StoragePath, present: S
         context: context of a task that has the cluster's state asset as an inlet.
         cluster: name in the clusters file.
         present: the cluster's current settings in the clusters file.
-        until: end of the time in which the plan may be carried out.
+        until: when the plan becomes too old.
 
     Raises:
         SnapshotError: a file of the run cannot be read.

@@ -1,4 +1,4 @@
-"""What the tasks share that hand a plan over to a rebalancing run, by its hash."""
+"""The base of the tasks that hand a plan over to a rebalancing run, by its hash."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class HandOverOperator(TriggerDagRunOperator):
     def __init__(self, *, entry: ClusterEntry, root: str, **kwargs: Any) -> None:
         super().__init__(
             trigger_dag_id=f"{REBALANCE_DAG}{entry.name}",
-            # Of a paused DAG the run would wait, and the plan with it.
+            # A run of a paused DAG would wait, and the plan with it.
             fail_when_dag_is_paused=True,
             skip_when_already_exists=True,
             # Only our own keys are allowed in a run's parameters: any other would be refused.
@@ -46,10 +46,10 @@ class HandOverOperator(TriggerDagRunOperator):
         self.storage = ClusterStorage(root, entry.name)
 
     def _refuse_while_closed(self, store: StateStore, now: datetime) -> None:
-        """Refuse what would wait behind a closed gate.
+        """Refuse a plan that would meet a closed gate.
 
         Raises:
-            PlanError: what lets nothing be moved now.
+            PlanError: with the reason why nothing is moved now.
         """
         control = store.control(self.storage)
         closed = closings(self.entry.settings, control, now, JudgedRun(now, store.last_plan()))
@@ -58,5 +58,5 @@ class HandOverOperator(TriggerDagRunOperator):
 
 
 def new_run_id(prefix: str, plan_id: str) -> str:
-    """Return an id that nobody can guess: a run that somebody else began under it would be taken for ours."""
+    """Return a run id that cannot be guessed: a run that someone else started under it would be taken for ours."""
     return f"{prefix}__{plan_id}__{secrets.token_hex(8)}"

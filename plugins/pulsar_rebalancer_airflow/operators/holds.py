@@ -86,9 +86,9 @@ class Holds:
         )
 
     def leaves(self, part: Move | Split) -> Reason | None:
-        """Return why a move or a split of the plan is left: a drain or an exclusion made since; None if it is not.
+        """Return why a move or a split must not be made: a drain or an exclusion ordered since; None if it may be made.
 
-        The answer is as recent as the last call of `reason`, which comes first.
+        The answer is as recent as the last call of `reason`; call that first.
         """
         if self._looked_at == -math.inf:
             self._look()
@@ -102,10 +102,10 @@ class Holds:
         if self._reason is not None or time.monotonic() - self._looked_at < self._between_looks:
             return
         self._drained = frozenset(self._store.drains(self._storage).brokers)
-        found = self._found()
-        if found is not None:
-            self._reason = found[0]
-            _log.warning("No further bundle is begun: %s %s", *found)
+        hold = self._found()
+        if hold is not None:
+            self._reason = hold[0]
+            _log.warning("No further bundle is begun: %s %s", *hold)
         self._looked_at = time.monotonic()
 
     def _found(self) -> tuple[Reason, str] | None:
@@ -145,7 +145,7 @@ class _FileNow:
         self.error = ""
 
     def settings(self) -> Settings | None:
-        """Return the settings; None if they cannot be read twice in a row: once may be an editor writing the file."""
+        """Return the settings; None if two reads in a row fail. A single failure may be an editor writing the file."""
         try:
             self._read()
         except (OSError, SettingsError) as error:
@@ -157,10 +157,10 @@ class _FileNow:
     def _read(self) -> None:
         if self._stamp is None and not self._path.exists():
             return
-        found = self._path.stat()
-        stamp = (found.st_mtime_ns, found.st_size)
+        status = self._path.stat()
+        stamp = (status.st_mtime_ns, status.st_size)
         if stamp != self._stamp:
-            entry = next((each for each in load_clusters(self._path) if each.name == self._cluster), None)
+            entry = next((known for known in load_clusters(self._path) if known.name == self._cluster), None)
             if entry is None or entry.error:
                 why = entry.error if entry else f"{self._path.name}: {self._cluster} is gone"
                 raise SettingsError(Reason.WRONG_SETTING, why)

@@ -1,4 +1,4 @@
-"""Maintain: compact days that are over, and remove what is older than the settings keep."""
+"""Maintain: compact days that are over, and remove files that are older than the settings allow."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class MaintainOperator(ClusterOperator):
-    """Look after a cluster's files; what went, with counts and bytes, is the XCom of the task.
+    """Compact and remove a cluster's old files; the task's XCom is a report with counts and bytes.
 
-    A scheduled run acts. A manual one says what it would do, unless its parameter `dry_run` is off. A retry goes on
+    A scheduled run acts. A manual one reports what it would do, unless its parameter `dry_run` is off. A retry goes on
     where an attempt was stopped. The state store is read and never written.
     """
 
@@ -33,8 +33,8 @@ class MaintainOperator(ClusterOperator):
             The report of `pulsar_rebalancer.maintenance`.
 
         Raises:
-            AirflowFailException: the state or a copy of it cannot be read, so that nothing is known to be free
-                (nothing was deleted); or a day's history is damaged (the other days are done).
+            AirflowFailException: the state or a copy of it cannot be read, so no file is known to be unused (nothing
+                was deleted); or a day's history is damaged (the other days are done).
         """
         dry_run = context["dag_run"].run_type != "scheduled" and bool(context["params"]["dry_run"])
         with final_unless_passing():

@@ -1,4 +1,4 @@
-"""Order: what a person orders for the runs of a cluster, stored at once."""
+"""Order: store a person's order for the runs of a cluster at once."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 class Ordered(TypedDict, total=False):
-    """What the task *control* goes on with.
+    """Input of the task *control*.
 
     Attributes:
-        lost: by key why a document could not be read, so that its content is lost.
-        found: what a stop or a pause found under way; missing if it cannot be read.
+        lost: why documents could not be read, by key; their content is lost.
+        found: what was under way at a stop or a pause; missing if it cannot be read.
     """
 
     lost: dict[str, str]
@@ -41,8 +41,8 @@ class Ordered(TypedDict, total=False):
 class OrderOperator(ClusterOperator):
     """Store an order in the `control` document, which only this task writes.
 
-    It waits for nothing, so that a stop is in force at once, whatever an earlier run of the DAG still does. A retry
-    stores the same order again.
+    It waits for nothing, so a stop is in force at once, whatever an earlier run of the DAG still does. A retry stores
+    the same order again.
     """
 
     def execute(self, context: Context) -> Ordered:
@@ -50,14 +50,14 @@ class OrderOperator(ClusterOperator):
 
         Raises:
             AirflowFailException: a field is wrong or missing (`wrong_setting`, `contradiction`); a pause ends in the
-                past, or before the current one; the orders are unreadable, and the action is none that rewrites them
+                past, or before the current one; the orders are unreadable, and the action does not rewrite them
                 (`control_unreadable`); the connection is read-only (`read_only`).
         """
         with final_unless_passing(context):
             request, order = asked(context)
             store, storage = self._store(context), self.storage
             ordered = Ordered()
-            if request.action is ControlAction.HAND_BACK:  # two that move bundles would work against each other
+            if request.action is ControlAction.HAND_BACK:  # two balancers would work against each other
                 PulsarAdminHook(self.entry.settings.connection).get_writing_settings()
                 store.put_stop(storage, order)
             elif request.action in (ControlAction.RESET, ControlAction.RESTORE):
@@ -65,13 +65,13 @@ class OrderOperator(ClusterOperator):
             elif request.action.is_order:
                 ordered["lost"] = _store(store, storage, request, order)
             if request.action.stops:
-                with suppress(StateError, SnapshotError):  # the order is in force; the task *control* says why
+                with suppress(StateError, SnapshotError):  # the order is in force; the task *control* reports the error
                     ordered["found"] = stopping.under_way(store, storage)
             return ordered
 
 
 def asked(context: Context) -> tuple[ControlRequest, Order]:
-    """Return what a person filled in, as an order given now.
+    """Return the form that a person filled in, and an order given now.
 
     Raises:
         SettingsError: `wrong_setting`, `contradiction`.
@@ -82,7 +82,14 @@ def asked(context: Context) -> tuple[ControlRequest, Order]:
 
 
 def _store(store: StateStore, storage: ClusterStorage, request: ControlRequest, order: Order) -> dict[str, str]:
-    """Rewrite the `control` document; a pause or a resume drops the part that cannot be read, and says which."""
+    """Store an order in the `control` document; return why a part that is dropped cannot be read, by key.
+
+    If the stored orders cannot be read, a pause or a resume drops the unreadable part, a stop is added to the readable
+    part, and any other order is refused.
+
+    Raises:
+        StateError: `control_unreadable`.
+    """
     action, present = request.action, store.control(storage)
     lost = {Control.KEY: present.unreadable} if present.unreadable else {}
     details = {"until": request.until.isoformat()} if request.until else {}
@@ -99,7 +106,7 @@ def _store(store: StateStore, storage: ClusterStorage, request: ControlRequest, 
 
 
 def _forget_used_skip(store: StateStore, storage: ClusterStorage) -> None:
-    """Lift a skip that a run has used: a reset or restore forgets that run, and would have another one skipped."""
+    """Lift a skip that a run has used: a reset or restore forgets that run, and another one would be skipped."""
     control, last = store.control(storage), time_of(kept_state.last_plan(store, storage))
     used = control.skip is not None and last is not None and last > control.skip.at
     if used and not control.unreadable:
@@ -107,7 +114,7 @@ def _forget_used_skip(store: StateStore, storage: ClusterStorage) -> None:
 
 
 def _ordered(control: Control, request: ControlRequest, order: Order) -> Control:
-    """Return the document with one order more, or without a pause and a skip.
+    """Return the document with the new order, or without its pause and its skip.
 
     Raises:
         SettingsError: a pause ends in the past (`wrong_setting`), or before the current one (`contradiction`).

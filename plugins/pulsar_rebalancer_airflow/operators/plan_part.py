@@ -36,7 +36,7 @@ class UnfinishedError(Exception):
 class PlanPartOperator(RunOperator):
     """Carry out a part of a plan; the task's XCom counts bundles by outcome.
 
-    A retry resumes: what is already in place is a success, and no request is repeated. Every attempt applies the gate's
+    A retry resumes: what is already in place is a success, and is not requested again. Every attempt applies the gate's
     rules again before it begins.
 
     Args:
@@ -86,7 +86,7 @@ class PlanPartOperator(RunOperator):
         Raises:
             AirflowFailException: the brokers refused, or a person stopped the run.
             UnfinishedError: brokers did not answer; retried.
-            AirflowSkipException: people or their settings kept all of it from being begun.
+            AirflowSkipException: orders or settings kept the whole part from being begun.
         """
         counts: Counter[Reason] = Counter()
         for outcome in outcomes:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class RecordOperator(RunOperator):
-    """Store the state that a plan derived; the task's XCom is the batches of splits.
+    """Store the new state that belongs to a plan; the task's XCom lists the batches of splits.
 
     A retry stores nothing twice: it skips a plan whose id is in the store. A plan that was made for an earlier state is
     refused, without a retry. The copy next to the runs is written after the store, and again by a retry.

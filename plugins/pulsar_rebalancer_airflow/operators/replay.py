@@ -1,4 +1,4 @@
-"""Replay: what other settings would have done with what runs recorded, by a Spark application of its own."""
+"""Replay: report what other settings would have done with recorded load, in a separate Spark application."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ class ReplayOperator(SparkApplicationOperator):
         self.report_of = ""
 
     def execute(self, context: Context) -> dict[str, JsonValue]:  # type: ignore[override]
-        """Submit and wait.
+        """Submit the application and wait for its end.
 
         Returns:
-            `answer.json`, without what it says of each variant.
+            The content of `answer.json`; the figures of each variant are in `results.parquet`.
 
         Raises:
-            AirflowFailException: `wrong_setting` or `contradiction`; what was typed, or the connection.
+            AirflowFailException: `wrong_setting` or `contradiction` in the parameters or the connection.
             AirflowException: the application failed; the last lines of its output are in the message, and its reason
                 code is the XCom `failure`.
         """

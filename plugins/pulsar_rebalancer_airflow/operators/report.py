@@ -54,10 +54,10 @@ class ReportOperator(RunOperator):
         self.settings = settings
 
     def execute(self, context: Context) -> dict[str, int]:
-        """Report.
+        """Report the outcome of the run.
 
         Returns:
-            Reason code of an outcome to how many moves had it.
+            Number of moves by the reason code of their outcome.
 
         Raises:
             RebalancerError: the folder belongs to another run (`foreign_run`); a file of the run or the stored
@@ -82,7 +82,7 @@ class ReportOperator(RunOperator):
         request, earlier, stored = RunRequest.read(run), Outcome.find(run), store.get(MovesState)
         history = still_kept(stored, Snapshot(run).owners(stored.kept), request.collected_at, now)
         gate = Reason.get(str(left_about_run(context, self.gate, "reason") or ""))
-        kept = {bundle: found.destination for bundle, found in history.kept.items()}
+        kept = {bundle: record.destination for bundle, record in history.kept.items()}
         outcome = conclude(run, gate, now, kept)
         outcome = outcome.model_copy(update={"in_force": self._in_force(context, store, request.resolved)})
         settings = request.resolved.settings
@@ -114,7 +114,7 @@ class ReportOperator(RunOperator):
         return outcome
 
     def _in_force(self, context: Context, store: StateStore, resolved: Resolved) -> str:
-        """Return the orders in force at the end of the run, by its settings and the times of the clusters file."""
+        """Return a sentence on the orders in force at the run's end, by its settings and those only the file sets."""
         settings, storage = resolved.settings, storage_of(self.cluster)
         if self.settings is not None:
             settings = settings.model_copy(update={name: getattr(self.settings, name) for name in _OF_THE_FILE})

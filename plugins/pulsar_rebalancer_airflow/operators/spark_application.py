@@ -26,32 +26,32 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection, Context
 
 ARCHIVE_VARIABLE = "PULSAR_REBALANCER_SPARK_ARCHIVE"
-"""Environment variable with the path of a class-data archive, which halves the start of Spark."""
+"""Environment variable with the path of a class-data archive, which halves Spark's start-up time."""
 
 _APPLICATION_PACKAGE = "pulsar_rebalancer_spark"
 JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:MetaspaceSize=256m"
-"""Of the driver's Java, which ignores a class-data archive that was made with others.
+"""Options of the driver's Java, which ignores a class-data archive that was made with other options.
 
-Spark's classes fill the room that Java begins with, and each time it would look through the whole heap for those that
-are not needed any more.
+Spark's classes would reach Java's initial metaspace limit several times, and each time Java would search the whole heap
+for classes to unload.
 """
 
 CONF = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.session.timeZone": "UTC",
-    # At INFO a run fills its task log with some hundred lines of Spark's own.
+    # At INFO, Spark adds some hundred lines to a run's task log.
     "spark.log.level": "WARN",
 }
-"""Small data, once a minute: start-up decides how long it takes."""
+"""Settings for small data once a minute, where start-up takes most of the time."""
 
 LOCAL_CONF = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    # Spark makes a secret up for each application: other users of the machine reach its ports, and are turned away.
+    # Other users of the machine can reach Spark's ports: a secret that Spark makes for each application keeps them out.
     "spark.authenticate": "true",
 }
-"""Where driver and executor are one process: nobody else has to reach it."""
+"""Settings for a driver and executor in one process, which no other process needs to reach."""
 
 
 def path_of(application: str) -> str:
@@ -63,7 +63,7 @@ def path_of(application: str) -> str:
 
 
 def source_roots() -> list[str]:
-    """Return the folders that the driver needs on PYTHONPATH: those of a source tree, none of an installed wheel."""
+    """Return the folders that the driver needs on PYTHONPATH: the folders of a source tree; none for a wheel."""
     installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     roots = []
     for package in ("pulsar_rebalancer", _APPLICATION_PACKAGE):
@@ -78,7 +78,7 @@ def driver_environment() -> Iterator[None]:
     """Set the environment in which `spark-submit` finds this interpreter and its packages.
 
     `spark-submit` runs the first `python3` on PATH to find its own home, so this interpreter's folder must come first.
-    The process's environment is set and not the operator's `env_vars`, which would reach drivers on other machines.
+    This sets the process's environment, because the operator's `env_vars` would reach drivers on other machines.
     """
     paths = [*source_roots(), *filter(None, [os.environ.get("PYTHONPATH")])]
     wanted = {
@@ -103,10 +103,10 @@ def checked_connection(conn_id: str) -> Connection:
     """Return the Spark connection; refuse mistakes that Airflow and Spark would report much later, or not at all.
 
     Raises:
-        SettingsError: `connection_not_found` if there is no such connection, for which the Spark operator would use
-            YARN, or the secrets backend did not answer, which Airflow does not distinguish. `wrong_setting` if the
-            driver would run on another machine, without this package and the run's files, or if it names Kubernetes
-            and the Spark provider has no client for it.
+        SettingsError: `connection_not_found` if there is no such connection (the Spark operator would use YARN) or the
+            secrets backend did not answer (Airflow does not distinguish the two). `wrong_setting` if the driver would
+            run on another machine, without this package and the run's files, or if the connection names Kubernetes and
+            the Spark provider has no client for it.
     """
     where = f"spark_connection {conn_id}"
     try:
@@ -161,7 +161,7 @@ class SparkApplicationOperator(SparkSubmitOperator):
             self._connected.end()
 
     def _submit(self, context: Context, connection: Connection) -> None:
-        """Submit over a connection that was checked, and wait.
+        """Submit the application over a checked connection, and wait for its end.
 
         Raises:
             AirflowException: the application failed; the last lines of its output are in the message, and its reason
@@ -184,11 +184,11 @@ class SparkApplicationOperator(SparkSubmitOperator):
             raise
 
     def _configure(self, connection: Connection) -> None:
-        # Spark's settings that no command line may show, such as a secret: a file of the worker.
+        # A file of the worker with Spark settings that no command line may show, such as a secret.
         self.properties_file = connection.extra_dejson.get("properties-file")
         if re.match(r"local(\[|$)", connection.host or ""):
             self.conf = {**(self.conf or {}), **LOCAL_CONF}
-        # Read here and not at parse time: the worker's disk counts.
+        # Read here and not at parse time: the archive is on the worker's disk.
         archive = os.environ.get(ARCHIVE_VARIABLE, "")
         if archive and Path(archive).is_file():
             options = f"{JAVA_OPTIONS} -XX:SharedArchiveFile={archive} -Xshare:auto"
@@ -196,6 +196,6 @@ class SparkApplicationOperator(SparkSubmitOperator):
 
 
 def _code(output: str) -> Reason | None:
-    """Return the reason code that an application's last lines end with."""
+    """Return the reason code at the end of an application's output; None if there is none."""
     codes = re.findall(r"not (?:decided|replayed): .*\[([a-z_]+)\]", output)
     return Reason.get(codes[-1]) if codes else None

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class SplitOperator(PlanPartOperator):
     """Carry out the splits of a plan.
 
-    Bundles whose range is gone or that somebody split elsewhere are outcomes, not failures. The task fails if brokers
+    Bundles whose range is gone or was split at other positions are outcomes, not failures. The task fails if brokers
     did not answer (retried), refused, or a person stopped the run (not retried), and then this run moves nothing. Other
     holds (`Holds`) are not failures, and each wave checks them again. The task is skipped if the gate is closed, or if
     a broker now splits bundles by itself.
@@ -53,13 +53,13 @@ class SplitOperator(PlanPartOperator):
         """Carry the splits out.
 
         Returns:
-            Reason code of an outcome to how many bundles had it.
+            Number of bundles by the reason code of their outcome.
 
         Raises:
-            AirflowSkipException: the gate is closed, or would be by now; a broker splits bundles by itself.
-            AirflowFailException: the folder is not of this run; the connection is read-only; the brokers refuse the
-                credentials.
-            UnfinishedError: brokers did not answer; tried again.
+            AirflowSkipException: the gate is closed, or would be closed now; a broker splits bundles by itself.
+            AirflowFailException: the folder belongs to another run; the connection is read-only; the brokers refuse
+                the credentials.
+            UnfinishedError: brokers did not answer; retried.
         """
         with final_unless_passing():
             run = run_folder(context, self.cluster, self.run)
@@ -69,7 +69,7 @@ class SplitOperator(PlanPartOperator):
             splits = self._open(context, run, history, str(opened))
             remaining, resolved = history.remaining(splits), Summary.read(run).resolved
             holds = Holds(context, self.cluster, store, resolved.settings, self.present, each_time=True)
-            # Splits made by hand are not asked, nor is it where the clusters file says that brokers split nothing.
+            # Ask whether brokers split bundles by themselves, unless all splits are manual or the file rules it out.
             overruled = resolved.origins.get("auto_split") is Origin.FILE
             asked = not overruled and any(split.condition for split in remaining)
 

@@ -87,13 +87,13 @@ class UnloadWaveOperator(PlanPartOperator):
         """Carry the wave out.
 
         Returns:
-            Reason code of an outcome to how many bundles had it.
+            Number of bundles by the reason code of their outcome.
 
         Raises:
             AirflowFailException: the plan is not the recorded one, was altered, is too old or over a cap; the folder
                 belongs to another run; the connection is read-only; the brokers refuse the credentials.
             UnfinishedError: brokers did not answer for some bundles; retried.
-            AirflowSkipException: people or their settings kept all its bundles from being begun.
+            AirflowSkipException: orders or settings kept the whole wave from being begun.
         """
         with final_unless_passing():
             run = run_folder(context, self.cluster, self.run)

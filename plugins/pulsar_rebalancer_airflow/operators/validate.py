@@ -1,4 +1,4 @@
-"""Validate: the suites over the snapshot, before anything is decided."""
+"""Validate: run the suites on the snapshot, before anything is decided."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class ValidateOperator(BaseOperator):
         with final_unless_passing(context):
             run = run_folder(context, self.cluster, self.run)
             validation = validate(run)
-        counts = {str(effect): _plain(found) for effect in Effect if (found := validation.reasons(effect))}
+        counts = {str(effect): _plain(reasons) for effect in Effect if (reasons := validation.reasons(effect))}
         page = page_address(context["dag_run"].dag_id, context["dag_run"].run_id, run.name)
         if validation.findings:
             self._tell(context, run, validation, page)
@@ -75,12 +75,12 @@ class ValidateOperator(BaseOperator):
         return counts
 
     def _tell(self, context: Context, run: StoragePath, validation: Validation, page: str) -> None:
-        found, result = explain(validation), (run / "validation.json").uri
-        gravest = found.reasons[0].effect
-        document = {"cluster": self.cluster, "effect": gravest.value, **found.document()}
+        report, result = explain(validation), (run / "validation.json").uri
+        gravest = report.reasons[0].effect
+        document = {"cluster": self.cluster, "effect": gravest.value, **report.document()}
         context["ti"].xcom_push(key=FINDINGS, value=document | {"result": result, "page": page_of(run).uri})
         text = (
-            f"Cluster {self.cluster}: {_MEANS[gravest]}\n{found.text()}\nThe full result: {result}, as a page: {page}"
+            f"Cluster {self.cluster}: {_MEANS[gravest]}\n{report.text()}\nThe full result: {result}, as a page: {page}"
         )
         if gravest is Effect.BLOCK:
             raise AirflowFailException(text)
@@ -88,5 +88,5 @@ class ValidateOperator(BaseOperator):
 
 
 def _plain(counts: Mapping[Reason, int]) -> dict[str, int]:
-    """Return counts as an XCom holds them."""
+    """Return counts with plain strings as keys, for an XCom."""
     return {str(reason): count for reason, count in counts.items()}

@@ -20,7 +20,7 @@ _DETAIL_CHARS = 300
 
 
 class Arguments(TypedDict, total=False):
-    """The arguments of an expectation, as far as they are used: its column and the allowed range."""
+    """The arguments used of an expectation: its column and the allowed range."""
 
     column: str
     min_value: float | None
@@ -53,7 +53,7 @@ class Seen(TypedDict, total=False):
 
 
 class Result(TypedDict):
-    """Great Expectations' result for one expectation, as far as it is used, with its wording."""
+    """The parts used of Great Expectations' result for one expectation, and its wording."""
 
     success: bool
     expectation_config: Expectation

@@ -32,7 +32,7 @@ def judged_frames(run: StoragePath, settings: Settings) -> dict[str, pd.DataFram
     * `<resource>_percent`: usage as a percentage of the limit; null without a limit;
     * `deciding_resource` and `deciding_percent`: see `_deciding`;
     * `unaccounted_percent`: difference between the broker's own figure and the sum over its bundles, in the worst of
-      the four traffic figures. 0 if it is at most one unit; null if a figure is unsound, which is a finding of its own.
+      the four traffic figures. 0 if it is at most one unit; null if a figure is unsound, which is a separate finding.
     """
     read = {name: Snapshot(run).table(name) for name in INPUT}
     frames = {name: table.to_pandas(categories=_REPEATED.get(name)) for name, table in read.items()}
@@ -87,7 +87,7 @@ def _unaccounted_percent(brokers: pd.DataFrame, bundles: pd.DataFrame) -> pd.Ser
 
 
 def shares_of(bundles: Collection[str], frames: Mapping[str, pd.DataFrame]) -> dict[str, float]:
-    """Return by broker the share (0 to 1) of its message rate or throughput, the larger one, that these bundles carry.
+    """Return the share (0 to 1) of each broker's message rate or throughput, the larger one, that these bundles carry.
 
     A negative figure counts by its absolute value. A figure that is not a number is estimated: the broker's own figure
     minus that of its other bundles.

@@ -89,7 +89,7 @@ def validate(run: StoragePath, suites: Path | None = None) -> Validation:
 
 
 def _moved_lately(run: StoragePath) -> frozenset[str]:
-    """Return the bundles of the unload history: right after a move two brokers report the bundle."""
+    """Return the bundles of the unload history: right after a move, two brokers may report the same bundle."""
     try:
         return frozenset(StateBefore.read(run).moves.unloads)
     except RebalancerError:
@@ -132,7 +132,7 @@ def _quieten() -> None:
 
 
 def _run_suite(name: str, frame: pd.DataFrame, folder: Path, values: Mapping[str, float]) -> list[Result]:
-    """Return the results in JSON types, in the suite's order, each with Great Expectations' own wording."""
+    """Return the results of a suite in JSON types, in its order, each with Great Expectations' own wording."""
     _quieten()
     import great_expectations as gx
 
