@@ -1,1 +1,1 @@
-"""What a strategy would have done: recorded load through one variant after the other, in closed loop."""
+"""Replay recorded load in a closed loop: what would other strategies and settings have done?"""

@@ -1,7 +1,7 @@
-"""A shedder with its placement over a cluster, minute by minute, as the rebalancer's runs would do it.
+"""Balance a cluster minute by minute with a shedder and a placement, as the rebalancer's runs would.
 
-What the DAG keeps between runs is kept here: hits and averages, means of bundles, and which bundles moved within the
-grace period. Nothing here knows where a minute comes from: it may be simulated or recorded.
+This module keeps what the DAG keeps between runs: hits and averages, means of bundles, and which bundles moved within
+the grace period. It does not know where a minute comes from: it may be simulated or recorded.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 MINUTE = 60.0
 
 _UNLOADED_AFTER = 1.0
-"""Seconds from a sample until its bundles have moved: a run notes an unload when it is done, after its sample."""
+"""Seconds from a sample until its bundles have moved: a run notes an unload once it is done."""
 
 
 class IndexedMove(NamedTuple):
-    """A bundle and the broker that it is to go to, by position."""
+    """A bundle and its destination, by position."""
 
     bundle: int
     destination: int
@@ -53,9 +53,9 @@ class Balancer:
     Args:
         roster: names of its brokers and bundles.
         settings: strategy, placement, thresholds.
-        seed: decides where placement draws.
-        means: of the bundles, kept up to date by the caller; None: they are kept here.
-        stays: why a bundle never moves, by its position.
+        seed: of placement's random draws.
+        means: means of the bundles, which the caller updates; None: the balancer updates its own.
+        stays: for bundles that never move, the reason by bundle position.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Balancer:
         self._placing = Placing(self._empty(), self._kept, "")
 
     def decide(self, minute: Minute) -> list[IndexedMove]:
-        """Return what the strategy moves after a minute."""
+        """Return the moves that the strategy makes after a minute."""
         self._keep_placement()
         if minute.policies is not self._policies:
             self._policies, self._kind = minute.policies, cache(minute.policies.kind)
@@ -94,17 +94,18 @@ class Balancer:
         sample = ClusterSample(brokers, self._columns(minute, seen), self._settings, counting=self._counting(minute))
         moves = self._shed(minute, sample)
         self._placing = Placing(sample, self._kept, self._seed_of(minute), minute.policies)
-        found = [IndexedMove(self._roster.bundle_at[move.bundle], self._destination(move)) for move in moves]
-        self._moved.update({move.bundle: minute.number for move in found})
+        indexed = [IndexedMove(self._roster.bundle_at[move.bundle], self._destination(move)) for move in moves]
+        self._moved.update({move.bundle: minute.number for move in indexed})
         self._unloaded_brokers.update({move.source: minute.number for move in moves})
-        return found
+        return indexed
 
     def place(self, bundle: int, registered: Collection[int]) -> int | None:
-        """Return where placement puts a bundle that has no owner; it knows of brokers what the last reports say.
+        """Return the broker that placement chooses for a bundle without an owner; None if no broker may have it.
+
+        Placement judges brokers by their last reports. Bundles and brokers are positions.
 
         Args:
-            bundle: its position.
-            registered: positions of the brokers that the cluster lists now.
+            registered: brokers that the cluster lists now.
         """
         name, names = self._roster.bundles[bundle], {self._roster.brokers[number] for number in registered}
         topics = int(self._topics[bundle])
@@ -133,12 +134,12 @@ class Balancer:
     def _left_out(self, minute: Minute) -> dict[int, Reason]:
         names, at = self._roster.brokers, self._roster.broker_at
         silent = np.flatnonzero(minute.brokers.registered & ~minute.brokers.reported).tolist()
-        found = left_out(self._settings, minute.policies, quarantined=(names[i] for i in silent))
-        return {at[name]: reason for name, reason in found.items() if name in at}
+        reasons = left_out(self._settings, minute.policies, quarantined=(names[i] for i in silent))
+        return {at[name]: reason for name, reason in reasons.items() if name in at}
 
     @staticmethod
     def _since(minute: Minute, at: int) -> float:
-        """Return the seconds since the bundles of a minute have moved."""
+        """Return the seconds since the bundles of an earlier minute moved."""
         return (minute.number - at) * MINUTE - _UNLOADED_AFTER
 
     def _seed_of(self, minute: Minute) -> str:
@@ -146,7 +147,7 @@ class Balancer:
 
     @property
     def _repeats(self) -> bool:
-        """Return whether brokers measure themselves less often than once a minute: then a figure may be an old one."""
+        """Return whether brokers measure themselves less often than once a minute, so that figures may repeat."""
         return self._settings.host_usage_interval_minutes * PUNCTUALITY > 1
 
     def _counting(self, minute: Minute) -> Counting:
@@ -170,7 +171,7 @@ class Balancer:
         return ColumnBundles(self._roster, owner, minute.bundles, self._means, reasons, self._kind)
 
     def _empty(self) -> ClusterSample:
-        """Return what a leader knows that has just been elected: the brokers, and nothing of them."""
+        """Return what a newly elected leader knows: the names of the brokers, but none of their figures."""
         nothing = np.zeros((len(FIGURES), len(self._roster.bundles)))
         owner = np.full(len(self._roster.bundles), NOBODY)
         self._topics = nothing[-1]

@@ -120,7 +120,7 @@ class _Replica:
             parents = sample.parents
             inherited = np.where(parents == NOBODY, NOBODY, self._owner[parents])
             self._owner[sample.born] = np.where(inherited == NOBODY, sample.owner[sample.born], inherited)
-            # A new bundle on a restarted broker came after the restart, unless it is a part of a bundle it had before.
+            # A new bundle on a restarted broker came after the restart, unless it is a part of an earlier bundle there.
             away[sample.born] = restarted[inherited] & (inherited != NOBODY)
         lost = np.flatnonzero(sample.present & (~registered[self._owner] | away))
         if not len(lost):
@@ -186,13 +186,13 @@ class _Averages:
 
 
 def _stay(roster: Roster, settings: Settings) -> dict[int, Reason]:
-    """Return why bundles never move, by bundle position."""
+    """Return the reasons of bundles that never move, by bundle position."""
     reasons = reasons_to_stay(pa.array(roster.bundles, pa.string()), settings).to_pylist()
     return {number: Reason(reason) for number, reason in enumerate(reasons) if reason}
 
 
 def _change(sample: RecordedSample, bundles: Ints, to: Ints) -> Floats:
-    """Return brokers' net load from bundles that are elsewhere than recorded: a row per flow, a column per broker."""
+    """Return how bundles that are elsewhere than recorded change brokers' load: a row per flow, a column per broker."""
     count, came_from = len(sample.brokers.registered), sample.owner[bundles]
     return np.array(
         [

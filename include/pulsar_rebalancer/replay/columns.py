@@ -30,7 +30,7 @@ FIGURES = (*TRAFFIC, "topics")
 """The load that a bundle takes from broker to broker; `run.tables` has the units."""
 
 UNKNOWN_RATE = 50.0
-"""Long-term message rate of a bundle that nobody has reported yet (NamespaceBundleStats' default, 50 msg/s)."""
+"""Long-term message rate of a bundle that no broker has reported yet (NamespaceBundleStats' default, 50 msg/s)."""
 
 
 class Roster:
@@ -104,7 +104,7 @@ class ColumnBundles(Bundles):
 
     Args:
         owner: position of the broker that reports each bundle, or `NOBODY`.
-        present: what they carry now, a row for each of `FIGURES`.
+        present: present load of the bundles, a row for each of `FIGURES`.
         reasons: why a bundle must stay, by position.
         kind: the kind of policy that a namespace is under, or None.
     """
@@ -140,8 +140,8 @@ class ColumnBundles(Bundles):
             owned &= np.isin(names.namespace, wanted)
         width = len(names.brokers)
         keys, counts = np.unique(names.namespace[owned] * width + self._owner[owned], return_counts=True)
-        found = zip(keys.tolist(), counts.tolist(), strict=True)
-        return Counter({(names.namespaces[key // width], names.brokers[key % width]): count for key, count in found})
+        pairs = zip(keys.tolist(), counts.tolist(), strict=True)
+        return Counter({(names.namespaces[key // width], names.brokers[key % width]): count for key, count in pairs})
 
     def long_term_msg_rates(self) -> dict[str, float]:
         """Return the long-term message rate of each broker with bundles, msg/s, without heartbeat namespaces."""

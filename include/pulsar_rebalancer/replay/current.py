@@ -44,12 +44,12 @@ def _of_day(storage: ClusterStorage, day: date) -> Iterator[tuple[str, RunReques
     for name in sorted({*folder.names(), *compacted}, reverse=True):
         text = compacted.get(name)
         try:
-            found = (
+            request = (
                 RunRequest.read(folder / name) if text is None else RunRequest.parse(json_document(text, name), name)
             )
         except SnapshotError:
             continue
-        yield name, found
+        yield name, request
 
 
 def _compacted(listed: StoragePath) -> dict[str, str | None]:

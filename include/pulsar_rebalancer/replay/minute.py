@@ -51,7 +51,7 @@ class BrokerFigures:
 
     @cached_property
     def percents(self) -> Floats:
-        """Return what each broker uses, percent of its limits, a row for each resource."""
+        """Return each broker's usage in percent of its limits, a row for each resource."""
         return percents(self.usage, self.limits)
 
 
@@ -60,7 +60,7 @@ class Minute:
     """The state of a cluster at the end of a minute.
 
     Attributes:
-        number: of the minute.
+        number: the minute's number; a recorded one counts from 1970.
         owner: position of each bundle's broker, or `NOBODY`.
         bundles: a row for each of `columns.FIGURES`, a column per bundle.
         resources: names of the rows of `brokers.usage`.

@@ -92,7 +92,7 @@ def prepare_trace(folder: StoragePath, given: argparse.Namespace) -> Prepared:
 
 
 def _forget(folder: StoragePath) -> None:
-    """Delete the results of an earlier request of the folder, which could be mistaken for those of this one."""
+    """Delete the results of an earlier request in the folder, so that they cannot pass for those of this one."""
     for name in (ANSWER, REPORT, TABLE):
         (folder / name).delete()
 

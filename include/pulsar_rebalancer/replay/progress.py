@@ -1,4 +1,4 @@
-"""The progress of a replay: its parts write it to files, and it is printed from these."""
+"""The progress of a replay: each part writes its share to a file; a thread reads the files and prints the total."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def say(line: str) -> None:
 
 
 def share_of(work: StoragePath, part: int) -> Callable[[float], None]:
-    """Return a function that stores the share done of a part, 0 to 1."""
+    """Return a function that stores how much of a part is done, 0 to 1."""
     return partial(_write, work / _FOLDER / str(part))
 
 

@@ -31,7 +31,7 @@ class KeptSample(NamedTuple):
         usage, limits: a row for each of `RESOURCES`, NaN where nothing was measured.
         traffic: load of the brokers, a row for each of `FIGURES`.
         averages: brokers' own moving averages of load (1 is 100 percent) and throughput (bytes/s); NaN without one.
-        versions: numbers in `Index`; that of an empty text where the version is unknown.
+        versions: numbers of the brokers' versions in `Index`, where an unknown version is an empty text.
         age: of each load report, seconds.
         started: when the broker's process started, seconds since 1970; NaN where unknown.
         reported: brokers with a load report that was not left out.
@@ -39,7 +39,7 @@ class KeptSample(NamedTuple):
         owner: the broker of each bundle.
         carried: load of the bundles, a row for each of `FIGURES`.
         left_out: bundles that validation left out.
-        policies: a single number, of the policies in `Index`.
+        policies: one number, that of the policies in `Index`.
     """
 
     brokers: Ints
@@ -85,7 +85,7 @@ class Coverage(BaseModel):
         first, last: times of the first and the last sample.
         samples: number of samples that count, at most one per minute.
         minutes: time that the samples cover.
-        expected: number of samples there would be without a gap.
+        expected: number of samples that a stretch without gaps would have.
         gaps: number of times that samples were missing for longer than `state_max_gap` intervals.
         longest_gap_minutes: length of the longest gap.
         blocked: number of samples that validation blocked.
@@ -136,10 +136,10 @@ class Index(VersionedDocument):
 
     Attributes:
         brokers, bundles: names by number.
-        minutes: of the samples, since 1970, ascending.
+        minutes: minutes of the samples since 1970, ascending.
         places: file number, first byte and length of each sample.
         versions: brokers' Pulsar versions by number.
-        policies: by number.
+        policies: policies by number.
     """
 
     FILE: ClassVar[str] = "index.json"

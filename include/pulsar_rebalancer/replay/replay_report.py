@@ -55,7 +55,7 @@ def html(
     Args:
         outcomes: by name of the variant.
     """
-    ordered = sorted(compared, key=lambda each: (each.unloads_per_day, each.range_mean))
+    ordered = sorted(compared, key=lambda variant: (variant.unloads_per_day, variant.range_mean))
     coverage = answer.coverage
     notes = [*coverage.unreadable, *(f"left out: {why}" for why in answer.left_out)]
     more = answer.left_out_count - len(answer.left_out)
@@ -90,21 +90,21 @@ def html(
 
 def _table(ordered: Sequence[Figures], answer: ReplayResult, variants: Mapping[str, Variant]) -> str:
     rows = []
-    for number, each in enumerate(ordered, start=1):
-        kind = "current" if each.variant == CURRENT else "picked" if each.variant == answer.picked else ""
-        marks = {"current": each.variant == CURRENT, "picked": each.variant == answer.picked}
-        marks["on the front"] = each.variant in answer.front
+    for number, row in enumerate(ordered, start=1):
+        kind = "current" if row.variant == CURRENT else "picked" if row.variant == answer.picked else ""
+        marks = {"current": row.variant == CURRENT, "picked": row.variant == answer.picked}
+        marks["on the front"] = row.variant in answer.front
         cells = [
-            f"{each.moved:,}",
-            f"{each.events:,}",
-            f"{each.unloads_per_day:.1f}",
-            f"{each.events_per_day:.1f}",
-            f"{each.disturbed_per_day / _MIB:,.1f}",
-            *(f"{value:.1f}" for value in (each.range_mean, each.range_p95, each.range_largest, each.deviation_mean)),
-            f"{each.hot_share:.1%}",
-            str(each.lost),
+            f"{row.moved:,}",
+            f"{row.events:,}",
+            f"{row.unloads_per_day:.1f}",
+            f"{row.events_per_day:.1f}",
+            f"{row.disturbed_per_day / _MIB:,.1f}",
+            *(f"{value:.1f}" for value in (row.range_mean, row.range_p95, row.range_largest, row.deviation_mean)),
+            f"{row.hot_share:.1%}",
+            str(row.lost),
         ]
-        names = (each.variant, variants[each.variant].settings.strategy)
+        names = (row.variant, variants[row.variant].settings.strategy)
         rows.append(
             f"<tr class={kind or 'other'}><td>{number}</td>"
             + "".join(f"<td class=name>{escape(name)}</td>" for name in names)
@@ -117,14 +117,14 @@ def _table(ordered: Sequence[Figures], answer: ReplayResult, variants: Mapping[s
 
 def _scatter(ordered: Sequence[Figures], answer: ReplayResult) -> str:
     figure, field = _field()
-    front = [each for each in ordered if each.variant in answer.front]
-    field.plot([each.unloads_per_day for each in front], [each.range_mean for each in front], color=_FRONT, linewidth=1)
-    for number, each in enumerate(ordered, start=1):
-        colour = _FRONT if each.variant in answer.front else _PLAIN
-        colour = {answer.picked: _PICKED, CURRENT: _CURRENT}.get(each.variant, colour)
-        marked = each.variant in (CURRENT, answer.picked)
-        field.scatter([each.unloads_per_day], [each.range_mean], color=colour, s=60 if marked else 22, zorder=3)
-        field.annotate(str(number), (each.unloads_per_day, each.range_mean), fontsize=7, xytext=(3, 3),
+    front = [row for row in ordered if row.variant in answer.front]
+    field.plot([row.unloads_per_day for row in front], [row.range_mean for row in front], color=_FRONT, linewidth=1)
+    for number, row in enumerate(ordered, start=1):
+        colour = _FRONT if row.variant in answer.front else _PLAIN
+        colour = {answer.picked: _PICKED, CURRENT: _CURRENT}.get(row.variant, colour)
+        marked = row.variant in (CURRENT, answer.picked)
+        field.scatter([row.unloads_per_day], [row.range_mean], color=colour, s=60 if marked else 22, zorder=3)
+        field.annotate(str(number), (row.unloads_per_day, row.range_mean), fontsize=7, xytext=(3, 3),
                        textcoords="offset points")  # fmt: skip
     field.set_xscale("symlog", linthresh=1)
     field.set_xlim(left=-0.1)

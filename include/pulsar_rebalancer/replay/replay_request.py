@@ -33,9 +33,9 @@ class ReplayRequest(VersionedDocument):
         cluster: name in the clusters file.
         airflow_run_id: the DAG run that requested the replay; empty for a command.
         requested_by: the person who requested it.
-        settings: the current ones; their resource weights also make the scores.
+        settings: the current settings; their resource weights also make the scores.
         settings_from: where the settings come from.
-        seed: of the draws of placement.
+        seed: of placement's random draws.
     """
 
     model_config = ConfigDict(allow_inf_nan=False)

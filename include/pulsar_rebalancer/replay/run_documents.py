@@ -48,7 +48,7 @@ class RunDocuments:
 
 
 def policies_of(text: str | None) -> Policies:
-    """Return the parsed policies; a run decides nothing without them either.
+    """Return the parsed policies, which a replay needs as a run does.
 
     Raises:
         SnapshotError: `file_missing`, `file_damaged` or `file_version`.

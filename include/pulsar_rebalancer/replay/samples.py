@@ -87,7 +87,7 @@ class Recording:
     """The samples of a cluster, read file by file.
 
     Attributes:
-        roster: names in order.
+        roster: the sorted names.
     """
 
     folder: StoragePath
@@ -108,7 +108,7 @@ class Recording:
 
     @property
     def coverage(self) -> Coverage:
-        """Return which part of the stretch it covers."""
+        """Return which part of the stretch the recording covers."""
         return self.index.coverage
 
     @cached_property
@@ -171,12 +171,12 @@ class _Assembler:
         )
 
     def _restarted(self, snapshot: KeptSample) -> Flags:
-        found = np.zeros(len(self._broker_at), dtype=bool)
+        restarted = np.zeros(len(self._broker_at), dtype=bool)
         known = snapshot.reported & ~np.isnan(snapshot.started)
         at, started = self._broker_at[snapshot.brokers[known]], snapshot.started[known]
-        found[at] = started > self._started[at]
+        restarted[at] = started > self._started[at]
         self._started[at] = started
-        return found
+        return restarted
 
     def _brokers(self, snapshot: KeptSample) -> BrokerFigures:
         listed = self._broker_at[snapshot.brokers]
@@ -221,8 +221,8 @@ class _Assembler:
         numbers, starts, ends = self._ranges[namespace]
         low, high = _bounds(self._roster.bundles[number])
         holds = self._seen[numbers] & (starts <= low) & (high <= ends) & (ends - starts > high - low)
-        found = np.flatnonzero(holds)
-        return int(numbers[found[np.argmin((ends - starts)[found])]]) if len(found) else NOBODY
+        wider = np.flatnonzero(holds)
+        return int(numbers[wider[np.argmin((ends - starts)[wider])]]) if len(wider) else NOBODY
 
     def _ranges_of(self, namespace: int) -> tuple[Ints, Ints, Ints]:
         """Return the bundles of a namespace with their bounds."""

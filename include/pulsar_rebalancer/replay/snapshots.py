@@ -133,7 +133,7 @@ class _Reader:
 
     @contextmanager
     def _noting(self, what: str) -> Iterator[None]:
-        """Note that something could not be read, unless the storage itself fails."""
+        """Note what could not be read; a failure of the storage itself is raised."""
         try:
             yield
         except SnapshotError as error:

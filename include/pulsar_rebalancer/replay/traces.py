@@ -1,7 +1,7 @@
 """Make a recording from CSV traces: a series of CPU per broker, as exported from Prometheus.
 
-A trace has no bundles, so they are generated: each broker gets the same number of them, with fixed sizes whose shares
-of the broker's load are drawn from a log-normal distribution. The load is interpolated between samples.
+A trace has no bundles, so they are generated: each broker gets the same number of bundles. The share of its broker's
+load that a bundle carries is drawn once from a log-normal distribution. The load is interpolated between samples.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 _HELD = 3
-"""A broker has no report after this many of its usual steps without a sample, until its next sample."""
+"""A broker has no report between two samples that are more than this many of its usual steps apart."""
 
 _HASHES = 1 << 32
 
 _VERSION = "5.0.1"
-"""Version of the brokers: one that may move equal hash ranges of different namespaces at once."""
+"""Assumed version of the brokers: with it, equal hash ranges of different namespaces may move at once."""
 
 LONGEST_DAYS = 366
 """Maximum length of a stretch, days."""

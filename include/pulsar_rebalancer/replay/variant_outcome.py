@@ -58,7 +58,7 @@ class VariantOutcome:
 
     def append(self, other: Self) -> None:
         """Add another stretch of the same variant."""
-        for name in (each.name for each in fields(self) if each.name != "variant"):
+        for name in (column.name for column in fields(self) if column.name != "variant"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
@@ -129,22 +129,18 @@ def pareto_front(compared: Sequence[Figures]) -> set[str]:
     """Return the variants that no other variant beats in both unloads and range."""
     front: set[str] = set()
     least, edge = float("inf"), (-1.0, -1.0)
-    for each in sorted(compared, key=lambda each: (each.unloads_per_day, each.range_mean)):
+    for row in sorted(compared, key=lambda row: (row.unloads_per_day, row.range_mean)):
         # Variants that are equal in both are all on the front.
-        if each.range_mean < least or (each.unloads_per_day, each.range_mean) == edge:
-            front.add(each.variant)
-            least, edge = each.range_mean, (each.unloads_per_day, each.range_mean)
+        if row.range_mean < least or (row.unloads_per_day, row.range_mean) == edge:
+            front.add(row.variant)
+            least, edge = row.range_mean, (row.unloads_per_day, row.range_mean)
     return front
 
 
 def preferred(compared: Sequence[Figures], worth: float) -> str:
-    """Return the variant with the lowest cost: unloads per day plus mean range at `worth` unloads a point.
+    """Return the variant with the lowest cost: unloads per day plus `worth` for each point of mean range."""
 
-    Args:
-        worth: unloads a day that one point of range is worth.
-    """
-
-    def cost(each: Figures) -> tuple[float, float, str]:
-        return each.unloads_per_day + worth * each.range_mean, each.range_mean, each.variant
+    def cost(row: Figures) -> tuple[float, float, str]:
+        return row.unloads_per_day + worth * row.range_mean, row.range_mean, row.variant
 
     return min(compared, key=cost).variant

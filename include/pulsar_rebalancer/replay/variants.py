@@ -56,7 +56,7 @@ class Variant:
 
     Attributes:
         name: unique among those compared.
-        settings: effective ones.
+        settings: effective settings.
         changed: settings that differ from the current ones.
         current: whether these are the current settings.
     """

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 _SHOWN = 10
 
 _BYTES = 16 << 20
-"""Size from which a file of samples is written."""
+"""Minimum size of a file of samples; only the last may be smaller."""
 
 
 class Names:
-    """Assigns numbers to names, in the order in which they come."""
+    """Assigns numbers to names, in order of first appearance."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
