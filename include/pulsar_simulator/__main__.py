@@ -130,7 +130,7 @@ def main(arguments: list[str] | None = None) -> int:
         )
     except (OSError, OverflowError) as error:
         parser.error(f"--port {given.port}: {error}")
-    # Uvicorn stops on these and raises them again afterwards: by then there is nothing left to do.
+    # Uvicorn stops on these signals and then raises them again, when nothing is left to do.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     try:

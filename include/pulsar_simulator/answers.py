@@ -1,4 +1,4 @@
-"""Answers of brokers about themselves, including those that faults make untrue."""
+"""The brokers' answers about themselves, which faults may falsify."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The answers of every broker, made from what is true and from the faults."""
+    """The answers of every broker, made from the true state and the faults."""
 
     membership: Membership
     topology: Topology
@@ -36,7 +36,7 @@ class Answers:
     _reports: dict[int, tuple[int, bytes]] = field(default_factory=dict)
 
     def load_report(self, index: int, now: float) -> bytes:
-        """Return a broker's load report as it goes over the wire; made once per sample."""
+        """Return a broker's load report as it is sent; without faults it is made once per sample."""
         broker = self.membership.brokers[index]
         untrue = [fault for kind in _LIES if (fault := self.faults.take(kind, broker=broker.broker_id))]
         if self.faults.take(FaultKind.WRONG_BROKER, broker=broker.broker_id):
@@ -61,7 +61,7 @@ class Answers:
         return [*(self.topology.bundles[i] for i in [*own, *claimed]), self.reporter.heartbeat(broker)]
 
     def active_brokers(self) -> list[str]:
-        """Return the ids of the active list."""
+        """Return the brokerIds of the active list."""
         ids = [
             broker.broker_id
             for broker in self.membership.registered()

@@ -1,4 +1,4 @@
-"""The brokers: what they are made of, which of them live, who leads."""
+"""The brokers: their size, which of them are alive, and which one leads."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ class BrokerSpec:
 
 @dataclass(slots=True)
 class Broker:
-    """A broker now.
+    """The current state of a broker.
 
     Attributes:
         index: position in the cluster.
         spec: its size.
         broker_id: `host:port`.
         started_at: seconds since 1970.
-        alive: its process runs.
-        registered: the others believe so (the metadata session has not ended).
-        session_ends: when a dead broker is noticed, seconds since 1970.
+        alive: whether its process runs.
+        registered: whether the others still list it (its metadata session has not ended).
+        session_ends: when the others notice that it is dead, seconds since 1970.
     """
 
     index: int
@@ -67,7 +67,7 @@ class Membership:
         self._session_timeout = session_timeout
 
     def find(self, broker_id: str) -> Broker:
-        """Return the broker of that id, registered or not.
+        """Return the broker with that id, registered or not.
 
         Raises:
             Refusal: 404, unknown.
@@ -78,16 +78,16 @@ class Membership:
         raise Refusal(404, f"Broker {broker_id} not found", broker_id)
 
     def registered(self) -> list[Broker]:
-        """Return the brokers of the active list."""
+        """Return the brokers on the active list."""
         return [broker for broker in self.brokers if broker.registered]
 
     def registered_index(self, broker_id: str) -> int | None:
         """Return the index of an active broker; None if unknown or gone."""
-        found = [broker.index for broker in self.registered() if broker.broker_id == broker_id]
-        return found[0] if found else None
+        indices = [broker.index for broker in self.registered() if broker.broker_id == broker_id]
+        return indices[0] if indices else None
 
     def kill(self, broker: Broker, now: float) -> None:
-        """End the process without a farewell: noticed when its session ends."""
+        """End the process without deregistering the broker: the others notice when its session ends."""
         if broker.alive:
             broker.alive = False
             broker.session_ends = now + self._session_timeout
@@ -102,7 +102,7 @@ class Membership:
         return True
 
     def join(self, broker: Broker, now: float) -> None:
-        """Let a process start: registered at once, leader only if there is none."""
+        """Start the process: the broker is registered at once, and leads only if there is no leader."""
         broker.alive = broker.registered = True
         broker.started_at = now
         broker.session_ends = float("inf")

@@ -1,4 +1,4 @@
-"""Where the simulated cluster takes its time from: a clock moved by hand, or the machine's."""
+"""The clocks of a simulated cluster: one that is moved by hand, and the machine's."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ManualClock:
         return self._now
 
     def advance(self, seconds: float) -> None:
-        """Let `seconds` pass; never back."""
+        """Let `seconds` pass; a negative number is refused."""
         if seconds < 0:
             raise ValueError(f"time cannot go back by {-seconds} seconds")
         self._now += seconds
@@ -49,7 +49,7 @@ class RealClock:
         return time.time() + self._ahead
 
     def advance(self, seconds: float) -> None:
-        """Run `seconds` ahead of the machine from now on."""
+        """Move the clock another `seconds` ahead of the machine's."""
         if seconds < 0:
             raise ValueError(f"time cannot go back by {-seconds} seconds")
         self._ahead += seconds

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 def _up_to_date(method: Callable[Concatenate[Cluster, P], T]) -> Callable[Concatenate[Cluster, P], T]:
-    """Let one caller in at a time, after everything has happened that was due until now."""
+    """Let one caller in at a time, after all events that were due until now."""
 
     @functools.wraps(method)
     def wrapper(self: Cluster, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -55,10 +55,9 @@ def _up_to_date(method: Callable[Concatenate[Cluster, P], T]) -> Callable[Concat
 
 
 class Cluster:
-    """A cluster under load that takes the requests that brokers take; safe to use from several threads.
+    """A cluster under load that answers requests as its brokers would; safe to use from several threads.
 
     Args:
-        spec: what it is made of.
         clock: a `ManualClock` if not given.
     """
 
@@ -116,7 +115,7 @@ class Cluster:
 
     @_up_to_date
     def refresh(self) -> None:
-        """Let everything happen that was due until now."""
+        """Let all events happen that were due until now."""
 
     @_up_to_date
     def advance(self, seconds: float) -> None:
@@ -133,7 +132,7 @@ class Cluster:
 
     @_up_to_date
     def start_broker(self, broker_id: str) -> None:
-        """Restart a broker: empty, reporting itself idle, and not the leader unless there is none."""
+        """Start or restart a broker: it is empty, reports itself idle, and leads only if there is no leader."""
         self._timeline.start_broker(self.membership.find(broker_id), self.clock.now())
 
     def restart(self, broker_id: str) -> None:
@@ -155,7 +154,7 @@ class Cluster:
         self.placement.affinities.clear()
 
     def rename(self, broker_ids: list[str]) -> None:
-        """Give the brokers the addresses they really listen on, before anything has happened."""
+        """Give the brokers the addresses on which they listen, before the first request."""
         with self._lock:
             self.membership.rename(broker_ids)
             self.samples.version += 1
@@ -188,7 +187,7 @@ class Cluster:
         return self.ownership.lookup_at(at, topic, authoritative=authoritative)
 
     def unload(self, bundle: str, destination: str | None = None) -> None:
-        """Unload a bundle, all hops; afterwards nobody owns it until a lookup.
+        """Unload a bundle, all hops; it has no owner until the next lookup.
 
         Raises:
             Refusal: as the REST API answers (409, 404, 412, 500); 500 if a hop leads to a dead broker.
@@ -200,7 +199,7 @@ class Cluster:
             hop = self.unload_at(hop.broker, namespace, range_text, hop.query.get("destinationBroker"))
 
     def lookup(self, topic: str) -> str:
-        """Look a topic up, all hops; a bundle without owner gets one.
+        """Look a topic up, all hops; a bundle without an owner gets one.
 
         Returns:
             brokerId of the owner.
@@ -223,7 +222,7 @@ class Cluster:
 
     @_up_to_date
     def load_report_json(self, index: int) -> bytes:
-        """Return a broker's load report as it goes over the wire."""
+        """Return a broker's load report as it is sent."""
         return self._answers.load_report(index, self.clock.now())
 
     @_up_to_date
@@ -233,20 +232,20 @@ class Cluster:
 
     @_up_to_date
     def active_brokers(self) -> list[str]:
-        """Return the ids of the active list."""
+        """Return the brokerIds of the active list."""
         return self._answers.active_brokers()
 
     # what is true
 
     @_up_to_date
     def owner(self, bundle: str) -> str | None:
-        """Return the id of a bundle's owner, None if nobody owns it; reading changes nothing."""
+        """Return the brokerId of a bundle's owner; None if it has none. Reading changes nothing."""
         owner = int(self.ownership.owner[self.topology.index(bundle)])
         return None if owner == NOBODY else self.membership.brokers[owner].broker_id
 
     @_up_to_date
     def true_scores(self) -> dict[str, float]:
-        """Return the score of every broker as it really is now, percent: no sampling, no jitter, may exceed 100."""
+        """Return the true score of every broker now, percent, without sampling or jitter; it may exceed 100."""
         return scores_of(self)
 
     @_up_to_date
@@ -263,7 +262,7 @@ class Cluster:
 
     @_up_to_date
     def state(self) -> Json:
-        """Return all that is true, for those who test: loads, scores, owners, what the leader remembers."""
+        """Return the true state, for tests: loads, scores, owners, the destinations that the leader remembers."""
         return state_of(self)
 
     def _any_alive(self) -> int:

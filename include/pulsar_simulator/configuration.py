@@ -1,4 +1,4 @@
-"""The brokers' configuration as the admin REST API shows it: every value a text, some keys dynamic."""
+"""The brokers' configuration as the admin REST API shows it: all values are text, some keys are dynamic."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ DEFAULTS = {
     ),
     "topicBundleAssignmentStrategy": "org.apache.pulsar.common.naming.ConsistentHashingTopicBundleAssigner",
 }
-"""What concerns load balancing, with AvgShedder configured and the built-in shedding switched off."""
+"""Settings of load balancing, with AvgShedder configured and Pulsar's own shedding switched off."""
 
 STATIC = frozenset(
     {
@@ -140,7 +140,7 @@ class Configuration:
         return sorted(set(DEFAULTS) - STATIC)
 
     def values(self) -> dict[str, str]:
-        """Return the overrides as they were given, also those of a wrong type."""
+        """Return the overrides as they were given, including those of a wrong type."""
         return dict(self._overrides)
 
     def runtime(self, broker: Broker, *, tls: bool) -> dict[str, str]:
@@ -156,12 +156,12 @@ class Configuration:
         }
 
     def effective(self, name: str) -> str:
-        """Return the value of a key that brokers go by: an override of a wrong type is ignored."""
+        """Return the value of a key that brokers use: an override of a wrong type is ignored."""
         override = self._overrides.get(name)
         return override if override is not None and self._fits(name, override) else self._file[name]
 
     def set(self, name: str, value: str) -> None:
-        """Override a dynamic key on all brokers; the value is not looked at.
+        """Override a dynamic key on all brokers; the value is not checked.
 
         Raises:
             Refusal: 412, the key is unknown or not dynamic.
@@ -170,7 +170,7 @@ class Configuration:
         self._overrides[name] = value
 
     def reset(self, name: str) -> None:
-        """Drop an override: the file's value is back.
+        """Drop an override, so that the file's value applies again.
 
         Raises:
             Refusal: 412, the key is unknown or not dynamic.

@@ -1,4 +1,4 @@
-"""Control of the simulation over HTTP, under /simulation/: what is true, faults, load, life and death."""
+"""Control of the simulation over HTTP, below /simulation/: its true state, faults, load, leader, brokers."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class ControlApi:
-    """Handlers; they answer on every broker that lives, whatever other faults it has.
+    """Handlers; every broker that accepts connections answers, whatever other faults it has.
 
-    What may open or close sockets runs in a thread, which waits until that is done: the answer comes afterwards.
+    A call that may open or close sockets runs in a thread, which waits for that before it answers.
     """
 
     def __init__(self, cluster: Cluster) -> None:

@@ -1,4 +1,4 @@
-"""Switches for everything that can go wrong: data, looked at by the parts that misbehave."""
+"""Switches for everything that can go wrong; the parts that misbehave look them up."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LARGEST = 1e30
-"""Of an amount, and of a factor of load: the figures of reports stay finite."""
+"""Maximum of an amount and of a factor of load, so that the figures of reports stay finite."""
 
 
 class FaultKind(StrEnum):
-    """What goes wrong; `KINDS` says it in words."""
+    """What goes wrong; `KINDS` describes each."""
 
     SILENT = "silent"
     SLOW = "slow"
@@ -134,10 +134,10 @@ class Fault:
     values: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse what is of a wrong type: faults come over HTTP too.
+        """Refuse values of a wrong type: faults also come over HTTP.
 
         Raises:
-            TypeError, ValueError: names the attribute.
+            TypeError, ValueError: with the name of the attribute.
         """
         expected: dict[str, type | tuple[type, ...]] = {
             **dict.fromkeys(("broker", "bundle", "path"), (str, NoneType)),
@@ -170,7 +170,7 @@ class Fault:
 
 
 class Faults:
-    """All switches that are on; any number of them at once."""
+    """All faults that are on; any number can be on at once."""
 
     def __init__(self) -> None:
         self._faults: list[Fault] = []
@@ -187,7 +187,7 @@ class Faults:
             **more: the other attributes of `Fault`.
 
         Raises:
-            ValueError: unknown kind, or an amount that is no figure.
+            ValueError: unknown kind, or an amount out of range.
             TypeError: unknown attribute, or a wrong type.
         """
         fault = Fault(FaultKind(kind), broker, **more)  # type: ignore[arg-type]
@@ -197,7 +197,7 @@ class Faults:
         return fault
 
     def clear(self, kind: FaultKind | str | None = None, broker: str | None = None) -> None:
-        """Turn faults off: all, those of a kind, those of a broker."""
+        """Turn faults off: all, those of a kind, those of a broker, or those of a kind and a broker."""
         with self._lock:
             self._faults = [
                 fault
@@ -207,7 +207,7 @@ class Faults:
         self.changed()
 
     def all(self) -> list[Fault]:
-        """Return what is on, in the order it was turned on."""
+        """Return the faults that are on, in the order in which they were turned on."""
         return list(self._faults)
 
     def find(self, kind: FaultKind, **where: str | None) -> Fault | None:

@@ -57,10 +57,6 @@ _EXTENSIBLE_REPORT = (
 class Brokers:
     """The ASGI application.
 
-    Args:
-        cluster: who answers.
-        auth: who may ask.
-
     Attributes:
         reset: resets the connection between a client's port and a broker's; the server sets it.
     """
@@ -71,7 +67,7 @@ class Brokers:
         self._router = Router([*ControlApi(cluster).routes(), *AdminApi(cluster).routes()])
         self.reset: Callable[[int, int], None] = lambda client_port, broker_port: None
         self.ports: dict[int, int] = {}
-        """Local port -> index of the broker."""
+        """Index of the broker by local port."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request as the broker of the local port."""
@@ -105,7 +101,7 @@ class Brokers:
             await response(scope, receive, send)
 
     async def _hangs(self, request: Request, broker: Broker) -> bool:
-        """Play the transport faults; return whether there is nothing more to answer."""
+        """Apply the transport faults; return whether there is nothing more to answer."""
         faults, where = self._cluster.faults, {"broker": broker.broker_id, "path": request.scope["path"]}
         if faults.take(FaultKind.RESET, **where):
             await self._cut(request)
@@ -171,7 +167,7 @@ class Brokers:
 
 
 async def _gone(request: Request) -> None:
-    """Wait until the client has left or was thrown out: an answer is not expected any more."""
+    """Wait until the connection is closed from either side, without answering."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 

@@ -1,4 +1,4 @@
-"""What the bundles carry and what that costs a broker."""
+"""The traffic of the bundles, and the CPU that it costs a broker."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _TRAFFIC, _CPU, _SHAPE = 1, 2, 3  # one random stream each, so that one never sh
 
 
 def per_broker(values: Floats, owner: Ints, brokers: int) -> Floats:
-    """Return the sum of a bundle column for each broker; bundles of nobody are left out."""
+    """Return the sum of a bundle column for each broker; bundles without an owner are left out."""
     return np.bincount(owner + 1, weights=values, minlength=brokers + 1)[1:].astype(np.float64)
 
 
 def spread(cost: Floats, wanted: Floats) -> Ints:
-    """Return owners such that every broker carries its share: the dearest first, where most is missing."""
+    """Return an owner for each bundle: the costliest bundle first, each to the broker that lacks most of its share."""
     missing = wanted * cost.sum() / max(wanted.sum(), 1e-9)
     owner = np.zeros(len(cost), dtype=np.int64)
     for bundle in np.argsort(-cost, kind="stable"):
@@ -55,11 +55,11 @@ class Rates:
         return self.msg_rate_in, self.msg_rate_out, self.msg_throughput_in, self.msg_throughput_out
 
     def split(self, bundle: int, shares: list[float]) -> Rates:
-        """Return the rates with shares of one bundle's for its parts, see `with_parts`."""
+        """Return the rates with one bundle's divided among its parts, see `with_parts`."""
         return Rates(*(with_parts(column, bundle, shares) for column in self.columns))
 
     def per_broker(self, owner: Ints, brokers: int) -> Rates:
-        """Sum over the bundles of each broker; bundles without owner belong to nobody."""
+        """Return the sum over the bundles of each broker; bundles without an owner are left out."""
         return Rates(*(per_broker(column, owner, brokers) for column in self.columns))
 
     def scaled(self, factor: Floats) -> Rates:
@@ -69,14 +69,14 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """How restless the cluster is; 0 everywhere gives a constant load.
+    """How much the load varies; 0 everywhere gives a constant load.
 
     Attributes:
         traffic: relative standard deviation of a bundle's rate from one stats period to the next.
         cpu: relative standard deviation of a broker's CPU sample.
-        cost: relative spread of what a message costs, fixed per bundle.
+        cost: relative spread of the cost of a message, fixed per bundle.
         drift: relative amplitude of a slow wave of each bundle's rate.
-        drift_period: its mean length, seconds.
+        drift_period: mean length of that wave, seconds.
     """
 
     traffic: float = 0.03
@@ -104,10 +104,10 @@ class Traffic:
         msg_rate_in: published msg/s per bundle; 0 for an idle bundle (no producers, no loaded topics).
         msg_size: bytes per message, per bundle.
         fan_out: messages delivered per message published, per bundle.
-        noise: how restless.
+        noise: how much the traffic varies.
         seed: of all randomness.
         step: seconds for which a rate stays the same (a stats period).
-        cost: what it costs.
+        cost: CPU of a message and of a byte; `Cost()` if not given.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class Traffic:
 
     def at(self, elapsed: float) -> Rates:
         """Return the traffic `elapsed` seconds after the start of the cluster."""
-        tick = int((elapsed + 1e-6) // self._step)  # a multiple of the step may come a rounding error short
+        tick = int((elapsed + 1e-6) // self._step)  # rounding may leave a multiple of the step slightly too small
         if self._cached is None or self._cached[0] != tick:
             stream = np.random.default_rng((self._seed, _TRAFFIC, tick))
             jitter = 1 + self._noise.traffic * stream.standard_normal(len(self.msg_rate_in)).clip(-3, 3)
@@ -168,7 +168,7 @@ class Traffic:
         return self._cached[1]
 
     def cpu_of_bundles(self, rates: Rates) -> Floats:
-        """Return what each bundle costs its broker, percent of one core."""
+        """Return the CPU that each bundle costs its broker, percent of one core."""
         messages = rates.msg_rate_in + rates.msg_rate_out
         volume = rates.msg_throughput_in + rates.msg_throughput_out
         seconds = messages * self._cost.per_message + volume * self._cost.per_byte

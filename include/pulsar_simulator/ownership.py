@@ -1,7 +1,7 @@
 """Who owns which bundle, and how ownership changes: unload, lookup, reconnecting producers.
 
 A call is answered by the broker it reaches; where a real broker redirects (307), the answer is a `Redirect`.
-Rules of the modular load manager as measured on 4.0.8 and 4.2.4.
+The rules are those of the modular load manager, as measured on 4.0.8 and 4.2.4.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RETRY = 1.0  # seconds until producers try again after a failed lookup
 
 @dataclass(frozen=True, slots=True)
 class Redirect:
-    """Ask that broker instead.
+    """The answer that another broker is to be asked.
 
     Attributes:
         broker: index of the broker.
@@ -46,7 +46,7 @@ class Found:
 
 @dataclass
 class Ownership:
-    """Owner of every bundle now, and the lookups still to come."""
+    """The current owner of every bundle, and the lookups still to come."""
 
     membership: Membership
     topology: Topology
@@ -57,7 +57,7 @@ class Ownership:
     start: InitVar[float]
 
     def __post_init__(self, start: float) -> None:
-        """Let clients look up what nobody owns."""
+        """Let clients look up bundles without an owner."""
         self.owner = self.owner.astype(np.int64)
         orphans = np.flatnonzero((self.owner == NOBODY) & self.traffic.active)
         self._waiting: dict[int, float] = {int(bundle): start + self.reconnect_delay for bundle in orphans}
@@ -68,7 +68,7 @@ class Ownership:
         """Unload a bundle as the broker `at` does it: destination check, leader hop, owner hop.
 
         Returns:
-            Where to go next, or None when done (also if nobody owned the bundle).
+            The next broker to ask; None when done (also if the bundle had no owner).
 
         Raises:
             Refusal: 409 destination not active, 404 namespace, 412 range, 500 text that is no range.
@@ -90,7 +90,7 @@ class Ownership:
         return None
 
     def lookup_at(self, at: int, topic: str, *, authoritative: bool) -> Redirect | Found:
-        """Look a topic up as the broker `at` does it; the leader places a bundle that nobody owns.
+        """Look a topic up as the broker `at` does it; the leader places a bundle without an owner.
 
         Raises:
             Refusal: 404 namespace, 412 topic name, 500 no leader or no broker.
@@ -114,17 +114,17 @@ class Ownership:
         return Redirect(chosen, {"authoritative": "true"})
 
     def release_all(self, broker: int, now: float) -> None:
-        """Release the bundles of a broker that is gone: they are nobody's until they are looked up."""
+        """Release the bundles of a broker that is gone: they have no owner until they are looked up."""
         self.release([int(i) for i in np.flatnonzero(self.owner == broker)], now)
 
     def release(self, bundles: list[int], now: float) -> None:
-        """Unload bundles: nobody owns them until they are looked up."""
+        """Unload bundles: they have no owner until they are looked up."""
         self.owner[bundles] = NOBODY
         active = self.traffic.active
         self._waiting.update({bundle: now + self.reconnect_delay for bundle in bundles if active[bundle]})
 
     def split(self, bundle: int, more: int) -> None:
-        """Let the owner of a bundle own the parts that it became as well; they come last."""
+        """Give the new parts of a bundle the same owner; they come last."""
         self.owner = np.append(self.owner, [self.owner[bundle]] * more)
 
     def next_reconnect(self) -> float:
@@ -132,7 +132,7 @@ class Ownership:
         return min(self._waiting.values(), default=float("inf"))
 
     def reconnect(self, now: float) -> None:
-        """Let producers whose time has come look their topics up; what fails is tried again."""
+        """Let producers that are due look their topics up; a lookup that fails is tried again."""
         for bundle in [b for b, due in self._waiting.items() if due <= now]:
             del self._waiting[bundle]
             if self.owner[bundle] != NOBODY:

@@ -1,4 +1,4 @@
-"""Where the leader puts a bundle that nobody owns.
+"""Where the leader puts a bundle without an owner.
 
 A destination given with an unload ("affinity") is used once and then forgotten
 (ModularLoadManagerWrapper.getLeastLoaded); without one the placement strategy chooses.
@@ -34,10 +34,10 @@ class BundlePlacement:
     """The leader's memory of destinations, and its choice of brokers.
 
     Args:
-        membership: who can be chosen.
+        membership: brokers that can be chosen.
         topology: names of the bundles.
-        faults: `stray` has a planned bundle end elsewhere.
-        strategy: choice without a destination.
+        faults: `stray` makes a bundle with a destination land elsewhere.
+        strategy: how a broker is chosen without a destination.
         by_range: remember destinations only by hash range, as brokers before 4.0.10 and 4.2.1 did: two namespaces with
             the same range then get each other's destination.
         rates: current message rate (msg/s, in and out) of every broker.
@@ -54,15 +54,15 @@ class BundlePlacement:
     affinities: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self, seed: int) -> None:
-        """Begin the random choices."""
+        """Start the stream of random choices."""
         self._random = random.Random(seed)
 
     def remember(self, namespace: str, range_text: str, destination: int) -> None:
-        """Keep a destination for the next placement of that range, whatever the range is."""
+        """Keep a destination for the next placement of that range, even if no bundle has the range."""
         self.affinities[range_text if self.by_range else f"{namespace}/{range_text}"] = destination
 
     def choose(self, bundle: int) -> int | None:
-        """Return the index of the broker that shall own the bundle; None when no broker is active."""
+        """Return the index of the broker that is to own the bundle; None when no broker is active."""
         planned = self.affinities.pop(self._key(bundle), None)
         if planned is not None and self.membership.brokers[planned].registered:
             return planned
@@ -70,9 +70,9 @@ class BundlePlacement:
         return self._select(candidates).index if candidates else None
 
     def stray(self, bundle: int) -> int | None:
-        """Return the broker that a client took a bundle with a destination to, by the fault `stray`.
+        """Return a broker other than the planned one if the fault `stray` applies to the bundle; else None.
 
-        The first lookup used the destination up, and a second one was faster (apache/pulsar#24884).
+        On real brokers the first lookup uses the destination up, and a second one may be faster (apache/pulsar#24884).
         """
         planned = self.affinities.get(self._key(bundle))
         others = [broker for broker in self.membership.registered() if broker.index != planned]

@@ -1,4 +1,4 @@
-"""Which brokers accept connections, and who learns of a change."""
+"""Which brokers accept connections, and a call when that changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Reachability:
-    """Which brokers accept connections; a change of the faults is looked at by itself, others by `follow`."""
+    """Which brokers accept connections; changed faults are followed by themselves, other changes by `follow`."""
 
     def __init__(self, membership: Membership, faults: Faults) -> None:
         self._membership = membership
@@ -31,7 +31,7 @@ class Reachability:
         return broker.alive and self._faults.find(FaultKind.DEAD, broker=broker.broker_id) is None
 
     def follow(self) -> None:
-        """Report a change since the last call."""
+        """Call `changed` if a broker has begun or ceased to accept connections since the last call."""
         with self._lock:
             reachable = [self.accepts(i) for i in range(len(self._reachable))]
             changed = reachable != self._reachable

@@ -1,4 +1,4 @@
-"""What a broker says when it does not do what was asked."""
+"""The answer of a broker that refuses a request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Refusal(Exception):
     Attributes:
         status: HTTP status.
         message: the `reason` of the JSON answer.
-        broker: brokerId that refuses; empty when it is the cluster.
+        broker: brokerId that the refusal is about; empty if it is not about one broker.
     """
 
     def __init__(self, status: int, message: str, broker: str = "") -> None:
@@ -25,7 +25,7 @@ def read_json(body: bytes) -> object:
     """Return the JSON document of a request.
 
     Raises:
-        Refusal: 400 if it is not JSON, or cannot be given back in an answer: NaN, lone surrogates, nested too deeply.
+        Refusal: 400 if it is not JSON, or cannot be part of an answer: NaN, lone surrogates, nested too deeply.
     """
     try:
         document: object = json.loads(body)

@@ -29,11 +29,9 @@ class Reporter:
     Args:
         cluster: cluster name, part of the heartbeat bundle's name up to 4.0.
         version: Pulsar version shown; below 4.1 the heartbeat namespace has three parts, from 5.0 there is a brokerId.
-        tls: the web service speaks https.
-        topology: names.
-        samples: what was measured.
-        producers: per bundle.
-        consumers: per bundle.
+        producers: number per bundle.
+        consumers: number per bundle.
+        tls: whether the web service speaks https.
 
     Raises:
         ValueError: the version does not start with two numbers.
@@ -75,7 +73,6 @@ class Reporter:
         """Return the LocalBrokerData of a broker.
 
         Args:
-            broker: whose report.
             extra: bundles that it lists in addition to its own.
             now: seconds since 1970.
         """
@@ -90,7 +87,7 @@ class Reporter:
             name: sum(entry[name] for entry in stats.values()) for name in ("topics", "consumerCount", "producerCount")
         }
         megabytes = (sums["msgThroughputIn"] + sums["msgThroughputOut"]) / 1048576
-        # Heap climbs and is collected, direct memory holds what is in flight.
+        # The heap grows until it is collected; direct memory holds what is in flight.
         heap = spec.memory * (0.25 + 0.35 * ((now + 37.0 * i) % 120.0) / 120.0)
         direct = min(spec.direct_memory, 4.0 + 2.0 * megabytes)
         before, after = (set((owner == i).nonzero()[0].tolist()) for owner in (samples.owner_before, samples.owner))
@@ -129,7 +126,7 @@ class Reporter:
         }
 
     def split(self, bundle: int, shares: list[float]) -> None:
-        """Give the parts of a bundle their shares of its producers and consumers, at least one where it had one."""
+        """Give the parts of a bundle their shares of its producers and consumers, rounded up."""
         for name in ("producers", "consumers"):
             before = getattr(self, name)
             parts = np.ceil(with_parts(before.astype(np.float64), bundle, shares)).astype(np.int64)

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 def redirect(cluster: Cluster, broker: int, path: str, query: dict[str, str] | None = None) -> Response:
-    """Redirect (307) to the same path on another broker, without a body, as brokers do."""
+    """Return a redirect (307) to the same path on another broker, without a body, as brokers answer."""
     target = f"{cluster.reporter.scheme}://{cluster.membership.brokers[broker].broker_id}{path}"
     location = f"{target}?{urlencode(query, safe=':/')}" if query else target
     return Response(status_code=307, headers={"Location": location})
 
 
 def _route(path: str, method: str, handler: Callable[[Request], Response]) -> Route:
-    """Return a route handled in the event loop itself: no handler waits for anything."""
+    """Return a route that is handled in the event loop itself: no handler waits for anything."""
 
     async def endpoint(request: Request) -> Response:
         request.state.body = await request.body()
@@ -40,7 +40,7 @@ def _route(path: str, method: str, handler: Callable[[Request], Response]) -> Ro
 
 
 def _path(request: Request) -> str:
-    """Return the path as it was sent, percent signs and all."""
+    """Return the path as it was sent, percent-encoded."""
     raw: bytes = request.scope["raw_path"]
     return raw.decode("ascii")
 
@@ -242,14 +242,14 @@ class AdminApi:
     # lookup
 
     def _lookup(self, request: Request) -> Response:
-        found = self._cluster.lookup_at(
+        answer = self._cluster.lookup_at(
             self._me(request).index,
             self._topic(request),
             authoritative=request.query_params.get("authoritative") == "true",
         )
-        if isinstance(found, Redirect):
-            return redirect(self._cluster, found.broker, _path(request), found.query)
-        owner = self._cluster.membership.brokers[found.broker]
+        if isinstance(answer, Redirect):
+            return redirect(self._cluster, answer.broker, _path(request), answer.query)
+        owner = self._cluster.membership.brokers[answer.broker]
         service, scheme = self._cluster.reporter.service_url(owner), self._cluster.reporter.scheme
         web = {"httpUrlTls" if self._cluster.spec.tls else "httpUrl": f"{scheme}://{owner.broker_id}"}
         return JSONResponse({"brokerUrl": service, **web, "nativeUrl": service, "brokerUrlSsl": ""})
@@ -285,7 +285,7 @@ class AdminApi:
         return self._cluster.topology.topics(bundle) if self._cluster.traffic.active[bundle] else []
 
     def _owned_here(self, request: Request) -> tuple[int, Response | None]:
-        """Return the bundle of the request, and a redirect if another broker owns it; 412 if nobody does."""
+        """Return the bundle of the request, and a redirect if another broker owns it; refuse with 412 if none does."""
         bundle = self._cluster.topology.resolve(self._namespace(request), request.path_params["bundle"])
         name = self._cluster.topology.bundles[bundle]
         owner = self._cluster.owner(name)

@@ -1,7 +1,7 @@
 """What the brokers have measured, and when they wrote it down.
 
-Three clocks, as in the modular load manager: bundle statistics each stats period, host usage (cpu, bandwidth) once
-per host check and counted from each broker's own start, and the metadata write that moves `lastUpdate`
+There are three clocks, as in the modular load manager. Bundle statistics are taken every stats period; host usage (cpu,
+bandwidth) is measured at every host check, counted from each broker's own start; and a metadata write sets `lastUpdate`
 (ModularLoadManagerImpl.needBrokerDataUpdate).
 """
 
@@ -25,15 +25,15 @@ _KBIT = 8 / 1000  # bytes/s -> Kbit/s
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Periods, all in seconds.
+    """Periods in seconds, and a threshold in percent.
 
     Attributes:
-        stats_period: how often bundle statistics are new (`statsUpdateFrequencyInSecs`).
-        host_check_period: how often cpu and bandwidth are (`loadBalancerHostUsageCheckIntervalMinutes`).
-        report_max_interval: a metadata write happens at least that often.
-        report_threshold: and earlier when the load changed by more than this, percent.
-        reconnect_delay: after losing their broker, producers look their topics up that much later.
-        session_timeout: a killed broker is noticed that much later.
+        stats_period: between bundle statistics (`statsUpdateFrequencyInSecs`).
+        host_check_period: between samples of cpu and bandwidth (`loadBalancerHostUsageCheckIntervalMinutes`).
+        report_max_interval: maximum between metadata writes.
+        report_threshold: change of the load, percent, above which metadata is written earlier.
+        reconnect_delay: until producers that lost their broker look their topics up.
+        session_timeout: until a killed broker is noticed.
     """
 
     stats_period: float = 60.0
@@ -47,7 +47,7 @@ class Timing:
         """Refuse periods in which time would not advance.
 
         Raises:
-            ValueError: names the period.
+            ValueError: with the name of the period.
         """
         for name in ("stats_period", "host_check_period", "report_max_interval"):
             if not getattr(self, name) > 0:
@@ -78,11 +78,11 @@ class Samples:
         self.last_update: Floats = np.full(self._brokers, start)
         self._written = np.zeros((4, self._brokers))  # rate, throughput, bundles, usage at the last write
         self.version = 0
-        """Grows with every change: what was read before may be kept as long as it stays."""
+        """Grows with every change: what was read stays valid while the number is the same."""
         self._order: Ints = np.argsort(nobody, kind="stable")
 
     def take_statistics(self, now: float, owner: Ints) -> None:
-        """End a stats period: new rates, and the bundles as they are owned now."""
+        """End a stats period: take new rates, and the present owners of the bundles."""
         self.owner_before, self.owner = self.owner, owner.copy()
         self.rates = self._traffic.at(now - self._start)
         self.totals = self.rates.per_broker(self.owner, self._brokers)
@@ -90,7 +90,7 @@ class Samples:
         self._write_changed(now)
 
     def take_host_usage(self, now: float, due: list[int], owner: Ints) -> None:
-        """Let some brokers look at their machine: cpu and bandwidth of what they carry now."""
+        """Let some brokers measure the cpu and bandwidth of what they carry now."""
         cpu, inward, outward = self._demand(now, owner)
         cpu = cpu * self._traffic.cpu_jitter(now - self._start, self._brokers)
         self.cpu[due] = np.minimum(cpu, self._cpu_limit)[due]
@@ -99,7 +99,7 @@ class Samples:
         self._write_changed(now)
 
     def true_usage(self, now: float, owner: Ints) -> Floats:
-        """Return the share of a limit that every broker demands, unlimited and without jitter; see `usage`."""
+        """Return the greatest share of a limit that each broker demands, without jitter; may exceed 1 (see `usage`)."""
         return self._greatest_share(*self._demand(now, owner))
 
     def forget(self, broker: Broker, now: float) -> None:
@@ -123,7 +123,7 @@ class Samples:
         return [int(i) for i in self._order[first:last] if active[i]]
 
     def split(self, bundle: int, shares: list[float]) -> None:
-        """Show the parts of a bundle that was split in its place, with their shares of its last figures."""
+        """Replace a bundle that was split by its parts, with their shares of its last figures."""
         more = len(shares) - 1
         self.owner, self.owner_before = (np.append(o, [o[bundle]] * more) for o in (self.owner, self.owner_before))
         self.rates = self.rates.split(bundle, shares)

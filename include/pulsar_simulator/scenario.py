@@ -41,12 +41,12 @@ def spec(
         brokers: number of brokers, at least 2.
         bundles: number of bundles in all namespaces, at least as many as brokers.
         seed: of everything random.
-        noise: how restless the load is; `Noise()` if not given.
+        noise: how much the load varies; `Noise()` if not given.
         timing: periods; `Timing()` if not given.
         hot_score: score of the hot broker before noise, percent.
 
     Raises:
-        ValueError: too few brokers or bundles, or a hot broker that is not.
+        ValueError: too few brokers or bundles, or a hot score that is out of range.
     """
     if not _MIDDLE_SCORES[1] <= hot_score <= 100:
         raise ValueError(f"needs a hot broker of {_MIDDLE_SCORES[1]:g} to 100 percent, got {hot_score:g}")
@@ -102,7 +102,7 @@ def build(
 
 
 def _namespaces(bundles: int) -> list[Namespace]:
-    """Share the bundles out equally; the same ranges in every namespace, the last one non-persistent."""
+    """Return namespaces with even shares of the bundles, so that ranges repeat; the last one is non-persistent."""
     count = max(min(len(_NAMES), bundles), -(-bundles // _MAX_BUNDLES))
     names = [_NAMES[i] if i < len(_NAMES) else f"tenant{i % 10}/namespace{i}" for i in range(count)]
     shares = [bundles // count + (i < bundles % count) for i in range(count)]

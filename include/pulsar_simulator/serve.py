@@ -1,4 +1,4 @@
-"""Serves the brokers' REST API: one process, one event loop, one loopback socket per broker."""
+"""Serve the brokers' REST API: one process, one event loop, one loopback socket per broker."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ class BrokerServer(uvicorn.Server):
     """Uvicorn on one socket per broker, which close and open again as brokers die and start.
 
     Args:
-        cluster: who answers; its brokers get the ids of the sockets.
-        auth: who may ask.
+        cluster: its brokers get the addresses of the sockets as their ids.
         port: 0 for free ports, else the first of consecutive ones.
         host: address to listen on; part of the brokerIds.
         ssl_certfile: PEM file of the certificate; https if given.
@@ -82,7 +81,7 @@ class BrokerServer(uvicorn.Server):
         self.app.reset = self._reset
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Open all sockets, then follows the brokers' life and death."""
+        """Open all sockets; from then on they close and open as brokers die and start."""
         await super().startup(sockets)
         self._loop = asyncio.get_running_loop()
         self._cluster.reachability.changed = self._follow
@@ -90,14 +89,14 @@ class BrokerServer(uvicorn.Server):
         self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Close everything; calls that hang by a fault are cut."""
+        """Close everything, including connections that a fault keeps hanging."""
         self._cluster.reachability.changed = lambda: None
         for connection in list(self.server_state.connections):
             connection.transport.abort()
         await super().shutdown(sockets)
 
     def _follow(self) -> None:
-        """Wait until the sockets are as the brokers are, unless called from the loop itself."""
+        """Open and close sockets to match the brokers; wait for that, unless called from the loop itself."""
         loop = self._loop
         if loop is None or not loop.is_running():
             return
@@ -154,7 +153,7 @@ def _bind_all(host: str, port: int, count: int) -> list[socket.socket]:
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    # With the protocol named, asyncio switches Nagle's algorithm off: without, every answer takes 40 ms.
+    # asyncio switches Nagle's algorithm off only if the protocol is named; with it, every answer takes 40 ms.
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -197,7 +196,7 @@ def running(
     """Serve a cluster on free loopback ports from a thread of this process, for tests.
 
     Args:
-        cluster: its brokers get the ids of their ports.
+        cluster: its brokers get the addresses of their ports as their ids.
         ssl_certfile: PEM file of the certificate; the cluster's `tls` has to be set.
         ssl_keyfile: PEM file of its key.
 

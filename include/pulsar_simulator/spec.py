@@ -1,4 +1,4 @@
-"""What a simulated cluster is made of."""
+"""The specification of a simulated cluster."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ClusterSpec:
-    """All that a cluster is made of.
+    """The specification of a simulated cluster.
 
     Attributes:
         brokers: at least one; the first one leads.
         topology: namespaces, bundles, topics.
         traffic: load of every bundle.
         owner: index of each bundle's broker at the start, `NOBODY` for none.
-        producers: per bundle.
-        consumers: per bundle.
+        producers: number per bundle.
+        consumers: number per bundle.
         name: cluster name.
         version: Pulsar version shown.
         timing: periods.
-        placement: choice of a broker without a destination.
+        placement: how a broker is chosen without a destination.
         affinity_by_range: destinations are kept only by hash range (as in 4.0.8).
         configuration: values that differ from `configuration.DEFAULTS`.
         isolation_policies: as `clusters/{c}/namespaceIsolationPolicies` shows them.
         failure_domains: as `clusters/{c}/failureDomains` shows them.
-        tls: addresses are https.
+        tls: whether addresses are https.
         seed: of the random placement.
     """
 

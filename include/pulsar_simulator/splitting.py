@@ -1,6 +1,6 @@
-"""Splitting a bundle as the brokers' admin REST API does it: what is refused, where it is cut, who owns the parts.
+"""Split a bundle as the brokers' admin REST API does: what is refused, where it is cut, who owns the parts.
 
-As measured on 4.0.8. What an algorithm does not cut is answered with 204 all the same.
+The rules were measured on 4.0.8. A split that cuts nothing is answered with 204 as well.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ALGORITHMS = (RANGE, TOPICS, POSITIONS, FLOW)
 
 @dataclass(frozen=True, slots=True)
 class Splitter:
-    """Cuts bundles of a cluster: every part of it that knows bundles learns of the new ones."""
+    """Cuts bundles, and updates every part of the cluster that keeps figures of bundles."""
 
     topology: Topology
     traffic: Traffic
@@ -56,7 +56,7 @@ class Splitter:
         """Split as the broker `at` does it.
 
         Returns:
-            Where to go next, or None when done, whether anything was cut or not.
+            The next broker to ask; None when done, whether anything was cut or not.
 
         Raises:
             Refusal: 404 namespace, or no bundle for LARGEST or HOT; 412 algorithm, positions or range; 500 for the flow

@@ -1,4 +1,4 @@
-"""What happens in a cluster as time passes: samples, reconnects, sessions that end, brokers that start."""
+"""The events of a cluster as time passes: samples, reconnects, ended sessions, started brokers."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Timeline:
         self.samples.take_host_usage(self.start, list(range(brokers)), self.ownership.owner)
 
     def catch_up(self, now: float) -> None:
-        """Let everything happen that was due until `now`."""
+        """Let all events happen that were due until `now`."""
         while (due := self._next()) <= now:
             self._happen(due)
 
     def start_broker(self, broker: Broker, now: float) -> None:
-        """Restart a broker: empty, reporting itself idle, and not the leader unless there is none."""
+        """Start or restart a broker: it is empty, reports itself idle, and leads only if there is no leader."""
         if broker.registered:
             self._deregister(broker, now)
         self.membership.join(broker, now)

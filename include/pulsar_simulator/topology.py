@@ -58,7 +58,7 @@ class Namespace:
 
 
 class Topology:
-    """All namespaces; a bundle is an index into `bundles`, its names are made once."""
+    """All namespaces; other modules name a bundle by its index in `bundles`."""
 
     def __init__(self, namespaces: list[Namespace]) -> None:
         self.namespaces = {namespace.name: namespace for namespace in namespaces}
@@ -74,7 +74,7 @@ class Topology:
         self._weights: dict[str, float] = {}
 
     def namespace(self, name: str) -> Namespace:
-        """Return the namespace of that name.
+        """Return the namespace with that name.
 
         Raises:
             Refusal: 404, unknown.
@@ -101,15 +101,15 @@ class Topology:
     def resolve(self, namespace: str, text: str) -> int:
         """Return the index of a range of a namespace; errors as in `index`."""
         bounds = self.boundaries(namespace)
-        found = _RANGE.fullmatch(text)
-        if found is None:
+        match = _RANGE.fullmatch(text)
+        if match is None:
             raise Refusal(
                 500,
                 "\n --- An unexpected error occurred in the server ---\n\nMessage: Invalid bundle range format\n\n"
                 "Stacktrace:\n\njava.lang.IllegalArgumentException: Invalid bundle range format\n\tat "
                 "org.apache.pulsar.common.naming.NamespaceBundleFactory.getBundle(NamespaceBundleFactory.java)\n",
             )
-        lower, upper = (int(part, 16) for part in found.groups())
+        lower, upper = (int(part, 16) for part in match.groups())
         i = self._index.get(f"{namespace}/{range_text(lower, upper)}")
         if i is not None:
             return i
@@ -150,9 +150,9 @@ class Topology:
         return self._members[namespace]
 
     def topic_count(self, bundle: int) -> int:
-        """Return how many topics a bundle has; those of bundles that were never split need not be found for that."""
-        found = self._topics.get(bundle)
-        return self.namespace_of(bundle).topics_per_bundle if found is None else len(found)
+        """Return the number of topics of a bundle, without searching for their names."""
+        topics = self._topics.get(bundle)
+        return self.namespace_of(bundle).topics_per_bundle if topics is None else len(topics)
 
     def topics(self, bundle: int) -> list[str]:
         """Return the full names of the bundle's topics; found by trying names, once per namespace."""
@@ -194,15 +194,15 @@ class Topology:
         return parts
 
     def _find_topics(self, namespace: Namespace) -> list[list[str]]:
-        found: list[list[str]] = [[] for _ in range(namespace.bundles)]
+        by_range: list[list[str]] = [[] for _ in range(namespace.bundles)]
         missing = namespace.bundles * namespace.topics_per_bundle
         first = self._members[namespace.name][0]
         for number in itertools.count():
             if not missing:
-                return found
+                return by_range
             topic = f"{namespace.domain}://{namespace.name}/t{number}"
-            slot = found[self.of_topic(topic) - first]
+            slot = by_range[self.of_topic(topic) - first]
             if len(slot) < namespace.topics_per_bundle:
                 slot.append(topic)
                 missing -= 1
-        return found
+        return by_range

@@ -1,4 +1,4 @@
-"""All that is true of a simulated cluster, for those who test."""
+"""The true state of a simulated cluster, for tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def scores_of(cluster: Cluster) -> dict[str, float]:
-    """Return the score of every broker as it really is now, percent: no sampling, no jitter, may exceed 100."""
+    """Return the true score of every broker now, percent, without sampling or jitter; it may exceed 100."""
     scores = 100 * cluster.samples.true_usage(cluster.clock.now(), cluster.ownership.owner)
     return {b.broker_id: float(scores[b.index]) for b in cluster.membership.brokers}
 
@@ -28,7 +28,7 @@ def rates_of(cluster: Cluster) -> Floats:
 
 
 def state_of(cluster: Cluster) -> Json:
-    """Return loads, scores, owners, what the leader remembers."""
+    """Return loads, scores, owners, and the destinations that the leader remembers."""
     scores = scores_of(cluster)
     rates = rates_of(cluster)
     brokers = cluster.membership.brokers

@@ -108,7 +108,7 @@ class _BrokenError(Exception):
 
 
 def _url(text: str) -> httpcore.URL:
-    """Return a URL whose characters may all be in a request line; those of a redirect may not."""
+    """Return a URL, percent-encoded where a request line requires it: a redirect may not be."""
     return httpcore.URL(quote(text, safe="/?:@!$&'()*+,;=-._~%[]"))
 
 

@@ -1,4 +1,4 @@
-"""What brokers are made of, and what the traffic of their bundles costs them."""
+"""The size of brokers, and what the traffic of their bundles costs them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 from pulsar_simulator.load import Cost, Floats, Ints, Rates, per_broker
 
 KBIT = 8 / 1000
-"""Of a byte: NIC speeds are in Kbit/s, as Pulsar reports them."""
+"""Kbit per byte: NIC speeds are in Kbit/s, as Pulsar reports them."""
 
 
-_NOTHING = 1e-9  # instead of 0 below a fraction line
+_NOTHING = 1e-9  # instead of a divisor of 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +57,12 @@ class Demand:
 
 
 def demand(brokers: BrokerColumns, cost: Cost, rates: Rates, owner: Ints, factor: Floats, extra_cpu: Floats) -> Demand:
-    """Return what the brokers carry: a broker without room lets each of its bundles through in proportion.
+    """Return what the brokers carry: a broker without room serves the same share of each of its bundles.
 
     Args:
-        brokers: what they are made of.
-        cost: CPU of a message and of a byte.
-        rates: what is offered, per bundle.
+        rates: offered traffic per bundle.
         owner: of each bundle.
-        factor: of each bundle's CPU.
+        factor: cost of each bundle's traffic in multiples of `cost`.
         extra_cpu: CPU not caused by traffic, percent of one core, per broker.
     """
     count = len(brokers.names)

@@ -26,9 +26,9 @@ class Report:
     Attributes:
         minute: counted from 0.
         registered: brokers that the cluster lists.
-        reported: brokers whose report came.
-        age: seconds of each report, 0 or 60.
-        brokers: what brokers say of themselves, CPU as it was sampled; entries of other brokers mean nothing.
+        reported: brokers whose report arrived.
+        age: of each report, 0 or 60 seconds.
+        brokers: figures of the brokers that reported, CPU as sampled; the entries of other brokers mean nothing.
         owner: of each bundle.
         rates: msg/s and bytes/s per bundle, from the report of its broker.
     """
@@ -43,7 +43,7 @@ class Report:
 
 
 class Reports:
-    """Makes the reports of one minute after the other; the same seed gives the same."""
+    """Makes the reports minute by minute; the same seed gives the same reports."""
 
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
@@ -51,12 +51,12 @@ class Reports:
         self._before: tuple[Demand, Rates] | None = None
 
     def of(self, minute: int, truth: Demand, rates: Rates, owner: Ints, registered: Flags, alive: Flags) -> Report:
-        """Return what is reported of a minute.
+        """Return the reports of a minute.
 
         Args:
-            minute: counted from 0, each once and in order.
-            truth: what brokers carry.
-            rates: what bundles do.
+            minute: counted from 0; call this once for each minute, in order.
+            truth: what brokers really carry.
+            rates: what bundles really carry.
             owner: of each bundle.
             registered: brokers that the cluster lists.
             alive: brokers that can answer.
@@ -82,7 +82,7 @@ class Reports:
         )
 
     def _draw(self, minute: int) -> tuple[Floats, Floats]:
-        """Return the factor on each broker's CPU sample, and a number of 0 to 1 that decides over its report."""
+        """Return a factor on each broker's CPU sample, and a number, 0 to 1, that decides about its report."""
         number, row = divmod(minute, BLOCK)
         if self._drawn is None or self._drawn[0] != number:
             size = (BLOCK, len(self._spec.started))

@@ -23,15 +23,14 @@ class Unload(NamedTuple):
 
 
 Place = Callable[[int, list[int]], int | None]
-"""Where the load manager puts a bundle, among the registered brokers; None: nowhere."""
+"""Returns the broker that the load manager chooses for a bundle, out of the registered ones; None for no broker."""
 
 
 class Simulation:
     """A cluster with a clock of its own, which `step` moves by a minute; the same spec and calls give the same run.
 
     Args:
-        spec: what it is made of.
-        place: who places a bundle that has no destination; the broker with the fewest messages if not given.
+        place: chooses the broker of a bundle without a destination; if not given, the one with the fewest messages.
     """
 
     def __init__(self, spec: Spec, place: Place | None = None) -> None:
@@ -56,8 +55,8 @@ class Simulation:
     def unload(self, moves: Iterable[Unload]) -> None:
         """Take bundles off their brokers at the start of the coming minute, as an unload through the admin API does.
 
-        With a destination the bundle is there as soon as it is looked up, which the unloading side does at once. A
-        destination that is not registered refuses the unload, and a bundle that nobody owns stays as it is.
+        A bundle with a destination is there as soon as it is looked up, which the caller of an unload does at once. An
+        unload to a destination that is not registered is refused, and a bundle without an owner stays as it is.
         """
         rules, start = self.spec.rules, self.minute * MINUTE
         for bundle, destination in moves:
@@ -107,7 +106,7 @@ class Simulation:
             self._lose([int(bundle) for bundle in np.flatnonzero(self.owner == broker)], ends)
 
     def _lose(self, bundles: list[int], ready: float) -> None:
-        """Take the owner of bundles away; they are placed at once, or once a client looks them up."""
+        """Remove the owner of bundles; they are placed at once, or once a client looks them up."""
         rules = self.spec.rules
         for bundle in bundles:
             self.owner[bundle] = NOBODY
@@ -116,7 +115,7 @@ class Simulation:
             self._due[bundle] = ready + wait if looked_up else float("inf")
 
     def _look_up(self, until: float) -> None:
-        """Place what is looked up within the minute, in the order of the look-ups."""
+        """Place the bundles that are looked up within the minute, in the order of the look-ups."""
         for bundle in sorted(self._due, key=lambda bundle: (self._due[bundle], bundle)):
             due = self._due[bundle]
             chosen = self._place(bundle, self._candidates()) if due < until else None

@@ -1,4 +1,4 @@
-"""What a cluster that lives minute by minute is made of, and what happens to it."""
+"""The specification of a cluster in steps of a minute, and what happens to it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class Happening(StrEnum):
-    """What can become of a broker."""
+    """What can happen to a broker."""
 
-    STOP = "stop"  # its process ends without a farewell
+    STOP = "stop"  # its process ends without deregistering
     START = "start"  # it starts or restarts: empty
 
 
@@ -46,7 +46,7 @@ class Rules:
         direct: destinations are named when a bundle is unloaded or loses its broker (extensible load manager). Else
             the bundle is placed when a client looks it up (modular load manager).
         unload_seconds: how long an unloaded bundle serves nobody until its clients may look it up.
-        reconnect_seconds: mean of the time that the first client takes to do so; none when `direct`.
+        reconnect_seconds: mean time until the first client then looks it up; not used when `direct`.
         session_seconds: until a stopped broker is noticed.
         reconnect_cpu_seconds: CPU on the new broker for each client that reconnects.
         cpu_noise: relative standard deviation of a CPU sample.
@@ -68,7 +68,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """All that a run is made of; `owner` is that of each bundle at the start, `NOBODY` for none yet."""
+    """The specification of a run; `owner` is each bundle's owner at the start, `NOBODY` for none."""
 
     brokers: BrokerColumns
     workload: Workload

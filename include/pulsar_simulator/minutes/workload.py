@@ -22,13 +22,13 @@ _LEAST_FACTOR = 0.0
 class OnOff:
     """Topics that are busy for some minutes and idle for some.
 
-    While a topic is on it carries `(on + off) / on` times its mean, so that the mean over time stays.
+    While a topic is on, it carries `(on + off) / on` times its mean, so that its mean over time is the same.
 
     Attributes:
         bundles: their indices.
         on: minutes.
         off: minutes.
-        consume_only: producers never pause, consumers do and catch up.
+        consume_only: only consumers pause, and then catch up.
     """
 
     bundles: Ints
@@ -43,9 +43,9 @@ class Spike:
 
     Attributes:
         bundles: their indices.
-        minute: the first.
-        minutes: how many.
-        factor: of the rate.
+        minute: the first minute.
+        minutes: number of minutes.
+        factor: on the rate.
     """
 
     bundles: Ints
@@ -64,7 +64,7 @@ class BundleColumns:
         msg_size: bytes per message.
         fan_out: messages delivered per message published.
         cost: CPU of a message in multiples of the mean cost.
-        clients: producers and consumers; without any a bundle that lost its broker is not looked up.
+        clients: number of producers and consumers; without any, a bundle that lost its broker is not looked up.
         noise: relative standard deviation from minute to minute.
         daily: relative amplitude of the daily cycle.
         peak: hour of its peak.
@@ -101,7 +101,7 @@ class Workload:
     _block: tuple[int, Floats, Floats] | None = field(default=None, repr=False)
 
     def at(self, minute: int) -> Rates:
-        """Return what is offered in a minute, counted from 0: msg/s and bytes/s per bundle."""
+        """Return the traffic offered in a minute, counted from 0: msg/s and bytes/s per bundle."""
         number, row = divmod(minute, BLOCK)
         if self._block is None or self._block[0] != number:
             self._block = (number, *self._factors(number))
