@@ -17,12 +17,9 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import Finding
 from pulsar_rebalancer.show.page.brokers import short_names
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
-from pulsar_rebalancer.strategies.shedders.profile import Line
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from pulsar_rebalancer.config.settings import Settings
 
 
 def test_brokers_stand_hottest_first_with_what_makes_their_score(tmp_path: Path) -> None:
@@ -187,25 +184,6 @@ def test_two_hundred_brokers_fit(tmp_path: Path) -> None:
 )
 def test_names_are_as_short_as_they_may_be(names: list[str], labels: list[str]) -> None:
     assert short_names(names) == dict(zip(names, labels, strict=True))
-
-
-@pytest.mark.parametrize(
-    ("strategy", "drawn"),
-    [
-        ({}, [("low threshold", 42.5, 57.5), ("high threshold", 30.0, 70.0)]),
-        ({"strategy": "OverloadShedder"}, [("overloaded", 85.0, 85.0)]),
-        ({"strategy": "ThresholdShedder"}, [("above the mean by the threshold", 60.0, 60.0)]),
-        ({"strategy": "UniformLoadShedder"}, []),
-    ],
-)
-def test_thresholds_are_those_of_the_strategy(strategy: dict[str, str], drawn: list[tuple[str, float, float]]) -> None:
-    from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.strategies.shedders.registry import profile_shown
-
-    settings: Settings = Settings.model_validate(strategy)
-    assert profile_shown(settings).lines(settings, 50.0) == tuple(
-        Line(name=name, lower=low, upper=high) for name, low, high in drawn
-    )
 
 
 def test_a_small_cluster_of_two_pairs_names_the_one_that_counts(tmp_path: Path) -> None:

@@ -187,10 +187,10 @@ class TestCounting:
         assert result.moves == []
         assert result.hits == HITS
 
-    @pytest.mark.parametrize(("reason", "force"), [("other_thresholds", None), ("forced", 45.0)])
+    @pytest.mark.parametrize(("reason", "force"), [("other_thresholds", None), ("forced", 45.0), ("forced", 0.0)])
     def test_a_run_that_counts_nothing_fires_and_changes_no_counter(self, reason, force):
         result = self.run(reason, force=force, settings=Settings(high_threshold=20))
-        assert result.decisions[0].fired
+        assert [row.fired for row in result.decisions] == [True, False]
         assert len(taken(result)) == 10
         assert result.hits == HITS
 

@@ -78,7 +78,7 @@ def test_parameters_that_it_knows_are_its_own(without: Any) -> None:
     assert resolve({"strategy": PATH}, {}, forced).settings.strategy == PATH
     with pytest.raises(SettingsError, match=f"low_threshold: strategy {PATH} does not know them"):
         resolve({"strategy": PATH}, {}, parse_params({"low_threshold": 5}))
-    without("run_params")
+    without("thresholds")
     with pytest.raises(SettingsError, match="force_threshold: strategy"):
         resolve({"strategy": PATH}, {}, forced)
 

@@ -138,6 +138,7 @@ def test_every_broker_is_told_why_it_sheds_or_not():
         "of 10.00 MiB/s",
         "average load 10.0%, below the mean of 52.5% plus 10 points",
     ]
+    assert [(row.value, row.bound) for row in result.decisions[:4]] == [(load, 62.5) for load in (100, 95, 90, 10)]
     assert result.sentence == "3 of 6 brokers are 10 points or more above the mean load of 52.5%"
 
 

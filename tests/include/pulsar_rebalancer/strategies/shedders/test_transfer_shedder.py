@@ -273,6 +273,16 @@ def test_what_cannot_be_judged_says_why(change, more, expected):
     assert reasons(result).items() >= expected.items()
 
 
+@pytest.mark.parametrize(
+    ("sizes", "reason", "held"),
+    [((), "no_top_bundles", "it has no top bundles"), ((5,), "single_bundle", "its single bundle stays")],
+)
+def test_a_source_without_a_second_bundle_gives_none(sizes, reason, held):
+    first = shed(cluster(LOADS, SIZES | {"b5": sizes}), NOTHING).decisions[0]
+    assert (first.source, first.reason, first.fired) == ("b5", reason, False)
+    assert first.explanation.endswith(f"b5 gives none, {held}")
+
+
 def test_every_broker_is_told_why_it_sheds_or_not():
     sizes = SIZES | {"b5": (2, 2, 40)}
     result = shed(cluster(LOADS, sizes, UPSTREAM.model_copy(update={"max_brokers_per_run": 1})), NOTHING)

@@ -35,7 +35,7 @@ class TestUpstreamCases:
     RATES = (50e3, 60e3, 70e3, 10e3, 20e3)
     THROUGHPUTS = (50, 60, 70, 80, 10)
 
-    @pytest.mark.parametrize(("difference", "ratio", "source"), [(50, 0, "b2"), (0, 2, "b3"), (50, 2, "b2")])
+    @pytest.mark.parametrize(("difference", "ratio", "source"), [(0.5, 0, "b2"), (0, 2, "b3"), (50, 2, "b2")])
     def test_the_message_rate_decides_before_the_throughput(self, difference, ratio, source):
         pairs = list(zip(self.RATES, self.THROUGHPUTS, strict=True))
         brokers = [broker(f"b{n}", 9, bundles=5, rate=r, throughput=t * MIB) for n, (r, t) in enumerate(pairs)]
