@@ -1,10 +1,8 @@
-"""Names are unique: a reader who searches for a module or a class finds one; tools name files that exist."""
+"""Names are unique: a reader who searches for a module or a class finds one."""
 
 import ast
 from collections import Counter
 from pathlib import Path
-
-from scripts.mutants import SUBJECTS
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("include/pulsar_rebalancer", "plugins/pulsar_rebalancer_airflow", "spark_apps/pulsar_rebalancer_spark")
@@ -34,8 +32,3 @@ def test_a_public_class_is_named_once() -> None:
     ]
     assert len(classes) > 150
     assert {name for name, count in Counter(classes).items() if count > 1} == set()
-
-
-def test_faults_are_put_into_files_that_exist() -> None:
-    named = {name for subject in SUBJECTS.values() for name in (*subject.files, *subject.tests)}
-    assert [name for name in named if not any(ROOT.glob(name))] == []
