@@ -116,7 +116,7 @@ def _summary(
     judged = [decision for decision in decided.decisions if decision.pair is not None]
     gaps = [pair.gap for pair in judged if pair.gap is not None and pair.source != pair.destination]
     ends = [(decision.source, decision.source_score) for decision in judged]
-    ends += [(decision.destination, decision.destination_score) for decision in judged if decision.destination]
+    ends += [(decision.destination, decision.destination_score) for decision in judged]
     scores = {broker: score for broker, score in ends if broker is not None and score is not None}
     request, params = run.request, run.request.params
     forced = Forced(by=request.requested_by, reason=params.force, threshold=force_threshold(request))
@@ -190,7 +190,7 @@ def write_files(
         "bundles_taken": len(taken),
         "bundles_passed_over": dict(sorted(passed_over.items())),
         "bundles_split": len(cuts),
-        "waves": max((row["wave"] + 1 for row in taken if row["wave"] is not None), default=0),
+        "waves": max((row["wave"] + 1 for row in taken), default=0),
         "in_force": request.in_force,
         "resolved": request.resolved,
     }

@@ -60,9 +60,11 @@ def test_a_forced_run_acts_without_hits_and_they_must_be_earned_again_once_it_is
 
 
 def test_a_sample_too_soon_sheds_nothing_and_changes_nothing():
-    answer = judged(Counting(counts=False, reason=Reason.TOO_SOON))
+    settings = EAGER.model_copy(update={"hit_count_transfer": 3})
+    answer = judged(Counting(counts=False, reason=Reason.TOO_SOON), settings=settings)
     assert (answer.moves, answer.kept) == ([], KEPT)
-    assert {row.reason for row in answer.decisions} == {"too_soon"}
+    found = {(row.reason, row.fired, row.measure, row.target) for row in answer.decisions}
+    assert found == {(Reason.TOO_SOON, False, None, None)}
 
 
 @pytest.mark.parametrize(
@@ -108,6 +110,7 @@ def test_the_cool_down_lasts_until_a_report_is_young_enough(average, age, reason
     ("age", "told"),
     [
         (100.0, "a:1 reported 100 s after its last unload, less than 180 s"),
+        (200.0, "a:1 reported 0 s after its last unload, less than 180 s"),
         (600.0, "a:1 has not reported since its last unload, 400 s after its report"),
     ],
 )
@@ -131,6 +134,7 @@ THRESHOLD = Settings(strategy="ThresholdShedder", min_unload_bundle_throughput=0
 def test_what_is_told_is_what_moves_in_the_end(policies, caps, reason, told):
     settings = THRESHOLD.model_copy(update=caps)
     answer = judged(COUNTED, policies=Policies(**policies), settings=settings)
+    assert answer.samples == {}
     taken = [move for move in answer.moves if move.taken]
     decision = complete(answer.decisions, taken, reasons_by_pair(answer.moves))[0]
     assert (decision.reason, decision.bundles_taken) == (reason, len(taken))

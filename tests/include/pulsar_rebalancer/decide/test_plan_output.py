@@ -1,9 +1,11 @@
-"""The plan of a run that serves a drain: the strategy leaves the broker out, and its bundles leave first."""
+"""The files of a plan: its summary and state, and the plan of a run whose drained brokers are emptied first."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import NOW, Snapshots, fates, name
 
 from pulsar_rebalancer.decide import pipeline, plan_output
@@ -12,9 +14,10 @@ from pulsar_rebalancer.decide.run_bundles import RunBundles
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
-from pulsar_rebalancer.run.plan import verify
+from pulsar_rebalancer.run.plan import Forced, read_state, verify
 from pulsar_rebalancer.run.tables import MEANS, Measure, table
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
+from pulsar_rebalancer.state.state_documents import CountedSample, DecisionState, HitCount
 from pulsar_rebalancer.strategies import means
 from pulsar_rebalancer.strategies.kept import KeptState
 from pulsar_rebalancer.strategies.left_out import left_out_of
@@ -22,6 +25,8 @@ from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pulsar_rebalancer.run.plan import Summary
 
 
 def test_a_plan_with_a_drain_is_one_plan_with_one_hash(tmp_path: Path) -> None:
@@ -74,3 +79,57 @@ def test_a_pair_moves_what_the_colder_broker_lacks_once_a_drain_is_served(tmp_pa
     assert (summary.predicted_min, summary.predicted_max) == (65.0, 65.0)
     (pair,) = (decision for decision in decided.decisions if decision.pair == 0)
     assert (pair.source, pair.destination, pair.gap, pair.fired, pair.target) == ("b:1", "c:1", 70.0, True, 15.0)
+
+
+EARLIER = NOW - timedelta(seconds=60)
+BEFORE = DecisionState(
+    seq=7, counted_at=EARLIER, hits={"a:1": HitCount(0, 4)}, means="means-7.parquet", split_hits={name(1): 2}
+)
+
+
+def pair(number: int, source: str, destination: str, scores: tuple[float, float], **more: Any) -> Decision:
+    high, low = scores
+    named: Any = {"destination": destination, "source_score": high, "destination_score": low, "gap": high - low}
+    return Decision(source, Reason.HITS_LOW, number, **named | more)
+
+
+def written(tmp_path: Path, decisions: list[Decision], **params: Any) -> tuple[RunInput, Summary]:
+    snapshots = Snapshots(tmp_path, {"a": {name(1): 20.0}, "b": {name(4): 10.0}})
+    snapshots.state = BEFORE
+    run = RunInput.read(snapshots.storage.root, snapshots.take(params=params).uri)
+    return run, plan_output.write(run, RunDecision(decisions, [], KeptState(), "two pairs", {}))
+
+
+def test_a_summary_counts_the_pairs_and_their_hits(tmp_path: Path) -> None:
+    decisions = [
+        pair(0, "g:1", "a:1", (80.0, 20.0), fired=True, low_hits=3, high_hits=2),
+        pair(1, "f:1", "b:1", (50.0, 35.0), low_hits=5, high_hits=0),  # the low threshold
+        pair(2, "e:1", "c:1", (45.0, 40.0)),
+        pair(3, "d:1", "d:1", (42.0, 42.0)),
+        Decision("h:1", Reason.BELOW_THRESHOLD, 4),  # not compared
+        Decision("i:1", Reason.BROKER_EXCLUDED),
+    ]
+    run, summary = written(tmp_path, decisions)
+    assert (summary.base_seq, summary.forced, summary.counting) == (7, None, run.counting.reason)
+    assert (summary.pairs, summary.pairs_over, summary.pairs_fired, summary.hits) == (3, 2, 1, (5, 2))
+    assert (summary.brokers, summary.score_min, summary.score_max, summary.score_mean) == (7, 20.0, 80.0, 312 / 7)
+    assert (summary.bundles_taken, summary.waves, summary.bundles_split) == (0, 0, 0)
+    assert summary.reasons == {"below_threshold": 1, "broker_excluded": 1, "hits_low": 4}
+
+
+COUNTED = pair(0, "b:1", "a:1", (80.0, 20.0), low_hits=5, source_low_before=4, source_high=1, source_low=5)
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_only_a_run_that_counts_renews_means_and_samples(tmp_path: Path, counts: bool) -> None:
+    force: dict[str, Any] = {} if counts else {"force": "hot broker", "force_threshold": 5}
+    run, summary = written(tmp_path, [COUNTED], **force)
+    left = read_state(run.folder)
+    assert summary.forced == (None if counts else Forced(by="ada", reason="hot broker", threshold=5.0))
+    assert (left.seq, left.plan_id, left.strategy) == (8, run.folder.name, "AvgShedder")
+    assert left.hits == {"b:1": HitCount(1, 5)}
+    assert (left.counted_at, left.means, left.split_hits) == (
+        (NOW, run.new_means.name, {}) if counts else (EARLIER, BEFORE.means, BEFORE.split_hits)
+    )
+    sample = {"a:1": CountedSample(20.0, NOW), "b:1": CountedSample(80.0, NOW)}
+    assert (left.samples, left.restarts) == (sample if counts else {}, {})

@@ -11,7 +11,8 @@ from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import IsolationPolicy
-from pulsar_rebalancer.state.state_documents import KeptDestination, MovesState, Unload
+from pulsar_rebalancer.state.state_documents import DecisionState, HitCount, KeptDestination, MovesState, Unload
+from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
 
 
 def given(root, **documents):
@@ -52,3 +53,16 @@ def test_a_bundle_whose_destination_the_leader_may_remember_is_passed_over_for_t
     )
     stays = given(tmp_path, moves=moves).bundles_passed_over
     assert stays == {"t/n/1": "destination_kept", "t/n/2": "recently_unloaded"}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "kept"),
+    [
+        ("", KeptState(ShedderState(hits={"a:1": HitCount(1, 2)}))),
+        (Strategy.AVG, KeptState(ShedderState(hits={"a:1": HitCount(1, 2)}))),
+        (Strategy.THRESHOLD, KeptState()),
+    ],
+)
+def test_what_another_strategy_kept_is_not_used(tmp_path, strategy, kept):
+    state = DecisionState(strategy=strategy, hits={"a:1": HitCount(1, 2)})
+    assert given(tmp_path, state=state).kept == kept

@@ -91,6 +91,12 @@ def test_one_bundle_of_a_group_goes_in_a_run_and_a_swap_never_splits(groups, set
     assert [each.reason for each in moves] == [*reasons, "no_traffic"]
 
 
+def test_both_ways_of_a_swap_of_two_count_for_its_brokers():
+    swap = [SWAP[0], move(1, "t/b/0x3", COLD, HOT)]
+    moves = caps.apply(swap, Settings(max_bundles_per_broker=1), {}, OLD)
+    assert [each.reason for each in moves] == ["cap_broker"] * 2
+
+
 def test_a_bundle_that_is_too_much_waits_and_lets_others_go():
     large = move(0, "t/a/0x0")._replace(msg_throughput=50.0)
     moves = caps.apply([large, move(1, "t/a/0x1")], Settings(max_bytes_per_run=40), {}, OLD)

@@ -218,6 +218,32 @@ class TestCounting:
 TWO_PAIRS = [broker("b1", 80, 20000), broker("b2", 30, 2000), broker("b3", 75, 20000), broker("b4", 35, 2000)]
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "reasons", "sentence"),
+    [
+        (15, 40, ["hits_high", "hits_high", "middle"], "2 of 2 pairs differ by 15 points or more, 6 of 8 low"),
+        (40, 49, ["hits_high", "hits_low", "middle"], "2 of 2 pairs differ by 40 points or more, 6 of 8 low"),
+        (45, 49, ["hits_high", "below_low", "middle"], "1 of 2 pairs differ by 45 points or more, 4 of 8 low"),
+    ],
+)
+def test_the_sentence_says_how_many_pairs_are_at_a_threshold_and_how_far_their_hits_are(low, high, reasons, sentence):
+    settings = Settings(low_threshold=low, high_threshold=high, hit_count_high=3)
+    kept = ShedderState(hits={"b1": HitCount(1, 3), "b3": HitCount(0, 5)})
+    result = profile_of(settings).shed(sample([*TWO_PAIRS, broker("b5", 50)], [], settings), kept)
+    assert [row.reason for row in result.decisions] == reasons
+    assert result.sentence == f"{sentence} hits, 2 of 3 high hits, 0 fired"
+
+
+def test_brokers_that_a_policy_reserves_are_paired_among_themselves():
+    reserved = [row | {"reserved_by": "vip"} for row in TWO_PAIRS[:3]]
+    decisions = shed(sample([*reserved, TWO_PAIRS[3], broker("b5", 90)], []), {}).decisions
+    assert [(row.pair, row.source, row.destination, row.pool) for row in decisions] == [
+        (0, "b5", "b4", None),
+        (1, "b1", "b2", "vip"),
+        (2, "b3", "b3", "vip"),
+    ]
+
+
 class TestCaps:
     def run(self, **caps):
         held = bundles("b1", namespace="t/one") + bundles("b3", namespace="t/three")

@@ -176,9 +176,14 @@ def test_a_bundle_of_exactly_the_target_is_taken():
 @pytest.mark.parametrize(("target", "kind"), [(0.25, None), (0.24, "overloaded")])
 def test_the_standard_deviation_must_exceed_its_target(target, kind):
     imbalance = LoadStats(
-        [BrokerLoad("a", 0.25, 0, 0), BrokerLoad("b", 0.75, 0, 0)], Settings(target_std=target)
+        [BrokerLoad("a", 0.25, 0, 0), BrokerLoad("b", 0.75, 0, 0)], Settings(target_std=target, overloaded_threshold=75)
     ).imbalance()
     assert (imbalance and imbalance.kind) == kind
+
+
+def test_without_a_report_the_loads_are_nothing():
+    stats = LoadStats([], Settings())
+    assert (stats.counted, stats.mean, stats.std) == (0, 0, 0)
 
 
 @pytest.mark.parametrize(("switch", "expected"), [(False, ["t/b4/1"]), (True, ["t/b5/1", "t/b4/1"])])
@@ -199,7 +204,7 @@ def test_bundles_under_policies_move_when_the_switch_is_on(switch, expected):
 def test_top_bundles_are_found_where_brokers_do_not_name_them(switch, expected):
     # Sizes are rounded: 149 to one step, 151 to two.
     named = {"b1": 100_000, "b2": 151, "b3": 149}
-    bundles = [bundle("hot", f"t/{name}/0", rate=rate, throughput=10) for name, rate in named.items()]
+    bundles = [bundle("hot", f"t/{name}/0", rate=rate, throughput=1) for name, rate in named.items()]
     bundles += [
         bundle("hot", "t/idle/0", rate=1e6, throughput=0),
         bundle("hot", "pulsar/system/0", rate=5, throughput=10),
@@ -280,7 +285,7 @@ def test_what_cannot_be_judged_says_why(change, more, expected):
 def test_a_source_without_a_second_bundle_gives_none(sizes, reason, held):
     first = shed(cluster(LOADS, SIZES | {"b5": sizes}), NOTHING).decisions[0]
     assert (first.source, first.reason, first.fired) == ("b5", reason, False)
-    assert first.explanation.endswith(f"b5 gives none, {held}")
+    assert str(first.explanation).endswith(f"b5 gives none, {held}")
 
 
 def test_every_broker_is_told_why_it_sheds_or_not():
@@ -292,6 +297,9 @@ def test_every_broker_is_told_why_it_sheds_or_not():
         ("b3", None, "cap_brokers"),
         ("b2", None, "cap_brokers"),
     ]
+    assert [row.source_score for row in result.decisions] == pytest.approx([90, 80, 6, 4])
+    first = result.decisions[0]
+    assert (first.destination_score, first.gap) == pytest.approx((2, 88))
     assert [row.explanation for row in completed(result)[:2]] == [
         "overloaded: standard deviation of the loads 0.398, above 0.25; 20.51 MiB/s are to leave b5. "
         "Taken: 2 bundles with 3.81 MiB/s. Passed over: last_bundle 1.",
