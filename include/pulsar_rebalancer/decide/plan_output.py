@@ -115,8 +115,8 @@ def _summary(
 ) -> Summary:
     judged = [decision for decision in decided.decisions if decision.pair is not None]
     gaps = [pair.gap for pair in judged if pair.gap is not None and pair.source != pair.destination]
-    ends = [(decision.source, decision.source_score) for decision in judged]
-    ends += [(decision.destination, decision.destination_score) for decision in judged]
+    sources = [(decision.source, decision.source_score) for decision in judged]
+    ends = [*sources, *((decision.destination, decision.destination_score) for decision in judged)]
     scores = {broker: score for broker, score in ends if broker is not None and score is not None}
     request, params = run.request, run.request.params
     forced = Forced(by=request.requested_by, reason=params.force, threshold=force_threshold(request))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pulsar_rebalancer.run.bundle_columns import BundleSample
@@ -20,5 +22,5 @@ from pulsar_rebalancer.strategies.shedders.top_bundles import size
         ({"cache_size": 199_999}, (0, 0, 0, 0, 1)),
     ],
 )
-def test_figures_count_in_steps(figures: dict[str, int], steps: tuple[int, ...]) -> None:
+def test_figures_count_in_steps(figures: dict[str, Any], steps: tuple[int, ...]) -> None:
     assert size(BundleSample("a:1", "t/n/0x0_0x1")._replace(**figures)) == steps
