@@ -72,8 +72,13 @@ def texts(summary: Summary, actions: Actions, run: StoragePath, until: datetime)
         "",
         *(f"* {code(move.bundle)}: {code(move.source)} to {code(move.destination)}" for move in moves[:LISTED]),
     ]
-    if len(moves) > LISTED:
-        lines.append(f"* and {len(moves) - LISTED} more: {code(run.uri)}")
+    more = [
+        f"{len(part) - LISTED} more {name}"
+        for name, part in (("moves", moves), ("splits", splits))
+        if len(part) > LISTED
+    ]
+    if more:
+        lines.append(f"* and {' and '.join(more)}: {code(run.uri)}")
     what = f"{len(moves)} bundles" + (f" and split {len(splits)}" if splits else "")
     return Texts(f"Move {what} in cluster {summary.cluster}?", "\n".join(lines))
 

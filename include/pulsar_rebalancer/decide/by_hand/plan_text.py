@@ -57,7 +57,7 @@ def text(summary: Summary, run: StoragePath, dag_id: str) -> str:
     if summary.bundles_taken > LISTED:
         lines.append(f"  and {summary.bundles_taken - LISTED} more: {run.uri}/plan/moves.parquet")
     lines += [
-        f"  {number_of(count, 'bundle')} stay: {reason}. {reason.meaning}"
+        f"  {number_of(count, 'bundle')} {'stays' if count == 1 else 'stay'}: {reason}. {reason.meaning}"
         for reason, count in summary.bundles_passed_over.items()
     ]
     lines += [f"  no broker reports {one_line(name, 512)}" for name in (hand.unknown if hand else ())]

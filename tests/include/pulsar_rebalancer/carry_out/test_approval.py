@@ -85,11 +85,13 @@ def test_a_person_is_shown_what_the_plan_does(tmp_path: Path) -> None:
         f"* splits ` {bundle(4)} ` at 0x5, 0x9",
         "",
         *(f"* ` {bundle(n)} `: ` a:1 ` to ` b:1 `" for _ in range(10) for n in range(2)),
-        f"* and 2 more: ` {run.uri} `",
+        f"* and 2 more moves: ` {run.uri} `",
     ]
 
     after = summary.model_copy(update={"predicted_min": 20.0, "predicted_max": 40.0})
     shown = texts(after, Actions(moves * 10, []), run, NOW)
     assert shown.subject == "Move 20 bundles in cluster east?"
     assert "* scores 10.0 to 70.0 %, afterwards 20.0 to 40.0 % (predicted)\n" in shown.body
-    assert " more: " not in shown.body
+    assert " more " not in shown.body
+    many = texts(summary, Actions(moves, [half] * 23), run, NOW)
+    assert many.body.endswith(f"* and 3 more splits: ` {run.uri} `")

@@ -141,7 +141,7 @@ def test_a_plan_says_what_goes_what_stays_and_how_brokers_would_be_loaded(tmp_pa
 
     run = snapshots.storage.run(summary.plan_id)
     assert run is not None
-    stay = {reason: f"  1 bundle stay: {reason}. {reason.meaning}" for reason in summary.bundles_passed_over}
+    stay = {reason: f"  1 bundle stays: {reason}. {reason.meaning}" for reason in summary.bundles_passed_over}
     assert set(stay) == {Reason.NO_SUCH_BUNDLE, Reason.SAME_BROKER}
     assert text(summary, run, "the_dag").splitlines() == [
         "unload by hand: 21 bundles to move (dry run: nothing was moved)",
