@@ -85,7 +85,7 @@ def _address(connection: Connection) -> tuple[str, int]:
     if not host or parts.netloc != given or "@" in given or ";" in given:
         raise _wrong(f"host {given[:100]!r} is not the host of a Spark Connect server")
     if not 0 < port < 65536:
-        raise _wrong(f"port {port} is none: expected 1 to 65535")
+        raise _wrong(f"port {port} is not valid: expected 1 to 65535")
     return host, port
 
 

@@ -70,7 +70,7 @@ def _warn(settings: Settings, action: str, balancing: dict[str, str]) -> None:
     if action == "hand_back" and off:
         _log.warning("%s is false on %s: Pulsar does not shed there", BALANCER, ", ".join(off))
     if action == "take_over" and not settings.mode.moves:
-        _log.warning("The mode is %s: nobody moves bundles until it is auto or approve", settings.mode)
+        _log.warning("The mode is %s: no bundles are moved until it is auto or approve", settings.mode)
 
 
 async def _read(connection: AdminConnection) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Alerting from a task: turn observations into messages, send them, and store what is open."""
+"""Alerting from a task: turn observations into messages, send them, and store the open incidents."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class ApproveOperator(ApprovalOperator):
         """Return the question as shown, from files that match the hash of the plan."""
         run = self.storage.run(question.plan_id)
         if run is None or (summary := Summary.read(run)).hash != question.hash:
-            raise PlanError(Reason.PLAN_CHANGED, f"run {question.plan_id} has another plan by now")
+            raise PlanError(Reason.PLAN_CHANGED, f"run {question.plan_id} has another plan now")
         return texts(summary, verify(run, summary), run, until)
 
     def _note(self, context: Context, event: dict[str, Any]) -> None:

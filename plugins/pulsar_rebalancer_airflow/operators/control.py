@@ -70,7 +70,7 @@ class ControlOperator(ClusterOperator):
             store, storage = self._store(context), self.storage
             answer = self._act(store, storage, request, order)
             if request.action.stops and self._undecided(context, store, storage):
-                answer |= {"undecided": "the run that is under way has no plan yet, and begins nothing of it"}
+                answer |= {"undecided": "the run under way has no plan yet, and will not carry its plan out"}
             answer = {"in_force": self._in_force(store, storage)} | answer
         self.log.info("%s of cluster %s:\n%s", request.action, self.entry.name, json.dumps(answer, indent=1))
         if request.changes:

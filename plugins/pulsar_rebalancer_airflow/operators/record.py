@@ -33,7 +33,7 @@ class RecordOperator(RunOperator):
             One batch, number 0, if the plan splits bundles; otherwise none, so that no split task starts.
 
         Raises:
-            AirflowFailException: `stale_plan`, `plan_changed`, `foreign_run`, `blocked` (somebody marked a failed
+            AirflowFailException: `stale_plan`, `plan_changed`, `foreign_run`, `blocked` (a person marked a failed
                 validation as successful), or the plan or the stored state cannot be read.
         """
         with final_unless_passing(context):

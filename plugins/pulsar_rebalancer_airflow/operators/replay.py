@@ -82,7 +82,7 @@ class ReplayOperator(SparkApplicationOperator):
         try:
             start = params.get("start") or (datetime.fromisoformat(end) - timedelta(days=1)).isoformat()
         except (ValueError, OverflowError):
-            raise SettingsError(Reason.WRONG_SETTING, f"end: {str(end)[:80]!r} is no time") from None
+            raise SettingsError(Reason.WRONG_SETTING, f"end: {str(end)[:80]!r} is not a time") from None
         run = context["dag_run"]
         settings, source = current_settings(storage, self.entry.settings)
         return ReplayRequest.checked(

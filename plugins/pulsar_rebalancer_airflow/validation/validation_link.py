@@ -44,7 +44,7 @@ class ValidationLink(BaseOperatorLink):
     name = "Validation result"
 
     def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:
-        """Return the path of the page; empty if the task did not get as far as writing it."""
+        """Return the path of the page; empty if the task did not write it."""
         run = StoragePath(str(getattr(operator, "run", None) or ""))
         if not run.uri or not page_of(run).exists():
             return ""

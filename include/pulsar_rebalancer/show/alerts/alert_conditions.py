@@ -82,7 +82,7 @@ class Condition(StrEnum):
     NO_RUN = (
         "no_run",
         "no run",
-        "No run has ended for several intervals: nobody balances the cluster.",
+        "No run has ended for several intervals, so no bundles are moved.",
         "Check whether the DAG is paused, a run hangs, or the workers are busy with other tasks.",
     )
 

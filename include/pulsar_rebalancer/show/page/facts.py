@@ -84,7 +84,7 @@ class AirflowFacts(View):
         """Return which orders are in force in addition to the mode, and who gave them; empty if there are none.
 
         Args:
-            run: the run shown, which somebody may have stopped.
+            run: the run shown, which a person may have stopped.
         """
         if self.unreadable:
             return f"Which brokers are drained cannot be read: {self.unreadable}."

@@ -18,7 +18,7 @@ class View(BaseModel):
 
 
 class Tone(StrEnum):
-    """How urgently somebody should look."""
+    """How urgent it is to look at the cluster."""
 
     GOOD = "good"
     BUSY = "busy"

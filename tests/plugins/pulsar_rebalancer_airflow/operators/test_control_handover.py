@@ -148,7 +148,7 @@ def test_a_mode_that_moves_nothing_is_said(
 ) -> None:
     act(storage, "take_over", mode="observe")
 
-    assert "nobody moves bundles" in caplog.text
+    assert "no bundles are moved" in caplog.text
 
 
 def test_an_error_has_no_character_that_hides_or_forges_text(
