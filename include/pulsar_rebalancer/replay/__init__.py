@@ -1,1 +1,1 @@
-"""Replay recorded load in a closed loop: what would other strategies and settings have done?"""
+"""Replay recorded load through other strategies and settings, in a closed loop."""
