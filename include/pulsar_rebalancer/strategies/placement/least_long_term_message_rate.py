@@ -86,7 +86,7 @@ class _Queue:
         return sorted(brokers)
 
     def _next(self, found: list[tuple[float, str]]) -> list[tuple[float, str]]:
-        """Take the brokers with the smallest rate off the heap, or with that of `found`, and return all of them."""
+        """Take the next brokers of equal rate off the heap, and return them with those of that rate in `found`."""
         while self._heap and (not found or self._heap[0][0] <= found[0][0]):
             entry = heappop(self._heap)
             if self._is_present(entry) and entry not in found[-1:]:

@@ -1,4 +1,4 @@
-"""Candidates that are a long list without a few: no list is built for each bundle."""
+"""A long list of candidates without a few of them, which needs no copy of the list for each bundle."""
 
 from __future__ import annotations
 

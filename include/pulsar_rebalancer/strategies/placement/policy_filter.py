@@ -168,7 +168,7 @@ class PolicyFilter:
         return self._rulings[namespace]
 
     def candidates(self, bundle: str) -> Sequence[str]:
-        """Return the brokers that placement chooses from, by name; its own may be one (selectBroker's filters)."""
+        """Return the brokers that placement chooses from, by name, even the bundle's own (selectBroker's filters)."""
         namespace, allowed = namespace_of(bundle), self.policy_set(bundle)
         remaining: Sequence[str] = allowed
         if self._most_topics > self._settings.max_broker_topics:
@@ -220,8 +220,8 @@ class PolicyFilter:
     def forbids(self, bundle: str, source: str, destination: str) -> Reason | None:
         """Return why a bundle must not go to a planned destination; None if it may.
 
-        Pulsar checks nothing here: a destination given by hand is taken as it is. Here the destination must
-        pass isolation policies and the topic ceiling, and must not make an anti-affinity group's spread worse.
+        Pulsar checks nothing: it takes a destination given by hand as it is. Here it must pass isolation policies and
+        the topic ceiling, and must not make an anti-affinity group's spread worse.
 
         Returns:
             A reason of `holds`, `no_destination` or `too_many_topics`.

@@ -24,7 +24,7 @@ class Selector(Protocol):
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
         """Return the candidates to draw the destination from, by name; with none, the bundle has no destination.
 
-        One call is one call of Pulsar's `selectBroker`: each moves averages and counters on.
+        One call is one call of Pulsar's `selectBroker`: each updates averages and counters.
 
         Args:
             bundle: `tenant/namespace/0x…_0x…`.
