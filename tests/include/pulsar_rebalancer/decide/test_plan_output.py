@@ -117,6 +117,12 @@ def test_a_summary_counts_the_pairs_and_their_hits(tmp_path: Path) -> None:
     assert summary.reasons == {"below_threshold": 1, "broker_excluded": 1, "hits_low": 4}
 
 
+def test_a_summary_without_a_judged_broker_has_no_scores(tmp_path: Path) -> None:
+    _, summary = written(tmp_path, [Decision("a:1", Reason.REPORT_MISSING)])
+    assert (summary.pairs, summary.pairs_over, summary.hits, summary.brokers) == (0, 0, (0, 0), 0)
+    assert (summary.score_min, summary.score_max, summary.score_mean) == (None, None, None)
+
+
 COUNTED = pair(0, "b:1", "a:1", (80.0, 20.0), low_hits=5, source_low_before=4, source_high=1, source_low=5)
 
 

@@ -68,6 +68,12 @@ def test_without_need_for_waves_all_go_in_one_and_none_waits():
     assert {each.wave for each in by_need[False]} == {0}
 
 
+def test_a_swap_waits_whose_one_way_finds_no_wave():
+    moves = [move(rank, f"t/n{rank}/0x0", pair=-1) for rank in range(MAX_WAVES)]
+    moves += [move(0, "t/a/0x0"), move(1, "t/b/0x3", COLD, HOT)]
+    assert [each.reason for each in caps.apply(moves, Settings(), {}, OLD)[-2:]] == ["cap_waves"] * 2
+
+
 def test_the_gate_is_asked_again_after_so_many_bundles_and_a_swap_stays_in_one_wave():
     many = [move(rank, f"t/n{rank}/0x0", pair=-1) for rank in range(OF_A_WAVE - 2)]
     last = move(9, "t/z/0x0", pair=1)

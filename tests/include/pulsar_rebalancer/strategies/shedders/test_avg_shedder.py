@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from tests.include.pulsar_rebalancer.strategies.shedders.avg_shedder_cases import CASES
@@ -16,7 +17,7 @@ from pulsar_rebalancer.run.plan import MAX_WAVES
 from pulsar_rebalancer.state.counting import Counting
 from pulsar_rebalancer.state.state_documents import HitCount
 from pulsar_rebalancer.strategies.kept import ShedderState
-from pulsar_rebalancer.strategies.sample import hits_after
+from pulsar_rebalancer.strategies.sample import COUNTED, hits_after
 from pulsar_rebalancer.strategies.scoring import percent, score, scores_after
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
 
@@ -204,9 +205,11 @@ class TestCounting:
         assert result.decisions[0].reason == "below_force"
         assert result.hits == HITS
 
-    def test_no_force_makes_a_broker_fire_with_itself(self):
-        middle = self.run("forced", force=0.0).decisions[-1]
-        assert (middle.reason, middle.fired) == ("middle", False)
+    def test_a_pair_with_the_figures_of_its_last_hit_gets_no_other(self):
+        rule = replace(COUNTED, samples={"b1": 80.0, "b2": percent(30, 100)})
+        result = shed(sample(SPREAD, bundles("b1"), EAGER, counting=rule), HITS)
+        assert [row.reason for row in result.decisions] == ["too_soon", "middle"]
+        assert (result.moves, result.hits) == ([], {"b1": HitCount(1, 1)})
 
     def test_cleared_counts_are_gone_before_the_sample_counts(self):
         rule = Counting(counts=True, reason=Reason.GAP, clear=True)

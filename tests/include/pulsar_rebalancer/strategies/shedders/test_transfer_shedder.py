@@ -164,6 +164,11 @@ class TestSwaps:
         result = shed(cluster({"a": 10, "b": 100}, {"a": (3, 1), "b": (6, 6, 1, 7)}, settings), NOTHING)
         assert [move.bundle for move in result.moves if move.taken and move.source == "b"] == expected
 
+    def test_what_came_back_in_a_swap_counts_in_the_next_one(self):
+        settings = UPSTREAM.model_copy(update={"max_brokers_per_run": 1})
+        result = shed(cluster({"a": 10, "b": 100}, {"a": (1, 2), "b": (5, 2, 4)}, settings), NOTHING)
+        assert [move.bundle for move in result.moves if move.taken] == ["t/b/1", "t/a/1", "t/b/2", "t/a/2"]
+
 
 def test_a_bundle_of_exactly_the_target_is_taken():
     rows = [bundle("b", f"t/b/{n}", throughput=3, top_rank=n) for n in range(3)]
