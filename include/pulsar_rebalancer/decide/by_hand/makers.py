@@ -172,7 +172,6 @@ def fill(scene: Scene, broker: str) -> list[Wish]:
             reverse=True,
         )
         for source in scores
-        if source != broker
     }
     wishes: list[Wish] = []
     while len(wishes) < _most(scene):

@@ -82,8 +82,7 @@ def _shown(storage: ClusterStorage, request: RunRequest, handed: HandedOver) -> 
     """Return the plan that was shown, and its folder."""
     entry, settings = handed.plan, request.resolved.settings
     folder = storage.run(entry.plan_id)
-    summary = Summary.read(folder) if folder is not None else None
-    if folder is None or summary is None or summary.hash != request.params.plan:
+    if folder is None or (summary := Summary.read(folder)).hash != request.params.plan:
         raise PlanError(Reason.OTHER_PLAN, f"{entry.plan_id} is not the plan {request.params.plan[:16]}")
     oldest, too_old = settings.max_shown_plan_age_seconds, Reason.SHOWN_TOO_LONG_AGO
     if handed.approved:

@@ -63,7 +63,7 @@ class SpareCapacity:
         if free or self._fits(str(move.destination), gain, scene):
             return move
         others = () if self._fixed else self._policies[id(scene)].candidates(move.bundle)
-        having_room = [name for name in others if name != move.source and self._fits(name, gain, scene)]
+        having_room = [name for name in others if self._fits(name, gain, scene)]
         if not having_room:
             return move._replace(reason=Reason.WOULD_OVERLOAD)
         return move._replace(destination=min(having_room, key=lambda name: self._score(name, scene)))

@@ -117,6 +117,15 @@ def test_what_is_overruled_for_a_drain_is_overruled_after_an_approval(
         approved(snapshots, shown, marks())
 
 
+def test_what_leaves_two_drained_brokers_is_carried_out_after_an_approval(tmp_path: Path) -> None:
+    snapshots = Snapshots(tmp_path, OWNED | {"d": {name(7): 20.0}})
+    both = Drains(brokers=marks().brokers | marks(broker="d:1").brokers)
+
+    found = approved(snapshots, decided(snapshots, both), both)
+
+    assert {found[name(1)], found[name(2)], found[name(7)]} == {"b:1", "c:1"}
+
+
 def test_what_leaves_a_broker_that_was_released_since_is_not_moved_in_part(tmp_path: Path) -> None:
     snapshots = Snapshots(tmp_path, OWNED)
     shown = decided(snapshots, marks())

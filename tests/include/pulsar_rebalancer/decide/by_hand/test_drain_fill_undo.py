@@ -13,6 +13,7 @@ from pulsar_rebalancer.decide.by_hand.drains import DrainedBrokers
 from pulsar_rebalancer.decide.by_hand.plan_text import has_effect
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.policies.isolation import IsolationPolicy
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
@@ -82,12 +83,15 @@ def test_what_is_refused(snapshots: Snapshots, form: dict[str, Any], given: dict
     assert refused.value.reason is reason
 
 
-def served(snapshots: Snapshots, *strategy: CandidateMove, **drains: Drain) -> Any:
+def drained(snapshots: Snapshots, **drains: Drain) -> DrainedBrokers:
     marks = {f"{broker}:1": drain for broker, drain in drains.items()}
     state = {"version": 1, "brokers": {broker: drain.model_dump(mode="json") for broker, drain in marks.items()}}
     run = snapshots.take(drains=state)
-    decisions = [Decision("b:1", Reason.FIRED, pair=0, destination="c:1")]
-    return DrainedBrokers(Snapshot(run), snapshots.storage.state).serve(decisions, strategy)
+    return DrainedBrokers(Snapshot(run), snapshots.storage.state)
+
+
+def served(snapshots: Snapshots, *strategy: CandidateMove, **drains: Drain) -> Any:
+    return drained(snapshots, **drains).serve([Decision("b:1", Reason.FIRED, pair=0, destination="c:1")], strategy)
 
 
 def fate(moves: list[CandidateMove]) -> dict[str, str | None]:
@@ -114,6 +118,8 @@ def test_every_run_serves_a_drain_first_and_within_the_caps(snapshots: Snapshots
     assert progress.stay == {"system_namespace": 2, "no_topic": 1}
     assert set(progress.named) == {SYSTEM, HEARTBEAT, EMPTY}
     assert [(each.source, each.reason) for each in found.decisions] == [("a:1", "drain"), ("b:1", "fired")]
+    snapshots.settings = snapshots.settings.model_copy(update={"max_bundles_per_run": 1})
+    assert [traffic[Measure.THROUGHPUT] for traffic in drained(snapshots, a=DRAIN).arriving().values()] == [20.0]
 
 
 def test_no_drained_broker_is_a_destination(snapshots: Snapshots) -> None:
@@ -202,13 +208,32 @@ def test_what_a_strategy_wants_beside_a_drain_overloads_no_broker(
 
 
 def test_beside_a_drain_a_strategy_may_relieve_brokers_that_it_filled_and_use_the_others(tmp_path: Path) -> None:
-    owned = {"a": {name(1): 20.0}, "b": {name(4): 10.0, name(5): 0.5}, "c": {name(6): 30.0}}
+    owned = {"a": {name(1): 20.0}, "b": {name(4): 10.0, name(5): 0.5}, "c": {name(6): 30.0, name(7): 0.0}}
     snapshots = Snapshots(tmp_path, owned, overloaded_threshold=25)
     overruling = DRAIN.model_copy(update={"overrule": (Overrule.OVERLOAD,)})
 
-    moves = fate(served(snapshots, strategy_move(name(5), "b:1", "c:1"), a=overruling).moves)
+    idle = strategy_move(name(7), "c:1", "b:1")._replace(pair=1)
+    moves = fate(served(snapshots, strategy_move(name(5), "b:1", "c:1"), idle, a=overruling).moves)
 
-    assert moves == {name(1): "b:1", name(5): "c:1"}
+    assert moves == {name(1): "b:1", name(5): "c:1", name(7): "b:1"}
+
+
+def test_bundles_with_little_traffic_overload_no_broker_either(tmp_path: Path) -> None:
+    # The first bundle of the drain brings c to 30.
+    owned = {"a": {name(1): 20.0, name(2): 0.5}, "b": {name(4): 60.0, name(5): 0.5}, "c": {name(6): 10.0}}
+    snapshots = Snapshots(tmp_path, owned, overloaded_threshold=30.25)
+
+    moves = fate(served(snapshots, strategy_move(name(5), "b:1", "c:1"), a=DRAIN).moves)
+
+    assert moves == {name(1): "c:1", name(2): "would_overload", name(5): "would_overload"}
+
+
+def test_a_broker_that_is_excluded_takes_the_bundles_of_a_drain_that_lifts_exclusions(tmp_path: Path) -> None:
+    owned = {"a": {name(1): 20.0}, "b": {name(4): 0.0}, "c": {}, "d": {name(5): 30.0}}
+    snapshots = Snapshots(tmp_path, owned, excluded_brokers=["c:1"])
+    lifting = DRAIN.model_copy(update={"overrule": (Overrule.EXCLUSIONS,)})
+
+    assert fate(served(snapshots, a=DRAIN, b=lifting).moves) == {name(1): "d:1", name(4): "c:1"}
 
 
 @pytest.mark.parametrize("cap", ["max_bundles_per_run", "max_bundles_off_broker"])
@@ -277,17 +302,20 @@ def test_a_drained_broker_that_is_gone_stays_marked(snapshots: Snapshots) -> Non
 
 def test_a_new_broker_is_filled_to_the_mean_from_the_hottest_with_few_bundles(tmp_path: Path) -> None:
     hot, warm = {name(n): 10.0 for n in range(6)}, {name(10 + n): 4.0 for n in range(10)}
-    snapshots = Snapshots(tmp_path, {"a": hot | {name(30): 1.0}, "b": warm, "c": {}})
+    snapshots = Snapshots(tmp_path, {"a": hot | {name(30): 1.0, name(31): 0.0, name(32): 0.4}, "b": warm, "c": {}})
     snapshots.quarantined = [name(5)]
 
     summary, found = snapshots.show(action="fill", broker="c:1")
 
-    # The mean is 33.7: three of 10 from the broker at 61; the broker at 40 has none that still fits.
-    assert found == {name(4): "c:1", name(3): "c:1", name(2): "c:1"}
+    # The mean is 33.8: three of 10 and a small one from the broker at 61; the broker at 40 has none that still fits.
+    assert found == {name(4): "c:1", name(3): "c:1", name(2): "c:1", name(32): "c:1"}
     assert summary.by_hand is not None
-    assert summary.by_hand.scores == {"a:1": pytest.approx((61.0, 31.0)), "c:1": pytest.approx((0.0, 30.0))}
-    snapshots.settings = snapshots.settings.model_copy(update={"max_bundles_per_run": 2})
+    assert summary.by_hand.scores == {"a:1": pytest.approx((61.4, 31.0)), "c:1": pytest.approx((0.0, 30.4))}
+    snapshots.settings = snapshots.settings.model_copy(update={"max_bundles_per_run": 2, "max_bundles_onto_broker": 3})
     assert snapshots.show(action="fill", broker="c:1")[1] == {name(4): "c:1", name(3): "c:1"}
+    policy = IsolationPolicy(name="p", namespaces=("t/n",), primary=("b:1",), secondary=())
+    snapshots.policies = Policies(isolation=(policy,))
+    assert snapshots.show(action="fill", broker="c:1")[1] == {}
 
 
 def test_the_mean_to_which_a_broker_is_filled_is_of_brokers_that_are_not_drained(tmp_path: Path) -> None:

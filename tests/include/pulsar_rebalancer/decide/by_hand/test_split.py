@@ -88,8 +88,8 @@ def test_the_extensible_load_manager_is_given_one_position_or_nothing(snapshots:
     snapshots.load_manager = "ExtensibleLoadManagerImpl"
     form: dict[str, Any] = {"bundles": [LOW], "algorithm": "specified_positions_divide"}
 
-    with pytest.raises(RebalancerError, match=r"3 positions.*extensible load manager.*one.*contradiction"):
-        shown(snapshots, **form, positions=[0x15000000, 0x25000000, 0x35000000])
+    with pytest.raises(RebalancerError, match=r"2 positions.*extensible load manager.*one.*contradiction"):
+        shown(snapshots, **form, positions=[0x15000000, 0x25000000])
 
     (split,) = read_splits(run_of(snapshots, shown(snapshots, **form, positions=[0x25000000])))
     assert split.positions == (0x25000000,)
@@ -141,6 +141,11 @@ def test_what_is_refused(
         shown(snapshots, topics, **form)
 
     assert refused.value.reason == reason
+
+
+def test_a_bundle_whose_topics_were_not_read_is_not_split(snapshots: Snapshots) -> None:
+    with pytest.raises(RebalancerError, match="topics_unknown"):
+        snapshots.show(action="split", bundles=[LOW])
 
 
 def test_a_run_carries_out_the_split_that_was_shown(snapshots: Snapshots) -> None:

@@ -10,7 +10,7 @@ from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import Snapshots, 
 
 from pulsar_rebalancer.decide.by_hand.plan_text import document, text
 from pulsar_rebalancer.decide.by_hand.recheck import carry_out_shown
-from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.errors import PlanError, SnapshotError
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import IsolationPolicy
 from pulsar_rebalancer.reasons import Reason
@@ -52,11 +52,12 @@ def test_which_bundles_are_meant(snapshots: Snapshots, named: list[str], meant: 
     assert found == meant
     gone = sorted(entry for entry, fate in meant.items() if fate == "no_such_bundle")
     assert summary.by_hand is not None
-    assert list(summary.by_hand.unknown) == gone
+    assert list(summary.by_hand.unknown) == gone == list(found)[len(found) - len(gone) :]
 
 
 def test_placement_says_where_to_and_sees_what_it_placed_before(tmp_path: Path) -> None:
     snapshots = Snapshots(tmp_path, {"a": {name(n): 10.0 for n in range(8)}, "b": {}, "c": {}, "d": {name(9): 80.0}})
+    snapshots.settings = snapshots.settings.model_copy(update={"overloaded_threshold": 70.0})
 
     _, found = snapshots.show(action="unload", bundles=[name(n) for n in range(6)])
 
@@ -180,6 +181,17 @@ def test_a_plan_without_any_effect_is_not_carried_out(snapshots: Snapshots) -> N
     assert "To carry it out" not in text(summary, run, "the_dag")
 
 
+def test_a_broker_that_is_left_out_has_no_score(snapshots: Snapshots) -> None:
+    snapshots.quarantined = ["a:1"]
+
+    summary, found = snapshots.show(action="unload", bundles=[name(1)], destination="c:1")
+
+    run = snapshots.storage.run(summary.plan_id)
+    assert run is not None
+    (decision,) = (run / "plan" / "decisions.parquet").read_table().to_pylist()
+    assert (found[name(1)], decision["source"], decision["source_score"]) == ("broker_quarantined", "a:1", None)
+
+
 def test_a_plan_counts_no_hit(snapshots: Snapshots) -> None:
     summary, _ = snapshots.show(action="unload", bundles=[name(1)], destination="c:1")
 
@@ -201,6 +213,11 @@ def test_a_run_carries_out_what_was_shown_as_far_as_it_still_holds(snapshots: Sn
     assert summary.by_hand is not None
     assert (summary.by_hand.by, summary.by_hand.carries_out) == ("bob", shown.hash)
     assert carry_out_shown(snapshots.storage, run) == summary == Summary.read(run)  # a retry
+
+
+def test_a_run_that_does_not_know_its_plan_is_refused(snapshots: Snapshots) -> None:
+    with pytest.raises(SnapshotError, match=r"does not say which plan.*file_damaged"):
+        carry_out_shown(snapshots.storage, snapshots.take())
 
 
 @pytest.mark.parametrize("reason", ["other_plan", "plan_changed", "shown_too_long_ago"])
