@@ -219,13 +219,13 @@ def test_beside_a_drain_a_strategy_may_relieve_brokers_that_it_filled_and_use_th
 
 
 def test_bundles_with_little_traffic_overload_no_broker_either(tmp_path: Path) -> None:
-    # The first bundle of the drain brings c to 30.
-    owned = {"a": {name(1): 20.0, name(2): 0.5}, "b": {name(4): 60.0, name(5): 0.5}, "c": {name(6): 10.0}}
-    snapshots = Snapshots(tmp_path, owned, overloaded_threshold=30.25)
+    # The first bundle of d brings c to 30.
+    owned = {"a": {name(3): 0.0}, "b": {name(4): 60.0, name(5): 0.5}, "c": {name(6): 10.0}}
+    snapshots = Snapshots(tmp_path, owned | {"d": {name(1): 20.0, name(2): 0.5}}, overloaded_threshold=30.25)
 
-    moves = fate(served(snapshots, strategy_move(name(5), "b:1", "c:1"), a=DRAIN).moves)
+    moves = fate(served(snapshots, strategy_move(name(5), "b:1", "c:1"), a=DRAIN, d=DRAIN).moves)
 
-    assert moves == {name(1): "c:1", name(2): "would_overload", name(5): "would_overload"}
+    assert moves == {name(3): "c:1", name(1): "c:1", name(2): "would_overload", name(5): "would_overload"}
 
 
 def test_a_broker_that_is_excluded_takes_the_bundles_of_a_drain_that_lifts_exclusions(tmp_path: Path) -> None:

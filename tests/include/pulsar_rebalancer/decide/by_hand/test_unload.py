@@ -218,6 +218,10 @@ def test_a_run_carries_out_what_was_shown_as_far_as_it_still_holds(snapshots: Sn
 def test_a_run_that_does_not_know_its_plan_is_refused(snapshots: Snapshots) -> None:
     with pytest.raises(SnapshotError, match=r"does not say which plan.*file_damaged"):
         carry_out_shown(snapshots.storage, snapshots.take())
+    handed = snapshots.handed_over(snapshots.show(action="unload", bundles=[name(1)])[0])
+    elsewhere = handed.model_copy(update={"plan": handed.plan.model_copy(update={"plan_id": "../etc"})})
+    with pytest.raises(PlanError, match=r"is not the plan.*other_plan"):
+        carry_out_shown(snapshots.storage, snapshots.take(handed_over=elsewhere.model_dump(mode="json")))
 
 
 @pytest.mark.parametrize("reason", ["other_plan", "plan_changed", "shown_too_long_ago"])
