@@ -178,6 +178,12 @@ def test_a_bundle_of_exactly_the_target_is_taken():
     assert [move.reason for move in result.moves] == ["taken", "over_remaining", "not_reached"]
 
 
+def test_a_source_without_load_has_nothing_to_give_away():
+    result = shed(cluster({"a": 0, "b": 0}, {"a": (0, 0), "b": (5, 5)}), NOTHING)
+    assert [(row.source, row.destination, row.fired, row.target) for row in result.decisions] == [("b", "a", True, 0.0)]
+    assert [move.reason for move in result.moves] == ["over_remaining", "not_reached"]
+
+
 @pytest.mark.parametrize(("target", "kind"), [(0.25, None), (0.24, "overloaded")])
 def test_the_standard_deviation_must_exceed_its_target(target, kind):
     imbalance = LoadStats(
