@@ -30,7 +30,7 @@ _SKEW = timedelta(minutes=1)
 
 @dataclass(frozen=True)
 class Ages:
-    """Seconds since the last run that ended with an outcome, and since the last committed decision; None for never."""
+    """Seconds since the last run that ended with an outcome, and since the last committed decision; None if none."""
 
     outcome: float | None
     decision: float | None
@@ -64,7 +64,7 @@ def _last_outcome(storage: ClusterStorage, now: datetime) -> datetime | None:
 
 
 def _last_decision(storage: ClusterStorage, now: datetime) -> datetime | None:
-    # Use the file's time: its content says when a sample was counted, and forced runs count none.
+    # Use the file's modification time. Its content says when a sample was last counted, and forced runs count none.
     sequences = committed_sequences(storage)
     if not sequences:
         return None
@@ -72,7 +72,7 @@ def _last_decision(storage: ClusterStorage, now: datetime) -> datetime | None:
     file_system, path = copy.open()
     with failures_of(copy.uri, "looked at"):
         written: datetime | None = file_system.get_file_info(path).mtime
-    # Ignore a time from the future here too.
+    # Also ignore a modification time in the future.
     return written.astimezone(UTC) if written and written <= now + _SKEW else None
 
 

@@ -1,7 +1,7 @@
-"""The measurements of a run: names, values and labels, the same for StatsD and OpenTelemetry.
+"""A run's measurements: names, values and labels, which are the same for StatsD and OpenTelemetry.
 
-Gauges describe the cluster and the plan; counters add up events. A gauge keeps its last value until it is sent again,
-so only the brokers' scores are gauges of things that come and go.
+Gauges describe the cluster and the plan; counters add up events. A gauge keeps its last value until it is sent again.
+So there are no gauges for things that come and go, except the brokers' scores.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Measurement:
 
     Attributes:
         name: without the prefix; `docs/metrics.md` lists the units.
-        value: finite; the increment of a counter, never negative.
-        labels: by name; values hold only characters that are safe in a StatsD line.
-        counter: whether to add the value up; a gauge replaces the previous value.
+        value: finite; for a counter, the increment, which is never negative.
+        labels: values by name, with only characters that are safe in a StatsD line.
+        counter: True if values are added up; the value of a gauge replaces the previous one.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Measurement:
 
     @classmethod
     def of(cls, name: str, value: float, *, counter: bool = False, **labels: str) -> Measurement:
-        """Return a measurement; characters that labels may not hold (a brokerId's colon) become underscores."""
+        """Return a measurement; characters not allowed in labels (such as a brokerId's colon) become underscores."""
         return cls(name, value, {key: _NOT_IN_LABELS.sub("_", text) for key, text in labels.items()}, counter)
 
 

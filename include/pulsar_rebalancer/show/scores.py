@@ -1,4 +1,4 @@
-"""The brokers' scores of a run, for the metrics and the page."""
+"""The brokers' scores in a run, for the metrics and the page."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class Scores(NamedTuple):
-    """Scores in percent; mean, range and deviation are None without a compared broker.
+    """Scores in percent; mean, range and deviation are None if no broker is compared.
 
     Attributes:
-        by_broker: of each broker with a valid load report, including brokers that are left out.
-        compared: of the brokers that are compared with each other.
+        by_broker: score of each broker with a valid load report, including brokers that are left out.
+        compared: scores of the brokers that are compared with each other.
     """
 
     by_broker: dict[str, float] = {}

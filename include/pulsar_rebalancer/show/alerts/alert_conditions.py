@@ -26,7 +26,7 @@ BEFORE_UNLOAD = ("collect", "validate", "decide", "record", "gate")
 """Tasks that must succeed before anything can be moved."""
 
 UNTRIED, UNTRIED_INTERVALS = timedelta(days=1), 100
-"""`unload_failed` counts as over when nothing was unloaded for the longer of these times: a day, or 100 intervals."""
+"""`unload_failed` counts as over after a day or 100 intervals, whichever is longer, without an unload."""
 
 
 class Condition(StrEnum):
@@ -34,8 +34,8 @@ class Condition(StrEnum):
 
     Attributes:
         label: the condition's name in a message.
-        meaning: what it does to the cluster.
-        action: what to do about it.
+        meaning: what the condition means for the cluster.
+        action: what to do about the condition.
     """
 
     label: str
@@ -89,12 +89,12 @@ class Condition(StrEnum):
 
 @dataclass(frozen=True)
 class Observation:
-    """Whether a condition is present.
+    """Whether a run or a check found a condition present.
 
     Attributes:
         reasons: number of occurrences by reason code.
-        detail: the figure behind it; never a secret.
-        unwatched: why the condition is no longer checked; None when it was checked.
+        detail: the figure behind the observation; never a secret.
+        unwatched: why the condition is no longer checked; None if it was checked.
     """
 
     present: bool
@@ -105,14 +105,14 @@ class Observation:
 
 @dataclass(frozen=True)
 class EndedRun:
-    """A run that has ended. A part is None if the run did not get that far or the file cannot be read.
+    """A run that has ended. An attribute is None if the run did not get that far or the file cannot be read.
 
     Attributes:
         states: task state by task id.
-        failures: reason code by task id, for failed tasks that gave one.
-        seconds: since the run started.
-        manual: whether a person started it.
-        closed: reasons that keep the gate closed for every plan and should not last, each with its detail.
+        failures: reason codes of the failed tasks that gave one, by task id.
+        seconds: time since the run started.
+        manual: True if a person started the run.
+        closed: reasons that should not last but keep the gate closed for every plan, with their details.
     """
 
     states: Mapping[str, str]
@@ -137,7 +137,7 @@ class EndedRun:
 
     @property
     def mode_lowered(self) -> bool:
-        """Return whether a parameter set a mode that does not act; such a run says nothing about other runs."""
+        """Return whether a parameter set a mode that moves nothing; the run then says nothing about other runs."""
         return not self.acts and self.request is not None and self.request.resolved.origins.get("mode") is Origin.PARAMS
 
     @property
@@ -149,7 +149,7 @@ class EndedRun:
 def judge_run(
     run: EndedRun, settings: Settings, last_seen: Mapping[Condition, datetime], now: datetime
 ) -> dict[Condition, Observation]:
-    """Return which conditions are present and which are not; conditions that the run cannot judge are left out.
+    """Return whether each condition is present; conditions that the run cannot judge are left out.
 
     Args:
         last_seen: when each open condition was last seen.

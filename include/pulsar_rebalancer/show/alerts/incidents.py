@@ -1,6 +1,6 @@
-"""When to alert people of a cluster's conditions: once when a condition starts, once when it is over.
+"""When to alert people to a cluster's conditions: once when a condition starts and once when it is over.
 
-A run finds a condition present, finds it absent, or cannot judge it. Open conditions are stored between runs, so a
+A run finds a condition present or absent, or cannot judge it. Open conditions are stored between runs, so a
 lasting condition is reported once. A condition is over when it has been absent for a quiet time; if it returns
 earlier, it never ended. A message is delivered once one receiver has accepted it; until then every run sends it again.
 """
@@ -28,12 +28,12 @@ class Incident(BaseModel):
     """One condition, from its start until people were informed of its end.
 
     Attributes:
-        since: when it was first seen.
-        seen_at: when it was last seen.
-        over_at: time of the first run since then that found it absent; None while it lasts.
-        unwatched: why it is no longer checked; None when a check found it absent.
+        since: when the condition was first seen.
+        seen_at: when the condition was last seen.
+        over_at: time of the first run after `seen_at` that found the condition absent; None while it lasts.
+        unwatched: why the condition is no longer checked; None if a check found it absent.
         reasons, detail: as last seen.
-        told: whether the message of its start was delivered.
+        told: True if the message about its start was delivered.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -48,12 +48,12 @@ class Incident(BaseModel):
 
 
 class AlertsState(StateDocument):
-    """The `alerts` document: the open conditions that the task *report* sees; only it writes them.
+    """The `alerts` document: open conditions seen by the task *report*, which is the only writer.
 
     Attributes:
-        began_at: when the writer first ran.
-        run_at: when it last ran.
-        run: folder name of the newest run it has judged; empty before the first.
+        began_at: when the task first ran.
+        run_at: when the task last ran.
+        run: folder name of the newest judged run; empty before the first.
     """
 
     KEY: ClassVar[str] = "alerts"
@@ -65,7 +65,7 @@ class AlertsState(StateDocument):
 
 
 class WatchState(AlertsState):
-    """The `watch` document: the open conditions that the watch sees; only it writes them."""
+    """The `watch` document: open conditions seen by the watch, which is the only writer."""
 
     KEY: ClassVar[str] = "watch"
 
@@ -75,7 +75,7 @@ _Open = TypeVar("_Open", bound=AlertsState)
 
 @dataclass(frozen=True)
 class PendingMessage:
-    """A message that no receiver has accepted yet; `over`: whether it reports the end of the condition."""
+    """A message that no receiver has accepted yet; `over` is True if the message reports that the condition ended."""
 
     condition: Condition
     over: bool

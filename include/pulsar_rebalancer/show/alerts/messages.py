@@ -33,7 +33,7 @@ def compose(cluster: str, pending: PendingMessage, figures: Sequence[str], link:
 
     Args:
         cluster: name in the clusters file.
-        figures: lines about the run that sends the message.
+        figures: lines with key figures of the run that sends the message.
         link: URL of that run in Airflow's UI.
     """
     condition, incident = pending.condition, pending.incident

@@ -1,1 +1,1 @@
-"""The page of a cluster, built from the files of its runs. Nothing is decided here."""
+"""A cluster's page, built from the files of its runs. Nothing is decided here."""

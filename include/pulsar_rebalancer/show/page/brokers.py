@@ -1,4 +1,4 @@
-"""The page's bars of brokers: scores by resource, recent range, predicted score, pair and drain."""
+"""The page's broker bars: scores by resource, recent range, predicted score, pair and drain."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.strategies.kept import ShedderState
 
 OF_LATE = timedelta(minutes=30)
-"""How far back the lowest and the highest score reach."""
+"""The period before a sample in which to find each broker's lowest and highest score."""
 
 _MOST_PERCENT = 1000.0
-"""No real load exceeds it; drawn to scale, a larger one would flatten all other bars."""
+"""No real load exceeds this percentage; drawn to scale, a larger bar would flatten all other bars."""
 
 _SLOT = 15
 """Read at most one sample in this many seconds: a broker measures its CPU once a minute."""
 
 _READING = 0.4
-"""Seconds that one answer may spend reading files; the next one continues."""
+"""Seconds that one answer may spend reading files; the next answer continues."""
 
 
 def broker_views(
@@ -47,7 +47,7 @@ def broker_views(
     drains: Mapping[str, Drain],
     kept: ShedderState,
 ) -> list[BrokerView]:
-    """Return the brokers of a run, the hottest first, those without a load report last.
+    """Return a run's brokers, the hottest first; brokers without a load report come last.
 
     Args:
         after: predicted score of each broker that the plan touches, percent.
@@ -95,7 +95,7 @@ def _drained(drain: Drain | None) -> str:
 def _load(sample: BrokerSample, settings: Settings, before: Collection[float], *, reported: bool) -> dict[str, Any]:
     weights = {name: getattr(settings, f"{name}_weight") for name in SCORED}
     shares = {name: percent(*sample.resources[name][:2]) * weight for name, weight in weights.items() if weight}
-    # A broker may report NaN: it is quarantined, and shown without that figure.
+    # A broker that reports NaN is quarantined, and shown without that figure.
     used = {name: round(share, 2) for name, share in shares.items() if _is_percent(share)} if reported else {}
     figure = score(sample, settings) if reported else math.nan
     recent = [value for value in (*before, figure) if _is_percent(value)]
@@ -113,7 +113,7 @@ def _is_percent(figure: float) -> bool:
 
 
 def _of_late(storage: ClusterStorage, until: datetime) -> dict[str, tuple[float, float]]:
-    """Return the lowest and the highest score in the half hour before a time, by broker."""
+    """Return each broker's lowest and highest score in the half hour before a time."""
     recent: dict[int, StoragePath] = {}
     for at, folder in takewhile(lambda dated: dated[0] >= until - OF_LATE, dated_folders(storage, until)):
         recent[int(at.timestamp()) // _SLOT] = folder  # the first of each slot, so that the choice is stable
@@ -129,7 +129,7 @@ def _of_late(storage: ClusterStorage, until: datetime) -> dict[str, tuple[float,
 
 
 def short_names(brokers: Collection[str]) -> dict[str, str]:
-    """Return a short unique name for each broker, without a port or domain that all of them share."""
+    """Return a short unique name for each broker, without the port or domain if all brokers share it."""
     shorter = {broker: broker.rpartition(":")[0] or broker for broker in brokers}
     if len(set(shorter.values())) < len(shorter) or len({broker.rpartition(":")[2] for broker in brokers}) > 1:
         # On one machine, brokers differ only in their ports.

@@ -1,4 +1,4 @@
-"""Buckets of the timeline: the documents of past runs, added up."""
+"""The timeline's buckets, which add up the documents of past runs."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Bucket(View):
     """A period of time, or a single run.
 
     Attributes:
-        lowest, highest: the smallest and the largest score range of the runs, points; None if no run judged brokers.
+        lowest, highest: smallest and largest score range among the runs, points; None if no run judged brokers.
         moved, failed: number of bundles.
         blocked: number of runs that validation stopped.
         broken: number of runs that failed.
         paused: number of runs that were kept from moving bundles by something other than the mode.
-        low_threshold, high_threshold: of the last run with a plan, points; None without one.
+        low_threshold, high_threshold: thresholds of the last run with a plan, points; None if no run has a plan.
     """
 
     at: AwareDatetime
@@ -51,7 +51,7 @@ class Timeline(View):
 
     Attributes:
         seconds: length of a bucket; buckets without a run are left out.
-        low_threshold, high_threshold: the newest ones.
+        low_threshold, high_threshold: the newest thresholds, points.
         unread: number of runs not read yet; the next request continues with them.
     """
 
@@ -66,12 +66,12 @@ class Timeline(View):
 
 
 def begin_of(at: datetime, length: timedelta) -> datetime:
-    """Return the start of the bucket that holds a time; buckets do not shift as time passes."""
+    """Return the start of the bucket that contains a time; buckets do not shift as time passes."""
     return at - (at - _EPOCH) % length
 
 
 def added_up(buckets: Sequence[Bucket], at: datetime) -> Bucket:
-    """Return the sum of buckets, which must be in order of time."""
+    """Return the sum of buckets that are given in chronological order."""
     low = [bucket.lowest for bucket in buckets if bucket.lowest is not None]
     high = [bucket.highest for bucket in buckets if bucket.highest is not None]
     judged = [bucket for bucket in buckets if bucket.low_threshold is not None]
@@ -94,7 +94,7 @@ class _Reason(BaseModel):
 
 
 class _Document(BaseModel):
-    """The fields read from a request, a summary or an outcome of any release."""
+    """The fields read from a request, a summary or an outcome, whichever release wrote it."""
 
     closed: str | None = None
     score_min: float | None = None
@@ -108,7 +108,7 @@ class _Document(BaseModel):
 def of_run(
     at: datetime, settings: str | bytes | None, summary: str | bytes | None, outcome: str | bytes | None
 ) -> Bucket:
-    """Return the bucket of one run from its documents; an unreadable document counts as missing."""
+    """Return one run's bucket, built from its documents; an unreadable document counts as missing."""
     closed, figures, ended = _parsed(settings).closed, _parsed(summary), _parsed(outcome)
     moves = [Reason.get(move.reason) for move in ended.moves]
     splits = [Reason.get(split.reason) for split in ended.splits]
@@ -134,7 +134,7 @@ def of_run(
 
 
 def _thresholds(given: dict[str, Any]) -> dict[str, float]:
-    settings = Settings.model_construct(**given)  # of any release, so unknown settings are ignored
+    settings = Settings.model_construct(**given)  # from any release, so unknown settings are ignored
     return {kind: threshold.gap for kind, threshold in profile_shown(settings).thresholds(settings).items()}
 
 

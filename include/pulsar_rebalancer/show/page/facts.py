@@ -28,7 +28,7 @@ class FailedRun(View):
 
     Attributes:
         task: the failed task; empty when the run took too long.
-        reason: the task's reason code; empty when it gave none.
+        reason: the task's reason code; empty if the task gave none.
     """
 
     run_id: str
@@ -38,19 +38,19 @@ class FailedRun(View):
 
 
 class AirflowFacts(View):
-    """What the page knows in addition to the files of runs.
+    """What the page knows in addition to the runs' files.
 
     Attributes:
-        paused: whether the DAG is paused in Airflow.
-        scheduled: whether Airflow's scheduler is alive; without it no run starts.
+        paused: True if the DAG is paused in Airflow.
+        scheduled: True if Airflow's scheduler is alive; otherwise no run starts.
         next_run_at: start of the next scheduled run.
-        opened: id of the DAG run under way, if its gate has opened.
-        control: people's orders, and the circuit breaker.
+        opened: id of the DAG run under way; empty if its gate has not opened.
+        control: people's orders and the circuit breaker.
         last_plan: id of the plan recorded last.
         drains: drained brokers.
         unreadable: why the drained brokers are unknown; empty when they are known.
         question: the plan that waits for a person's approval.
-        answers: people's answers to such questions.
+        answers: people's answers to questions about plans.
     """
 
     paused: bool = False
@@ -66,7 +66,7 @@ class AirflowFacts(View):
     answers: Answers = Answers()
 
     def held_by(self, settings: Settings, now: datetime) -> list[Closed]:
-        """Return what other than the mode keeps the next run from moving bundles.
+        """Return the reasons, other than the mode, that keep the next run from moving bundles.
 
         Args:
             settings: from the current clusters file, here and in the methods below.
@@ -81,7 +81,7 @@ class AirflowFacts(View):
         return until if until is not None and now < until else None
 
     def in_force(self, settings: Settings, run: Run | None, now: datetime) -> str:
-        """Return which orders are in force in addition to the mode, and who gave them; empty if there are none.
+        """Return a sentence on the orders in force in addition to the mode, and who gave them; empty if there are none.
 
         Args:
             run: the run shown, which a person may have stopped.

@@ -1,4 +1,4 @@
-"""Build the page of a cluster from its files."""
+"""Build a cluster's page from its files."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def status(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, no
 
 
 def unreadable(entry: ClusterEntry, error: RebalancerError, now: datetime) -> Status:
-    """Return the strip of a cluster whose files cannot be read."""
+    """Return the strip for a cluster whose files cannot be read."""
     said = Said(State.UNREADABLE, " ".join(filter(None, [f"{error.message} ({error.reason}).", error.reason.action])))
     return _status(entry, AirflowFacts(), None, said, now)
 
 
 def present(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> Overview:
-    """Return the page of a cluster as of now; arguments and errors as in `status`."""
+    """Return a cluster's page as of now; arguments and errors as in `status`."""
     shown, said = _now(storage, entry, facts, now)
     strip = _status(entry, facts, shown, said, now)
     awaiting = _awaiting(storage, entry, facts, shown, now)
@@ -65,7 +65,7 @@ def present(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, n
 
 
 def _now(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> tuple[Run | None, Said]:
-    """Return the run to show and the cluster's state: the run that moves bundles, else the newest that has ended."""
+    """Return the run to show and the cluster's state: the run that moves bundles, else the newest ended run."""
     begun, ended = newest(storage, now, facts.opened)
     shown = begun if begun is not None and begun.under_way else ended or begun
     return shown, now_of(entry, facts, begun, ended, now)
@@ -82,7 +82,7 @@ def _awaiting(
 
 
 def of_one_run(storage: ClusterStorage, entry: ClusterEntry, folder: StoragePath, now: datetime) -> Overview | None:
-    """Return the page of a cluster as one run saw it; None when that run left no request.
+    """Return a cluster's page as one run saw it; None if that run has no readable request.
 
     Args:
         entry: from the current clusters file.
@@ -91,7 +91,7 @@ def of_one_run(storage: ClusterStorage, entry: ClusterEntry, folder: StoragePath
     if run is None:
         return None
     settings = run.request.resolved.settings
-    # A run in the past announces no next firing.
+    # The page of a past run does not say when pairs will fire.
     said = of_run(run, "", (now - run.request.collected_at).total_seconds())
     entry = entry.model_copy(update={"settings": settings})
     in_force = run.request.in_force if run.request.closed else ""
@@ -146,7 +146,7 @@ def _plan(storage: ClusterStorage, run: Run, now: datetime) -> PlanView | None:
 
 
 _moved: Cache[bool] = Cache(20_000)
-"""Whether a run that has ended moved something, by folder."""
+"""For each ended run, by folder: True if the run moved something."""
 
 
 def _last_that_moved(storage: ClusterStorage, shown: Run, now: datetime) -> PlanView | None:

@@ -1,6 +1,6 @@
-"""The document behind the page of a cluster: one typed model, read by a browser.
+"""The document behind a cluster's page: one typed model, read by a browser.
 
-The browser computes nothing. Scores are in percent, gaps and ranges in points of score, times in UTC.
+The browser computes nothing. Scores are in percent, gaps and score ranges in percentage points, times in UTC.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from pulsar_rebalancer.strategies.shedders.profile import Line
 
 
 class Status(View):
-    """The strip at the top.
+    """The strip at the top of the page.
 
     Attributes:
-        pairing: whether the strategy pairs brokers.
+        pairing: True if the strategy pairs brokers.
         sentence: why the rebalancer acts or does not act.
         in_force: people's orders that are in force, as a sentence; empty when there are none.
-        collected_at: time of the newest sample; None: never.
-        score_range, deviation: of the compared brokers; None without any.
+        collected_at: time of the newest sample; None if there is none.
+        score_range, deviation: range and standard deviation of the compared scores; None if no broker is compared.
     """
 
     cluster: str
@@ -50,11 +50,11 @@ class BrokerView(View):
         deciding: the resource with the largest weighted usage; empty without a load report.
         lowest, highest: score within the last half hour.
         after: predicted score after the plan; None if the plan does not touch the broker.
-        left_out: why it is neither source nor destination; empty when it takes part.
+        left_out: why the broker is neither source nor destination; empty if it takes part.
         band: the band of its pair: `calm`, `low` or `high`.
         partner, gap: the colder broker of its pair and the gap to it; set only on the hotter broker.
-        drained: by whom, since when and why; empty when it is not drained.
-        average, average_throughput: moving averages that the strategy keeps: load in percent, and bytes/s.
+        drained: who drains the broker, since when and why; empty if it is not drained.
+        average, average_throughput: moving averages that the strategy keeps, in percent and bytes/s.
     """
 
     name: str
@@ -84,12 +84,12 @@ class HitsView(View):
 
 
 class PairView(View):
-    """A pair that was judged, or a broker under a strategy without pairs.
+    """A judged pair; under a strategy without pairs, a judged broker.
 
     Attributes:
         band: the highest threshold that its gap reaches, `low` or `high`; else `calm`.
-        hits: by `low` and `high`; empty for strategies that count none.
-        seconds_to_fire: from the sample, if the gap stays; None when no hits are counted.
+        hits: by `low` and `high`; empty if the strategy counts no hits.
+        seconds_to_fire: time from the sample until the pair fires if the gap stays; None if no hits are counted.
         meaning: the reason code in words.
     """
 
@@ -107,7 +107,7 @@ class PairView(View):
 
 
 class FindingView(View):
-    """A finding of the validation in plain words."""
+    """A validation finding in plain words."""
 
     reason: str
     effect: str
@@ -118,7 +118,7 @@ class FindingView(View):
 
 
 class Links(View):
-    """Links to further pages: paths on the web server, empty where there is none."""
+    """Links to other pages: paths on the web server. An empty path means that there is no link."""
 
     dag: str = ""
     run: str = ""
@@ -127,11 +127,11 @@ class Links(View):
 
 
 class ShownQuestion(View):
-    """Airflow's question whether to carry out the plan that waits.
+    """Airflow's question whether to carry out the waiting plan.
 
     Attributes:
         dag, run, task: ids of the task that asks.
-        hash: of the plan.
+        hash: the plan's hash.
         until: deadline for the answer.
     """
 
@@ -143,16 +143,16 @@ class ShownQuestion(View):
 
 
 class Acts(View):
-    """What the user may do: ids of DAGs that they may start, empty where they may not.
+    """What the user may do: ids of the DAGs that they may start; an id is empty if they may not.
 
     Attributes:
-        control: the DAG that pauses, resumes, skips, stops and closes the circuit breaker.
+        control: the DAG that pauses, resumes or stops a cluster, skips a run, or closes the circuit breaker.
         rebalance: the DAG that balances.
-        question: None when there is none, or the user may not answer it.
-        paused: whether a person has paused the cluster.
-        skips: whether a person has ordered to skip the next run.
-        breaker: whether the circuit breaker is open.
-        paused_dags: DAGs that they may start, but that are paused in Airflow, so that a run would wait.
+        question: the open question; None if there is none, or the user may not answer it.
+        paused: True if a person has paused the cluster.
+        skips: True if a person has ordered that the next run be skipped.
+        breaker: True if the circuit breaker is open.
+        paused_dags: DAGs that the user may start but that are paused in Airflow, so a run would wait.
     """
 
     control: str = ""
@@ -171,17 +171,17 @@ class Overview(View):
         run_id: the DAG run shown; empty when there is none yet.
         folder: name of the run's folder.
         sampled_at: when the run took its sample.
-        of_one_run: whether this is the cluster as that run saw it, not as it is now.
+        of_one_run: True if the page shows the cluster as that run saw it, not as it is now.
         middle: mean score; None when no broker was compared.
         lines: thresholds to draw.
-        pairs: pairs with a gap that counts, that fired or that wait, the largest gap first.
+        pairs: pairs whose gap counts, and pairs that fired or wait; the largest gap first.
         close_pairs: number of pairs not listed.
         firing: what pairs do once they have their hits: `fires` or `would fire`; empty when the time is unknown.
-        hits: of the whole cluster, under a strategy that counts these.
-        plan: the plan of the run shown, if it moves bundles or considered any.
-        awaiting: the plan that waits for a person, if it is not the plan of the run shown.
+        hits: the whole cluster's hits; None if the strategy counts none for it.
+        plan: the plan of the run shown, if the run moves bundles or considered any.
+        awaiting: the plan that waits for approval, if it is not the plan of the run shown.
         last: the last plan that moved something, if `plan` is None.
-        validated: whether the run got as far as validation.
+        validated: True if the run got as far as validation.
     """
 
     version: int = VERSION
@@ -212,7 +212,7 @@ class RunAnswer(View):
     Attributes:
         state: Airflow's state of the run.
         text: the text to show; a verb phrase while the run is under way.
-        next_dag, next_run: ids of the run that it started, to follow next; empty when it started none.
+        next_dag, next_run: ids of the DAG and run that this run started, to follow next; empty if none.
     """
 
     state: str

@@ -1,4 +1,4 @@
-"""The plan of a run: its moves, the clients it disturbs, what stays and why, and the outcome."""
+"""A run's plan: its moves, the clients it disturbs, the bundles that stay and why, and the outcome."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ LISTED = 100
 """Maximum number of moves that are listed."""
 
 ENDS = 40
-"""Maximum number of brokers listed with their prediction: those with the largest change."""
+"""Maximum number of brokers listed with their prediction; those with the largest change are chosen."""
 
 MINUTES = (1, 5, 15)
 """Minutes after a run at which the score range is measured."""
 
 _LATE = timedelta(minutes=5)
-"""Maximum delay of a sample after each of these times."""
+"""Maximum delay of a sample after each of the times in `MINUTES`."""
 
 
 def predicted(run: Run) -> dict[str, float]:
-    """Return the predicted score of each broker that the plan of a run touches, percent.
+    """Return the predicted score, percent, of each broker that a run's plan touches.
 
     As in the plan's own prediction, a bundle takes its share of the broker's score with it.
     """
@@ -60,7 +60,7 @@ def predicted(run: Run) -> dict[str, float]:
 
 
 def plan_view(storage: ClusterStorage, run: Run | None, now: datetime) -> PlanView | None:
-    """Return the view of a run's plan, with whatever files can be read; None if the run has no plan."""
+    """Return the view of a run's plan, built from the files that can be read; None if the run has no plan."""
     if run is None or run.summary is None:
         return None
     summary = run.summary

@@ -1,4 +1,4 @@
-"""Pairs, and hits of pairs and of the cluster: how far each is from firing."""
+"""Pairs and hits on the page: how far each pair, or the whole cluster, is from firing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHOWN = 40
 
 
 def pair_views(run: Run) -> list[PairView]:
-    """Return all pairs that a run with a plan judged, the largest gap first."""
+    """Return all pairs judged by a run that has a plan, the largest gap first."""
     try:
         rows = read_decisions(run.folder)
     except SnapshotError:
@@ -73,7 +73,7 @@ def _band(gap: float | None, thresholds: Mapping[str, Threshold]) -> str:
 
 
 def _seconds_to_fire(hits: Mapping[str, HitsView], band: str, settings: Settings) -> float | None:
-    """Return the seconds from the sample until the pair has its hits, if the gap stays; each hit needs a new sample."""
+    """Return the seconds from the sample until the pair fires if the gap stays; each hit needs a new sample."""
     if band == "calm":
         return None
     sample = max(settings.interval_seconds, settings.host_usage_interval_minutes * 60)
@@ -93,7 +93,7 @@ def kept_by(run: Run) -> ShedderState:
 
 
 def cluster_hits(run: Run, kept: ShedderState) -> HitsView | None:
-    """Return the hits of the whole cluster; None under a strategy that counts none."""
+    """Return the hits of the whole cluster; None if the strategy counts none for it."""
     settings = run.request.resolved.settings
     need = profile_shown(settings).cluster_hits(settings)
     return None if need is None or run.summary is None else HitsView(have=kept.cluster_hits, need=need)

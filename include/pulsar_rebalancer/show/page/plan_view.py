@@ -13,9 +13,9 @@ class MoveView(View):
     Attributes:
         traffic: in the unit of `PlanView.measure`.
         clients: number of producers and consumers that must reconnect.
-        why: why it moves.
+        why: why the bundle moves.
         outcome: reason code; empty while unknown.
-        ok: whether it is where the plan wants it; None while unknown.
+        ok: True if the bundle is where the plan wants it; None while unknown.
     """
 
     bundle: str
@@ -33,7 +33,7 @@ class MoveView(View):
 
 
 class EndView(View):
-    """A broker that gives or takes bundles, with its score before the plan and its predicted score after."""
+    """A broker that gives or receives bundles, with its score before the plan and its predicted score after."""
 
     name: str
     before: float
@@ -60,15 +60,15 @@ class PlanView(View):
 
     Attributes:
         folder: name of the run's folder, which is the plan's id.
-        run_id: of the DAG run.
-        until: when the gate stops opening for it.
-        under_way: whether its bundles are being moved.
-        by: who ordered it, and why if it was forced; empty if no person did.
-        verdict: reason code of the gate; empty before the gate.
+        run_id: id of the DAG run.
+        until: time after which the gate no longer opens for the plan.
+        under_way: True if its bundles are being moved.
+        by: who ordered the plan, and why if it was forced; empty if no person did.
+        verdict: the gate's reason code; empty until the gate has judged the plan.
         measure: `msg_rate` (msg/s) or `msg_throughput` (bytes/s).
-        traffic: sum over the moves.
-        range_before, predicted_range: score ranges, points.
-        brokers: brokers that give or take bundles.
+        traffic: sum over all moves.
+        range_before, predicted_range: score range before the plan and predicted range after it, points.
+        brokers: brokers that give or receive bundles.
         measured: score ranges after the run.
         more: number of moves not listed.
         stay: number of bundles that stay, by reason.

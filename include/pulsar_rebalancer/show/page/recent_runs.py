@@ -1,4 +1,4 @@
-"""The newest runs of a cluster, and their brokers' scores."""
+"""A cluster's newest runs, and the brokers' scores in each."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     _Ended = TypeVar("_Ended", MoveOutcome, SplitOutcome)
 
 _LOOKED_AT = 20
-"""Number of newest folders to search for one with a request: a run that failed early may lack it."""
+"""Number of newest folders to search for a run with a request; a run that failed early may have none."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run. A part is None if the run did not get that far or the file cannot be read.
+    """A run. An attribute is None if the run did not get that far or the file cannot be read.
 
     Attributes:
         waves: outcomes of the moves so far, by bundle.
         splits: outcomes of the splits so far, by bundle.
-        opened: whether it is under way and its gate has opened.
+        opened: True if the run is under way and its gate has opened.
     """
 
     snapshot: Snapshot
@@ -58,7 +58,7 @@ class Run:
 
     @property
     def folder(self) -> StoragePath:
-        """Return the folder of the run."""
+        """Return the run's folder."""
         return self.snapshot.folder
 
     @property
@@ -68,9 +68,9 @@ class Run:
 
     @cached_property
     def brokers(self) -> list[BrokerSample]:
-        """Return the brokers by name, each with the reason why it is left out, if the documents can be read.
+        """Return the brokers, each with the reason why it is left out, as far as the run's documents can be read.
 
-        Exclusion in the settings is the first reason, validation the second; others follow.
+        If several reasons apply, exclusion in the settings comes first, then quarantine by validation, then any other.
 
         Raises:
             SnapshotError: the table of brokers cannot be read.
@@ -105,7 +105,7 @@ class Run:
 
 
 def read_run(folder: StoragePath) -> Run | None:
-    """Return a run with whatever files can be read; None without a request."""
+    """Return a run, built from the files that can be read; None if its request cannot be read."""
     snapshot = Snapshot(folder)
     if _known(lambda: snapshot.request) is None:
         return None
@@ -132,9 +132,9 @@ def _known(read: Callable[[], _Document]) -> _Document | None:
 
 
 def newest(storage: ClusterStorage, now: datetime, opened: str = "") -> tuple[Run | None, Run | None]:
-    """Return the run under way, else the newest that has begun; and the newest that has ended.
+    """Return two runs: the run under way, or else the newest begun; and the newest ended.
 
-    The folders of runs include those of manual plans, which never get an outcome.
+    The search includes the folders of manual plans, which never get an outcome.
 
     Args:
         opened: id of the DAG run that is under way and whose gate has opened; empty when there is none.
@@ -157,7 +157,7 @@ def newest(storage: ClusterStorage, now: datetime, opened: str = "") -> tuple[Ru
 
 
 def dated_folders(storage: ClusterStorage, until: datetime) -> Iterator[tuple[datetime, StoragePath]]:
-    """Yield the folders of runs up to a time with their times, the newest first.
+    """Yield time and folder of each run up to a given time, the newest first.
 
     Raises:
         SnapshotError: `storage_failed`.
@@ -183,14 +183,14 @@ _scores: Cache[Scores] = Cache(200_000)
 
 
 def scores_are_known(folder: StoragePath) -> bool:
-    """Return whether the scores of a run are in memory."""
+    """Return whether a run's scores are in memory."""
     return _scores.get(folder.uri) is not None
 
 
 def known_scores(folder: StoragePath) -> Scores:
-    """Return the scores as the run judged them, without excluded brokers; empty when unknown.
+    """Return a run's scores as the run judged them, without excluded brokers; empty if unknown.
 
-    Only known scores are cached: files never change once written, but missing ones may appear.
+    Only known scores are cached: files never change once written, but missing files may appear.
     """
     known = _scores.get(folder.uri)
     if known is not None:

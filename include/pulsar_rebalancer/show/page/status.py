@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 FIRES, WOULD_FIRE = "fires", "would fire"
-"""What a pair does once it has its hits; omitted when no run will start."""
+"""What a pair does once it has enough hits; omitted if no run will start."""
 
 _LOOKS_WELL = (State.BALANCED, State.WAITING, State.MOVED, State.STUCK)
 """States that would hide that nothing is moved, or that a plan waits for approval."""
@@ -51,7 +51,7 @@ def now_of(entry: ClusterEntry, facts: AirflowFacts, begun: Run | None, ended: R
 
     Args:
         entry: from the current clusters file.
-        begun: the newest run, whether it has ended or not.
+        begun: the newest run, ended or not.
         ended: the newest run that has ended.
     """
     if entry.error:
@@ -105,7 +105,7 @@ def _silent(entry: ClusterEntry, facts: AirflowFacts, known: Run, age: float) ->
 
     Args:
         entry: from the current clusters file.
-        known: the newest run that has ended, else the newest that has begun.
+        known: the newest ended run, else the newest begun run.
         age: of the newest data, seconds.
     """
     if facts.paused:
@@ -246,7 +246,7 @@ def _until_it_fires(pair: PairView) -> tuple[float, int]:
 
 
 def waiting(pair: PairView, labels: Mapping[str, str], firing: str, age: float) -> str:
-    """Return how far a pair is from firing, by the threshold whose hits it will complete first.
+    """Return how far a pair is from firing, for the threshold that will first have enough hits.
 
     Args:
         age: seconds since the sample.

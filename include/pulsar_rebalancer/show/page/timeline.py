@@ -1,4 +1,4 @@
-"""The timeline of an hour, a day or a month, from folders of runs and tables of closed days."""
+"""The timeline of an hour, a day or a month, built from run folders and from tables of closed days."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _runs: Cache[Bucket] = Cache(20_000)
 """Runs that have ended, by folder: their files no longer change."""
 
 _closed: Cache[tuple[Bucket, ...]] = Cache(100_000)
-"""Stretches whose runs have all ended, and days stored as tables; the weight is the number of buckets."""
+"""Buckets of periods whose runs have all ended, and of days stored as tables; the weight is the number of buckets."""
 
 
 class _Reader:
@@ -81,14 +81,14 @@ class _Reader:
 
 
 class _Stretch(NamedTuple):
-    """Folders of runs within one bucket."""
+    """The folders of the runs in one bucket's period."""
 
     at: datetime
     length: timedelta
     folders: tuple[StoragePath, ...]
 
     def buckets_read(self, reader: _Reader) -> tuple[Bucket, ...]:
-        """Return the stretch's bucket; empty without a run that has ended."""
+        """Return the period's bucket; empty if no run in the period has ended."""
         # The key changes when a run is added or upkeep removes one.
         key = f"{self.folders[-1].uri} {self.length} {len(self.folders)}"
         known = _closed.get(key)
@@ -110,7 +110,7 @@ class _Day(NamedTuple):
 
     def buckets_read(self, reader: _Reader) -> tuple[Bucket, ...]:
         """Return the day's buckets."""
-        # A table that is written again has a different size.
+        # A rewritten table has a different size.
         key = f"{self.file.uri} {self.length} {_size(self.file)}"
         known = _closed.get(key)
         if known is not None:
@@ -134,7 +134,7 @@ def timeline(storage: ClusterStorage, span: Span, now: datetime, reading: float 
     """Return the timeline of a span that ends now.
 
     Args:
-        reading: seconds after which no further file is read; the newest are read first.
+        reading: seconds after which no further file is read; the newest files are read first.
 
     Raises:
         SnapshotError: `storage_failed`.
@@ -156,7 +156,7 @@ def timeline(storage: ClusterStorage, span: Span, now: datetime, reading: float 
 
 
 def _sources(storage: ClusterStorage, span: Span, begin: datetime, now: datetime) -> Iterator[_Stretch | _Day]:
-    """Yield the sources of a span's runs, the newest first."""
+    """Yield the run folders and tables that cover a span, the newest first."""
     folders = {day: name for name in storage.runs.names() if (day := day_of(name))}
     closed = {
         day for name in (storage.base / "history" / RUNS).names() if (day := day_of(name.removesuffix(".parquet")))
@@ -215,7 +215,7 @@ def _size(file: StoragePath) -> int:
 
 
 def _grouped(parts: Iterable[Bucket], length: timedelta) -> Iterator[Bucket]:
-    """Yield one bucket for each period that has any, in order."""
+    """Yield one bucket for each period with buckets, in chronological order."""
     groups: dict[datetime, list[Bucket]] = {}
     for part in sorted(parts, key=lambda part: part.at):
         groups.setdefault(begin_of(part.at, length), []).append(part)

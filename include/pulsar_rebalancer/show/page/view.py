@@ -28,7 +28,7 @@ class Tone(StrEnum):
 
 
 class State(StrEnum):
-    """The state of a cluster in one word, and the tone that the page colours it by."""
+    """The state of a cluster in one word, and the tone that sets its colour on the page."""
 
     tone: Tone
 
