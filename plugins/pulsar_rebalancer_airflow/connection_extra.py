@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def read_extra(connection: Connection, known: Set[str]) -> dict[str, object]:
-    """Return the keys of the extra that have a value.
+    """Return the extra's keys that have a value, with their values.
 
     Args:
-        known: allowed keys. Others are refused, because a misspelt key must not switch a protection off.
+        known: allowed keys. Other keys are refused: a misspelt key must not switch off a protection.
 
     Raises:
         SettingsError: `wrong_setting`, without the connection's id.

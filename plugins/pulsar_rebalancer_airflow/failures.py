@@ -1,4 +1,4 @@
-"""How domain errors fail a task: with the reason and what to do, and without a pointless retry."""
+"""Turn domain errors into task failures that state the reason and what to do, without a pointless retry."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FAILURE = "failure"
 
 
 def sentence(error: RebalancerError) -> str:
-    """Return the error message with its reason code and what to do about it."""
+    """Return the error's message, its reason code and what to do."""
     action = error.reason.action
     return f"{error} {action}".strip() if action not in error.message else str(error)
 

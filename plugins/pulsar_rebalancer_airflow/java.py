@@ -1,4 +1,4 @@
-"""The Java that Spark uses; set-up and the class archive check the same one."""
+"""The Java that Spark uses, found in the same way by set-up and by the class-data archive."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def java_command() -> str:
 
 
 def java_version() -> str:
-    """Return the answer of Spark's Java to `-version`.
+    """Return the output of `java -version` for Spark's Java.
 
     Raises:
-        SettingsError: `wrong_setting` if it cannot be started, or is too old for Spark.
+        SettingsError: `wrong_setting` if Java cannot be started, or is too old for Spark.
     """
     try:
         answer = subprocess.run([java_command(), "-version"], capture_output=True, text=True, check=False).stderr

@@ -2,7 +2,7 @@
 
 Airflow creates no scheduled run of a DAG while `DagModel.exceeds_max_non_backfill` is set. Its scheduler (3.3.2,
 `SchedulerJobRunner._schedule_dag_run`) updates that flag when a scheduled or manual run ends, but not after a run that
-a task started or a person ended in the UI. The flag would stay set until the DAG file is parsed again.
+a task started or that a person ended in the UI. The flag would stay set until the DAG file is parsed again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def on_dag_run_failed(dag_run: DagRun) -> None:
 
 
 def _look_again(ended: DagRun) -> None:
-    """Update the flag of a rebalancing DAG from its other active runs, in the session of the ended run."""
+    """Update a rebalancing DAG's flag from its other active runs, in the ended run's session."""
     from airflow.models.dagrun import DagRun
     from airflow.utils.state import DagRunState
     from sqlalchemy import func, select

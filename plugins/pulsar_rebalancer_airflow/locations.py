@@ -1,4 +1,4 @@
-"""Locations of the clusters file, the runs and a run's folder, and the ids of a cluster's DAGs."""
+"""Locations of the clusters file, the runs and a run's folder, and id prefixes of a cluster's DAGs."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ STORAGE_VARIABLE = "PULSAR_REBALANCER_STORAGE"
 """Environment variable with the storage root, a path or an object-store URI."""
 
 REBALANCE_DAG = "pulsar_rebalance__"
-"""Prefix of the id of the DAG that rebalances a cluster; here and below, the cluster's name follows."""
+"""Id prefix of the DAG that rebalances a cluster; the cluster's name follows each of these prefixes."""
 
 BY_HAND_DAG = "pulsar_by_hand__"
-"""Prefix of the id of the DAG for plans made by hand."""
+"""Id prefix of the DAG for plans made by hand."""
 
 APPLY_DAG = "pulsar_apply__"
-"""Prefix of the id of the DAG in which people approve plans."""
+"""Id prefix of the DAG in which people approve plans."""
 
 REPLAY_DAG = "pulsar_replay__"
-"""Prefix of the id of the DAG that replays recorded load."""
+"""Id prefix of the DAG that replays recorded load."""
 
 CONTROL_DAG = "pulsar_control__"
-"""Prefix of the id of the DAG with which people pause and stop a cluster, and manage its state."""
+"""Id prefix of the DAG with which people pause and stop a cluster, and manage its state."""
 
 PAGE_ROUTE = "pulsar-balance"
 """Route of the cluster page within the UI."""
@@ -77,7 +77,7 @@ def storage_of(cluster: str) -> ClusterStorage:
 def rebalance_dags(entries: Iterable[ClusterEntry]) -> dict[str, ClusterEntry]:
     """Return the clusters by the id of the DAG that rebalances them.
 
-    A broken entry gets an id of its own if a valid entry, or one with a replaced name, already has that id.
+    A broken entry gets a different id if a valid entry, or an entry with a replaced name, already has that id.
     """
     dags: dict[str, ClusterEntry] = {}
     for entry in sorted(entries, key=lambda entry: bool(entry.error)):
@@ -91,9 +91,9 @@ FOLDER = "folder"
 
 
 def run_folder(context: Context, cluster: str, address: object) -> StoragePath:
-    """Return the folder of a context's run; the address comes from an XCom, so it is checked.
+    """Return the folder of a context's run; the address is checked, because it comes from an XCom.
 
-    Store the address as an XCom, because the task's other XComs are about this folder (`left_about_run`).
+    The address is stored as an XCom, to show which folder the task's other XComs are about (`left_about_run`).
 
     Raises:
         PlanError: `foreign_run`; the folder belongs to another cluster or DAG run.
@@ -104,9 +104,9 @@ def run_folder(context: Context, cluster: str, address: object) -> StoragePath:
 
 
 def left_about_run(context: Context, task: str, key: str) -> Any:
-    """Return a task's XCom about the run's present folder; None if it is about an earlier folder.
+    """Return a task's XCom about the run's present folder; None if the XCom is about an earlier folder.
 
-    A run that is cleared from collect on gets a new folder. Tasks that it does not reach keep their old XComs.
+    A run that is cleared from *collect* on gets a new folder. Tasks that the run does not reach keep their old XComs.
     """
     ti = context["ti"]
     about, present = ti.xcom_pull(task_ids=task, key=FOLDER), ti.xcom_pull(task_ids="collect", key="return_value")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def loss(store: StateStore, lost: Mapping[str, str]) -> dict[str, JsonValue]:
-    """Return details for a note: why documents cannot be read, and their JSON text, by key; empty if none is lost."""
+    """Return details for a note: by key, why a document cannot be read, and its JSON text; empty if none is lost."""
     texts: dict[str, JsonValue] = {key: json.dumps(store.raw(key), default=str) for key in lost}
     return {"lost": dict(lost), "was": texts} if lost else {}
 

@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 def read(connection_id: str) -> dict[str, str]:
-    """Return the value of `loadBalancerSheddingEnabled` by broker; `[<reason code>]` for a broker that did not answer.
+    """Return each broker's value of `loadBalancerSheddingEnabled`, or `[<reason code>]` if the broker did not answer.
 
     Raises:
         AdminError: the list of brokers cannot be read.
@@ -36,22 +36,22 @@ def read(connection_id: str) -> dict[str, str]:
 def switch(
     settings: Settings, storage: ClusterStorage, action: str, order: Order, timeout_seconds: float
 ) -> dict[str, str]:
-    """Switch Pulsar's own shedding off (`take_over`) or on (`hand_back`) on all brokers, and read it back from each.
+    """Switch Pulsar's own shedding off (`take_over`) or on (`hand_back`) on all brokers, and read back each value.
 
     Args:
-        order: who wants it, and why.
+        order: who wants the switch, and why.
         timeout_seconds: time limit for the brokers to apply the value.
 
     Returns:
-        The value of `loadBalancerSheddingEnabled` by broker.
-
-    Raises:
-        AdminError: `read_only`, `setting_not_taken`, the brokers refused, or none answered.
+        Each broker's value of `loadBalancerSheddingEnabled`.
+        
+        Raises:
+        AdminError: `read_only`, `setting_not_taken`, the brokers refused, or no broker answered.
     """
     connection = PulsarAdminHook(settings.connection).get_writing_settings()
     value = builtin_shedding.VALUES[action]
     record: dict[str, JsonValue] = {"setting": SHEDDING, "value": value}
-    # Written first: even if the task dies, the audit trail has the order.
+    # The note is written first, so the audit trail has the order even if the task dies.
     note(storage, action, order, {**record, "outcome": "begun"})
     try:
         before, after, balancing = asyncio.run(_change(connection, value, timeout_seconds))

@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class StateSummary(TypedDict):
-    """A summary of a cluster's state: the twenty brokers with the most hits, and twenty kept destinations."""
+    """A summary of a cluster's state, with the twenty brokers that have the most hits and twenty kept destinations."""
 
     seq: int
     plan_id: str
@@ -67,11 +67,11 @@ def change(store: StateStore, storage: ClusterStorage, action: str, order: Order
 
     Args:
         action: `reset` or `restore`.
-        order: who wants it, and why.
+        order: who wants the change, and why.
         name: name of the file to restore; empty for the newest copy.
 
     Returns:
-        Why documents could not be read, by key; their content is lost.
+        By key, why each lost document could not be read.
 
     Raises:
         StateError: the file's name or content is wrong, or there is nothing to restore.
@@ -97,7 +97,7 @@ def change(store: StateStore, storage: ClusterStorage, action: str, order: Order
 
 
 def _rewrite(store: StateStore, storage: ClusterStorage, lost: Collection[str], now: datetime) -> None:
-    """Rewrite documents that cannot be read, so that no plan is carried out twice and no readable drain ends.
+    """Rewrite unreadable documents, so that no plan is carried out twice and every readable drain continues.
 
     The circuit breaker counts as opened now.
     """
@@ -113,7 +113,7 @@ def _rewrite(store: StateStore, storage: ClusterStorage, lost: Collection[str], 
 
 
 def last_plan(store: StateStore, storage: ClusterStorage) -> str:
-    """Return the id of the plan recorded last; if the document cannot be read, the id in the newest readable copy."""
+    """Return the id of the last recorded plan, from the newest readable copy if the document cannot be read."""
     if isinstance(store.raw(DecisionState.KEY), Mapping):
         return store.last_plan()
     for seq in reversed(committed_sequences(storage)):
@@ -153,8 +153,8 @@ def _restorable(storage: ClusterStorage, name: str) -> tuple[str, DecisionState,
 def _history(stored: Any, restored: MovesState, *, reset: bool) -> MovesState:
     """Return the restored history merged with the stored one, so that recently moved bundles keep their grace period.
 
-    A stored history that cannot be read is dropped. A reset drops the kept destinations: people use it to say that they
-    restarted the leader, which then remembers none.
+    A stored history that cannot be read is dropped. A reset drops the kept destinations, because people
+    use it after a restart of the leader, which then remembers no destinations.
     """
     try:
         present = MovesState.parse(stored)

@@ -29,7 +29,7 @@ class Stopped(NamedTuple):
     Attributes:
         finished: reason code by bundle, for bundles that were in progress and have finished.
         unfinished: bundles of the current wave without an outcome; any not yet begun will not be.
-        not_begun: number of the plan's bundles left as they are, including those of later waves and splits.
+        not_begun: number of the plan's bundles left as they are, including bundles in later waves and splits.
     """
 
     finished: dict[str, Reason]
@@ -38,7 +38,7 @@ class Stopped(NamedTuple):
 
 
 class UnderWay(TypedDict):
-    """The plan recorded last, its bundles under way, and the number of its bundles without an outcome."""
+    """The last recorded plan, its bundles under way, and the number of its bundles without an outcome."""
 
     plan: str
     bundles: list[str]
@@ -65,7 +65,7 @@ def wait(store: StateStore, storage: ClusterStorage, found: UnderWay, longest_se
 
     Args:
         store: the cluster's store, which already holds the stop.
-        found: what was under way then.
+        found: what was under way when the stop was stored.
         longest_seconds: maximum wait; bundles still without an outcome then are `unfinished`.
     """
     until, begun = time.monotonic() + longest_seconds, set(found["bundles"])
@@ -80,13 +80,13 @@ def wait(store: StateStore, storage: ClusterStorage, found: UnderWay, longest_se
 
 
 def in_progress(storage: ClusterStorage, plan: str, now: datetime) -> bool:
-    """Return whether the run of a plan is still in progress."""
+    """Return whether a plan's run is still in progress."""
     at, run = time_of(plan), storage.run(plan)
     return at is not None and run is not None and now - at <= LONGEST_RUN and not (run / "outcome.json").exists()
 
 
 def _to_do(run: StoragePath) -> set[str]:
-    """Return the bundles of a plan without an outcome; none once its run has ended."""
+    """Return a plan's bundles without an outcome; empty once the run has ended."""
     if (run / "outcome.json").exists():
         return set()
     planned = {move.bundle for move in read_moves(run)} | {split.bundle for split in read_splits(run)}

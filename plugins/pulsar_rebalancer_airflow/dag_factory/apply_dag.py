@@ -1,4 +1,4 @@
-"""The DAG in which a person approves a plan; in other modes than `approve` it asks no question."""
+"""The DAG in which a person approves a plan; it asks only in mode `approve`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def apply_dag(entry: ClusterEntry, root: str) -> DAG:
         entry,
         "approval",
         description=f"Asks a person to approve a plan of cluster {entry.name}, and starts the approved plan",
-        # Each run asks about one plan. Airflow insists that people can start runs as well; those ask nothing. No
-        # question waits behind another: a newer one ends it.
+        # Each run asks about one plan. Airflow requires that people can start runs as well; such runs ask
+        # nothing. No question waits behind another, because a newer question ends the older one.
         allowed_run_types=("manual", "operator_triggered"),
         max_active_runs=8,
         # A run that is pinned to the version of its DAG bundle would keep its question when the mode changes.
@@ -36,7 +36,7 @@ def apply_dag(entry: ClusterEntry, root: str) -> DAG:
                 task_id="approve",
                 entry=entry,
                 root=root,
-                # Only this task writes its document of the state store: one instance at a time.
+                # Only this task writes its document in the state store, so one instance runs at a time.
                 max_active_tis_per_dag=1,
                 # In Airflow 3.3 the task fails if the answer arrives within a second of the question.
                 retries=2,

@@ -1,4 +1,4 @@
-"""The DAG in which a person requests moves: it shows a plan, and hands the plan over when given its hash."""
+"""The DAG in which a person requests moves: it shows a plan, and hands it over when given the plan's hash."""
 
 from __future__ import annotations
 

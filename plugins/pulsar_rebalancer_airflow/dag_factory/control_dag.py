@@ -23,7 +23,7 @@ def control_dag(entry: ClusterEntry, root: str) -> DAG:
         description=f"Pauses, skips and stops runs of cluster {entry.name}, manages its state, hands it over",
         # A stop must not wait for another run, which may wait for brokers.
         max_active_runs=16,
-        # Each of the two tasks is the only writer of its documents in the state store: one instance at a time.
+        # Each of the two tasks is the only writer of its documents, so one instance runs at a time.
         default_args={"max_active_tis_per_dag": 1},
         params=control_params(),
     ) as dag:

@@ -25,11 +25,11 @@ def cluster_dag(kind: str, entry: ClusterEntry, tag: str = "", schedule: Any = N
     """Return a DAG of a cluster, not paused at creation.
 
     Args:
-        kind: the word in the prefix of its id.
+        kind: the word in the prefix of the DAG's id.
         entry: the cluster's entry in the clusters file.
-        tag: its own tag, in addition to `pulsar` and the cluster's name; empty: the kind.
-        own: arguments of the DAG, which override the common ones.
+        tag: the DAG's own tag, in addition to `pulsar` and the cluster's name; empty for the kind.
+        own: arguments of the DAG, which override the common arguments.
     """
-    # Paused DAGs would send no alerts and delete no files, so new ones start unpaused whatever Airflow's setting is.
+    # Paused DAGs would send no alerts and delete no files, so new DAGs start unpaused whatever Airflow's setting is.
     given = {"is_paused_upon_creation": False, "tags": {"pulsar", tag or kind, entry.name}, **COMMON, **own}
     return DAG(f"pulsar_{kind}__{entry.name}", doc_md=page(kind, entry), schedule=schedule, **given)

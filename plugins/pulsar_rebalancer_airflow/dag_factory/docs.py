@@ -58,6 +58,6 @@ def page(kind: str, entry: ClusterEntry) -> str:
 
 
 def broken_page(entry: ClusterEntry) -> str:
-    """Return Markdown that says what is wrong with an entry; correcting the file replaces the DAG."""
+    """Return Markdown that says what is wrong with an entry; correcting the clusters file replaces the DAG."""
     error = entry.error.replace("`", "'")
     return f"### The entry `{entry.name}` of the clusters file cannot be used\n\n```\n{error}\n```\n"

@@ -1,4 +1,4 @@
-"""The DAGs of every cluster in the clusters file: one that rebalances it, and others for state, files and people."""
+"""The DAGs of every cluster in the clusters file: a DAG that rebalances it, and others for state, files and people."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def build_dags(config_path: Path | None = None) -> dict[str, DAG]:
     """Return the DAGs by id.
 
     Args:
-        config_path: path of the clusters file; None for the configured one.
+        config_path: path of the clusters file; None for the configured path.
 
     Raises:
-        SettingsError: the whole file cannot be read. A broken entry does not raise: its only DAG reports the error.
+        SettingsError: the whole file cannot be read. A broken entry raises nothing: its only DAG reports the error.
     """
     root = storage_root()
     dags: dict[str, DAG] = {}

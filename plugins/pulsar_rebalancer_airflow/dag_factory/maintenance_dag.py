@@ -1,4 +1,4 @@
-"""The DAG that compacts and deletes a cluster's old files, daily."""
+"""The daily DAG that compacts and deletes a cluster's old files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FIRST_MINUTE, _MINUTES = 60, 240
 
 
 def daily_schedule(cluster: str) -> str:
-    """Return the cron expression (UTC) of a cluster's upkeep; a hash of the name spreads the clusters over time."""
+    """Return the cron expression (UTC) of a cluster's upkeep; a hash of the cluster's name spreads the start times."""
     hour, minute = divmod(_FIRST_MINUTE + crc32(cluster.encode()) % _MINUTES, 60)
     return f"{minute} {hour} * * *"
 

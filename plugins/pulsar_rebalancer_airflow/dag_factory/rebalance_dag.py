@@ -1,4 +1,4 @@
-"""The DAG that balances a cluster, interval by interval."""
+"""The DAG that balances a cluster, once per interval."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def rebalance_dag(entry: ClusterEntry, root: str) -> DAG:
 
 
 def _timetable(interval_seconds: float) -> CronTriggerTimetable | DeltaTriggerTimetable:
-    """Return the timetable for an interval; an interval of a minute starts on the full minute, for readable run ids."""
+    """Return the timetable for an interval; one-minute intervals start on the full minute, for readable run ids."""
     if interval_seconds == 60:
         return CronTriggerTimetable("* * * * *", timezone="UTC")
     return DeltaTriggerTimetable(timedelta(seconds=interval_seconds))

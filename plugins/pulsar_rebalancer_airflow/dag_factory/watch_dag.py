@@ -1,8 +1,8 @@
-"""The DAG that alerts when a cluster's runs stop ending; it exists only where alerts are on.
+"""The DAG that alerts when no run of a cluster ends any more; it exists only if alerts are on.
 
-Not a DeadlineAlert: Airflow creates a deadline only for a run that it has created, so not for a paused DAG. Its
-callback has no state store, so it could neither avoid repeats nor report the end. And it needs an executor or triggerer
-that runs callbacks. A task needs only the scheduler and a free slot.
+Not a DeadlineAlert: Airflow creates a deadline only with a run, so a paused DAG has none. A deadline's callback
+has no state store, so it could neither avoid repeats nor report the end. The callback also needs an
+executor or triggerer that runs callbacks. A task needs only the scheduler and a free slot.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SHORTEST = timedelta(minutes=1)
 
 
 def watch_dags(entry: ClusterEntry) -> list[DAG]:
-    """Return the DAG `pulsar_watch__<cluster>`; none when the cluster has no connection for alerts."""
+    """Return the DAG `pulsar_watch__<cluster>`; empty if the cluster has no connection for alerts."""
     settings = entry.settings
     if not settings.alert_connection:
         return []

@@ -2,4 +2,4 @@
 
 
 class EmbeddedError(Exception):
-    """The embedded default cannot start or continue; the message says why and what to do."""
+    """Raised if the embedded default cannot start or continue; the message says why and what to do."""

@@ -54,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
     except (EmbeddedError, RebalancerError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:  # arrived as the shutdown began, and interrupted it
+    except KeyboardInterrupt:  # the signal arrived as the shutdown began, and interrupted it
         processes.stop()
     return 130
 
@@ -108,7 +108,7 @@ def _simulated_cluster(
         processes, given.folder / "simulation", brokers=given.brokers, bundles=bundles, hot_score=hot_score
     )
     interval = given.interval or 15
-    # A run may take minutes on a busy machine; that must not reset the hits.
+    # A run may take minutes on a busy machine; the delay must not reset the hits.
     entry: dict[str, JsonValue] = {
         "mode": "auto",
         "strategy": given.strategy,
@@ -125,7 +125,7 @@ def _simulated_cluster(
 def _own_cluster(given: argparse.Namespace) -> tuple[str, dict[str, JsonValue], dict[str, JsonValue]]:
     """Return the name, entry and connection of the user's own cluster.
 
-    The connection is read-only and the mode is observe: either one is enough to keep every bundle where it is.
+    The connection is read-only and the mode is observe: either is enough to keep every bundle where it is.
     """
     try:
         url = urlsplit(AdminConnection(seeds=(given.pulsar,)).seeds[0])

@@ -40,7 +40,7 @@ class AirflowHome:
         clusters: settings by cluster name, as in the clusters file.
         connections: Airflow connections by id, as JSON documents; Airflow gets them only through the environment.
         port: loopback port of the UI.
-        spark_archive: class-data archive that halves Spark's start-up time, if there is one.
+        spark_archive: class-data archive that halves Spark's start-up time; None if there is none.
     """
 
     folder: Path
@@ -94,7 +94,7 @@ class AirflowHome:
 
     @property
     def _marker(self) -> Path:
-        """Return the marker of a folder made here; it is outside the folder to survive an interrupted deletion."""
+        """Return the file that marks a folder made here, kept outside it to survive an interrupted deletion."""
         return self.folder.parent / f".{self.folder.name}.made"
 
     @property
@@ -146,7 +146,8 @@ def locked(folder: Path) -> Iterator[Path]:
         The folder's path with all links resolved: a link in the given path may change.
 
     Raises:
-        EmbeddedError: another run uses it, another user can write to it or replace it, or the lock file is a link.
+        EmbeddedError: another run uses the folder, another user can write to it or replace it, or the lock file is a
+            link.
     """
     try:
         _check_own(folder)

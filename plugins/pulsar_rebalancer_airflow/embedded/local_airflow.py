@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 _START_SECONDS, _RUN_SECONDS = 300, 600
 _PAUSE_SECONDS = 0.5
 _ENDED = {"success", "failed", "skipped", "upstream_failed", "removed"}
-# Not `airflow standalone`: it would serve task logs on all addresses. Here they are read from files.
+# Not `airflow standalone`, which would serve task logs on all addresses. Here task logs are read from files.
 _COMPONENTS = (["api-server"], ["scheduler", "--skip-serve-logs"], ["dag-processor"])
 
 
 class DagRun(TypedDict):
-    """The fields used of a DAG run in the API's answer; its times are ISO 8601 strings once it has ended."""
+    """The fields used from a DAG run in the API's answer; the times are ISO 8601 strings once the run has ended."""
 
     dag_run_id: str
     state: str
@@ -39,7 +39,7 @@ class DagRun(TypedDict):
 
 
 class TaskInstance(TypedDict):
-    """The fields used of a task instance in the API's answer; its state is None before it is scheduled."""
+    """The fields used from a task instance in the API's answer; the state is None before the task is scheduled."""
 
     task_id: str
     state: str | None
@@ -80,7 +80,7 @@ class LocalAirflow:
             time.sleep(_PAUSE_SECONDS)
 
     def _start(self, arguments: list[str], start: Callable[..., object]) -> None:
-        """Start an Airflow command; its log file has the command's name."""
+        """Start an Airflow command, with a log file named after it."""
         log = self.home.folder / "logs" / f"{arguments[0]}.log"
         command = [str(Path(sys.executable).parent / "airflow"), *arguments]
         start(f"airflow {arguments[0]}", command, self.home.environment(), log)
@@ -182,7 +182,7 @@ class LocalAirflow:
         return instances
 
     def xcom(self, dag_id: str, run_id: str, task_id: str) -> Any:
-        """Return what a task returned, or None."""
+        """Return a task's result; None if it has none."""
         path = f"/dags/{dag_id}/dagRuns/{quote(run_id, safe='')}/taskInstances/{task_id}/xcomEntries/return_value"
         entry = self.get(path)
         return None if entry is None else entry["value"]
@@ -191,7 +191,7 @@ class LocalAirflow:
         """Wait until a run has ended.
 
         Raises:
-            EmbeddedError: it does not end within ten minutes.
+            EmbeddedError: the run does not end within ten minutes.
         """
         for _ in self._polled(_RUN_SECONDS):
             run = self.run(dag_id, run_id)
@@ -201,7 +201,7 @@ class LocalAirflow:
         raise EmbeddedError(f"run {run_id} did not end within {_RUN_SECONDS} s; its tasks: {states}")
 
     def ended_runs(self, dag_id: str) -> Iterator[DagRun]:
-        """Yield each run of a DAG once, when it and all its tasks have ended; never stop."""
+        """Yield each run of a DAG once, as soon as the run and all its tasks have ended; never stop."""
         seen: set[str] = set()
         for _ in self._polled(math.inf):
             for run in self.runs(dag_id):

@@ -25,8 +25,8 @@ class Processes:
 
     A signal that would end this process is held back during a start and during the shutdown, so that no child survives.
 
-    Its own session keeps Ctrl-C away from a child, so that this process decides the order of the shutdown. It also
-    identifies orphans: they keep the session of the process that left them.
+    Its own session keeps Ctrl-C away from a child, so that this process decides the order of the shutdown. The session
+    also identifies orphans, which stay in it after their parent has ended.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Processes:
         """Run a process to its end.
 
         Raises:
-            EmbeddedError: it failed; the message has the last lines of its log.
+            EmbeddedError: the process failed; the message has the last lines of its log.
         """
         self.start(name, command, environment, log)
         process, _ = self._started[name]
@@ -78,7 +78,7 @@ class Processes:
         """Check that all started processes are still running.
 
         Raises:
-            EmbeddedError: one has ended; the message has the last lines of its log.
+            EmbeddedError: a process has ended; the message has the last lines of its log.
         """
         for name, (process, log) in self._started.items():
             if process.poll() is not None:
@@ -102,7 +102,7 @@ class Processes:
 
 @contextmanager
 def _signals_wait() -> Iterator[None]:
-    """Hold signals back; raise the first of them afterwards."""
+    """Hold back signals; raise the first one afterwards."""
     held: list[int] = []
     before = {number: signal.signal(number, lambda which, _: held.append(which)) for number in ENDING}
     try:

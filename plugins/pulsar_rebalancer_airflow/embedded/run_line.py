@@ -1,4 +1,4 @@
-"""One line per run for the terminal, and whether the cluster is balanced."""
+"""The terminal's line about each run, and whether the cluster is balanced."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class RunLine:
     """The terminal's line about one run.
 
     Attributes:
-        balanced: nothing moves and no decision is waiting; where brokers are paired, the range of scores is also below
-            the low threshold.
-        moved: at least one move was verified.
+        balanced: True if nothing moves and no decision is waiting; where brokers are paired, the range of scores must
+            also be below the low threshold.
+        moved: True if at least one move was verified.
         failed: why the run failed; empty if it did not.
-        in_force: the orders in force at its end, and who gave them; empty if unknown.
+        in_force: the orders in force at the run's end, and who gave them; empty if unknown.
     """
 
     text: str

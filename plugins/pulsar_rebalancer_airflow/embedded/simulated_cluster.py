@@ -27,16 +27,16 @@ def start(
     """Start a simulated cluster, wait until its brokers answer, and return the Airflow connection to it.
 
     Args:
-        hot_score: score of its hot broker, percent.
+        hot_score: score of the hot broker, percent.
 
     Raises:
-        EmbeddedError: it ended, or is not ready within a minute.
+        EmbeddedError: the simulated cluster ended, or is not ready within a minute.
     """
     folder.mkdir(parents=True, exist_ok=True)
     ready, token, log = folder / "ready.json", folder / "token", folder / "simulation.log"
     ready.unlink(missing_ok=True)
     options = {"token-file": token, "ready-file": ready, "brokers": brokers, "bundles": bundles, "hot-score": hot_score}
-    # New figures every second: otherwise a run right after another would not see its moves, and move too much.
+    # New figures every second: otherwise a run would not see the moves of the run just before, and move too much.
     options |= {"stats-period": 1, "host-check-period": 1}
     command = [sys.executable, "-m", "pulsar_simulator", *(f"--{name}={value}" for name, value in options.items())]
     processes.start("the simulated cluster", command, os.environ, log)

@@ -26,7 +26,7 @@ EXTRAS = frozenset(
     {"ca_file", "client_cert", "client_key", "read_only", "timeout_seconds"}
     | {"address_map", "address_template", "service_url"}
 )
-"""Keys of the connection's extra; a misspelt `read_only` must not allow writes."""
+"""Allowed keys of the connection's extra: a misspelt `read_only` must not allow writes."""
 
 
 class PulsarAdminHook(BaseHook):
@@ -46,8 +46,8 @@ class PulsarAdminHook(BaseHook):
         self.pulsar_admin_conn_id = pulsar_admin_conn_id
 
     def get_connection_settings(self, pulsar_cluster: str = "") -> AdminConnection:
-        """Return the connection, validated.
-
+        """Return the validated connection.
+        
         Args:
             pulsar_cluster: the cluster's name inside Pulsar; empty to query the brokers for it.
 
@@ -62,7 +62,7 @@ class PulsarAdminHook(BaseHook):
             raise SettingsError(error.reason, f"connection {self.pulsar_admin_conn_id}: {error.message}") from None
 
     def get_writing_settings(self, pulsar_cluster: str = "") -> AdminConnection:
-        """Return the connection, validated, for a task that changes something.
+        """Return the validated connection for a task that changes something.
 
         Raises:
             AdminError: `read_only`.
@@ -74,14 +74,14 @@ class PulsarAdminHook(BaseHook):
         return connection
 
     def get_conn(self) -> PulsarAdmin:
-        """Return a client of the cluster, an async context manager."""
+        """Return a client for the cluster, as an async context manager."""
         return PulsarAdmin(self.get_connection_settings())
 
     def test_connection(self) -> tuple[bool, str]:
         """Request the load report of every broker, which needs the token of a super-user.
 
         Returns:
-            Whether all brokers answered, and a sentence that names those that did not.
+            Whether all brokers answered, and a sentence that names the brokers that did not.
         """
         try:
             return asyncio.run(self._ask_every_broker())

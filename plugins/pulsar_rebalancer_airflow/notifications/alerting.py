@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _ALERTING = (Reason.BREAKER_OPEN, Reason.CONTROL_UNREADABLE)
-"""Reasons that close the gate without a person's order; reported even while no plan would move anything."""
+"""Reasons that close the gate without a person's order. They are reported even while no plan would move anything."""
 
 
 def tell_of_run(context: Context, cluster: str, settings: Settings, run: str | None) -> None:
-    """Send alerts about the run of a context. Errors are only logged: alerting must not fail a run.
+    """Send alerts about a context's run. Errors are only logged: alerting must not fail a run.
 
     Args:
         context: context of a task that runs after all others.
@@ -63,13 +63,13 @@ def tell_of_run(context: Context, cluster: str, settings: Settings, run: str | N
 
 
 def _closed(store: StateStore, cluster: str, settings: Settings, now: datetime) -> dict[Reason, str]:
-    """Return the detail by reason: until when the circuit breaker is open, and which orders cannot be read."""
+    """Return, by reason, until when the circuit breaker is open and which orders cannot be read."""
     closed = closings(settings, store.control(storage_of(cluster)), now)
     return {closing.reason: closing.detail for closing in closed if closing.reason in _ALERTING}
 
 
 def _forget(store: StateStore) -> None:
-    """Drop open incidents, so that none counts as reported once alerts are on again."""
+    """Drop open incidents, so that no incident counts as reported once alerts are on again."""
     for model in (AlertsState, WatchState):
         if store.readable(model).incidents:
             store.put(model())
@@ -100,7 +100,7 @@ def tell(
     *,
     run: str = "",
 ) -> None:
-    """Send a message for every incident that started or ended, and store the open ones.
+    """Send a message for every incident that started or ended, and store the open incidents.
 
     A message that no receiver accepted is stored as pending, and the next run sends it again. The store is written
     after the messages are sent: if a task dies in between, they are sent twice.
@@ -111,7 +111,7 @@ def tell(
         settings: from the clusters file; `alert_connection` is not empty.
         model: the document of open conditions, which only this task writes.
         figures: lines of figures for the messages.
-        run: name of the run's folder; empty when it has none.
+        run: name of the run's folder; empty if the run has none.
     """
     store, quiet = StateStore.of(context, cluster), timedelta(minutes=settings.alert_quiet_minutes)
     state = advance(store.readable(model), observed, now, run)
@@ -143,7 +143,7 @@ def _send(connection: str, messages: Sequence[AlertMessage]) -> list[bool]:
 
 
 def _run_link(context: Context) -> str:
-    """Return the URL of the run in Airflow's UI."""
+    """Return the run's URL in Airflow's UI."""
     base = str(conf.get("api", "base_url", fallback="") or "http://localhost:8080").rstrip("/")
     run = context["dag_run"]
     return f"{base}/dags/{quote(run.dag_id, safe='')}/runs/{quote(run.run_id, safe='')}"

@@ -1,4 +1,4 @@
-"""The measurements of a run, sent to the metrics system configured in Airflow (StatsD, Datadog or OpenTelemetry)."""
+"""A run's measurements, sent to the metrics system configured in Airflow (StatsD, Datadog or OpenTelemetry)."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _SYSTEMS = ("statsd_on", "statsd_datadog_enabled", "otel_on")
 
 
 def emit(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> None:
-    """Send the measurements of a run; do nothing without a metrics system.
+    """Send a run's measurements; do nothing if no metrics system is configured.
 
-    Errors are only logged: metrics must not fail a run. Clearing the task *report* counts its run again.
+    Errors are only logged: metrics must not fail a run. A run is counted again if its task *report* is cleared.
 
     Args:
         cluster: name in the clusters file.

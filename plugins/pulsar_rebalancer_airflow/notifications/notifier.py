@@ -25,14 +25,14 @@ def send(connection: str, messages: Sequence[AlertMessage]) -> tuple[list[bool],
     """Send messages in order, each to all receivers at once, until the time is up.
 
     The provider's own notifier drops Apprise's answer and has no time-out. A receiver that does not answer in time
-    keeps a thread busy until the task ends.
+    keeps one of the task's threads busy until the task ends.
 
     Args:
         connection: Airflow connection of type `apprise`.
 
     Returns:
-        For each message tried, whether any receiver accepted it; and the kinds of receivers that missed a message,
-        never their URLs.
+        For each message tried, whether any receiver accepted it; and the kinds, never the URLs, of the receivers that
+        missed a message.
 
     Raises:
         Exception: the connection does not exist or is not an Apprise connection; the text may contain a secret.

@@ -1,4 +1,4 @@
-"""The tasks of a run, one module each."""
+"""The tasks of a run, one module for each task."""
 
 from __future__ import annotations
 

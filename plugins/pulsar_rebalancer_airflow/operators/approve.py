@@ -1,4 +1,4 @@
-"""Approval: Airflow's question about a plan, a person's answer, and the run that carries the plan out."""
+"""Approval: Airflow's question about a plan, a person's answer, and the run that carries out the plan."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ LONGEST_REASON = 500
 
 
 class ApproveOperator(ApprovalOperator):
-    """Ask a person about the waiting plan. Without an answer in time it is rejected, but by no person.
+    """Ask a person about the waiting plan. Without an answer in time, the question ends as rejected by no person.
 
-    The task is skipped in a run other than the one that asks, and if the question was answered before. Airflow fails a
-    task that is answered before the scheduler knows that it waits. The next attempt does not ask again: the question is
-    still open, and the task continues with its answer.
+    The task is skipped if another run asks the current question, or if the question was answered before. Airflow fails
+    a task that is answered before the scheduler knows that the task waits. The next attempt does not ask again: the
+    question is still open, and the task continues with the answer.
 
     Args:
         entry: the cluster's entry in the clusters file.
@@ -84,7 +84,7 @@ class ApproveOperator(ApprovalOperator):
             raise
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """Continue with the answer; a person's answer is recorded first.
+        """Record the answer if a person gave it, then continue with it.
 
         Raises:
             AirflowFailException: `superseded`; another plan waits now.
@@ -97,14 +97,14 @@ class ApproveOperator(ApprovalOperator):
         return super().execute_complete(context, event)
 
     def _texts(self, question: Question, until: datetime) -> Texts:
-        """Return the question as shown, from files that match the hash of the plan."""
+        """Return the question's text, built from files that match the plan's hash."""
         run = self.storage.run(question.plan_id)
         if run is None or (summary := Summary.read(run)).hash != question.hash:
             raise PlanError(Reason.PLAN_CHANGED, f"run {question.plan_id} has another plan now")
         return texts(summary, verify(run, summary), run, until)
 
     def _note(self, context: Context, event: dict[str, Any]) -> None:
-        """Record who approved or rejected the plan; a document of answers that cannot be read is replaced."""
+        """Record who approved or rejected the plan; an unreadable document of answers is replaced."""
         store = StateStore.of(context, self.entry.name)
         question, answers = store.answers(Question), store.readable(Answers)
         if question.run_id != context["dag_run"].run_id:
@@ -124,7 +124,7 @@ class ApproveOperator(ApprovalOperator):
 
 
 class CarryOutApprovedOperator(HandOverOperator):
-    """Start a rebalancing run for the approved plan; it reads everything again."""
+    """Start a rebalancing run for the approved plan; the run reads everything again."""
 
     def execute(self, context: Context) -> None:
         """Hand the plan over.
@@ -135,7 +135,7 @@ class CarryOutApprovedOperator(HandOverOperator):
         """
         with final_unless_passing(context):
             store, asked_by = StateStore.of(context, self.entry.name), context["dag_run"].run_id
-            # Not the XCom of the task that asked, which others may write, nor its state, which people may set.
+            # Do not use the asking task's XCom, which others may write, or its state, which people may set.
             answers = store.answers(Answers).plans.values()
             noted = (known for known in answers if known.question.run_id == asked_by and known.carried_out_by)
             answer = next(noted, None)
@@ -153,7 +153,7 @@ def _person(answer: dict[str, Any]) -> str:
 
 
 def _reason(answer: dict[str, Any]) -> str:
-    """Return the reason that the person gave; empty if there is none."""
+    """Return the reason that the person gave; empty if none."""
     given = answer.get("params_input")
     said = given.get("reason") if isinstance(given, dict) else None
     return one_line(said.strip(), LONGEST_REASON) if isinstance(said, str) else ""

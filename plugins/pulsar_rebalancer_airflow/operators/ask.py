@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class QuestionsOperator(BaseOperator):
-    """Return the runs to start: the one that asks, unless it exists, and the one before it if its question is open.
+    """Return the runs to start: the new asking run, if not started yet, and the previous one if still open.
 
-    The earlier run restarts, and ends because its question is no longer the current one.
+    The previous run restarts, and ends because its question is no longer the current question.
 
     Args:
         cluster: name in the clusters file.
@@ -36,6 +36,6 @@ class QuestionsOperator(BaseOperator):
 
 
 def is_open(context: Context, cluster: str, run_id: str) -> bool:
-    """Return whether a run that asks is queued or running; False without an id."""
+    """Return whether an asking run is queued or running; False if the id is empty."""
     states = ["queued", "running"]
     return bool(run_id and context["ti"].get_dr_count(f"{APPLY_DAG}{cluster}", run_ids=[run_id], states=states))

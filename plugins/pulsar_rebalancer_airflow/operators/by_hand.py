@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 class FormOperator(BaseBranchOperator):
     """Refuse a wrong form, else choose the next task: make a plan, or change something at once.
 
-    A retry does the same again.
-
+    A retry has the same result.
+    
     Args:
         shows: id of the first task that makes a plan.
         acts: id of the task that changes something.
@@ -74,7 +74,7 @@ class FormOperator(BaseBranchOperator):
 
 
 class CollectForPlanOperator(CollectOperator):
-    """Collect for a manual plan: its form has no parameters of a run."""
+    """Collect for a manual plan, whose form has no run parameters."""
 
     def _params(self, context: Context) -> RunParams:
         return RunParams()
@@ -83,7 +83,7 @@ class CollectForPlanOperator(CollectOperator):
 class PlanByHandOperator(BaseOperator):
     """Make the plan that the form asks for, and show it; nothing moves.
 
-    The plan is written below the run's folder. Its hash is kept in the state store for as long as the plan may be
+    The plan is written below the run's folder. The state store keeps the plan's hash for as long as the plan may be
     carried out. A retry makes the same plan from the same snapshot. The task's XCom holds the plan as shown.
 
     Args:
@@ -104,10 +104,10 @@ class PlanByHandOperator(BaseOperator):
         """Make the plan and show it.
 
         Returns:
-            `plan` (the hash), `until`, what moves, how many clients it disturbs, scores before and after.
+            `plan` (the hash), `until`, the moves, the number of disturbed clients, and scores before and after.
 
         Raises:
-            AirflowFailException: `foreign_run`, or the reason why there is no such plan (`by_hand.plan.show`).
+            AirflowFailException: `foreign_run`, or the reason why the plan cannot be made (`by_hand.plan.show`).
         """
         with final_unless_passing(context):
             run = run_folder(context, self.cluster, self.run)
@@ -124,7 +124,7 @@ class PlanByHandOperator(BaseOperator):
         return document(summary, run)
 
     async def _read_topics(self, run: StoragePath, request: HandRequest) -> Candidates:
-        """Return the bundle to be split, with what its broker reports about its topics."""
+        """Return the bundle to be split, with its broker's report about the bundle's topics."""
         scene = Scene.read(Snapshot(run), ClusterStorage(self.root, self.cluster).state, request.overruled)
         bundle, settings = target_of_split(scene, request.bundles[0]), scene.snapshot.settings
         connection = PulsarAdminHook(settings.connection).get_connection_settings(settings.pulsar_cluster)
@@ -135,9 +135,9 @@ class PlanByHandOperator(BaseOperator):
 class CarryOutOperator(HandOverOperator):
     """Release a broker, or carry out the plan with the given hash.
 
-    The plan of a drain marks its broker as drained, and every run from then on serves the drain. Any other plan is
-    handed over to a rebalancing run, which goes through the usual gate. A plan that was stopped or held back may be
-    handed over again: the run carries out the rest of it.
+    A drain's plan marks the broker as drained, and every later run works on the drain. Any other plan is handed over
+    to a rebalancing run, which goes through the usual gate. A plan that was stopped or held back may be handed over
+    again: the new run carries out the rest of the plan.
     """
 
     def execute(self, context: Context) -> None:
@@ -163,7 +163,7 @@ class CarryOutOperator(HandOverOperator):
                 handed = self._next_run(context, store, handed, before, others)
             kept = timedelta(seconds=self.entry.settings.max_shown_plan_age_seconds)
             store.put(others.added(form.plan, handed, kept + LONGEST_RUN))
-            if drains:  # recorded above: if this attempt ends early, the next one of the same run continues
+            if drains:  # recorded above: if this attempt ends early, the run's next attempt continues
                 drain = Drain(at=handed.at, by=handed.by, reason=request.reason, overrule=request.overrule)
                 self._mark(store, request.broker, drain)
                 return
@@ -174,7 +174,7 @@ class CarryOutOperator(HandOverOperator):
     def _release(self, store: StateStore, form: HandRequest, by: str) -> None:
         """Release a broker."""
         drains, unreadable = store.readable_drains(self.storage)
-        # Marks that cannot be read are lost; the readable ones are written again.
+        # Unreadable marks are lost; the readable marks are written again.
         if form.broker not in drains.brokers and not unreadable:
             raise PlanError(
                 Reason.NOT_DRAINED, f"{form.broker} is not drained; drained are: {', '.join(drains.brokers)}"
@@ -183,7 +183,7 @@ class CarryOutOperator(HandOverOperator):
         self.log.warning("%s released %s: %s", by or "unknown", form.broker, form.reason)
 
     def _shown(self, store: StateStore, form: HandRequest, now: datetime) -> tuple[ShownPlan, HandRequest]:
-        """Return the shown plan with the form's hash, and its request, if it may be carried out."""
+        """Return the shown plan that has the form's hash, and its request, if the plan may be carried out."""
         entry = store.get(ShownPlans).plans.get(form.plan)
         run = self.storage.run(entry.plan_id) if entry else None
         planned = Summary.read(run).by_hand if run else None
@@ -199,7 +199,7 @@ class CarryOutOperator(HandOverOperator):
         return entry, planned.request
 
     def _drain(self, store: StateStore, handed: HandedOver, before: HandedOver | None, broker: str) -> HandedOver:
-        """Return the record of a drain's plan; a cleared run continues, but marks no broker released since."""
+        """Return the record of a drain's plan. A cleared run continues, but does not mark a broker released since."""
         drains = store.drains(self.storage)
         if before is None:
             run = self.storage.run(handed.plan.plan_id)
@@ -226,7 +226,7 @@ class CarryOutOperator(HandOverOperator):
         before: HandedOver | None,
         others: HandedOverPlans,
     ) -> HandedOver:
-        """Return the record with the run that carries the plan out; a new run only if the last one was held back."""
+        """Return the record with the run that carries out the plan; a new run only if the last run was held back."""
         answers = store.readable(Answers)
         runs = {answer.carried_out_by for answer in answers.plans.values()} - {""}
         runs.update(other.run_id for other in others.plans.values())
@@ -241,9 +241,9 @@ class CarryOutOperator(HandOverOperator):
         return handed.model_copy(update={"run_id": new_run_id("by_hand", handed.plan.plan_id)})
 
     def _was_held_back(self, context: Context, handed: HandedOver, answers: Answers) -> bool:
-        """Return whether a stop, a pause or the like left a part of a plan undone; orders after its end do not count.
+        """Return whether a stop, a pause or the like left part of a plan undone; orders after the run do not count.
 
-        In mode `approve`, the run that the plan was handed over to asks, and another run carries the approved plan out.
+        In mode `approve`, the run that receives the plan asks, and another run carries out the approved plan.
         """
         run_ids = {handed.run_id}
         newest = folders(self.storage, datetime.now(UTC))
@@ -266,7 +266,7 @@ class CarryOutOperator(HandOverOperator):
 
 
 def _left_a_part(run: StoragePath) -> bool:
-    """Return whether orders kept the gate of a run closed, or kept moves or splits from being begun."""
+    """Return whether orders kept a run's gate closed, or prevented moves or splits from being begun."""
     reasons = {ended.reason for outcomes in (read_waves(run), read_outcomes(run)) for ended in outcomes.values()}
     outcome = Outcome.find(run)
     if outcome is not None and outcome.verdict is not Reason.AWAITING_APPROVAL:

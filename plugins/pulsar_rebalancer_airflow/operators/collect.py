@@ -1,4 +1,4 @@
-"""Collect: the snapshot of a cluster, the effective settings and the state as it was."""
+"""Collect: a snapshot of the cluster, the effective settings and the state at that time."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from pulsar_rebalancer_airflow.state_store import StateStore
 
 _ANY_THRESHOLDS = {"low_threshold": "0", "high_threshold": "1000"}
-"""Placeholders for the live brokers' thresholds that no setting of the file or a run can contradict."""
+"""Placeholders for the live brokers' thresholds; no setting in the clusters file or of a run can contradict them."""
 
 
 class CollectOperator(ClusterOperator):
     """Write a run's input below the storage root; the folder's address is the task's XCom.
 
-    A retry takes a new snapshot into a new folder and ignores what an earlier attempt wrote. The stored state and, if
+    A retry writes a new snapshot to a new folder and ignores the files of earlier attempts. The stored state and, if
     possible, the run's parameters are checked before any request to the brokers.
     """
 
@@ -59,7 +59,7 @@ class CollectOperator(ClusterOperator):
         """
         with final_unless_passing(context):
             params = self._params(context)
-            # `collect` resolves again with the live brokers' settings; refuse here what can be refused without them.
+            # `collect` resolves again with the live brokers' settings; refuse here any mistake that shows without them.
             asked = resolve(self.entry.given, _ANY_THRESHOLDS, params)
             if asked.settings.mode is Mode.OFF:
                 raise AirflowSkipException(f"cluster {self.entry.name}: mode is off, nothing was asked [mode_off]")
@@ -108,7 +108,7 @@ def _handed_over(store: StateStore, identity: str, airflow_run_id: str) -> Hande
     """Return the plan that this run was started to carry out.
 
     Raises:
-        PlanError: `other_plan`; people who may start runs cannot choose the plan.
+        PlanError: `other_plan`: people who may start runs cannot choose the plan.
         StateError: `state_version`.
     """
     handed = store.handed_over(identity, airflow_run_id)

@@ -1,4 +1,4 @@
-"""Control: carry out the rest of a person's order, and report what is in force afterwards."""
+"""Control: carry out the rest of a person's order, and report the orders in force afterwards."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ if TYPE_CHECKING:
     from pulsar_rebalancer_airflow.state_store import StateStore
 
 _NAMED = 20
-"""Maximum bundles named in the answer to a stop or a pause."""
+"""Maximum number of bundles named in the answer to a stop or a pause."""
 
 
 class ControlOperator(ClusterOperator):
-    """Wait for bundles under way after a stop, or change the state or Pulsar's own shedding; report what is in force.
+    """Finish a stop, or change the state or Pulsar's own shedding; then report the orders in force.
 
-    `state/change-<time>-<action>.json` keeps who ordered a change, when and why. A retry does the same again: a second
-    hand-over changes nothing; a reset or restore gives the state one more sequence number.
+    After a stop or a pause, the task waits for bundles under way. `state/change-<time>-<action>.json` records who
+    ordered a change, when and why. A retry repeats the action: a second hand-over changes nothing, and a second reset
+    or restore only raises the state's sequence number again.
 
     Args:
         ordered: result of the task *order*.
@@ -57,8 +58,8 @@ class ControlOperator(ClusterOperator):
         """Carry out the action.
 
         Returns:
-            `in_force`, a sentence; by action, `state`, `shedding`, `file`, `unreadable` or `lost`; after a stop or a
-            pause, `stopped` (the outcome of bundles that were under way) and `undecided` (if a run has no plan yet).
+            `in_force`, a sentence. Depending on the action, `state`, `shedding`, `file`, `unreadable` or `lost`. After
+            a stop or a pause, `stopped` (the outcome of bundles under way) and `undecided` (if a run has no plan yet).
 
         Raises:
             AirflowFailException: a field is wrong or missing; the state cannot be restored (`kept_state.change`), or
@@ -96,7 +97,7 @@ class ControlOperator(ClusterOperator):
         return told | ({"lost": lost} if lost else {})
 
     def _stopped(self, store: StateStore, storage: ClusterStorage) -> dict[str, object] | str:
-        """Return the outcome of the stopped run; the error message if it cannot be read."""
+        """Return the outcome of the stopped run, or the error message if a file of the run cannot be read."""
         try:
             under_way = self.ordered.get("found") or stopping.under_way(store, storage)
             stopped = stopping.wait(store, storage, under_way, self.timeout_seconds)
@@ -126,7 +127,7 @@ class ControlOperator(ClusterOperator):
         return in_force(store, storage, self.entry.settings, time_of(last) if in_progress else None)
 
     def _shedding(self) -> dict[str, str] | str:
-        """Return Pulsar's own shedding by broker; the reason code if brokers cannot be asked."""
+        """Return whether Pulsar's own shedding is on, by broker; the reason code if the brokers cannot be listed."""
         try:
             return handover.read(self.entry.settings.connection)
         except AirflowNotFoundException:

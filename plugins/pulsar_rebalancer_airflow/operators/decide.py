@@ -20,7 +20,7 @@ class DecideOperator(SparkApplicationOperator):
     """Submit the application that scores, pairs, counts hits and picks bundles.
 
     A run started to carry out a manual plan decides nothing: its plan is the part of the manual plan that still
-    holds. A retry decides again from the same input and writes the same plan over what an earlier attempt left.
+    holds. A retry decides again from the same input and overwrites an earlier attempt's files with the same plan.
 
     Args:
         cluster: name in the clusters file.
@@ -43,8 +43,8 @@ class DecideOperator(SparkApplicationOperator):
         """Submit the application and wait for its end.
 
         Raises:
-            AirflowFailException: `foreign_run`; `wrong_setting`, see `checked_connection`; a plan made by hand is not
-                the one that was handed over, or no longer holds (`by_hand.carry_out.carry_out_shown`).
+            AirflowFailException: `foreign_run`; `wrong_setting`, see `checked_connection`; a manual plan is not the
+                plan that was handed over, or no longer holds (`by_hand.carry_out.carry_out_shown`).
             AirflowException: the application failed; the last lines of its output are in the message, and its reason
                 code is the XCom `failure`. Retried.
         """

@@ -1,4 +1,4 @@
-"""Gate: open for exactly the recorded plan, or closed with a reason."""
+"""Gate: open only for the recorded plan, or closed with a reason."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 class GateOperator(RunOperator):
-    """Return the waves to carry out: all waves of the plan if open, none if closed.
+    """Return the waves to carry out: all waves of the plan if the gate is open, none if it is closed.
 
-    The task succeeds either way; its XCom `reason` is the reason code. A retry judges again by the current clock, store
-    and files, so it may close where an earlier attempt would have opened.
+    The task succeeds either way; its XCom `reason` is the reason code. A retry judges again by the current time, store
+    and files, so it may close a gate that an earlier attempt would have opened.
 
     Args:
         settings: the cluster's current settings in the clusters file, so that a pause, a lower mode or a cap set after
@@ -71,9 +71,9 @@ class GateOperator(RunOperator):
         return sorted({move.wave for move in verdict.moves})
 
     def _ask(self, context: Context, run: StoragePath, summary: Summary) -> None:
-        """Ask people about a plan. This ends the previous question, unless that one is about the same moves."""
+        """Ask people about a plan. This ends a previous question about other moves."""
         store = self._store(context)
-        # Only the gate writes this document, so it may replace one that cannot be read.
+        # Only the gate writes this document, so it may replace an unreadable document.
         present, now = store.readable(Question), datetime.now(UTC)
         if present.plan_id == summary.plan_id:
             return  # a retry
@@ -103,7 +103,7 @@ class GateOperator(RunOperator):
             keep_copy(storage_of(self.cluster), recorded.carried_out())
 
     def _ask_no_more(self, context: Context) -> None:
-        """End the open question: its plan may no longer fit once another plan is carried out."""
+        """End the open question, because its plan may no longer fit once another plan is carried out."""
         store = self._store(context)
         present = store.readable(Question)
         ended = Question(before=present.run_id or present.before)
@@ -112,7 +112,7 @@ class GateOperator(RunOperator):
 
 
 def present_verdict(context: Context, cluster: str, run: StoragePath, present: Settings, until: datetime) -> Verdict:
-    """Return whether the plan of a run may be carried out now.
+    """Return whether a run's plan may be carried out now.
 
     Args:
         context: context of a task that has the cluster's state asset as an inlet.

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class HandOverOperator(TriggerDagRunOperator):
-    """Start a rebalancing run that carries a plan out; it reads everything again.
+    """Start a rebalancing run that carries out a plan; the run reads everything again.
 
-    A retry hands over nothing twice: the run's id is stored before the run is started.
+    A retry never hands over a plan twice, because the run's id is stored before the run is started.
 
     Args:
         entry: the cluster's entry in the clusters file.
@@ -33,10 +33,10 @@ class HandOverOperator(TriggerDagRunOperator):
     def __init__(self, *, entry: ClusterEntry, root: str, **kwargs: Any) -> None:
         super().__init__(
             trigger_dag_id=f"{REBALANCE_DAG}{entry.name}",
-            # A run of a paused DAG would wait, and the plan with it.
+            # A run of a paused DAG would wait, and so would the plan.
             fail_when_dag_is_paused=True,
             skip_when_already_exists=True,
-            # Only our own keys are allowed in a run's parameters: any other would be refused.
+            # Only our own keys are allowed in a run's parameters; any other key would be refused.
             openlineage_inject_parent_info=False,
             logical_date=None,
             **kwargs,
@@ -49,7 +49,7 @@ class HandOverOperator(TriggerDagRunOperator):
         """Refuse a plan that would meet a closed gate.
 
         Raises:
-            PlanError: with the reason why nothing is moved now.
+            PlanError: the gate is closed; the error has the reason.
         """
         control = store.control(self.storage)
         closed = closings(self.entry.settings, control, now, JudgedRun(now, store.last_plan()))
@@ -58,5 +58,5 @@ class HandOverOperator(TriggerDagRunOperator):
 
 
 def new_run_id(prefix: str, plan_id: str) -> str:
-    """Return a run id that cannot be guessed: a run that someone else started under it would be taken for ours."""
+    """Return a run id that cannot be guessed; a run that someone else started with this id would be taken for ours."""
     return f"{prefix}__{plan_id}__{secrets.token_hex(8)}"

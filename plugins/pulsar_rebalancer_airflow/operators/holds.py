@@ -1,4 +1,4 @@
-"""Holds that keep further bundles from being begun, checked before each bundle of a plan."""
+"""Holds that prevent further bundles from being begun, checked before each bundle of a plan."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _SECONDS_BETWEEN_LOOKS = 1.0
 class Holds:
     """A stop, and the orders and settings that close the gate now.
 
-    A hold stays for the rest of the task once it has been seen.
+    Once seen, a hold stays in force for the rest of the task.
 
     Args:
         cluster: name in the clusters file.
         planned: the settings that the plan was made with.
         given: the cluster's settings when the task began.
-        each_time: check on every call; otherwise at most once a second.
+        each_time: True to check on every call; otherwise check at most once a second.
         failed: returns the number of failed moves of the run since a person last closed the circuit breaker.
     """
 
@@ -71,7 +71,7 @@ class Holds:
         self._drained: frozenset[str] = frozenset()
 
     def reason(self) -> Reason | None:
-        """Return why no further bundle may be begun; None if it may."""
+        """Return why no further bundle may be begun; None if bundles may be begun."""
         self._look()
         if self._reason is None and self._breaks():
             self._reason = Reason.BREAKER_OPEN
@@ -79,16 +79,16 @@ class Holds:
         return self._reason
 
     def _breaks(self) -> bool:
-        """Return whether the run has reached the circuit breaker's limit; report will open it at the run's end."""
+        """Return whether the run has reached the circuit breaker's limit; the task *report* will open the breaker."""
         rules = self._present.breaker
         return (
             rules is not None and rules.failed_moves is not None and self._failed(self._closed_at) >= rules.failed_moves
         )
 
     def leaves(self, part: Move | Split) -> Reason | None:
-        """Return why a move or a split must not be made: a drain or an exclusion ordered since; None if it may be made.
+        """Return why a move or split must not be made (a drain or an exclusion ordered since); None if it may be made.
 
-        The answer is as recent as the last call of `reason`; call that first.
+        The answer is only as recent as the last call of `reason`, so call `reason` first.
         """
         if self._looked_at == -math.inf:
             self._look()
@@ -133,7 +133,7 @@ class _FileNow:
 
     Args:
         cluster: name in the clusters file.
-        given: settings to use if this machine has no such file.
+        given: settings to use if this machine has no clusters file.
     """
 
     def __init__(self, cluster: str, given: Settings) -> None:
@@ -145,7 +145,7 @@ class _FileNow:
         self.error = ""
 
     def settings(self) -> Settings | None:
-        """Return the settings; None if two reads in a row fail. A single failure may be an editor writing the file."""
+        """Return the settings; None if two reads in a row fail (one read may fail while an editor writes the file)."""
         try:
             self._read()
         except (OSError, SettingsError) as error:

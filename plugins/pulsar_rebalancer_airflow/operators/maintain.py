@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class MaintainOperator(ClusterOperator):
     """Compact and remove a cluster's old files; the task's XCom is a report with counts and bytes.
 
-    A scheduled run acts. A manual one reports what it would do, unless its parameter `dry_run` is off. A retry goes on
-    where an attempt was stopped. The state store is read and never written.
+    A scheduled run acts. A manual run only reports what it would do, unless its parameter `dry_run` is off. A retry
+    continues where the last attempt stopped. The state store is read but never written.
     """
 
     def execute(self, context: Context) -> dict[str, JsonValue]:
@@ -33,8 +33,8 @@ class MaintainOperator(ClusterOperator):
             The report of `pulsar_rebalancer.maintenance`.
 
         Raises:
-            AirflowFailException: the state or a copy of it cannot be read, so no file is known to be unused (nothing
-                was deleted); or a day's history is damaged (the other days are done).
+            AirflowFailException: the state or its copy cannot be read, so any file may still be in use (nothing was
+                deleted); or a day's history is damaged (the other days are done).
         """
         dry_run = context["dag_run"].run_type != "scheduled" and bool(context["params"]["dry_run"])
         with final_unless_passing():

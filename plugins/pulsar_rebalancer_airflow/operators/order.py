@@ -1,4 +1,4 @@
-"""Order: store a person's order for the runs of a cluster at once."""
+"""Order: store a person's order for a cluster's runs at once."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Ordered(TypedDict, total=False):
     """Input of the task *control*.
 
     Attributes:
-        lost: why documents could not be read, by key; their content is lost.
-        found: what was under way at a stop or a pause; missing if it cannot be read.
+        lost: by key, why each lost document could not be read.
+        found: what was under way at a stop or a pause; missing if a file of the run cannot be read.
     """
 
     lost: dict[str, str]
@@ -41,17 +41,17 @@ class Ordered(TypedDict, total=False):
 class OrderOperator(ClusterOperator):
     """Store an order in the `control` document, which only this task writes.
 
-    It waits for nothing, so a stop is in force at once, whatever an earlier run of the DAG still does. A retry stores
-    the same order again.
+    The task waits for nothing, so a stop is in force at once, even while an earlier run of the DAG is busy. A retry
+    stores the same order again.
     """
 
     def execute(self, context: Context) -> Ordered:
-        """Store the order, if the action is or needs one.
+        """Store the order, if the action is an order or needs one.
 
         Raises:
             AirflowFailException: a field is wrong or missing (`wrong_setting`, `contradiction`); a pause ends in the
-                past, or before the current one; the orders are unreadable, and the action does not rewrite them
-                (`control_unreadable`); the connection is read-only (`read_only`).
+                past, or before the current pause; the orders are unreadable, and the action does not rewrite them
+                    (`control_unreadable`); the connection is read-only (`read_only`).
         """
         with final_unless_passing(context):
             request, order = asked(context)
@@ -71,7 +71,7 @@ class OrderOperator(ClusterOperator):
 
 
 def asked(context: Context) -> tuple[ControlRequest, Order]:
-    """Return the form that a person filled in, and an order given now.
+    """Return the form that a person filled in, and the order with that person's name and the current time.
 
     Raises:
         SettingsError: `wrong_setting`, `contradiction`.
@@ -82,7 +82,7 @@ def asked(context: Context) -> tuple[ControlRequest, Order]:
 
 
 def _store(store: StateStore, storage: ClusterStorage, request: ControlRequest, order: Order) -> dict[str, str]:
-    """Store an order in the `control` document; return why a part that is dropped cannot be read, by key.
+    """Store an order in the `control` document; return, by key, why a dropped part could not be read.
 
     If the stored orders cannot be read, a pause or a resume drops the unreadable part, a stop is added to the readable
     part, and any other order is refused.
@@ -106,7 +106,7 @@ def _store(store: StateStore, storage: ClusterStorage, request: ControlRequest, 
 
 
 def _forget_used_skip(store: StateStore, storage: ClusterStorage) -> None:
-    """Lift a skip that a run has used: a reset or restore forgets that run, and another one would be skipped."""
+    """Lift a skip that a run has used: a reset or restore forgets that run, and another run would be skipped."""
     control, last = store.control(storage), time_of(kept_state.last_plan(store, storage))
     used = control.skip is not None and last is not None and last > control.skip.at
     if used and not control.unreadable:
@@ -114,10 +114,10 @@ def _forget_used_skip(store: StateStore, storage: ClusterStorage) -> None:
 
 
 def _ordered(control: Control, request: ControlRequest, order: Order) -> Control:
-    """Return the document with the new order, or without its pause and its skip.
+    """Return the document with the new order added; a resume instead removes the pause and the skip.
 
     Raises:
-        SettingsError: a pause ends in the past (`wrong_setting`), or before the current one (`contradiction`).
+        SettingsError: a pause ends in the past (`wrong_setting`), or before the current pause (`contradiction`).
     """
     changes: dict[ControlAction, dict[str, Order | None]] = {
         ControlAction.SKIP: {"skip": order},

@@ -34,9 +34,9 @@ class UnfinishedError(Exception):
 
 
 class PlanPartOperator(RunOperator):
-    """Carry out a part of a plan; the task's XCom counts bundles by outcome.
+    """Carry out part of a plan; the task's XCom is the number of bundles by outcome.
 
-    A retry resumes: what is already in place is a success, and is not requested again. Every attempt applies the gate's
+    A retry resumes: a bundle already in place is a success, and nothing is requested for it again. Every attempt applies the gate's
     rules again before it begins.
 
     Args:
@@ -76,7 +76,7 @@ class PlanPartOperator(RunOperator):
         asyncio.run(go())
 
     def on_kill(self) -> None:
-        """Begin no further bundle; those already begun stay in the history as planned."""
+        """Begin no further bundle; bundles already begun stay in the history as planned."""
         if self._task is not None:
             self._task.cancel()
 

@@ -1,4 +1,4 @@
-"""Record: commit the new state exactly once, before the gate and regardless of its verdict."""
+"""Record: commit the new state exactly once, before the gate and regardless of the gate's verdict."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 class RecordOperator(RunOperator):
     """Store the new state that belongs to a plan; the task's XCom lists the batches of splits.
 
-    A retry stores nothing twice: it skips a plan whose id is in the store. A plan that was made for an earlier state is
-    refused, without a retry. The copy next to the runs is written after the store, and again by a retry.
+    A retry stores nothing twice, because it skips a plan whose id is in the store. A plan made for an earlier state is
+    refused, without a retry. The copy next to the runs is written after the store; a retry writes it again.
     """
 
     def execute(self, context: Context) -> list[int]:
         """Commit the state.
 
         Returns:
-            One batch, number 0, if the plan splits bundles; otherwise none, so that no split task starts.
+            The batch number 0 if the plan splits bundles; otherwise nothing, so that no split task starts.
 
         Raises:
             AirflowFailException: `stale_plan`, `plan_changed`, `foreign_run`, `blocked` (a person marked a failed

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class RefuseOperator(BaseOperator):
-    """Fail with the reason why nothing can be done. A retry fails in the same way, so there is none.
+    """Fail with the reason why nothing can be done. There are no retries, because they would fail in the same way.
 
     Args:
         reason: what is wrong and what to do.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ReplayOperator(SparkApplicationOperator):
-    """Submit the application that replays; its answer is the XCom of the task, and its report opens from the task.
+    """Submit the replay application; its answer is the task's XCom, and its report opens from the task.
 
     The application logs its progress. A retry replays again, into a new folder.
 

@@ -1,4 +1,4 @@
-"""Report: the outcome of a run, whatever happened before."""
+"""Report the outcome of a run, whatever happened before."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
 
 
 _OF_THE_FILE = ("pause", "maintenance_windows", "blackouts", "breaker")
-"""Settings that no run changes."""
+"""Settings that a run cannot change."""
 
 
 class ReportOperator(RunOperator):
     """Write `outcome.json`, tidy the unload history, and report what happened.
 
     Other DAGs get an event if something moved, people get alerts, and every run sends metrics. As a teardown, the task
-    always runs, and its failure does not fail the run. A retry writes the same again and removes no outcome. The
-    task's XCom counts outcomes.
+    always runs, and its failure does not fail the run. A retry writes the same files again and removes no outcome. The
+    task's XCom is the number of moves by outcome.
 
     Args:
         gate: task id of the gate.
-        settings: current settings in the clusters file, for alerts and the circuit breaker; None: neither.
+        settings: current settings in the clusters file; None for neither alerts nor circuit breaker.
     """
 
     def __init__(self, *, cluster: str, gate: str, settings: Settings | None = None, **kwargs: Any) -> None:
@@ -103,7 +103,7 @@ class ReportOperator(RunOperator):
                 "split": outcome.split,
             }
             context["outlet_events"][moves_alias(self.cluster)].add(moves_asset(self.cluster), extra=extra)
-        # Each run counts once. The file that shows it is written last, in case this fails.
+        # Each run counts once. The file that shows that it was counted is written last, in case this fails.
         if earlier is None and self.settings is not None and self.settings.breaker is not None:
             closed = store.control(storage_of(self.cluster)).breaker_closed
             closed_at = closed.at if closed else None
@@ -114,7 +114,7 @@ class ReportOperator(RunOperator):
         return outcome
 
     def _in_force(self, context: Context, store: StateStore, resolved: Resolved) -> str:
-        """Return a sentence on the orders in force at the run's end, by its settings and those only the file sets."""
+        """Return a sentence on the orders in force at the run's end, from the run's and the clusters file's settings."""
         settings, storage = resolved.settings, storage_of(self.cluster)
         if self.settings is not None:
             settings = settings.model_copy(update={name: getattr(self.settings, name) for name in _OF_THE_FILE})
@@ -135,7 +135,7 @@ def _round(run: StoragePath, request: RunRequest, outcome: Outcome, failed: int)
 
 
 def _bad_brokers(validation: Validation) -> int:
-    # Names of bundles hold a slash.
+    # Bundle names contain a slash.
     return sum("/" not in name and not why.has(Trait.EXPECTED) for name, why in validation.quarantined.items())
 
 

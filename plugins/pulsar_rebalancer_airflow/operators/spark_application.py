@@ -30,10 +30,10 @@ ARCHIVE_VARIABLE = "PULSAR_REBALANCER_SPARK_ARCHIVE"
 
 _APPLICATION_PACKAGE = "pulsar_rebalancer_spark"
 JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:MetaspaceSize=256m"
-"""Options of the driver's Java, which ignores a class-data archive that was made with other options.
+"""Options for the driver's Java. It ignores a class-data archive that was made with other options.
 
-Spark's classes would reach Java's initial metaspace limit several times, and each time Java would search the whole heap
-for classes to unload.
+With the default metaspace limit, Spark's classes would reach it several times, and each time Java would search the
+whole heap for classes to unload.
 """
 
 CONF = {
@@ -43,12 +43,12 @@ CONF = {
     # At INFO, Spark adds some hundred lines to a run's task log.
     "spark.log.level": "WARN",
 }
-"""Settings for small data once a minute, where start-up takes most of the time."""
+"""Settings for a small application once a minute, where start-up takes most of the time."""
 
 LOCAL_CONF = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    # Other users of the machine can reach Spark's ports: a secret that Spark makes for each application keeps them out.
+    # Other users of the machine can reach Spark's ports; a secret that Spark makes per application keeps them out.
     "spark.authenticate": "true",
 }
 """Settings for a driver and executor in one process, which no other process needs to reach."""
@@ -63,7 +63,7 @@ def path_of(application: str) -> str:
 
 
 def source_roots() -> list[str]:
-    """Return the folders that the driver needs on PYTHONPATH: the folders of a source tree; none for a wheel."""
+    """Return the folders that the driver needs on PYTHONPATH: those of the source tree, or none in a wheel."""
     installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     roots = []
     for package in ("pulsar_rebalancer", _APPLICATION_PACKAGE):
@@ -100,11 +100,11 @@ def driver_environment() -> Iterator[None]:
 
 
 def checked_connection(conn_id: str) -> Connection:
-    """Return the Spark connection; refuse mistakes that Airflow and Spark would report much later, or not at all.
+    """Return the Spark connection after checking it for mistakes that Airflow and Spark report late or not at all.
 
     Raises:
-        SettingsError: `connection_not_found` if there is no such connection (the Spark operator would use YARN) or the
-            secrets backend did not answer (Airflow does not distinguish the two). `wrong_setting` if the driver would
+        SettingsError: `connection_not_found` if the connection does not exist (the Spark operator would use YARN) or the
+            secrets backend did not answer (Airflow reports both in the same way). `wrong_setting` if the driver would
             run on another machine, without this package and the run's files, or if the connection names Kubernetes and
             the Spark provider has no client for it.
     """
@@ -131,11 +131,11 @@ def checked_connection(conn_id: str) -> Connection:
 
 
 class SparkApplicationOperator(SparkSubmitOperator):
-    """Submit an application of this package; a failure shows its last lines of output.
+    """Submit an application of this package; a failure shows the last lines of the application's output.
 
     Args:
         application: module name of the application.
-        failed: reason code for a failure that names none.
+        failed: reason code for a failure whose output names no reason.
         conn_id: Airflow connection of type `spark`, which names the master, or `spark_connect`, a running server with
             its own settings.
         conf: Spark settings in addition to the common ones.
@@ -184,7 +184,7 @@ class SparkApplicationOperator(SparkSubmitOperator):
             raise
 
     def _configure(self, connection: Connection) -> None:
-        # A file of the worker with Spark settings that no command line may show, such as a secret.
+        # A file on the worker with Spark settings that no command line may show, such as a secret.
         self.properties_file = connection.extra_dejson.get("properties-file")
         if re.match(r"local(\[|$)", connection.host or ""):
             self.conf = {**(self.conf or {}), **LOCAL_CONF}
@@ -196,6 +196,6 @@ class SparkApplicationOperator(SparkSubmitOperator):
 
 
 def _code(output: str) -> Reason | None:
-    """Return the reason code at the end of an application's output; None if there is none."""
+    """Return the reason code at the end of an application's output; None if there is no reason code."""
     codes = re.findall(r"not (?:decided|replayed): .*\[([a-z_]+)\]", output)
     return Reason.get(codes[-1]) if codes else None

@@ -1,4 +1,4 @@
-"""Split: the splits of a recorded plan, before its moves, each read back."""
+"""Split: carry out a recorded plan's splits before its moves, and read back each split."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 class SplitOperator(PlanPartOperator):
     """Carry out the splits of a plan.
 
-    Bundles whose range is gone or was split at other positions are outcomes, not failures. The task fails if brokers
-    did not answer (retried), refused, or a person stopped the run (not retried), and then this run moves nothing. Other
-    holds (`Holds`) are not failures, and each wave checks them again. The task is skipped if the gate is closed, or if
+    A bundle whose range is gone or was split at other positions is an outcome, not a failure. The task fails if brokers
+    did not answer (retried) or refused, or if a person stopped the run (neither is retried). The run then moves nothing.
+    Other holds (`Holds`) are not failures, and each wave checks them again. The task is skipped if the gate is closed, or if
     a broker now splits bundles by itself.
 
     Args:
@@ -50,7 +50,7 @@ class SplitOperator(PlanPartOperator):
         self.batch = batch
 
     def execute(self, context: Context) -> dict[str, int]:
-        """Carry the splits out.
+        """Carry out the splits.
 
         Returns:
             Number of bundles by the reason code of their outcome.
@@ -69,7 +69,7 @@ class SplitOperator(PlanPartOperator):
             splits = self._open(context, run, history, str(opened))
             remaining, resolved = history.remaining(splits), Summary.read(run).resolved
             holds = Holds(context, self.cluster, store, resolved.settings, self.present, each_time=True)
-            # Ask whether brokers split bundles by themselves, unless all splits are manual or the file rules it out.
+            # Ask whether brokers split bundles by themselves, unless all splits are manual or the clusters file forbids it.
             overruled = resolved.origins.get("auto_split") is Origin.FILE
             asked = not overruled and any(split.condition for split in remaining)
 

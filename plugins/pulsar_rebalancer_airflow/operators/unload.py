@@ -1,4 +1,4 @@
-"""Unload: one wave of a recorded plan, every move verified."""
+"""Unload: carry out one wave of a recorded plan, and verify every move."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SECONDS_BETWEEN_WORDS = 1.0
 
 
 class _Progress:
-    """Progress of a wave, published as the XCom `progress` at most once a second; `total` counts its moves."""
+    """Progress of a wave, published as the XCom `progress` at most once a second; `total` is the number of moves."""
 
     def __init__(self, context: Context, total: int) -> None:
         self._context = context
@@ -53,7 +53,7 @@ class _Progress:
             self.tell(history)
 
     def tell(self, history: WaveHistory) -> None:
-        """Publish how many moves have ended, and how many of those are not on their planned broker."""
+        """Publish the number of ended moves, and how many of their bundles are not on the planned broker."""
         done = history.ended
         progress = {"done": len(done), "of": self._total, "failed": sum(not outcome.ok for outcome in done)}
         self._context["ti"].xcom_push(key="progress", value=progress)
@@ -62,19 +62,19 @@ class _Progress:
 
 
 class UnloadWaveOperator(PlanPartOperator):
-    """Carry out one wave.
+    """Carry out one wave of a plan.
 
-    A retry resumes: a bundle on its planned broker is not unloaded again, one that was unloaded but not placed is
-    placed, and one with a final outcome is skipped. A bundle that its source still owns goes through every check again.
-    Bundles that moved on, have no topic or landed elsewhere are outcomes, not failures. The task fails if brokers did
-    not answer (retried) or refused (not retried).
+    A retry resumes: a bundle on its planned broker is not unloaded again, a bundle that was unloaded but not placed is
+    placed, and a bundle with a final outcome is skipped. A bundle that its source still owns goes through every check
+    again. A bundle that moved on, has no topic or landed on another broker is an outcome, not a failure. The task fails
+    if brokers did not answer (retried) or refused (not retried).
     The XCom `progress` says how many moves have ended. When a person stops the run or another hold applies (`Holds`),
-    no further bundle is begun. A stop fails the task. A pause, a lower mode or the end of a window does not: the task
-    succeeds and reports what was left, or is skipped if nothing was begun.
-    A cleared task resumes until another run has recorded its plan; then its verdict is `not_recorded`.
+    no further bundle is begun. A stop fails the task. After a pause, a lower mode or the end of a window, the task
+    succeeds and reports the bundles left, or is skipped if nothing was begun.
+    A cleared task resumes until another run has recorded a plan; then the verdict is `not_recorded`.
     Nothing is unloaded if the store now holds another plan, or if Pulsar's own shedding was switched on. If the wave
-    does not begin in time, its moves are left and their outcomes say so. The same applies to moves to a broker that is
-    now drained, and to moves of a bundle or broker that is now excluded.
+    does not begin in time, its moves are not made, and their outcomes say so. The same applies to moves to a broker that
+    is now drained, and to moves of a bundle or broker that is now excluded.
     """
 
     template_fields: Sequence[str] = ("run", "wave")
@@ -84,13 +84,13 @@ class UnloadWaveOperator(PlanPartOperator):
         self.wave = wave
 
     def execute(self, context: Context) -> dict[str, int]:
-        """Carry the wave out.
+        """Carry out the wave.
 
         Returns:
             Number of bundles by the reason code of their outcome.
 
         Raises:
-            AirflowFailException: the plan is not the recorded one, was altered, is too old or over a cap; the folder
+            AirflowFailException: the plan is not the recorded plan, was altered, is too old or over a cap; the folder
                 belongs to another run; the connection is read-only; the brokers refuse the credentials.
             UnfinishedError: brokers did not answer for some bundles; retried.
             AirflowSkipException: orders or settings kept the whole wave from being begun.
@@ -112,7 +112,7 @@ class UnloadWaveOperator(PlanPartOperator):
     ) -> list[Move]:
         """Return the moves of the wave if it may be carried out."""
         verdict, now = self._judge(context, run, begun=history.planned(planned)), datetime.now(UTC)
-        # Bundles that an earlier attempt unloaded are not fresh: they must still be placed.
+        # Bundles that an earlier attempt unloaded must still be placed, so they are not fresh.
         unloaded = history.unloaded
         fresh = [move for move in history.remaining(planned) if move.bundle not in unloaded]
         if verdict.reason is not Reason.OPEN:

@@ -34,10 +34,10 @@ _MEANS = {
 
 
 class ValidateOperator(BaseOperator):
-    """Validate a run's snapshot; the task's XCom counts findings by effect and reason.
+    """Validate a run's snapshot; the task's XCom is the number of findings by effect and reason.
 
-    The log and the XCom `findings` have the findings; the link *Validation result* opens them as a page.
-    A retry of the same snapshot would give the same result, so a block is not retried.
+    The log and the XCom `findings` contain the findings; the link *Validation result* opens them as a page.
+    A retry with the same snapshot would give the same result, so a blocked run is not retried.
 
     Args:
         cluster: name in the clusters file.

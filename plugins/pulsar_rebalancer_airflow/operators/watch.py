@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class WatchOperator(BaseOperator):
-    """Alert people when no run has ended for several intervals, and when runs are back.
+    """Alert people when no run has ended for several intervals, and when runs end again.
 
-    It needs its own DAG, because a run that does not start, hangs or times out reports nothing. Before the first run,
+    The task needs its own DAG, because a run that does not start, hangs or times out reports nothing. Before the first run,
     the time counts from the first check. A retry checks again and repeats no alert.
     """
 
@@ -38,7 +38,7 @@ class WatchOperator(BaseOperator):
         store = StateStore.of(context, self.cluster)
         last = store.readable(AlertsState).run_at
         if last is not None and last > now:
-            last = None  # the clock was set back since; waiting for that time would suppress alerts
+            last = None  # the clock has since been set back; waiting for that time would suppress alerts
         since = last or min(store.readable(WatchState).began_at or now, now)
         seconds = (now - since).total_seconds()
         limit = self.settings.alert_after_intervals * self.settings.interval_seconds
