@@ -1,4 +1,4 @@
-"""The provider information for Airflow; a connection type can only be registered here."""
+"""The provider information for Airflow, which is the only place to register a connection type."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A class-data archive of Spark's classes, which halves the start-up time of a Spark application.
+"""A class-data archive of Spark's classes, which halves a Spark application's start-up time.
 
     python -m pulsar_rebalancer_airflow.spark_archive PATH
 
-creates one, for a worker's variable PULSAR_REBALANCER_SPARK_ARCHIVE.
+creates an archive. Set a worker's variable PULSAR_REBALANCER_SPARK_ARCHIVE to its path.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def cached_archive(cache: Path, before_making: Callable[[], None] = lambda: None) -> Path:
-    """Return the archive in `cache` for this Spark, this Java and its options; create it if it is missing.
+    """Return the archive in `cache` for this Spark, this Java and its options; create the archive if it is missing.
 
     Raises:
         SettingsError: `wrong_setting` if there is no Java that Spark can use.
@@ -101,13 +101,13 @@ def archive_path(cache: Path) -> Path:
 
 
 def make_archive(path: Path) -> None:
-    """Run decisions on a small simulated cluster, with two strategies, and archive the loaded classes.
+    """Run decisions on a small simulated cluster with two strategies, and archive the loaded classes.
 
     Raises:
         ArchiveError: the application failed; the message has the last lines of its output.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # In the archive's folder, so that it can replace an older one atomically; in its own subfolder for parallel runs.
+    # A folder next to the archive, so that an older archive is replaced atomically; its own, for parallel runs.
     with tempfile.TemporaryDirectory(dir=path.parent) as root:
         draft = Path(root) / path.name
         runs = asyncio.run(_sample_runs(root))
@@ -144,7 +144,7 @@ async def _sample_run(admin: PulsarAdmin, root: str, strategy: str, firing: dict
     entry = ClusterEntry(name=strategy, given=given, settings=Settings(**given))
     before = StateBefore(decision=DecisionState(means="means-0.parquet"))
     save(await collect(admin, entry, Trigger(now, "sample"), Earlier(before=before)), run)
-    # Means of an earlier run: a run that has some joins them with its bundles.
+    # Moving averages (means) of an earlier run: a run with stored means joins them with its bundles.
     known = means.update(Snapshot(run).table("bundles").to_pylist(), [])
     (storage.state / "means-0.parquet").write_table(table(known, MEANS))
     Validation().write(run)

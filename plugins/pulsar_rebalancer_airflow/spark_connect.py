@@ -28,12 +28,12 @@ CONNECTION_TYPE = "spark_connect"
 DEFAULT_PORT = 15002
 _REACHED_SECONDS = 10
 _RELEASED_SECONDS = 4
-"""Time for a terminated process to stop its work on the server; Airflow kills a task after 5 seconds."""
+"""Time for a terminated process to stop its work on the server; Airflow kills the task after 5 seconds."""
 _LAST_LINES = 20
 
 
 def server_environment(connection: Connection, where: str) -> dict[str, str]:
-    """Return the environment variables with the address of a server.
+    """Return the environment variables with a server's address.
 
     Args:
         connection: Airflow connection of type `spark_connect`.
@@ -44,8 +44,8 @@ def server_environment(connection: Connection, where: str) -> dict[str, str]:
 
     Raises:
         SettingsError: `wrong_setting` if host, port, extra or token is invalid, or the token would be sent without TLS
-            to anything but this server; `spark_unreachable` if the server accepts no connection, which Spark's client
-            would retry for many minutes.
+            to anything but this server; `spark_unreachable` if the server accepts no connection (Spark's client would
+            retry for many minutes).
     """
     try:
         return _environment(connection)
@@ -99,10 +99,10 @@ def _is_loopback(host: str) -> bool:
 def _localhost(host: str, port: int) -> str:
     """Return `localhost`, the only name to which Spark's client sends a token without TLS.
 
-    Another user of this machine could own the port at another address of `localhost`.
+    Another user of this machine could own this port at a second address of `localhost`.
 
     Raises:
-        SettingsError: `wrong_setting` if `localhost` is not this server, or another address of it answers as well.
+        SettingsError: `wrong_setting` if `localhost` is not this server, or a second address of it also answers.
     """
     if host != "localhost":
         addresses = {str(info[4][0]) for info in socket.getaddrinfo("localhost", port, type=socket.SOCK_STREAM)}
@@ -149,10 +149,10 @@ class ConnectedApplication:
         return self._process.poll() is not None
 
     def wait(self, log: Callable[[str], object]) -> None:
-        """Wait for its end, and log its output line by line.
+        """Wait for the application's end, and log its output line by line.
 
         Raises:
-            AirflowException: it failed; the message has the last lines of its output.
+            AirflowException: the application failed; the message has the last lines of its output.
         """
         last: deque[str] = deque(maxlen=_LAST_LINES)
         try:
@@ -160,7 +160,7 @@ class ConnectedApplication:
                 log(line.rstrip())
                 last.append(line)
             code = self._process.wait()
-        except BaseException:  # such as the task's time-out: nothing else would end the process
+        except BaseException:  # such as the task's time-out, after which nothing else would end the process
             self.end()
             raise
         if code:

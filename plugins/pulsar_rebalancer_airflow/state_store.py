@@ -1,7 +1,7 @@
 """Typed access to a cluster's state between runs: a few documents in Airflow's asset state store.
 
-The asset is an inlet of every task that uses the state. An outlet would create an asset event every interval, and
-Airflow deletes the state of an asset that is only an outlet soon after its DAG file is gone.
+The asset is an inlet of every task that uses the state. An outlet would create an asset event every interval. And
+if the asset were only an outlet, Airflow would delete its state soon after the DAG file is gone.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DOCUMENTS = (
     *(DecisionState, MovesState, AlertsState, WatchState, ShownPlans, HandedOverPlans),
     *(Drains, Question, Answers, Breaker, Control),
 )
-"""Every document of the store."""
+"""The models of all documents in the store."""
 
 _Document = TypeVar("_Document", bound=StateDocument)
 
@@ -53,7 +53,7 @@ class Reader(Protocol):
 
 
 class Accessor(Reader, Protocol):
-    """Read and write access to one asset's state: the methods used of Airflow's accessor."""
+    """Read and write access to one asset's state, with the methods used of Airflow's accessor."""
 
     def set(self, key: str, value: Any) -> None:
         """Write or overwrite the value."""
@@ -71,12 +71,12 @@ def moves_asset(cluster: str) -> Asset:
 
 
 def moves_alias(cluster: str) -> AssetAlias:
-    """Return the outlet of the task report; an alias gets an event only on request, an asset gets one in every run."""
+    """Return the outlet of the task report; an alias gets an event only on request, an asset in every run."""
     return AssetAlias(name=f"pulsar_rebalancer/{cluster}/moved")
 
 
 class StoredState:
-    """Read-only access to the documents of one cluster.
+    """Read-only access to one cluster's documents.
 
     Args:
         reader: read access to the cluster's state asset.
@@ -86,11 +86,11 @@ class StoredState:
         self._reader = reader
 
     def raw(self, key: str) -> Any:
-        """Return a document as stored; None if there is none."""
+        """Return a document as stored; None if nothing is stored."""
         return self._reader.get(key)
 
     def get(self, model: type[_Document]) -> _Document:
-        """Return a document; an initial one if nothing is stored.
+        """Return a document; an initial document if nothing is stored.
 
         Raises:
             StateError: `state_version`.
@@ -98,12 +98,12 @@ class StoredState:
         return model.parse(self.raw(model.KEY))
 
     def last_plan(self) -> str:
-        """Return the id of the plan recorded last; empty if there is none, or the document cannot be read."""
+        """Return the id of the last recorded plan; empty if no plan is recorded, or the document cannot be read."""
         document = self.raw(DecisionState.KEY)
         return str(document.get("plan_id") or "") if isinstance(document, dict) else ""
 
     def answers(self, model: type[_Document]) -> _Document:
-        """Return the document of the open question or of the answers.
+        """Return the document with the open question or the document with the answers.
 
         Raises:
             StateError: `approval_unreadable`.
@@ -114,14 +114,14 @@ class StoredState:
             raise StateError(Reason.APPROVAL_UNREADABLE, f"{model.KEY}: {error.message}") from None
 
     def readable(self, model: type[_Document]) -> _Document:
-        """Return a document, an initial one if it cannot be read; only for its writer, and for display."""
+        """Return a document, or an initial one if it cannot be read; only for the document's writer and for display."""
         try:
             return self.get(model)
         except StateError:
             return model()
 
     def unreadable(self, storage: ClusterStorage) -> dict[str, str]:
-        """Return why documents or their copies cannot be read, by key."""
+        """Return, by key, why a document or its copy cannot be read."""
         why = {}
         for model in DOCUMENTS:
             try:
@@ -132,7 +132,7 @@ class StoredState:
         return {key: text for key, text in copies.items() if text} | why
 
     def drains(self, storage: ClusterStorage) -> Drains:
-        """Return the drained brokers, from the `drains` document and its copy: losing one of them ends no drain.
+        """Return the drained brokers, from the `drains` document and its copy; losing either ends no drain.
 
         Raises:
             StateError: `drains_unreadable`.
@@ -144,7 +144,7 @@ class StoredState:
         return drains
 
     def readable_drains(self, storage: ClusterStorage) -> tuple[Drains, str]:
-        """Return the readable drained brokers, and an error if the document or its copy cannot be read, else empty.
+        """Return the readable drained brokers, and an error (else empty) if the document or its copy is unreadable.
 
         Raises:
             SnapshotError: `storage_failed`.
@@ -160,9 +160,9 @@ class StoredState:
         return drains, unreadable
 
     def control(self, storage: ClusterStorage) -> Control:
-        """Return people's orders, from the `control` document and its copy; the stricter of both applies.
+        """Return people's orders, from the `control` document and its copy; the stricter orders apply.
 
-        A document that cannot be read closes the gate (`Control.unreadable`), in addition to the other one's orders.
+        An unreadable document or copy closes the gate (`Control.unreadable`), in addition to the readable orders.
         """
         control, unreadable = Control(), ""
         for read in (partial(_copied_control, storage), partial(self.get, Control)):
@@ -174,10 +174,10 @@ class StoredState:
         return control.model_copy(update={"breaker": breaker, "unreadable": unreadable})
 
     def told(self, storage: ClusterStorage, drains: Drains, started: datetime | None = None) -> OrdersInForce:
-        """Return the facts for the sentence about the orders in force; unreadable approvals are left out.
+        """Return the facts for the sentence on the orders in force; unreadable approvals are left out.
 
         Args:
-            drains: the drained brokers, from the method `drains`.
+            drains: the result of the method `drains`.
             started: start of the run that a stop may affect; None if no run is in progress.
         """
         return OrdersInForce(
@@ -190,7 +190,7 @@ class StoredState:
 
 
 class StateStore(StoredState):
-    """Read and write access to the documents of one cluster.
+    """Read and write access to one cluster's documents.
 
     Args:
         accessor: Airflow's accessor of the cluster's state asset.
@@ -202,11 +202,11 @@ class StateStore(StoredState):
 
     @classmethod
     def of(cls, context: Context, cluster: str) -> StateStore:
-        """Return the store of a cluster whose state asset is an inlet of the running task."""
+        """Return the store of a cluster; the cluster's state asset must be an inlet of the running task."""
         return cls(context["asset_state_store"][state_asset(cluster)])
 
     def put(self, document: StateDocument) -> None:
-        """Store a document, in one write."""
+        """Store a document in one write."""
         self._accessor.set(document.KEY, document.model_dump(mode="json"))
 
     def change_moves(self, change: Callable[[MovesState], MovesState]) -> None:
@@ -214,7 +214,7 @@ class StateStore(StoredState):
         self.put(change(self.get(MovesState)))
 
     def decision_or_lost(self, storage: ClusterStorage) -> DecisionState:
-        """Return the `decision` document; an empty store is fine only before the first run.
+        """Return the `decision` document; the store may be empty only before the first run.
 
         Raises:
             StateError: `state_version`, or `state_lost` if the store is empty although committed states have copies.
@@ -230,12 +230,12 @@ class StateStore(StoredState):
         return DecisionState.parse(document)
 
     def handed_over(self, identity: str, airflow_run_id: str) -> HandedOver | None:
-        """Return the plan with this hash if this run was started to carry it out, else None.
+        """Return the plan with this hash if this run was started to carry out that plan, else None.
 
         Raises:
             StateError: `state_version`, `approval_unreadable`.
         """
-        # Plans made by hand first: they need no answers.
+        # Check plans made by hand first, because they need no answers.
         plan = self.get(HandedOverPlans).plans.get(identity)
         if plan is not None and plan.run_id == airflow_run_id:
             return plan
@@ -265,7 +265,7 @@ class StateStore(StoredState):
     def put_stop(self, storage: ClusterStorage, stop: Order) -> None:
         """Store a stop in the `control` document and its copy, if they can be read.
 
-        A document that cannot be read stays as it is: it keeps the gate closed, and ends a wave that checks it.
+        An unreadable document stays as it is. It keeps the gate closed, and ends any wave under way.
         """
         with suppress(StateError):
             self.put(self.get(Control).model_copy(update={"stop": stop}))
@@ -276,12 +276,12 @@ class StateStore(StoredState):
     def change_breaker(
         self, rules: BreakerRules, seen: Round, now: datetime, run: str, closed_at: datetime | None
     ) -> None:
-        """Update the `breaker` document after a run, which counts once; an unreadable document counts as opened now.
+        """Update the `breaker` document after a run; an unreadable document counts as opened now.
 
         Args:
             seen: what the run saw and did.
-            run: name of the run's folder.
-            closed_at: when a person last closed the breaker; None: never.
+            run: name of the run's folder; each run counts once.
+            closed_at: when a person last closed the breaker; None if never.
         """
         present = readable_breaker(self.raw(Breaker.KEY), now)
         changed = advance(present, rules, seen, now, run, closed_at)

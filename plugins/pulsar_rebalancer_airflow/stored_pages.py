@@ -1,6 +1,6 @@
 """Shared parts of the routes to stored pages: who may read one, its cluster, and its headers.
 
-Only Airflow's web server imports this module: it loads Airflow's API with the metadata database.
+Only Airflow's web server imports this module, because it loads Airflow's API with the metadata database.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pulsar_rebalancer.names import CLUSTER_NAME
 from pulsar_rebalancer_airflow.validation.page import POLICY
 
 FOR_READERS_OF_LOGS = [Depends(requires_access_dag("GET", DagAccessEntity.TASK_LOGS))]
-"""Dependencies of a route: the user may read the logs of the DAG `dag_id`."""
+"""Dependencies of a route: the user must be allowed to read the logs of the DAG `dag_id`."""
 
 _HEADERS = {
     "Content-Security-Policy": f"{POLICY}; frame-ancestors 'self'; sandbox",

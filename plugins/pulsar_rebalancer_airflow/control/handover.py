@@ -44,8 +44,8 @@ def switch(
 
     Returns:
         Each broker's value of `loadBalancerSheddingEnabled`.
-        
-        Raises:
+
+    Raises:
         AdminError: `read_only`, `setting_not_taken`, the brokers refused, or no broker answered.
     """
     connection = PulsarAdminHook(settings.connection).get_writing_settings()

@@ -47,7 +47,7 @@ class PulsarAdminHook(BaseHook):
 
     def get_connection_settings(self, pulsar_cluster: str = "") -> AdminConnection:
         """Return the validated connection.
-        
+
         Args:
             pulsar_cluster: the cluster's name inside Pulsar; empty to query the brokers for it.
 

@@ -52,7 +52,7 @@ class FormOperator(BaseBranchOperator):
     """Refuse a wrong form, else choose the next task: make a plan, or change something at once.
 
     A retry has the same result.
-    
+
     Args:
         shows: id of the first task that makes a plan.
         acts: id of the task that changes something.

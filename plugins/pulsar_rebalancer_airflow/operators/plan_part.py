@@ -36,7 +36,7 @@ class UnfinishedError(Exception):
 class PlanPartOperator(RunOperator):
     """Carry out part of a plan; the task's XCom is the number of bundles by outcome.
 
-    A retry resumes: a bundle already in place is a success, and nothing is requested for it again. Every attempt applies the gate's
+    A retry resumes: a bundle already in place is a success and is not requested again. Every attempt applies the gate's
     rules again before it begins.
 
     Args:

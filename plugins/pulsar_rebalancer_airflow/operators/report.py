@@ -114,7 +114,7 @@ class ReportOperator(RunOperator):
         return outcome
 
     def _in_force(self, context: Context, store: StateStore, resolved: Resolved) -> str:
-        """Return a sentence on the orders in force at the run's end, from the run's and the clusters file's settings."""
+        """Return a sentence on the orders in force at the run's end, by settings of the run and the clusters file."""
         settings, storage = resolved.settings, storage_of(self.cluster)
         if self.settings is not None:
             settings = settings.model_copy(update={name: getattr(self.settings, name) for name in _OF_THE_FILE})

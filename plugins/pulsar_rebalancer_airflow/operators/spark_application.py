@@ -32,8 +32,8 @@ _APPLICATION_PACKAGE = "pulsar_rebalancer_spark"
 JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:MetaspaceSize=256m"
 """Options for the driver's Java. It ignores a class-data archive that was made with other options.
 
-With the default metaspace limit, Spark's classes would reach it several times, and each time Java would search the
-whole heap for classes to unload.
+Spark's classes would otherwise reach Java's initial metaspace limit several times, and each time Java would search
+the whole heap for classes to unload.
 """
 
 CONF = {
@@ -103,8 +103,8 @@ def checked_connection(conn_id: str) -> Connection:
     """Return the Spark connection after checking it for mistakes that Airflow and Spark report late or not at all.
 
     Raises:
-        SettingsError: `connection_not_found` if the connection does not exist (the Spark operator would use YARN) or the
-            secrets backend did not answer (Airflow reports both in the same way). `wrong_setting` if the driver would
+        SettingsError: `connection_not_found` if the connection does not exist (the Spark operator would use YARN) or
+            the secrets backend did not answer (Airflow reports both alike). `wrong_setting` if the driver would
             run on another machine, without this package and the run's files, or if the connection names Kubernetes and
             the Spark provider has no client for it.
     """

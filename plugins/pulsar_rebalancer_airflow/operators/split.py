@@ -35,9 +35,9 @@ class SplitOperator(PlanPartOperator):
     """Carry out the splits of a plan.
 
     A bundle whose range is gone or was split at other positions is an outcome, not a failure. The task fails if brokers
-    did not answer (retried) or refused, or if a person stopped the run (neither is retried). The run then moves nothing.
-    Other holds (`Holds`) are not failures, and each wave checks them again. The task is skipped if the gate is closed, or if
-    a broker now splits bundles by itself.
+    did not answer (retried) or refused, or if a person stopped the run (neither is retried). The run then moves
+    nothing. Other holds (`Holds`) are not failures, and each wave checks them again. The task is skipped if the gate is
+    closed, or if a broker now splits bundles by itself.
 
     Args:
         gate: task id of the gate.
@@ -69,7 +69,7 @@ class SplitOperator(PlanPartOperator):
             splits = self._open(context, run, history, str(opened))
             remaining, resolved = history.remaining(splits), Summary.read(run).resolved
             holds = Holds(context, self.cluster, store, resolved.settings, self.present, each_time=True)
-            # Ask whether brokers split bundles by themselves, unless all splits are manual or the clusters file forbids it.
+            # Ask if brokers split bundles by themselves, unless all splits are manual or the file sets `auto_split`.
             overruled = resolved.origins.get("auto_split") is Origin.FILE
             asked = not overruled and any(split.condition for split in remaining)
 

@@ -73,8 +73,8 @@ class UnloadWaveOperator(PlanPartOperator):
     succeeds and reports the bundles left, or is skipped if nothing was begun.
     A cleared task resumes until another run has recorded a plan; then the verdict is `not_recorded`.
     Nothing is unloaded if the store now holds another plan, or if Pulsar's own shedding was switched on. If the wave
-    does not begin in time, its moves are not made, and their outcomes say so. The same applies to moves to a broker that
-    is now drained, and to moves of a bundle or broker that is now excluded.
+    does not begin in time, its moves are not made, and their outcomes say so. The same applies to moves to a broker
+    that is now drained, and to moves of a bundle or broker that is now excluded.
     """
 
     template_fields: Sequence[str] = ("run", "wave")

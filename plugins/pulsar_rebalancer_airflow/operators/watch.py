@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class WatchOperator(BaseOperator):
     """Alert people when no run has ended for several intervals, and when runs end again.
 
-    The task needs its own DAG, because a run that does not start, hangs or times out reports nothing. Before the first run,
-    the time counts from the first check. A retry checks again and repeats no alert.
+    The task needs its own DAG, because a run that does not start, hangs or times out reports nothing. Before the first
+    run, the time counts from the first check. A retry checks again and repeats no alert.
     """
 
     def __init__(self, *, cluster: str, settings: Settings, **kwargs: Any) -> None:

@@ -1,1 +1,1 @@
-"""The page of a cluster inside the Airflow UI: the models of `pulsar_rebalancer.show.page`, served and drawn."""
+"""A cluster's page inside the Airflow UI: serves and draws the models of `pulsar_rebalancer.show.page`."""

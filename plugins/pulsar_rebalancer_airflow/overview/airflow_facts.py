@@ -1,4 +1,4 @@
-"""Facts for the page that only Airflow knows: when the next run is, where a run's files are, where to read more."""
+"""Facts for the page that only Airflow knows: the time of the next run, the folder of a run, and links to read more."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _ASKS = "approve"
 
 
 class _Stored:
-    """The documents of a cluster in Airflow's asset state store, as the web server reads them."""
+    """A cluster's documents in Airflow's asset state store, as the web server reads them."""
 
     def __init__(self, session: Session, cluster: str) -> None:
         self._session = session
@@ -65,7 +65,7 @@ class _Stored:
 
 
 def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowFacts:
-    """Return what Airflow knows about a cluster; if its DAG does not exist, only what is stored."""
+    """Return what Airflow knows about a cluster; if the DAG does not exist, only the facts in the state store."""
     stored, dag = StoredState(_Stored(session, storage.cluster)), session.get(DagModel, dag_id)
     drains, unreadable = _drains(stored, storage)
     scheduler = most_recent_job("SchedulerJob", session=session)
@@ -85,7 +85,7 @@ def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowFac
 
 
 def _drains(stored: StoredState, storage: ClusterStorage) -> tuple[dict[str, Drain], str]:
-    """Return the drained brokers, and an error if they cannot be read."""
+    """Return the drained brokers, and an error if some cannot be read, else an empty string."""
     try:
         return stored.drains(storage).brokers, ""
     except RebalancerError as error:
@@ -93,7 +93,7 @@ def _drains(stored: StoredState, storage: ClusterStorage) -> tuple[dict[str, Dra
 
 
 def _opened(session: Session, dag_id: str) -> str:
-    """Return the id of the current run if its gate has opened; else an empty text."""
+    """Return the id of the current run if its gate has opened; else an empty string."""
     running = select(DagRun.run_id).where(DagRun.dag_id == dag_id, DagRun.state == DagRunState.RUNNING)
     run_id = session.scalar(running.order_by(DagRun.id.desc()).limit(1))
     said = _left_about_run(session, dag_id, run_id, key="reason", task="gate") if run_id else None
@@ -110,7 +110,7 @@ def _failed(session: Session, dag_id: str) -> FailedRun | None:
 
 
 def failure_of(session: Session, dag_id: str, run_id: str) -> tuple[str, str]:
-    """Return the task that failed first and its reason code; each empty if there is none."""
+    """Return the task that failed first and its reason code; either is empty if there is none."""
     of_run = (TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id)
     tasks = select(TaskInstance.task_id).where(*of_run, TaskInstance.state == TaskInstanceState.FAILED)
     task = session.scalar(tasks.order_by(TaskInstance.end_date).limit(1)) or ""
@@ -125,7 +125,7 @@ def _left_about_run(session: Session, dag_id: str, run_id: str, *, key: str, tas
 
 
 def run_folder(session: Session, storage: ClusterStorage, dag_id: str, run_id: str) -> StoragePath | None:
-    """Return the folder of a DAG run, as named by its task collect; None if it has none of its own."""
+    """Return a DAG run's folder, as named by the run's task *collect*; None if the run has no folder of its own."""
     left = left_by(session, dag_id, run_id, key="return_value", task="collect")
     if left is None:
         return None

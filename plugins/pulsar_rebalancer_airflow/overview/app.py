@@ -15,7 +15,7 @@ from pulsar_rebalancer_airflow.validation import validation_web
 if TYPE_CHECKING:
     from fastapi import Request
 
-# The documentation pages of FastAPI would be open to everyone.
+# FastAPI's documentation pages would be open to everyone.
 app = FastAPI(title="Pulsar rebalancer", docs_url=None, redoc_url=None, openapi_url=None)
 app.include_router(validation_web.router)
 app.include_router(routes.router)
@@ -24,5 +24,5 @@ app.include_router(replay_web.router)
 
 @app.exception_handler(RebalancerError)
 def unreadable(_: Request, error: Exception) -> JSONResponse:
-    """Answer 503 with a sentence when the clusters file, the storage root or a file cannot be read."""
+    """Answer 503 with a sentence when the clusters file, the storage root or a file of a run cannot be read."""
     return JSONResponse({"detail": str(error)}, status_code=503)

@@ -34,7 +34,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "frame-ancestors 'self'; base-uri 'none'; form-action 'none'"
 )
-"""Content security policy: everything comes from this server, nothing is inline."""
+"""Content security policy: load everything from this server, and allow nothing inline."""
 
 HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -54,10 +54,10 @@ def static(name: str) -> Response:
     """Return a static file of the page.
 
     Raises:
-        HTTPException: 404 if there is no such file.
+        HTTPException: 404 if the file does not exist.
     """
     kind = next((kind for ending, kind in _KINDS.items() if name.endswith(ending)), None)
-    # Picked from the folder's own listing: the name from the request never becomes part of a path.
+    # Pick the file from the folder's own listing: the name in the request never becomes part of a path.
     file = next((file for file in files(__package__).joinpath("static").iterdir() if file.name == name), None)
     if kind is None or file is None:
         raise HTTPException(404, "There is no such file.")
@@ -95,10 +95,10 @@ def _strip(session: SessionDep, entry: ClusterEntry, dag_id: str) -> Status:
 
 @router.get("/dags/{dag_id}/overview")
 def cluster(dag_id: str, session: SessionDep, user: GetUserDep, run_id: Annotated[str, Query()] = "") -> Overview:
-    """Return a cluster as it is now, or as one run saw it.
+    """Return a cluster's page as of now, or as one run saw the cluster.
 
     Raises:
-        HTTPException: 404 if the DAG belongs to no cluster, or the run has no files yet or no longer.
+        HTTPException: 404 if the DAG belongs to no cluster, or the run's files do not exist yet or any more.
     """
     balances, entry = _entry(dag_id)
     storage = ClusterStorage(storage_root(), entry.name)
@@ -120,7 +120,7 @@ def answer(dag_id: str, run_id: str, session: SessionDep) -> RunAnswer:
     """Return the outcome of a run that was started with a button.
 
     Raises:
-        HTTPException: 404 if there is no such run of a cluster.
+        HTTPException: 404 if the run does not exist, or its DAG has no buttons.
     """
     outcome = answer_of(session, dag_id, run_id)
     if outcome is None:
@@ -143,7 +143,7 @@ def _entry(dag_id: str) -> tuple[str, ClusterEntry]:
     """Return the id of the DAG that balances a cluster, and the cluster's entry.
 
     Args:
-        dag_id: that DAG, or the cluster's by-hand DAG.
+        dag_id: the DAG that balances the cluster, or the cluster's by-hand DAG.
 
     Raises:
         HTTPException: 404 if the DAG belongs to no cluster.

@@ -1,4 +1,4 @@
-"""The places of the page in Airflow's UI: its navigation, and tabs of DAGs and runs."""
+"""Where the page appears in Airflow's UI: in the navigation, and as tabs of DAGs and runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pulsar_rebalancer_airflow.validation.validation_link import PREFIX, base_pa
 def external_views() -> list[dict[str, object]]:
     """Return the plugin's external views; Airflow fills in ids, and shows views with a route in a frame.
 
-    Airflow cannot limit a tab to some DAGs: on unrelated DAGs the page says that it is not about them.
+    Airflow cannot limit a tab to some DAGs: on an unrelated DAG, the page says that it does not cover this DAG.
     """
     base = f"{base_path()}{PREFIX}/page"
     icons = {"icon": f"{base}/static/icon-light.svg", "icon_dark_mode": f"{base}/static/icon-dark.svg"}

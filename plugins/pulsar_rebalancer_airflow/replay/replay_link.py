@@ -19,7 +19,7 @@ class ReplayLink(BaseOperatorLink):
     name = "Replay report"
 
     def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:
-        """Return the path of the report; empty if the task did not write it."""
+        """Return the path of the report; empty if the task did not write a report."""
         name = str(getattr(operator, "report_of", ""))
         return report_path(ti_key.dag_id, ti_key.run_id, name) if name else ""
 

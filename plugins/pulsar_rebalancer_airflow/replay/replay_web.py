@@ -1,6 +1,6 @@
 """The route to the report of a replay, for users who may read the logs of its DAG.
 
-Only Airflow's web server imports this module: it loads Airflow's API with the metadata database.
+Only Airflow's web server imports this module, because it loads Airflow's API with the metadata database.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ router = APIRouter()
     dependencies=FOR_READERS_OF_LOGS,
 )
 def replay_report(dag_id: str, run_id: str, folder: str) -> HTMLResponse:
-    """Return the report of a replay as a page.
+    """Return a replay's report as a page.
 
     Raises:
         HTTPException: 404 unless the folder belongs to this DAG run and holds a report.
@@ -34,7 +34,7 @@ def replay_report(dag_id: str, run_id: str, folder: str) -> HTMLResponse:
 
 
 def stored_report(root: str, dag_id: str, run_id: str, name: str) -> bytes | None:
-    """Return the report of a DAG run if its folder has this name; None if not.
+    """Return a DAG run's report if the run's folder has this name, else None.
 
     Args:
         dag_id: DAG that the user may read.
@@ -53,7 +53,7 @@ def stored_report(root: str, dag_id: str, run_id: str, name: str) -> bytes | Non
 
 
 def report_of_run(root: str, dag_id: str, run_id: str) -> str | None:
-    """Return the folder name of a DAG run's report, the newest if there are several; None without one.
+    """Return the folder name of a DAG run's report, the newest if there are several; None if there is no report.
 
     Args:
         dag_id: DAG that the user may read.

@@ -1,1 +1,1 @@
-"""Validation of a sample with Great Expectations, and its result as a page."""
+"""Validation of a sample with Great Expectations, and a page with the result."""

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
 KEYS = {"cluster": "cluster", "brokers": "broker", "bundles": "bundle"}
-"""The column that names the subject of a miss, by table."""
+"""For each table, the column that names the subject of a miss."""
 
 _DETAIL_CHARS = 300
 
 
 class Arguments(TypedDict, total=False):
-    """The arguments used of an expectation: its column and the allowed range."""
+    """The arguments used from an expectation: its column and the allowed range."""
 
     column: str
     min_value: float | None
@@ -28,7 +28,7 @@ class Arguments(TypedDict, total=False):
 
 
 class Meta(TypedDict):
-    """The metadata of an expectation; `load_suite` adds its position in the suite and its effect."""
+    """An expectation's metadata; `load_suite` adds the expectation's position in the suite and its effect."""
 
     reason: str
     position: int
@@ -53,7 +53,7 @@ class Seen(TypedDict, total=False):
 
 
 class Result(TypedDict):
-    """The parts used of Great Expectations' result for one expectation, and its wording."""
+    """The fields used from Great Expectations' result for one expectation, and the result's wording."""
 
     success: bool
     expectation_config: Expectation
@@ -68,7 +68,7 @@ class _Miss(NamedTuple):
 
 
 def findings_of(table: str, results: Iterable[Result]) -> list[Finding]:
-    """Return one finding per reason and subject with all its details, worst first within a reason.
+    """Return one finding with all details for each reason and subject, worst first within a reason.
 
     Args:
         results: results of the table's suite, in JSON types.
@@ -84,7 +84,7 @@ def findings_of(table: str, results: Iterable[Result]) -> list[Finding]:
 
 
 def suite_failed(table: str, detail: str) -> Finding:
-    """Return the finding that a table could not be judged."""
+    """Return a finding that says that a table could not be judged."""
     return Finding(reason=Reason.SUITE_FAILED, detail=f"{table}: {detail}"[:_DETAIL_CHARS])
 
 

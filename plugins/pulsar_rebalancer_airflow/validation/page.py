@@ -1,8 +1,8 @@
 """The validation result of a run as one page that works offline: `<run>/validation/index.html`.
 
-The content is that of Great Expectations' Data Docs, from its own renderer. Its view loads style sheets, fonts and
-scripts from six hosts, so this package has its own template: no scripts, no external resources, and everything that
-came from brokers is escaped.
+The content is the same as in Great Expectations' Data Docs, from the same renderer. The Data Docs load style sheets,
+fonts and scripts from six hosts, so this package has its own template: it has no scripts and no external resources,
+and everything that came from brokers is escaped.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SHOWN_ROWS = 20
-"""Maximum missed rows kept and shown per expectation."""
+"""Maximum number of missed rows kept and shown per expectation."""
 
 SHOWN_FINDINGS = 200
-"""Maximum findings listed on the page."""
+"""Maximum number of findings listed on the page."""
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 """Content security policy of the page: inline styles and nothing else."""
 
 
 def page_of(run: StoragePath) -> StoragePath:
-    """Return the file of a run's page."""
+    """Return the path of a run's validation page."""
     return run / "validation" / "index.html"
 
 
 def wording(result: Any) -> dict[str, str]:
     """Return the Data Docs wording of an `ExpectationValidationResult`: what was `expected` and what was `seen`.
 
-    Truncates the lists of rows in the result.
+    As a side effect, the lists of rows in the result are truncated.
     """
     from great_expectations.render.renderer.content_block import ValidationResultsTableContentBlockRenderer
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SLACK_SECONDS = 60.0
-"""Grace period after the brokers' longest report interval, seconds."""
+"""Grace period after the brokers' longest report interval."""
 
 _SEVERITY = {Effect.BLOCK: "critical", Effect.HOLD: "critical", Effect.QUARANTINE: "warning", Effect.WARN: "info"}
 """Great Expectations' severity by effect."""
@@ -50,7 +50,7 @@ _SEVERITY = {Effect.BLOCK: "critical", Effect.HOLD: "critical", Effect.QUARANTIN
 def validate(run: StoragePath, suites: Path | None = None) -> Validation:
     """Judge the sample of a run; write `validation.json` and, below `validation/`, each suite's results and a page.
 
-    Findings of one reason are sorted worst first.
+    Findings with the same reason are sorted worst first.
 
     Args:
         run: the run's folder, with its input.
@@ -89,11 +89,11 @@ def validate(run: StoragePath, suites: Path | None = None) -> Validation:
 
 
 def _moved_lately(run: StoragePath) -> frozenset[str]:
-    """Return the bundles of the unload history: right after a move, two brokers may report the same bundle."""
+    """Return the bundles in the unload history: right after a move, two brokers may report the same bundle."""
     try:
         return frozenset(StateBefore.read(run).moves.unloads)
     except RebalancerError:
-        return frozenset()  # the task decide needs the state and reports what is wrong with it
+        return frozenset()  # the task *decide* needs the state and reports what is wrong with it
 
 
 def suites_folder() -> Path:
@@ -103,7 +103,7 @@ def suites_folder() -> Path:
 
 
 def load_suite(folder: Path, name: str) -> dict[str, Any]:
-    """Return the suite of a table; each expectation gets its position, and the effect of its reason code."""
+    """Return a table's suite; each expectation gets its position and the effect of its reason code."""
     suite: dict[str, Any] = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
     for position, expectation in enumerate(suite["expectations"]):
         effect = Reason(expectation["meta"]["reason"]).effect
@@ -115,9 +115,9 @@ def load_suite(folder: Path, name: str) -> dict[str, Any]:
 def parameters(settings: Settings) -> dict[str, float]:
     """Return the values of the suites' `$PARAMETER`s.
 
-    `report_age_limit_seconds`: brokers write their report after loadBalancerReportUpdateMaxIntervalMinutes at the
-    latest (ModularLoadManagerImpl.needBrokerDataUpdate), checked every few seconds. `largest_<column>`: largest
-    plausible value for any machine.
+    `report_age_limit_seconds`: brokers write their report at the latest after
+    loadBalancerReportUpdateMaxIntervalMinutes (ModularLoadManagerImpl.needBrokerDataUpdate), and check this every few
+    seconds. `largest_<column>`: largest plausible value for any machine.
     """
     largest = {f"largest_{column}": figure for column, figure in LARGEST.items()}
     age = settings.report_max_interval_minutes * 60 + SLACK_SECONDS
@@ -132,11 +132,11 @@ def _quieten() -> None:
 
 
 def _run_suite(name: str, frame: pd.DataFrame, folder: Path, values: Mapping[str, float]) -> list[Result]:
-    """Return the results of a suite in JSON types, in its order, each with Great Expectations' own wording."""
+    """Return a suite's results in JSON types, in the suite's order, each with Great Expectations' own wording."""
     _quieten()
     import great_expectations as gx
 
-    _quieten()  # again: some of its loggers set their own level when created
+    _quieten()  # again, because some of its loggers set their own level when created
     suite = load_suite(folder, name)
     detail = {column for expectation in suite["expectations"] for column in expectation["meta"].get("detail", ())}
     context = gx.get_context(mode="ephemeral")
@@ -160,7 +160,7 @@ def _run_suite(name: str, frame: pd.DataFrame, folder: Path, values: Mapping[str
 
 
 def _wording(said: Any) -> dict[str, str]:
-    """Return the result's wording for the page; empty if it fails, which does not affect the verdict."""
+    """Return the result's wording for the page; empty if rendering fails, which does not affect the verdict."""
     try:
         return wording(said)
     except Exception as error:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
 
 PREFIX = "/pulsar_rebalancer"
-"""Path prefix of this package's pages on the web server."""
+"""Path prefix for this package's pages on the web server."""
 
 
 def page_address(dag_id: str, run_id: str, folder: str) -> str:
@@ -39,12 +39,12 @@ def _server() -> str:
 
 
 class ValidationLink(BaseOperatorLink):
-    """Opens the validation result of a run. Airflow requests the link when the task ends, even if it failed."""
+    """Opens a run's validation result. Airflow requests the link when the task ends, even if it failed."""
 
     name = "Validation result"
 
     def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:
-        """Return the path of the page; empty if the task did not write it."""
+        """Return the path of the page; empty if the task did not write a page."""
         run = StoragePath(str(getattr(operator, "run", None) or ""))
         if not run.uri or not page_of(run).exists():
             return ""

@@ -1,6 +1,6 @@
 """The route to a validation result, for users who may read the logs of its DAG.
 
-Only Airflow's web server imports this module: it loads Airflow's API with the metadata database.
+Only Airflow's web server imports this module, because it loads Airflow's API with the metadata database.
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ router = APIRouter()
     dependencies=FOR_READERS_OF_LOGS,
 )
 def validation_result(dag_id: str, run_id: str, folder: str) -> HTMLResponse:
-    """Return the validation result of a run as a page.
+    """Return a run's validation result as a page.
 
     Raises:
         HTTPException: 404 unless the folder belongs to this DAG run and holds a page.
@@ -44,7 +44,7 @@ def validation_result(dag_id: str, run_id: str, folder: str) -> HTMLResponse:
     dependencies=FOR_READERS_OF_LOGS,
 )
 def validation_of_run(dag_id: str, run_id: str, session: SessionDep) -> HTMLResponse:
-    """Return the validation result of a run as a page, from its folder or the history; the tab of a run shows it."""
+    """Return a run's validation result as a page, from the run's folder or the history, for the run's tab."""
     left = None
     if cluster_of(dag_id, REBALANCE_DAG, BY_HAND_DAG) is not None:
         left = left_by(session, dag_id, run_id, key="return_value", task="collect")
@@ -53,7 +53,7 @@ def validation_of_run(dag_id: str, run_id: str, session: SessionDep) -> HTMLResp
 
 
 def stored_page(root: str, dag_id: str, run_id: str, name: str) -> bytes | None:
-    """Return the page of a DAG run if its folder has this name; None if not.
+    """Return a DAG run's page if the run's folder has this name, else None.
 
     Args:
         dag_id: DAG that the user may read.
@@ -82,7 +82,7 @@ def _from_folder(root: str, run: StoragePath) -> tuple[Any, bytes] | None:
 
 
 def _from_history(root: str, storage: ClusterStorage, name: str) -> tuple[Any, bytes] | None:
-    """Return the request and page of a deleted folder, from the history that daily upkeep writes."""
+    """Return a deleted folder's request and page, from the history that daily upkeep writes."""
     at = time_of(name)
     listed = table_file(storage, RUNS, at.date()) if at else None
     if listed is None or not listed.exists() or not lies_below(root, listed):
