@@ -1,4 +1,4 @@
-"""Shared parts of the routes to stored pages: who may read one, its cluster, and its headers.
+"""Shared parts of the routes to stored pages: who may read a page, the page's cluster, and its headers.
 
 Only Airflow's web server imports this module, because it loads Airflow's API with the metadata database.
 """
@@ -25,7 +25,7 @@ _HEADERS = {
 
 
 def cluster_of(dag_id: str, *prefixes: str) -> str | None:
-    """Return the cluster of a DAG; None unless the id is one of the prefixes followed by a valid cluster name."""
+    """Return a DAG's cluster; None if the id is not one of the prefixes followed by a valid cluster name."""
     cluster = next((dag_id.removeprefix(prefix) for prefix in prefixes if dag_id.startswith(prefix)), "")
     return cluster if CLUSTER_NAME.fullmatch(cluster) else None
 

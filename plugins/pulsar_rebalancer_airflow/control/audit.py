@@ -1,4 +1,4 @@
-"""The audit trail: one file per change, next to the copies of the state, says who changed what, when and why."""
+"""The audit trail: one file per change, next to the copies of the state, with who changed what, when and why."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def loss(store: StateStore, lost: Mapping[str, str]) -> dict[str, JsonValue]:
-    """Return details for a note: by key, why a document cannot be read, and its JSON text; empty if none is lost."""
+    """Return details for a note: by key, the error and the JSON text of each lost document; empty if none is lost."""
     texts: dict[str, JsonValue] = {key: json.dumps(store.raw(key), default=str) for key in lost}
     return {"lost": dict(lost), "was": texts} if lost else {}
 

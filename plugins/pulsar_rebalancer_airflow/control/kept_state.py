@@ -43,7 +43,7 @@ class StateSummary(TypedDict):
 
 
 def export(store: StateStore, storage: ClusterStorage, now: datetime) -> str:
-    """Write the documents `decision` and `moves` to one file in the cluster's state folder, and return its name.
+    """Write the documents `decision` and `moves` to one file in the cluster's state folder, and return the file's name.
 
     Raises:
         StateError: `state_version`.
@@ -151,7 +151,7 @@ def _restorable(storage: ClusterStorage, name: str) -> tuple[str, DecisionState,
 
 
 def _history(stored: Any, restored: MovesState, *, reset: bool) -> MovesState:
-    """Return the restored history merged with the stored one, so that recently moved bundles keep their grace period.
+    """Return the restored and the stored history merged, so that recently moved bundles keep their grace period.
 
     A stored history that cannot be read is dropped. A reset drops the kept destinations, because people
     use it after a restart of the leader, which then remembers no destinations.

@@ -26,7 +26,7 @@ def in_force(
     started: datetime | None,
     origins: Mapping[str, Origin] | None = None,
 ) -> str:
-    """Return a sentence on the orders in force for the next run, and who gave them.
+    """Return a sentence on the orders in force for the next run, with the people who gave them.
 
     Args:
         settings: the effective settings.

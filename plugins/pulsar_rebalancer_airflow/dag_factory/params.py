@@ -22,7 +22,7 @@ _KEYWORDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "maxL
 
 
 def run_params(settings: Settings) -> dict[str, Param]:
-    """Return the parameters of a rebalancing run, one per field of `RunParams`.
+    """Return the parameters for a rebalancing run, one per field of `RunParams`.
 
     Args:
         settings: from the clusters file; their mode is the highest mode that a run may request.
@@ -59,7 +59,7 @@ def _param(name: str, schema: Mapping[str, Any], settings: Settings) -> Param:
 
 
 def by_hand_params() -> dict[str, Param]:
-    """Return the parameters of a run of the by-hand DAG, one per field of `HandRequest`."""
+    """Return the parameters for a by-hand run, one per field of `HandRequest`."""
     return {name: _by_hand_param(name, field) for name, field in HandRequest.model_fields.items()}
 
 
@@ -79,7 +79,7 @@ def _by_hand_param(name: str, field: FieldInfo) -> Param:
 
 
 def control_params() -> dict[str, Param]:
-    """Return the parameters of a run of the control DAG, one per field of `ControlRequest`."""
+    """Return the parameters for a control run, one per field of `ControlRequest`."""
     typed: dict[str, dict[str, Any]] = {
         "action": {"default": ControlAction.SHOW.value, "type": "string", "enum": list(ControlAction)},
         "reason": {"default": "", "type": ["null", "string"], "maxLength": 500},
@@ -93,7 +93,7 @@ def control_params() -> dict[str, Param]:
 
 
 def replay_params() -> dict[str, Param]:
-    """Return the parameters of a run of the replay DAG: the fields of `ReplayRequest` that a person fills in."""
+    """Return the parameters for a replay run: the fields of `ReplayRequest` that a person fills in."""
     typed: dict[str, dict[str, Any]] = {
         "start": {"default": None, "type": ["null", "string"], "format": "date-time"},
         "end": {"default": None, "type": ["null", "string"], "format": "date-time"},
@@ -112,7 +112,7 @@ def replay_params() -> dict[str, Param]:
 
 
 def maintenance_params() -> dict[str, Param]:
-    """Return the parameters of a run of the maintenance DAG."""
+    """Return the parameters for a maintenance run."""
     return {
         "dry_run": Param(
             True,

@@ -116,7 +116,7 @@ def _simulated_cluster(
         # The simulated brokers sample their host every second.
         "host_usage_interval_minutes": 1 / 60,
         "state_max_gap": max(3, 600 / interval),
-        # The simulated brokers report at once: two runs after an unload, the load shown is the new one.
+        # The simulated brokers report at once: two runs after an unload, the new load is shown.
         "shedding_delay_seconds": 2 * interval,
     }
     return "simulated", entry, connection

@@ -182,7 +182,7 @@ class LocalAirflow:
         return instances
 
     def xcom(self, dag_id: str, run_id: str, task_id: str) -> Any:
-        """Return a task's result; None if it has none."""
+        """Return a task's result; None if the task returned nothing."""
         path = f"/dags/{dag_id}/dagRuns/{quote(run_id, safe='')}/taskInstances/{task_id}/xcomEntries/return_value"
         entry = self.get(path)
         return None if entry is None else entry["value"]

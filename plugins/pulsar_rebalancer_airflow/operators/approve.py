@@ -153,7 +153,7 @@ def _person(answer: dict[str, Any]) -> str:
 
 
 def _reason(answer: dict[str, Any]) -> str:
-    """Return the reason that the person gave; empty if none."""
+    """Return the reason that the person gave; empty if the person gave no reason."""
     given = answer.get("params_input")
     said = given.get("reason") if isinstance(given, dict) else None
     return one_line(said.strip(), LONGEST_REASON) if isinstance(said, str) else ""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class QuestionsOperator(BaseOperator):
-    """Return the runs to start: the new asking run, if not started yet, and the previous one if still open.
+    """Return the runs to start: the asking run if it does not exist yet, and the previous run if still open.
 
     The previous run restarts, and ends because its question is no longer the current question.
 

@@ -241,7 +241,7 @@ class CarryOutOperator(HandOverOperator):
         return handed.model_copy(update={"run_id": new_run_id("by_hand", handed.plan.plan_id)})
 
     def _was_held_back(self, context: Context, handed: HandedOver, answers: Answers) -> bool:
-        """Return whether a stop, a pause or the like left part of a plan undone; orders after the run do not count.
+        """Return whether an order or setting left part of a plan undone; orders after the run do not count.
 
         In mode `approve`, the run that receives the plan asks, and another run carries out the approved plan.
         """

@@ -1,4 +1,4 @@
-"""Decide: one Spark application, files in, files out."""
+"""Decide: one Spark application that reads files and writes files."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Holds:
         planned: the settings that the plan was made with.
         given: the cluster's settings when the task began.
         each_time: True to check on every call; otherwise check at most once a second.
-        failed: returns the number of failed moves of the run since a person last closed the circuit breaker.
+        failed: returns the number of the run's moves that failed since a person last closed the circuit breaker.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The base of the tasks that carry out a part of a recorded plan: its splits, or one wave of its moves."""
+"""The base of the tasks that carry out part of a recorded plan: the splits, or one wave of the moves."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class PlanPartOperator(RunOperator):
             self._task.cancel()
 
     def _conclude(self, part: str, outcomes: Iterable[MoveOutcome | SplitOutcome]) -> dict[str, int]:
-        """Log the outcomes of a part of the plan, and return the number of bundles by reason code.
+        """Log the outcomes of this part of the plan, and return the number of bundles by reason code.
 
         Raises:
             AirflowFailException: the brokers refused, or a person stopped the run.

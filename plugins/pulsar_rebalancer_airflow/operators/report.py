@@ -57,7 +57,7 @@ class ReportOperator(RunOperator):
         """Report the outcome of the run.
 
         Returns:
-            Number of moves by the reason code of their outcome.
+            Number of moves for each outcome's reason code.
 
         Raises:
             RebalancerError: the folder belongs to another run (`foreign_run`); a file of the run or the stored

@@ -53,7 +53,7 @@ class SplitOperator(PlanPartOperator):
         """Carry out the splits.
 
         Returns:
-            Number of bundles by the reason code of their outcome.
+            Number of bundles for each outcome's reason code.
 
         Raises:
             AirflowSkipException: the gate is closed, or would be closed now; a broker splits bundles by itself.

@@ -87,7 +87,7 @@ class UnloadWaveOperator(PlanPartOperator):
         """Carry out the wave.
 
         Returns:
-            Number of bundles by the reason code of their outcome.
+            Number of bundles for each outcome's reason code.
 
         Raises:
             AirflowFailException: the plan is not the recorded plan, was altered, is too old or over a cap; the folder

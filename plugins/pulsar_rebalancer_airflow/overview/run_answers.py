@@ -1,4 +1,4 @@
-"""The outcome of a run that was started with a button of the page, as a sentence."""
+"""The outcome of a run that was started with a button on the page, as a sentence."""
 
 from __future__ import annotations
 

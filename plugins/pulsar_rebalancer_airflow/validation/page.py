@@ -1,4 +1,4 @@
-"""The validation result of a run as one page that works offline: `<run>/validation/index.html`.
+"""A run's validation result as one page that works offline: `<run>/validation/index.html`.
 
 The content is the same as in Great Expectations' Data Docs, from the same renderer. The Data Docs load style sheets,
 fonts and scripts from six hosts, so this package has its own template: it has no scripts and no external resources,
