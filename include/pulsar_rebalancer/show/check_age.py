@@ -30,7 +30,7 @@ _SKEW = timedelta(minutes=1)
 
 @dataclass(frozen=True)
 class Ages:
-    """Seconds since the last run that ended with an outcome, and since the last committed decision; None if none."""
+    """Seconds since the last run that ended with an outcome, and since the last committed decision; None if never."""
 
     outcome: float | None
     decision: float | None

@@ -87,8 +87,8 @@ def advance(state: _Open, observations: Mapping[Condition, Observation], now: da
 
     Args:
         observations: by condition; conditions that are left out keep their state.
-        run: name of the run's folder, which sorts by time; empty when there is none. Observations of a run older
-            than the newest one are ignored: that run was cleared.
+        run: name of the run's folder, which sorts by time; empty if there is no run. A run older than the newest
+            judged run was cleared, so its observations are ignored.
     """
     state = state.model_copy(update={"began_at": min(state.began_at or now, now), "run_at": now})
     newest_at = time_of(state.run)

@@ -81,7 +81,7 @@ class AirflowFacts(View):
         return until if until is not None and now < until else None
 
     def in_force(self, settings: Settings, run: Run | None, now: datetime) -> str:
-        """Return a sentence on the orders in force in addition to the mode, and who gave them; empty if there are none.
+        """Return a sentence on the orders in force in addition to the mode, and who gave them; empty if no orders.
 
         Args:
             run: the run shown, which a person may have stopped.

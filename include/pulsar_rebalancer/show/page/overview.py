@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 _LOOKED_BACK = 240
-"""Number of runs to search for the last one that moved something."""
+"""Number of runs to search for the last run that moved something."""
 
 
 def status(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> Status:

@@ -177,7 +177,7 @@ class Overview(View):
         pairs: pairs whose gap counts, and pairs that fired or wait; the largest gap first.
         close_pairs: number of pairs not listed.
         firing: what pairs do once they have their hits: `fires` or `would fire`; empty when the time is unknown.
-        hits: the whole cluster's hits; None if the strategy counts none for it.
+        hits: the whole cluster's hits; None if the strategy does not count them.
         plan: the plan of the run shown, if the run moves bundles or considered any.
         awaiting: the plan that waits for approval, if it is not the plan of the run shown.
         last: the last plan that moved something, if `plan` is None.
@@ -212,7 +212,7 @@ class RunAnswer(View):
     Attributes:
         state: Airflow's state of the run.
         text: the text to show; a verb phrase while the run is under way.
-        next_dag, next_run: ids of the DAG and run that this run started, to follow next; empty if none.
+        next_dag, next_run: ids of the DAG and run that this run started, to follow next; empty if it started no run.
     """
 
     state: str

@@ -35,7 +35,7 @@ def pair_views(run: Run) -> list[PairView]:
 
 
 def worth_listing(pairs: Sequence[PairView]) -> list[PairView]:
-    """Return the pairs to list: those whose gap counts, and those that fired or wait."""
+    """Return the pairs to list: pairs whose gap counts, and pairs that fired or wait."""
     return [pair for pair in pairs if pair.band != "calm" or pair.fired or _waits(pair)][:SHOWN]
 
 
@@ -93,7 +93,7 @@ def kept_by(run: Run) -> ShedderState:
 
 
 def cluster_hits(run: Run, kept: ShedderState) -> HitsView | None:
-    """Return the hits of the whole cluster; None if the strategy counts none for it."""
+    """Return the whole cluster's hits; None if the strategy does not count them."""
     settings = run.request.resolved.settings
     need = profile_shown(settings).cluster_hits(settings)
     return None if need is None or run.summary is None else HitsView(have=kept.cluster_hits, need=need)

@@ -95,7 +95,7 @@ class Run:
 
     @property
     def was_stopped(self) -> bool:
-        """Return whether a stop affects the run: bundles are being moved, or some stayed because of a stop."""
+        """Return whether a stop affects the run: bundles are being moved, or some bundles stayed because of a stop."""
         return self.under_way or any(move.reason is Reason.STOPPED for move in self.moves.values())
 
     @property
