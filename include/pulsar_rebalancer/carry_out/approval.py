@@ -21,7 +21,7 @@ LISTED = 20
 
 
 def approves_itself(criteria: SelfApproval | None, summary: Summary, now: datetime) -> bool:
-    """Return whether a plan meets all given criteria; a manual plan or a plan with splits never does.
+    """Return whether a plan approves itself: it meets all criteria, and is neither manual nor a plan with splits.
 
     Args:
         criteria: `self_approval` of the clusters file; None if every plan needs a person.
@@ -48,7 +48,7 @@ class Texts(NamedTuple):
 
 
 def texts(summary: Summary, actions: Actions, run: StoragePath, until: datetime) -> Texts:
-    """Return the plan as shown to the person who decides; names from Pulsar are never interpreted as Markdown.
+    """Return the plan as Markdown for the person who decides; names from Pulsar are never interpreted as Markdown.
 
     Args:
         actions: the plan's verified moves and splits.
@@ -84,7 +84,7 @@ def texts(summary: Summary, actions: Actions, run: StoragePath, until: datetime)
 
 
 def code(text: str) -> str:
-    """Return a text as a Markdown code span. No backtick in the text ends the span, so no markup or link appears."""
+    """Return text as a Markdown code span. Backticks in the text do not end the span, so no markup or link appears."""
     shown = one_line(text, 500)
     fence = "`" * (max((len(backticks) for backticks in re.findall("`+", shown)), default=0) + 1)
     # The spaces separate a leading or trailing backtick from the fence; Markdown strips them.
@@ -92,7 +92,7 @@ def code(text: str) -> str:
 
 
 def _disturbed(run: StoragePath, bundles: list[str]) -> tuple[int, int, int]:
-    """Return the numbers of topics, producers and consumers of the bundles; these clients reconnect."""
+    """Return the bundles' numbers of topics, producers and consumers; these clients reconnect."""
     clients = Snapshot(run).clients(bundles).values()
     topics, producers, consumers = (sum(counts[name] for counts in clients) for name in CLIENTS)
     return topics, producers, consumers

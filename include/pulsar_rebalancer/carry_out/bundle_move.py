@@ -1,9 +1,9 @@
 """Move one bundle: unload it, have it placed, and ask the brokers until its owner is known.
 
-With the modular load manager the leader keeps a planned destination in memory, and the next placement of the bundle
-consumes it (ModularLoadManagerImpl.setNamespaceBundleAffinity). A successful unload therefore says nothing about where
-the bundle lands; only the brokers' own lists of bundles do. The extensible load manager hands a bundle over before it
-answers; its brokers are asked in the same way.
+With the modular load manager, the leader keeps a planned destination in memory, and the next placement of the bundle
+consumes that destination (ModularLoadManagerImpl.setNamespaceBundleAffinity). A successful unload therefore does not
+show where the bundle lands; only the brokers' own lists of bundles do. The extensible load manager hands a bundle over
+before it answers; its brokers are asked in the same way.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """The result of an attempt or of the whole move; `again` if another unload may help."""
+    """The result of an attempt or of the whole move; `again` is true if another unload may help."""
 
     reason: Reason
     owner: str = ""
@@ -49,11 +49,11 @@ class BundleMove:
     """Moves one bundle, once.
 
     Attributes:
-        retries: further unloads if the bundle does not land on its destination.
-        timeout_s: seconds for an unload to reach a broker, and as long for the bundle to get an owner.
-        unloaded: whether an earlier attempt may have unloaded the bundle.
-        leaves: returns why the move must not be made after all; None to make it.
-        begin: records, before the first unload, that the bundle is being unloaded.
+        retries: maximum number of further unloads if the bundle does not land on its destination.
+        timeout_s: seconds for an unload to reach a broker, and the same time again for the bundle to get an owner.
+        unloaded: True if an earlier attempt may have unloaded the bundle.
+        leaves: returns the reason why the move must not be made after all; None if it may be made.
+        begin: called before the first unload, to record that the bundle is being unloaded.
     """
 
     admin: BundleAdmin
@@ -77,7 +77,7 @@ class BundleMove:
         try:
             end = await self._move_bundle()
         except AdminError as error:
-            # Only reads raise it: before the first unload nothing has changed, afterwards the owner is unknown.
+            # Only reads raise this error: before the first unload nothing has changed, afterwards the owner is unknown.
             end = self._broken_off(error.reason, error.message)
         except SnapshotError:
             raise
@@ -126,7 +126,7 @@ class BundleMove:
         early = await self._check_destination(Reason.ALREADY_THERE)
         if early is not None:
             return early
-        # The source is asked first: normally it is the owner, and no other broker need be asked.
+        # The source is asked first: it is normally the owner, so that no other broker need be asked.
         self._owner = await self.admin.owner(self.move.bundle, (self.move.source,))
         if self._owner == self.move.destination:
             return _Result(Reason.ALREADY_THERE, self.move.destination)
@@ -156,7 +156,7 @@ class BundleMove:
         topics = await self.admin.topics_of_bundle(self.move.bundle)
         return next((topic for topic in topics if is_in_bundle(topic, self.move.bundle)), None)
 
-    # an unload and what follows
+    # an unload and the steps after it
 
     async def _attempt(self, topic: str) -> _Result:
         self._attempts += 1
@@ -178,7 +178,7 @@ class BundleMove:
                 arrived = self._owner == self.move.destination
                 self._kept &= self._owner == before  # another owner means that a placement consumed the destination
                 return _Result(Reason.MOVED if arrived else error.reason, self._owner or "", error.message)
-            failed = error  # the bundle may be unloaded nevertheless: ownership decides
+            failed = error  # the bundle may have been unloaded nevertheless: only its owner shows the outcome
             _log.warning("%s: unload failed, reading ownership: %s", self.move.bundle, error)
         self._owner = None
         self._owner = await self._settled(topic, before if failed else None)
@@ -194,7 +194,7 @@ class BundleMove:
         return _Result(Reason.ASTRAY, self._owner, again=True)
 
     def _keeps(self, error: AdminError, owner: str | None) -> bool:
-        """Return whether the leader may remember the destination after a failed unload.
+        """Return whether the leader may still remember the destination after a failed unload.
 
         The leader stores the destination after its own checks and before it redirects the unload to the owner
         (NamespacesBase, unload of a bundle). A destination stored by an earlier attempt remains.
@@ -206,8 +206,9 @@ class BundleMove:
     async def _unload(self) -> None:
         """Unload the bundle, trying again while the request reaches no broker.
 
-        Requests are redirected to a dead leader, or by the leader to a dead owner, until its session ends. In the
-        second case the leader remembers the destination, and a client may have placed the bundle there meanwhile.
+        Requests are redirected to a dead leader, or by the leader to a dead owner, until the dead broker's session
+        ends. If the owner is dead, the leader remembers the destination, and a client may meanwhile have placed the
+        bundle there.
 
         Raises:
             AdminError: the unload was refused, failed, or reached no broker within the time-out.
@@ -226,10 +227,10 @@ class BundleMove:
                     return None
 
     async def _settled(self, topic: str, leaving: str | None) -> str | None:
-        """Return the owner after an unload; None if the bundle has none at the end of the time-out.
+        """Return the bundle's owner after an unload; None if the bundle has no owner at the end of the time-out.
 
         Args:
-            leaving: a broker that may still be unloading the bundle, so that its ownership proves nothing yet.
+            leaving: a broker that may still be unloading the bundle; that it owns the bundle proves nothing yet.
 
         Raises:
             AdminError: the owner cannot be established.
@@ -241,10 +242,10 @@ class BundleMove:
             return await self.admin.owner(self.move.bundle, (self.move.destination,))
 
     async def _placed(self, topic: str, leaving: str | None) -> str:
-        """Look the topic up until the broker in the answer confirms that it owns the bundle; return that broker.
+        """Look up the topic until the broker in the answer confirms that it owns the bundle; return that broker.
 
         The first lookup that reaches the leader consumes the destination, and later ones are redirected to other
-        brokers until the destination owns the bundle (apache/pulsar#24884). So lookups go to the destination itself.
+        brokers until the destination owns the bundle (apache/pulsar#24884). Lookups therefore go to the destination.
         """
         pauses, destination = _pauses(), self.move.destination
         while True:
@@ -254,7 +255,7 @@ class BundleMove:
                     return owner
             except AdminError as error:
                 if error.broker == destination and error.reason in (Reason.UNREACHABLE, Reason.TIMEOUT):
-                    destination = ""  # it may be dead: the leader chooses
+                    destination = ""  # the destination may be dead: the leader chooses another broker
                 # Normal for a moment: "Failed to acquire ownership", or a leader or owner that has just died.
                 _log.info("%s: not placed yet: %s", self.move.bundle, error)
             await asyncio.sleep(next(pauses))

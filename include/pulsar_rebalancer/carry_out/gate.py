@@ -1,4 +1,4 @@
-"""The rules of the gate: whether a plan may be carried out. Every wave asks again before it begins."""
+"""The rules of the gate, which decides whether a plan may be carried out. Every wave asks it again before it begins."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Verdict(NamedTuple):
     """The gate's decision on a plan.
 
     Attributes:
-        reason: `open`, or why nothing is moved.
+        reason: `open`, or the reason why nothing is moved.
         detail: the figure or name behind the reason.
-        moves: the plan's moves if the gate is open, else none.
-        splits: the plan's splits if the gate is open, else none.
+        moves: the plan's moves if the gate is open, else empty.
+        splits: the plan's splits if the gate is open, else empty.
     """
 
     reason: Reason
@@ -49,9 +49,10 @@ class Answered(NamedTuple):
     """People's answers to plans in mode `approve`.
 
     Attributes:
-        approved: whether a person approved the plan of this run.
+        approved: True if a person approved this run's plan.
         answers: answers to other plans.
-        unreadable: why the answers cannot be read; then nothing counts as approved, and every plan needs a person.
+        unreadable: why the answers cannot be read. If they cannot, no plan counts as approved, and every plan needs a
+            person.
     """
 
     approved: bool = False
@@ -71,7 +72,7 @@ def judge_plan(
     until: datetime,
     answered: Answered = NOTHING_ANSWERED,
 ) -> Verdict:
-    """Return whether the plan of a run may be carried out; the stricter of planned and present settings applies.
+    """Return whether a run's plan may be carried out, by the stricter of the planned and the present settings.
 
     Args:
         present: the cluster's settings in the clusters file now.
@@ -81,7 +82,7 @@ def judge_plan(
         SnapshotError: a file of the run cannot be read.
     """
     summary = Summary.read(run)
-    # Files rewritten since then have another hash.
+    # Files that were rewritten since the decision have another hash.
     if (recorded.plan_id, recorded.plan_hash) != (summary.plan_id, summary.hash):
         return Verdict(Reason.NOT_RECORDED, f"recorded: {recorded.plan_id or 'none'} {recorded.plan_hash[:12]}")
     try:
@@ -141,7 +142,7 @@ def _not_splitting(splits: Sequence[Split], present: Settings) -> Verdict | None
 def _unapproved(
     summary: Summary, actions: Actions, settings: tuple[Settings, Settings], answered: Answered, now: datetime
 ) -> Verdict | None:
-    """Return why the plan is not approved; None if it is or need not be.
+    """Return why the plan is not approved; None if it is approved or needs no approval.
 
     Args:
         settings: the planned and the present settings.

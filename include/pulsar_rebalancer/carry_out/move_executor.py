@@ -37,23 +37,24 @@ async def carry_out_moves(
 ) -> list[MoveOutcome]:
     """Carry out the moves of one wave; a failed move never stops the others.
 
-    Repeating is safe: a bundle on its planned broker is not unloaded again, and one that an earlier attempt unloaded
-    is placed. If this is cancelled, bundles under way have no outcome and count as recently unloaded.
+    Repeating is safe: a bundle on its planned broker is not unloaded again, and a bundle that an earlier attempt
+    unloaded is placed. After a cancellation, bundles under way have no outcome and count as recently unloaded.
 
     Args:
         moves: the moves of one wave; no hash range occurs twice.
         concurrency: maximum number of bundles under way at once.
-        retries: further unloads of a bundle that does not land on its destination.
-        timeout_seconds: per attempt, for an unload to reach a broker, and as long for the bundle to get an owner.
-        on_outcome: called for each bundle as soon as its outcome is known. If it raises, bundles under way are
-            finished, no other one is begun, and the error is raised.
-        unloaded: bundles that an earlier attempt may have unloaded. On a third broker, such a bundle has gone astray;
-            any other bundle there has changed owner by itself and is not moved.
-        held: called before each bundle; returns why no further one may begin. Bundles under way are finished.
-        leaves: called before the first unload of a bundle; returns why this move must not be made. Not called for
-            bundles that an earlier attempt really unloaded.
-        begin: called before the first unload of a bundle, which is not unloaded if this raises.
-        affinity: whether the leader remembers destinations: true for the modular load manager.
+        retries: maximum number of further unloads of a bundle that does not land on its destination.
+        timeout_seconds: in each attempt, for an unload to reach a broker, and the same time again for the bundle to get
+            an owner.
+        on_outcome: called for each bundle as soon as its outcome is known. If it raises an error, bundles under way are
+            finished, no other bundle is begun, and the error is raised.
+        unloaded: bundles that an earlier attempt may have unloaded. If one of these is on neither its source nor its
+            destination, it has gone astray and is moved. Any other bundle there has changed owner and is not moved.
+        held: called before each bundle; returns why no further bundle may begin. Bundles under way are finished.
+        leaves: called before the first unload of a bundle; returns why this move must not be made. It is not called for
+            bundles that an earlier attempt did unload.
+        begin: called before the first unload of a bundle. If it raises an error, the bundle is not unloaded.
+        affinity: True if the leader remembers destinations, as the modular load manager does.
 
     Returns:
         One outcome per move, in the order of the moves.

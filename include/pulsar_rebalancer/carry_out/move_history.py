@@ -1,8 +1,8 @@
-"""The history of one wave: its moves are planned together, then each is begun and ended.
+"""The history of one wave: its moves are planned together, then each move is begun and ended.
 
-The unload history in the state store protects bundles from being moved again; it holds the whole wave before the first
-unload. The wave's file in the run's folder records each move before its unload, and its outcome afterwards (attempts,
-seconds, errors).
+The unload history in the state store protects bundles from being moved again. The whole wave is written there before
+the first unload. The wave's file in the run's folder records each move before its unload, and the move's outcome
+afterwards (attempts, seconds, errors).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _SECONDS_BETWEEN_WRITES = 1.0
 
 
 class WaveHistory:
-    """The history of one wave, over all attempts of its task.
+    """The history of one wave, over all attempts of the wave's task.
 
     Args:
         stored: the cluster's unload history as stored now.
-        store: applies a change to the history as stored at that time, so that changes by others are kept.
+        store: applies a change to the latest stored history, so that other writers' changes are kept.
 
     Attributes:
         outcomes: by bundle; `interrupted` while a bundle is under way.
@@ -61,7 +61,7 @@ class WaveHistory:
         self._begun = self._written_up_to = 0
 
     def remaining(self, moves: Sequence[Move]) -> list[Move]:
-        """Return the moves without an outcome, and the moves that another attempt may complete."""
+        """Return the moves that have no outcome yet or that another attempt may complete."""
         return remaining(moves, self.outcomes)
 
     def planned(self, moves: Sequence[Move]) -> bool:
@@ -79,16 +79,16 @@ class WaveHistory:
         return _ended(self.outcomes.values())
 
     def failed(self, closed_at: datetime | None) -> int:
-        """Return the number of failed moves of the run that the circuit breaker has not yet counted.
+        """Return the number of the run's failed moves that the circuit breaker has not yet counted.
 
         Args:
-            closed_at: when a person last closed the breaker; None: never.
+            closed_at: when a person last closed the breaker; None if that never happened.
         """
         known = (*self._other_waves, *self.outcomes.values())
         return len(failed_moves(known, self._unloads, closed_at) - self._reported)
 
     def plan(self, moves: Sequence[Move], now: datetime) -> None:
-        """Store the moves as planned: from now on each counts as recently unloaded, whatever happens to the task."""
+        """Store the moves as planned. Their bundles now count as recently unloaded, even if the task is killed."""
         for move in moves:
             self._unloads[move.bundle] = Unload(
                 at=now, plan_id=self._plan_id, source=move.source, destination=move.destination
@@ -96,9 +96,10 @@ class WaveHistory:
         self._store_unloads()
 
     async def begin(self, move: Move) -> None:
-        """Record that a bundle is about to be unloaded, for the retry of a killed task.
+        """Record that a bundle is about to be unloaded, so that a retry of a killed task knows.
 
-        This returns once the file is written. Another thread writes it, once for all bundles that begin meanwhile.
+        This returns once the wave's file is written. Another thread writes the file, once for all bundles that begin
+        meanwhile.
         """
         begun = not_moved(move, Reason.INTERRUPTED)
         earlier = self._earlier.get(move.bundle, begun)
@@ -113,7 +114,7 @@ class WaveHistory:
                 self._written_up_to = up_to
 
     def add(self, outcome: MoveOutcome, now: datetime) -> None:
-        """Record an outcome; it is written at most once a second, so call `write` at the end."""
+        """Record an outcome. Outcomes are written at most once a second, so call `write` at the end."""
         self._note(outcome, now)
         if time.monotonic() - self._written_at >= _SECONDS_BETWEEN_WRITES:
             self.write()
@@ -163,7 +164,7 @@ class WaveHistory:
         }
 
     def _merged(self, outcome: MoveOutcome) -> MoveOutcome:
-        """Return the outcome over all attempts: a bundle that an earlier attempt put in place counts as moved."""
+        """Return a move's outcome over all attempts. A bundle that an earlier attempt put in place counts as moved."""
         earlier = self._earlier.get(outcome.bundle)
         if earlier is None or earlier.reason.has(Trait.NOT_BEGUN):
             return outcome
@@ -195,12 +196,12 @@ def tidied(history: MovesState, outcome: Outcome, now: datetime, grace_minutes: 
 def still_kept(
     history: MovesState, owners: Mapping[str, Container[str]], collected_at: datetime, now: datetime
 ) -> MovesState:
-    """Return the history without the kept destinations of bundles with a new owner: the leader has consumed these.
+    """Return the history without kept destinations that the leader has consumed: their bundles have a new owner.
 
     Args:
-        owners: by bundle, the brokers that reported it; bundles of brokers without a report are missing.
-        collected_at: when the brokers reported; these reports do not judge destinations kept later.
-        now: destinations kept after this time are judged: a clock has since been set back.
+        owners: the brokers that reported each bundle; bundles of brokers without a report are missing.
+        collected_at: when the brokers reported. Destinations kept later are not judged by these reports.
+        now: the present. Destinations kept after it are judged, because a clock has since been set back.
     """
     kept = {
         bundle: destination

@@ -1,4 +1,4 @@
-"""Carry out the splits of a plan one after the other, reading the namespace's bounds back after each.
+"""Carry out a plan's splits one after the other, reading back the namespace's bounds after each split.
 
 A broker answers 204 whether or not it split the bundle, so only the bounds show the outcome. A split cannot be undone:
 a bundle that already has a bound inside its range, planned or not, is not split again.
@@ -40,17 +40,17 @@ async def carry_out_splits(
     leaves: Callable[[Split], Reason | None] = lambda _: None,
     begin: Callable[[Split], None] = lambda _: None,
 ) -> list[SplitOutcome]:
-    """Carry out splits one after the other; a failed split never stops the others.
+    """Carry out splits one after the other; a failed split never stops the other splits.
 
-    Repeating is safe: a bundle that has the planned bounds already is a success and is not split again.
+    Repeating is safe: a bundle that already has the planned bounds is a success and is not split again.
 
     Args:
         most_bundles: maximum number of bundles in a namespace.
-        timeout_seconds: for the new bounds to appear after a split.
+        timeout_seconds: time for the new bounds to appear after a split.
         on_outcome: called for each bundle as soon as its outcome is known.
-        held: called before each split; returns why no further one may begin.
+        held: called before each split; returns why no further split may begin.
         leaves: called for each bundle that is still whole; returns why it must not be split.
-        begin: called before each request, which is not made if this raises.
+        begin: called before each request. If it raises an error, the request is not sent.
     """
     outcomes = []
     for split in splits:
@@ -112,7 +112,7 @@ class _BundleSplit:
         )
 
     async def _check(self) -> Reason | None:
-        """Return the reason if the split ends before any request; None if it is to be requested."""
+        """Return why the split ends before any request; None if the split is to be requested."""
         bounds = await self._bundles.bounds(namespace_of(self._split.bundle))
         lower, upper = HashRange.of(self._split.bundle)
         if lower not in bounds or upper not in bounds:
@@ -126,7 +126,7 @@ class _BundleSplit:
         return left
 
     async def _ask(self) -> Reason:
-        """Request the split, and wait until its bounds appear.
+        """Request the split, wait until its bounds appear, and return the reason with which the split ends.
 
         Raises:
             AdminError: the request failed and the bounds are as before.
@@ -134,7 +134,7 @@ class _BundleSplit:
         self._begin(self._split)
         self._attempts, failed = 1, None
         by_range = self._split.algorithm is SplitAlgorithm.RANGE
-        # Explicit positions cut as planned, whatever topics came or went meanwhile; halving the range needs no topic.
+        # Explicit positions cut as planned even if topics came or went meanwhile; halving the range needs no topic.
         algorithm = SplitAlgorithm.RANGE if by_range else SplitAlgorithm.POSITIONS
         positions = () if by_range else self._split.positions
         try:
@@ -142,7 +142,7 @@ class _BundleSplit:
         except AdminError as error:
             if not error.sent:
                 self._attempts = 0
-            failed = error  # the bundle may be split nevertheless: the bounds decide
+            failed = error  # the bundle may have been split nevertheless: only the bounds show the outcome
             _log.warning("%s: split failed, reading the bounds: %s", self._split.bundle, error)
         until = time.monotonic() + (0 if failed and failed.status else self._timeout_s)
         while not self._found:

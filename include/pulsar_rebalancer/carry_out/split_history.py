@@ -1,8 +1,8 @@
-"""The history of a plan's splits: they are planned together, then each is begun and ended.
+"""The history of a plan's splits: they are planned together, then each split is begun and ended.
 
-The records in the state store protect the parts of a split bundle from being split again, and hold the share of the
-bundle's means that each part inherits in the next run. The run's file of splits records each one before its request,
-and its outcome afterwards.
+The records in the state store protect the parts of a split bundle (the bundles it was split into) from being split
+again. They also hold the share of the bundle's moving averages (the means) that each part inherits in the next run.
+The run's splits file records each split before its request, and the outcome afterwards.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 SHORTEST_MEMORY = timedelta(hours=1)
-"""Minimum time that records are kept: brokers may report the bundle for a moment after its split."""
+"""Minimum time for which records are kept: brokers may still report the bundle for a moment after its split."""
 
 
 class SplitHistory:
-    """The history of the splits of one plan, over all attempts of their task.
+    """The history of one plan's splits, over all attempts of their task.
 
     Args:
         stored: the cluster's `moves` document as stored now.
-        store: applies a change to the document as stored at that time, so that changes by others are kept.
+        store: applies a change to the latest stored document, so that other writers' changes are kept.
 
     Attributes:
-        planned: whether an earlier attempt planned the splits.
+        planned: True if an earlier attempt planned the splits.
         outcomes: by bundle; `interrupted` while a split is under way.
     """
 
@@ -50,11 +50,11 @@ class SplitHistory:
         self.outcomes = dict(self._earlier)
 
     def remaining(self, splits: Sequence[Split]) -> list[Split]:
-        """Return the splits without an outcome, and the splits that another attempt may complete."""
+        """Return the splits that have no outcome yet or that another attempt may complete."""
         return remaining(splits, self.outcomes)
 
     def plan(self, splits: Sequence[Split], now: datetime) -> None:
-        """Store the splits as planned: from now on each counts as a recent split, whatever happens to the task."""
+        """Store the splits as planned. From now on each counts as a recent split, even if the task is killed."""
         planned = {
             split.bundle: BundleSplit(
                 at=now, plan_id=self._run.name, positions=split.positions, shares=split.shares, outcome=""
@@ -64,14 +64,14 @@ class SplitHistory:
         self._store(lambda state: state.model_copy(update={"splits": state.splits | planned}))
 
     def begin(self, split: Split) -> None:
-        """Record that a split is about to be requested, for the retry of a killed task."""
+        """Record that a split is about to be requested, so that a retry of a killed task knows."""
         earlier = self._earlier.get(split.bundle)
         attempts = 1 + (earlier.attempts if earlier else 0)
         self.outcomes[split.bundle] = not_split(split, Reason.INTERRUPTED).model_copy(update={"attempts": attempts})
         self._write()
 
     def add(self, outcome: SplitOutcome, now: datetime) -> None:
-        """Record an outcome in the file and in the store."""
+        """Record an outcome in the run's splits file and in the state store."""
         merged = self._merged(outcome)
         self.outcomes[outcome.bundle] = merged
         self._write()
@@ -86,7 +86,7 @@ class SplitHistory:
         write_outcomes(outcomes_file(self._run), self.outcomes)
 
     def _merged(self, outcome: SplitOutcome) -> SplitOutcome:
-        """Return the outcome over all attempts: a bundle with the bounds that an earlier attempt requested is split."""
+        """Return a split's outcome over all attempts: bounds that an earlier attempt requested count as a success."""
         earlier = self._earlier.get(outcome.bundle)
         if earlier is None or earlier.reason.has(Trait.NOT_BEGUN):
             return outcome
@@ -107,13 +107,13 @@ def tidied(
     grace_minutes: float,
     counted_at: datetime | None = None,
 ) -> dict[str, BundleSplit]:
-    """Return the records of splits after a run (`attempts.remembered`).
+    """Return the split records to keep after a run (`attempts.remembered`).
 
-    A record past its grace period is dropped once a sample has been counted after the split: by then the parts have
-    inherited the means.
+    A record past its grace period is dropped once a sample has been counted after the split. By then the bundles that
+    the bundle was split into have inherited its moving averages (the means).
 
     Args:
-        counted_at: time of the last counted sample; None if there are no means to inherit.
+        counted_at: time of the last counted sample; None if there are no moving averages to inherit.
     """
     longest = max(SHORTEST_MEMORY, timedelta(minutes=grace_minutes))
     young = {
