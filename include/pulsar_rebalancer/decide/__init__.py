@@ -1,1 +1,1 @@
-"""Act 2: what moves, what is split and what stays, and why: the plan of a run."""
+"""Act 2: a run's plan, which says what moves, what is split, what stays, and why."""

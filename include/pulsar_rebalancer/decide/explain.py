@@ -1,4 +1,4 @@
-"""Completes the decisions of a run with the bundles that move in the end."""
+"""Complete a run's decisions with the bundles that move after policies and caps."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 CAPPED, KEPT_IN_PLACE = Reason.having(Trait.CAP), Reason.having(Trait.KEPT_IN_PLACE)
 HELD_BACK = CAPPED | KEPT_IN_PLACE
-"""Reasons of the bundles that would move but for caps, policies and placement."""
+"""Reasons for bundles that only caps, policies or placement keep from moving."""
 
 
 def reasons_by_pair(moves: Iterable[CandidateMove]) -> dict[int, Counter[Reason]]:
-    """Return the number of one cluster's candidates with each reason, by pair."""
+    """Return, for each pair, the number of one cluster's candidates with each reason."""
     counts: dict[int, Counter[Reason]] = {}
     for (pair, reason), count in Counter(map(attrgetter("pair", "reason"), moves)).items():
         counts.setdefault(pair, Counter())[reason] = count
@@ -32,14 +32,14 @@ def reasons_by_pair(moves: Iterable[CandidateMove]) -> dict[int, Counter[Reason]
 def complete(
     decisions: Iterable[Decision], taken: Iterable[CandidateMove], reasons: Mapping[int, Mapping[Reason, int]]
 ) -> list[Decision]:
-    """Return the decisions with the number and traffic of the bundles that their pairs move in the end.
+    """Return the decisions with the number and traffic of the bundles that move after policies and caps.
 
-    The reason of a fired pair that moves nothing says why.
+    If a pair fired but moves nothing, the decision's reason says why.
 
     Args:
-        decisions: of one cluster.
-        taken: its candidates that are taken.
-        reasons: as `reasons_by_pair` gives them, over all its candidates.
+        decisions: one cluster's decisions.
+        taken: the cluster's taken candidates.
+        reasons: the result of `reasons_by_pair` for all candidates of the cluster.
     """
     of_pair: dict[int | None, list[CandidateMove]] = {}
     for move in sorted(taken, key=lambda move: (move.pair, move.rank)):
@@ -70,7 +70,7 @@ def _completed(decision: Decision, taken: Sequence[CandidateMove], reasons: Mapp
 
 
 def taken_and_passed_over(taken: Sequence[CandidateMove], reasons: Mapping[Reason, int]) -> str:
-    """Return in two sentences which bundles move in the end, and how many are passed over.
+    """Return two sentences: which bundles move, and how many are passed over for which reason.
 
     Args:
         taken: candidates that are taken, by pair and rank.
@@ -85,7 +85,7 @@ def taken_and_passed_over(taken: Sequence[CandidateMove], reasons: Mapping[Reaso
 
 
 def explain(decision: Decision) -> str:
-    """Return what AvgShedder found about a broker or pair, in a sentence."""
+    """Return a sentence with AvgShedder's finding about a broker or pair."""
     if decision.gap is None:
         return f"{decision.source} is left out. {decision.reason.meaning}"
     pair = f"{decision.source} is {decision.gap:.1f} points above {decision.destination}"

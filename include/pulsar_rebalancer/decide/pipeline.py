@@ -1,4 +1,4 @@
-"""One run of any shedder over one cluster: shed, place, cap, and keep state for the next run."""
+"""One run of any shedder over one cluster: shed and place bundles, apply caps, and keep state for the next run."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class RunDecision(NamedTuple):
     """The decision of a run.
 
     Attributes:
-        decisions: still without the bundles that move in the end (`explain.complete`).
-        moves: the candidates, destinations named, capped, with their waves.
+        decisions: the shedder's decisions. `explain.complete` adds the bundles that move after policies and caps.
+        moves: the candidates after placement and caps, with destinations and waves.
         kept: what the strategy and its placement keep for the next run.
-        sentence: the finding, and the bundles that move in the end.
-        samples: figures by broker that gave a hit of the cluster, or by which bundles move; AvgShedder's are in the
-            decisions (`sample.used_samples`).
+        sentence: the finding, and the bundles that move after policies and caps.
+        samples: for each broker, the figure that gave a hit for the whole cluster, or that made bundles move.
+            AvgShedder's figures are in the decisions (`sample.used_samples`).
     """
 
     decisions: list[Decision]
@@ -48,17 +48,17 @@ class RunDecision(NamedTuple):
 
 @dataclass(frozen=True)
 class RunContext:
-    """Input of a run over one cluster, apart from the tables.
+    """The input of a run over one cluster, except for the tables.
 
     Attributes:
         settings: effective settings.
         counting: how the sample counts.
-        kept: as the last counted run left it.
+        kept: the strategy's state after the last counted run.
         policies: isolation policies, anti-affinity groups and failure domains.
-        forced: the run acts without waiting for hits.
+        forced: True if the run acts without waiting for hits.
         force_threshold: the gap in points of score from which a forced run acts, if the shedder has thresholds.
-        unloaded_brokers: seconds from a broker's last unload to the sample, by broker.
-        arriving: traffic that drains bring in this run, msg/s and bytes/s, by broker.
+        unloaded_brokers: seconds from each broker's last unload to the sample.
+        arriving: traffic that drains bring to each broker in this run, in msg/s and bytes/s.
         seed: decides between equal destinations; the same seed gives the same plan.
     """
 
@@ -74,11 +74,11 @@ class RunContext:
 
 
 def decide(context: RunContext, brokers: Sequence[BrokerSample], bundles: Bundles) -> RunDecision:
-    """Return the decision of a run: shed, place, cap.
+    """Return a run's decision: shed and place bundles, and apply the caps.
 
     Args:
-        brokers: all that the cluster lists.
-        bundles: all that they report.
+        brokers: all brokers that the cluster lists.
+        bundles: all bundles that these brokers report.
     """
 
     @cache
@@ -114,11 +114,11 @@ def _placed(
     policies: Callable[[], PolicyFilter],
     before: KeptState,
 ) -> RunDecision:
-    """Return the decision of a shedder that leaves samples and policies to the pipeline.
+    """Return the decision for a shedder that leaves samples and policies to the pipeline.
 
-    A sample too soon after the last one is judged, but nothing is shed, because its averages would be those of the last
-    sample. Where hits count, the same holds for a sample without a new figure. Only samples that count change what is
-    kept.
+    A sample too soon after the last one is judged, but nothing is shed, because its moving averages would still be the
+    last sample's. For a shedder that counts hits, the same holds for a sample without a new figure. Only samples that
+    count change the kept state.
     """
     counting = context.counting
     samples = _samples(sample, shed)
@@ -148,7 +148,7 @@ def _capped(
 
 
 def _samples(sample: ClusterSample, shed: SheddingResult) -> dict[str, float]:
-    """Return the figures that give hits of the cluster, by broker; empty if the shedder counts no such hits."""
+    """Return the brokers' figures that give hits for the whole cluster; empty if the shedder counts no such hits."""
     if not shed.outermost:
         return {}
     figure = profile_of(sample.settings).figure
@@ -161,7 +161,7 @@ def _too_soon(decision: Decision) -> Decision:
 
 
 def _with_moves(found: str, moves: Sequence[CandidateMove]) -> str:
-    """Return the finding and, if bundles were chosen, how many are taken or passed over."""
+    """Return the finding and, if bundles were chosen, how many are taken and how many are passed over."""
     if not moves:
         return found
     held_back = Counter(move.reason for move in moves if move.reason in HELD_BACK)
@@ -169,6 +169,6 @@ def _with_moves(found: str, moves: Sequence[CandidateMove]) -> str:
 
 
 def _unloaded_before_the_report(context: RunContext, brokers: Sequence[BrokerSample]) -> dict[str, float]:
-    # Brokers with averages of their own say when they measured them; others say when they last wrote to the metadata.
+    # Brokers that report averages say when they measured these; others say when they last wrote to the metadata store.
     ages = {broker.broker: broker.report_age_seconds or 0 for broker in brokers if broker.load_average is not None}
     return {name: since - ages.get(name, 0) for name, since in context.unloaded_brokers.items()}

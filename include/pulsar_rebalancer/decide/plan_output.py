@@ -1,4 +1,4 @@
-"""The files of a plan that a strategy made: moves, decisions, new state, and the summary that makes it a plan."""
+"""The files of a strategy's plan: moves, decisions and new state, and the summary that completes the plan."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 
 def write(run: RunInput, decided: RunDecision) -> Summary:
-    """Write moves, decisions, state and summary.
+    """Write a plan's moves, decisions, state and summary.
 
     Args:
         run: the run.
-        decided: the strategy's decision; bundles of drained brokers move before its own.
+        decided: the strategy's decision; drained brokers' bundles move before the strategy's bundles.
 
     Returns:
-        The summary, written last.
+        The summary, which is written last.
     """
     taken = [move for move in decided.moves if move.taken]
     traffic = _source_traffic(run, decided.decisions, taken)
@@ -73,14 +73,14 @@ def write(run: RunInput, decided: RunDecision) -> Summary:
 
 
 def _source_traffic(run: RunInput, decisions: Iterable[Decision], taken: Iterable[CandidateMove]) -> dict[str, float]:
-    """Return the present traffic of the sources, in the measure of their moves."""
+    """Return each source's present traffic, in the measure of its moves."""
     measures = {decision.source: decision.measure for decision in decisions if decision.measure}
     measures |= {move.source: move.measure for move in taken}
     return {b.broker: b.traffic(measures[b.broker]) for b in run.brokers if b.broker in measures}
 
 
 def _with_drains(decided: RunDecision, served: Served) -> RunDecision:
-    """Return the decision with the bundles of drained brokers first; the moves that it passed over stay in it."""
+    """Return the decision with the drained brokers' bundles first; moves that were passed over stay in the decision."""
     leaving = number_of(sum(drain.moving for drain in served.progress.values()), "bundle")
     return decided._replace(
         decisions=served.decisions,
@@ -140,7 +140,7 @@ def _summary(
 
 
 def move_table(cluster: str, moves: Sequence[CandidateMove]) -> pa.Table:
-    """Return the moves table, column by column: there may be hundreds of thousands."""
+    """Return the moves table. It is built column by column, as there may be hundreds of thousands of moves."""
     columns: dict[str, Any] = dict.fromkeys(MOVES.names, ())
     if moves:
         columns |= zip(CandidateMove._fields, zip(*moves, strict=True), strict=True)
@@ -158,15 +158,16 @@ def write_files(
     reasons: Mapping[int, Mapping[Reason, int]],
     splits: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Write decisions, state and splits next to the moves, which must exist; the summary must be written last.
+    """Write decisions, state and splits next to the moves file, which must exist; the summary must be written last.
 
     Args:
         run: the run's folder.
-        request: of the run.
-        state: the one that *record* is to commit; its number is one above that of the state the plan was made from.
-        decisions: complete ones.
-        taken: rows of the moves table that are taken, as a reader of the file sees them.
-        reasons: number of candidates with each reason, by pair.
+        request: the run's request.
+        state: the state that *record* is to commit. Its number is one above the number of the state that the plan was
+            made from.
+        decisions: decisions that `explain.complete` completed.
+        taken: rows of the moves table for taken moves, as read back from the file.
+        reasons: for each pair, the number of candidates with each reason.
         splits: rows of the splits table.
 
     Returns:
@@ -183,7 +184,7 @@ def write_files(
         "cluster": request.cluster,
         "airflow_run_id": request.airflow_run_id,
         "base_seq": state.seq - 1,
-        # The hash covers what a reader of the files will see.
+        # The hash covers the values that a reader of the files will see.
         "hash": plan_hash(decided.to_pylist(), taken, json.loads(json.dumps(document)), cuts),
         "collected_at": request.collected_at,
         "reasons": dict(sorted(Counter(decision.reason for decision in decisions).items())),
@@ -201,11 +202,11 @@ def _row(cluster: str, decision: Decision) -> dict[str, Cell]:
 
 
 def scores_fields(before: Mapping[str, float], after: Mapping[str, float], apart: Container[str]) -> dict[str, Any]:
-    """Return the fields of the summary about scores.
+    """Return the summary's fields about scores.
 
     Args:
-        before: scores of the judged brokers, percent.
-        after: scores after the moves (`scoring.scores_after`), percent.
+        before: scores of the judged brokers, in percent.
+        after: scores after the moves (`scoring.scores_after`), in percent.
         apart: brokers that are not compared with the others.
     """
     before, after = ({name: figure for name, figure in side.items() if name not in apart} for side in (before, after))

@@ -1,4 +1,4 @@
-"""The bundles of a run's snapshot as columns, read when a strategy asks for them."""
+"""The bundles in a run's snapshot as columns, read when a strategy asks for them."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ _NAMES = pa.schema([BUNDLES.field(name) for name in ("broker", "bundle")])
 
 
 class _Reported(NamedTuple):
-    """Reported bundles: those of the announced brokers, and the names of those whose namespaces are counted."""
+    """Bundles of the announced brokers, and the names of all bundles in the namespaces that are counted."""
 
     bundles: pa.Table
     counted: pa.Table
 
 
 class RunBundles(Bundles):
-    """The bundles that the brokers of a run report, with their means.
+    """The bundles that a run's brokers report, with their moving averages (the means).
 
-    The bundles are read and sorted before the wait for the means.
+    The bundles are read and sorted first; only then does this wait for the means.
 
     Args:
         run: the run.
-        means: waits for the file of the means with this sample, and returns it.
+        means: waits for the file with the means after this sample, and returns that file.
     """
 
     def __init__(self, run: RunInput, means: Callable[[], StoragePath]) -> None:
@@ -57,10 +57,10 @@ class RunBundles(Bundles):
         self._announced = pa.array(list(brokers), pa.string())
 
     def served(self, namespaces: Collection[str] | None = None) -> Counter[tuple[str, str]]:
-        """Return the number of reported bundles by namespace and broker.
+        """Return the number of reported bundles for each namespace and broker.
 
         Args:
-            namespaces: of anti-affinity groups, or the system's; None for all.
+            namespaces: namespaces in anti-affinity groups, or the system namespaces; None for all namespaces.
 
         Raises:
             SnapshotError: the bundles table cannot be read.
@@ -75,7 +75,7 @@ class RunBundles(Bundles):
         bundles = reported.append_column(
             "reason", reasons_to_stay(reported["bundle"], run.settings, run.bundles_passed_over)
         )
-        # A bundle that validation left out may have no means: it then carries 0, and has a reason to stay.
+        # A bundle that validation left out may have no means. Its figures are then 0, and it has a reason to stay.
         means = self._means().read_table(["cluster", "bundle", *TRAFFIC, "long_term_msg_rate"])
         return filled(with_means(bundles, run.cluster, means))
 
@@ -89,18 +89,18 @@ class RunBundles(Bundles):
         return _Reported(in_order(_concatenated(held, _REPORTED)), _concatenated(counted, _NAMES))
 
     def _batches(self, columns: pa.Schema) -> Iterator[pa.Table]:
-        """Yield the bundles in batches, so that the driver need not hold all of them."""
+        """Yield the bundles in batches, so that the driver need not hold all bundles at once."""
         for rows in batches(self._run.file("bundles"), ["cluster", *columns.names]):
             yield rows.filter(pc.equal(rows["cluster"], pa.scalar(self._run.cluster))).select(columns.names)
 
 
 def reasons_to_stay(names: Column, settings: Settings, passed_over: Mapping[str, Reason] | None = None) -> Column:
-    """Return why each bundle must stay whatever its traffic; null for one that may move.
+    """Return the reason why each bundle must stay, whatever its traffic; null for each bundle that may move.
 
     Args:
-        names: `tenant/namespace/0x…_0x…`.
-        settings: exclude namespaces and bundles.
-        passed_over: further reasons to stay, by bundle.
+        names: bundle names, `tenant/namespace/0x…_0x…`.
+        settings: settings that exclude namespaces and bundles.
+        passed_over: bundles with a further reason to stay.
     """
     may_be = pc.or_(pc.starts_with(names, "pulsar/"), pc.starts_with(names, "sla-monitor/"))
     of_brokers = {name: Reason.SYSTEM_NAMESPACE for name in names.filter(may_be).to_pylist() if is_of_brokers(name)}
@@ -115,13 +115,13 @@ def reasons_to_stay(names: Column, settings: Settings, passed_over: Mapping[str,
 
 
 def with_means(bundles: pa.Table, cluster: str, means: pa.Table) -> pa.Table:
-    """Return the bundles in their order, with their means `msg_rate`, `msg_throughput` and `long_term_msg_rate`.
+    """Return the bundles in their order, with the means `msg_rate`, `msg_throughput` and `long_term_msg_rate`.
 
-    These are in plus out, and null for an unknown bundle.
+    Each mean is inbound plus outbound traffic, and null for a bundle without means.
 
     Args:
-        bundles: with their names.
-        means: a table of means.
+        bundles: a table with a column of bundle names.
+        means: a means table.
     """
     known = means.filter(pc.equal(means["cluster"], pa.scalar(cluster)))
     at: Column = pc.index_in(bundles["bundle"], known["bundle"])
@@ -135,6 +135,6 @@ def _concatenated(parts: Iterable[pa.Table], columns: pa.Schema) -> pa.Table:
 
 
 def _looked_up(keys: Column, reasons: Mapping[str, Reason]) -> Column:
-    """Return the reason of each key, null for one without."""
+    """Return the reason for each key; null for a key without a reason."""
     at: Column = pc.index_in(keys, pa.array(list(reasons), pa.string()))
     return pa.array(list(reasons.values()), pa.string()).take(at)

@@ -1,4 +1,4 @@
-"""Input of one run: the small documents next to its tables, and the rules that follow from them."""
+"""The input of one run: the small documents next to its tables, and the rules that follow from these documents."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunInput(Snapshot):
-    """One run as *decide* reads it; each property may raise the errors of `read`.
+    """One run as *decide* reads it; each property may raise the same errors as `read`.
 
     Attributes:
         root: the storage root.
@@ -42,7 +42,7 @@ class RunInput(Snapshot):
 
     @classmethod
     def read(cls, root: str, run: str) -> Self:
-        """Read the documents of a run and check its tables' columns.
+        """Read a run's documents and check its tables' columns.
 
         Args:
             root: the storage root.
@@ -59,7 +59,7 @@ class RunInput(Snapshot):
 
     @property
     def state_folder(self) -> StoragePath:
-        """Return the folder of the cluster's means."""
+        """Return the folder with the cluster's moving averages (the means)."""
         return ClusterStorage(self.root, self.cluster).state
 
     @cached_property
@@ -69,7 +69,7 @@ class RunInput(Snapshot):
 
     @property
     def shares_bundles(self) -> bool:
-        """Return whether a bundle may have two owners."""
+        """Return whether two brokers may report the same bundle."""
         return _largest(self.bundles_footer, "owners") > 1
 
     @cached_property
@@ -86,12 +86,12 @@ class RunInput(Snapshot):
 
     @cached_property
     def splits(self) -> SplitPlan:
-        """Return the bundles to be split, and why others are not; the few candidates are read separately."""
+        """Return the bundles to be split, and why other candidates are not split."""
         return split_planning.plan(self)
 
     @property
     def context(self) -> RunContext:
-        """Return the input of the pipeline, apart from the tables."""
+        """Return the pipeline's input, except for the tables."""
         now = self.request.collected_at
         unloaded: dict[str, float] = {}
         for unload in self.before.moves.unloads.values():
@@ -116,21 +116,21 @@ class RunInput(Snapshot):
 
     @property
     def kept(self) -> KeptState:
-        """Return the strategy's state after the last counted run; empty if another strategy kept it."""
+        """Return the strategy's state after the last counted run; empty if another strategy wrote that state."""
         decision = self.before.decision
-        # Averages of another strategy mean nothing to this one.
+        # Another strategy's averages mean nothing to this strategy.
         if decision.strategy not in ("", self.settings.strategy):
             return KeptState()
         return KeptState.parse(decision.hits, decision.kept)
 
     @cached_property
     def brokers(self) -> list[BrokerSample]:
-        """Return the brokers of the cluster by name."""
+        """Return the cluster's brokers, sorted by name."""
         return self.brokers_without(left_out_of(self))
 
     @property
     def bundles_passed_over(self) -> dict[str, Reason]:
-        """Return why bundles stay, by bundle; a planned move without an outcome counts as unloaded."""
+        """Return the bundles that stay, each with the reason; a planned move without an outcome counts as an unload."""
         recent = self.before.moves.recent(self.request.collected_at, self.settings.grace_period_minutes)
         kept = self.before.moves.kept
         reasons = {name: Reason.DESTINATION_KEPT if name in kept else Reason.RECENTLY_UNLOADED for name in recent}
@@ -144,7 +144,7 @@ class RunInput(Snapshot):
 
     @property
     def parts_of_split_bundles(self) -> list[dict[str, Cell]]:
-        """Return the parts of recently split bundles (`spark_tables.PARTS`)."""
+        """Return the bundles that recently split bundles were split into (`spark_tables.PARTS`)."""
         return [
             {"cluster": self.cluster, "bundle": bundle, "part": part, "share": share}
             for bundle, parts in parts_by_bundle(self.before.moves.splits).items()
@@ -153,14 +153,14 @@ class RunInput(Snapshot):
 
     @cached_property
     def known_means(self) -> StoragePath | None:
-        """Return the means of the last counted sample; None when there are none."""
+        """Return the file with the moving averages after the last counted sample; None if there is no such file."""
         return self.means_in(self.state_folder)
 
     @property
     def new_means(self) -> StoragePath:
-        """Return the file for the means with this sample, named by a hash of their input.
+        """Return the file for the moving averages (the means) after this sample, named after a hash of their input.
 
-        So an existing file already has this content, and a file that a recorded state names is never rewritten.
+        If the file exists, it therefore has this content already. A file named by a recorded state is never rewritten.
         """
         made_of = hashlib.sha256("\n".join([self.folder.name, *sorted(self.validation.quarantined)]).encode())
         return self.state_folder / f"means-{self.before.decision.seq + 1}-{made_of.hexdigest()[:8]}.parquet"
@@ -177,7 +177,7 @@ def _check_table(run: Snapshot, name: str) -> pq.FileMetaData:
 
 
 def _largest(table: pq.FileMetaData, name: str) -> float:
-    """Return the largest figure of a column; infinite if the file has no statistics of it."""
+    """Return the largest figure in a column; infinity if the file has no statistics for that column."""
     groups = [table.row_group(number) for number in range(table.num_row_groups)]
     statistics = [group.column(BUNDLES.names.index(name)).statistics for group in groups if group.num_rows]
     return max((float(part.max) if part and part.max is not None else math.inf for part in statistics), default=0)

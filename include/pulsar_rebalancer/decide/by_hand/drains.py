@@ -1,4 +1,4 @@
-"""Drained brokers in a run: their bundles move first, then those of the strategy."""
+"""Drained brokers in a run: their bundles move first, then the bundles that the strategy chose."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.strategies.sample import CandidateMove
 
 NAMED = 20
-"""Maximum number of bundles per broker that are named because they cannot move."""
+"""Maximum number of bundles that cannot move and are named, per broker."""
 
 _NEVER = (Reason.SYSTEM_NAMESPACE, Reason.NO_TOPIC)
 
 
 class Served(NamedTuple):
-    """A decided run with its drains.
+    """The decision of a run, including its drains.
 
     Attributes:
-        decisions: one for each drained broker that has bundles, before those of the strategy.
-        moves: all candidates, within the caps: those of drained brokers come first.
-        traffic: bytes/s of the drained brokers that give bundles.
-        progress: of each drain, by drained broker.
+        decisions: one for each drained broker that has bundles, followed by the strategy's decisions.
+        moves: all candidates after the caps; the drained brokers' candidates come first.
+        traffic: each drained broker's traffic in bytes/s, for the drained brokers that give bundles.
+        progress: each drain's progress, keyed by drained broker.
     """
 
     decisions: list[Decision]
@@ -52,9 +52,9 @@ class Leaving(NamedTuple):
     """The moves off drained brokers.
 
     Attributes:
-        moves: candidates with their destinations; their pairs are below zero, so that caps take them first.
-        scenes: by drained broker, without the rules that are lifted for it.
-        overruled: the lifted rules, by drained broker.
+        moves: candidates with their destinations. Their pair numbers are below zero, so that the caps take them first.
+        scenes: a scene for each drained broker, without the rules that are lifted for that broker.
+        overruled: the lifted rules for each drained broker.
     """
 
     moves: list[CandidateMove]
@@ -63,11 +63,11 @@ class Leaving(NamedTuple):
 
     @property
     def scene(self) -> Scene:
-        """Return one of the scenes, for facts that all share."""
+        """Return one of the scenes, for facts that are the same in all scenes."""
         return next(iter(self.scenes.values()))
 
     def room(self, *, fixed: bool = False) -> SpareCapacity:
-        """Return the check that keeps these moves, and those of the strategy, from overloading a broker."""
+        """Return the check that keeps these moves, and the strategy's moves, from overloading a broker."""
         return SpareCapacity(self.scenes, self.overruled, fixed=fixed)
 
 
@@ -80,10 +80,10 @@ def leaving(
     """Return the moves off drained brokers.
 
     Args:
-        snapshot: of a run.
-        state_folder: where the means of its cluster are.
-        overruled: the lifted rules, by drained broker; not empty.
-        wishes: returns the bundles that are to leave one of these brokers.
+        snapshot: a run's snapshot.
+        state_folder: the folder with the moving averages (the means) of the run's cluster.
+        overruled: the lifted rules for each drained broker; not empty.
+        wishes: returns the bundles that are to leave a given drained broker.
 
     Raises:
         SnapshotError: a file of the run cannot be read.
@@ -101,11 +101,11 @@ def leaving(
 
 
 class DrainedBrokers:
-    """The drained brokers of a run: their bundles move before those of the strategy, which leaves these brokers out.
+    """The drained brokers in a run. Their bundles move first; the strategy leaves these brokers out.
 
     Args:
-        snapshot: of a run with drained brokers.
-        state_folder: where the means of its cluster are.
+        snapshot: the snapshot of a run with drained brokers.
+        state_folder: the folder with the moving averages (the means) of the run's cluster.
 
     Raises:
         SnapshotError: a file of the run cannot be read.
@@ -118,7 +118,7 @@ class DrainedBrokers:
         self._leaving = leaving(snapshot, state_folder, overruled, of_broker)
 
     def arriving(self) -> dict[str, Counter[Measure]]:
-        """Return the traffic that the drains bring, msg/s and bytes/s, by broker."""
+        """Return the traffic that the drains bring to each broker, in msg/s and bytes/s."""
         traffic: dict[str, Counter[Measure]] = {}
         for move in self._capped([]):
             if move.taken and move.destination is not None:
@@ -127,11 +127,11 @@ class DrainedBrokers:
         return traffic
 
     def serve(self, decisions: Sequence[Decision], moves: Iterable[CandidateMove]) -> Served:
-        """Return the decision of a run, with the bundles of drained brokers put first.
+        """Return a run's decision, with the drained brokers' bundles put first.
 
         Args:
-            decisions: of the strategy.
-            moves: its candidates; caps may hold back some of the taken ones.
+            decisions: the strategy's decisions.
+            moves: the strategy's candidates; caps may hold back some of the taken candidates.
         """
         capped, drains, scenes = self._capped(moves), self._drains, self._leaving.scenes
         of_drain = [move for move in capped if move.pair < 0]
@@ -146,7 +146,7 @@ class DrainedBrokers:
         )
 
     def _capped(self, moves: Iterable[CandidateMove]) -> list[CandidateMove]:
-        # Only one bundle of each anti-affinity group moves at a time, whatever is overruled.
+        # Only one bundle of each anti-affinity group moves at a time, whatever rules are lifted.
         groups, brokers = self._snapshot.policies.groups, self._leaving.scene.sample.brokers
         wanted, settings = [*self._leaving.moves, *moves], self._snapshot.settings
         return caps.apply(wanted, settings, groups, brokers, self._leaving.room())

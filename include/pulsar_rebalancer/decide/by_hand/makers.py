@@ -1,4 +1,4 @@
-"""The bundles that a request is about, and where they should go; policies, placement and caps apply later."""
+"""The bundles that a person asks to move, and their destinations; policies, placement and caps apply later."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Wish(NamedTuple):
 
     Attributes:
         destination: None if placement is to choose it.
-        reason: why it stays nevertheless, if that is known already.
-        source: broker whose report is used; None for the owner. For a short time two brokers may report a bundle.
+        reason: why the bundle stays nevertheless, if that is known already.
+        source: broker whose report is used; None for the bundle's owner. Two brokers may briefly report one bundle.
     """
 
     bundle: str
@@ -42,14 +42,15 @@ class Wish(NamedTuple):
 
 
 def unload(scene: Scene, named: Iterable[str], destination: str) -> list[Wish]:
-    """Return the named bundles, each once; an entry that matches none is returned as it is (`no_such_bundle`).
+    """Return the named bundles, each once; an entry that matches no bundle is returned unchanged (`no_such_bundle`).
 
     Args:
         named: bundles, namespaces, or patterns of bundle names, in which `*` matches any text and `?` any character.
-        destination: the broker that takes them; empty if placement chooses for each.
+        destination: the broker that takes the bundles; empty if placement chooses a broker for each bundle.
 
     Raises:
-        PlanError: no bundle has such a name (`no_such_bundle`), or the destination cannot take any (`check_broker`).
+        PlanError: no bundle has any of these names (`no_such_bundle`), or the destination cannot take bundles
+            (`check_broker`).
     """
     if destination:
         check_broker(scene, destination)
@@ -75,10 +76,10 @@ def target_of_split(scene: Scene, named: str) -> BundleSample:
     """Return the bundle that is to be split.
 
     Args:
-        named: the bundle, or `tenant/namespace/LARGEST` or `/HOT`.
+        named: the bundle's name, or `tenant/namespace/LARGEST` or `tenant/namespace/HOT`.
 
     Raises:
-        PlanError: `no_such_bundle`, or why the bundle stays.
+        PlanError: `no_such_bundle`, or the reason why the bundle stays.
     """
     namespace, _, which = named.rpartition("/")
     held = [name for name in scene.owners if namespace_of(name) == namespace] if which in (LARGEST, HOT) else [named]
@@ -100,10 +101,11 @@ def split(scene: Scene, request: HandRequest, candidates: Candidates) -> dict[st
     """Return the row of the splits table for the bundle that a person wants to split.
 
     Args:
-        candidates: the bundle's topics and the bounds of its namespace.
+        candidates: the bundle's topics and its namespace's bounds.
 
     Raises:
-        PlanError: why it cannot be cut there (`decide.splits.planner.where_to_cut`), or must stay.
+        PlanError: the reason why the bundle cannot be cut as requested (`decide.splits.planner.where_to_cut`), or must
+            stay.
     """
     bundle = target_of_split(scene, request.bundles[0])
     algorithm = request.algorithm or SplitAlgorithm.RANGE
@@ -152,12 +154,12 @@ def of_broker(scene: Scene, broker: str) -> list[Wish]:
 
 
 def fill(scene: Scene, broker: str) -> list[Wish]:
-    """Return bundles of the hottest brokers that bring a broker up to the mean score, the largest that fit first.
+    """Return bundles from the hottest brokers that bring a broker up to the mean score, largest fitting bundle first.
 
-    A bundle fits if the move brings the broker neither above the mean nor above the bundle's source.
+    A bundle fits if the move brings the broker neither above the mean score nor above the score of the bundle's source.
 
     Raises:
-        PlanError: `unknown_destination`, or why the broker is left out.
+        PlanError: `unknown_destination`, or the reason why the broker is left out.
     """
     check_broker(scene, broker)
     scores, policies = dict(scene.scores), scene.policy_filter()
@@ -193,7 +195,7 @@ def fill(scene: Scene, broker: str) -> list[Wish]:
 
 
 def share_of_score(scene: Scene, bundle: BundleSample) -> float:
-    """Return the points that a bundle takes off its broker's score, if the score follows traffic."""
+    """Return the points by which a broker's score falls when a bundle leaves, if the score follows traffic."""
     whole = max(scene.traffic[bundle.broker], bundle.msg_throughput)
     return scene.scores[bundle.broker] * bundle.msg_throughput / whole if whole > 0 else 0.0
 
@@ -205,7 +207,7 @@ def _most(scene: Scene) -> float:
 
 
 def undo(scene: Scene, outcome: Outcome) -> list[Wish]:
-    """Return wishes that undo the moves of a run; a bundle that has moved again since stays.
+    """Return wishes that undo a run's moves; a bundle that has moved again since the run stays.
 
     Bundles that the run split are included, with the reason why they stay split.
     """
@@ -224,7 +226,7 @@ def _back(scene: Scene, move: MoveOutcome) -> Wish:
 
 
 def again(scene: Scene, moves: Iterable[Move]) -> list[Wish]:
-    """Return the moves of a shown plan as wishes; a bundle that has moved since stays."""
+    """Return the moves in a plan that was shown, as wishes; a bundle that has moved since then stays."""
     return [
         Wish(
             move.bundle,
@@ -239,7 +241,7 @@ def check_broker(scene: Scene, broker: str) -> None:
     """Refuse a broker that cannot take bundles.
 
     Raises:
-        PlanError: `unknown_destination` when the cluster does not list it; otherwise why it is left out.
+        PlanError: `unknown_destination` if the cluster does not list the broker; otherwise why it is left out.
     """
     if broker not in scene.listed:
         raise PlanError(Reason.UNKNOWN_DESTINATION, f"{broker} is none of the {len(scene.listed)} active brokers")

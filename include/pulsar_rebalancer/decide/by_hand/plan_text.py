@@ -1,4 +1,4 @@
-"""A plan made by hand as people and programs read it, before it is carried out."""
+"""A manual plan as people and programs read it, before it is carried out."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 LISTED = 20
-"""Maximum number of moves, and of brokers, that are listed."""
+"""Maximum number of moves that are listed, and of brokers."""
 
 
 def has_effect(summary: Summary) -> bool:
-    """Return whether there is something to carry out; an empty broker may be drained as well."""
+    """Return whether the plan has something to carry out; draining a broker without bundles counts as well."""
     return bool(summary.bundles_taken or summary.bundles_split) or (
         summary.by_hand is not None and summary.by_hand.request.action is Action.DRAIN
     )
 
 
 def document(summary: Summary, run: StoragePath) -> dict[str, JsonValue]:
-    """Return the plan for programs, as JSON: only its first moves and the most loaded brokers."""
+    """Return the plan as JSON for programs, with only its first moves and the most loaded brokers."""
     hand, until = summary.by_hand, timedelta(seconds=summary.resolved.settings.max_shown_plan_age_seconds)
     return {
         "plan": summary.hash if has_effect(summary) else "",
@@ -49,7 +49,7 @@ def text(summary: Summary, run: StoragePath, dag_id: str) -> str:
     """Return the plan in a few lines, with the command that carries it out.
 
     Args:
-        dag_id: of the DAG that carries it out.
+        dag_id: id of the DAG that carries out the plan.
     """
     hand = summary.by_hand
     lines = [f"{summary.sentence} (dry run: nothing was moved)"]

@@ -1,4 +1,4 @@
-"""Manual plans: they have the tables, hash and state of any other plan, but count no hits."""
+"""Manual plans: they have tables, a hash and state like any other plan, but count no hits."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ _MEASURE = Measure.THROUGHPUT
 
 
 def show(storage: ClusterStorage, run: StoragePath, request: HandRequest, by: str) -> Summary:
-    """Make the plan that a form asks for, and write it below the run's folder.
+    """Make the plan that a form asks for, write it below the run's folder, and return its summary.
 
     Args:
-        run: folder of a validated snapshot.
-        by: Airflow user.
+        run: folder of a run with a validated snapshot.
+        by: name of the Airflow user.
 
     Raises:
-        PlanError: why the request cannot be met: `no_such_bundle`, `unknown_destination`, `would_overload`, or why
-            the named broker is left out.
+        PlanError: the reason why the request cannot be met: `no_such_bundle`, `unknown_destination`, `would_overload`,
+            or the reason why the named broker is left out.
         SnapshotError: a file of the run cannot be read.
     """
     draining = request.broker if request.action is Action.DRAIN else ""
@@ -57,7 +57,7 @@ def show(storage: ClusterStorage, run: StoragePath, request: HandRequest, by: st
     record = ByHand(by=by, request=request)
     if request.action is Action.SPLIT:
         return write(scene, (), record, [makers.split(scene, request, Candidates.find(run) or Candidates())])
-    # A drain is shown by the rule that its runs follow.
+    # A drain is shown as its runs will decide it.
     room = SpareCapacity({draining: scene}, {draining: request.overrule}) if draining else None
     return write(scene, placed(scene, candidates_of(scene, _wishes(scene, storage, request))), record, room=room)
 
@@ -85,15 +85,15 @@ def write(
     whole: bool = False,
     restarts: Mapping[str, CountedSample] | None = None,
 ) -> Summary:
-    """Write a plan below the run's folder.
+    """Write a plan below the run's folder, and return its summary.
 
     Args:
-        wanted: candidates with their destinations, before the caps.
-        record: who asked for what.
+        wanted: candidates with their destinations, before the caps are applied.
+        record: the request and the person who made it.
         splits: rows of the splits table.
-        room: refuses or redirects moves that a broker has no room for.
-        whole: whether to refuse the plan if any part of it must stay.
-        restarts: brokers whose hits start again once it is carried out.
+        room: refuses or redirects a move if its destination has no room for the bundle.
+        whole: True to refuse the plan if any bundle in it must stay.
+        restarts: brokers whose hits start again once the plan is carried out.
 
     Raises:
         PlanError: `would_overload`; `not_whole`.
@@ -138,7 +138,7 @@ def _asked(record: ByHand) -> str:
 
 
 def candidates_of(scene: Scene, wishes: Iterable[Wish], first_pair: int = 0) -> list[CandidateMove]:
-    """Return the wishes as candidates: one pair for each source, the bundles with the most traffic first."""
+    """Return the wishes as candidates: one pair number for each source, the bundles with the most traffic first."""
     of_source: dict[str, list[Wish]] = {}
     for wish in wishes:
         source = scene.owners.get(wish.bundle, "") if wish.source is None else wish.source
@@ -166,7 +166,7 @@ def candidates_of(scene: Scene, wishes: Iterable[Wish], first_pair: int = 0) -> 
 
 
 def placed(scene: Scene, moves: Iterable[CandidateMove]) -> list[CandidateMove]:
-    """Return the moves with their destinations, if policies allow any."""
+    """Return the moves with their destinations. A move for which policies allow no destination is passed over."""
     return assignment.place(scene.sample, moves, scene.policy_filter(), PlacementState(), scene.snapshot.folder.name)[0]
 
 
@@ -211,7 +211,7 @@ def _decisions(scene: Scene, moves: Iterable[CandidateMove], record: ByHand) -> 
 
 
 def _with_effect(scene: Scene, moves: Sequence[CandidateMove], record: ByHand, after: Mapping[str, float]) -> ByHand:
-    """Return the record with the effect of the moves on brokers and clients."""
+    """Return the record with the moves' effect on brokers and clients."""
     taken = [move for move in moves if move.taken]
     ends = {end for move in taken for end in (move.source, move.destination) if end is not None}
     bundles = [scene.sample.bundles.find(move.source, move.bundle) for move in taken]

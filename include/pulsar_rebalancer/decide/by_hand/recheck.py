@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 def carry_out_shown(storage: ClusterStorage, run: StoragePath) -> Summary:
     """Write the plan of a run that carries out an earlier plan, from a new snapshot.
 
-    An approved plan is carried out whole or refused; of any other plan, the part that is still valid is carried out.
+    An approved plan is carried out as a whole or refused. From any other plan, only the moves that are still valid are
+    carried out.
 
     Raises:
         PlanError: `other_plan`, `plan_changed`, `shown_too_long_ago`, `awaited_too_long`, `superseded`, `not_whole` or
@@ -44,7 +45,7 @@ def carry_out_shown(storage: ClusterStorage, run: StoragePath) -> Summary:
     folder, summary = _shown(storage, request, handed)
     if handed.approved:
         _refuse_superseded(storage, request, before.moves, handed)
-    # A plan that a strategy decided is requested only by its hash.
+    # A plan that a strategy made is requested only by its hash.
     wanted = summary.by_hand.request if summary.by_hand else HandRequest(plan=summary.hash, reason=handed.reason)
     scene = Scene.read(snapshot, storage.state, wanted.overruled)
     approved = {"approved_by": handed.by, "approved_because": handed.reason} if handed.approved else {}
@@ -65,7 +66,7 @@ def carry_out_shown(storage: ClusterStorage, run: StoragePath) -> Summary:
 
 
 def _refuse_superseded(storage: ClusterStorage, request: RunRequest, moves: MovesState, handed: HandedOver) -> None:
-    """Refuse an approved plan if other runs have moved bundles since; its own run's moves are in place already.
+    """Refuse an approved plan if other runs have moved bundles since. Moves by the plan's own run are already in place.
 
     Raises:
         PlanError: `superseded`.
@@ -94,9 +95,9 @@ def _shown(storage: ClusterStorage, request: RunRequest, handed: HandedOver) -> 
 
 
 def _leaving(storage: ClusterStorage, snapshot: Snapshot, shown: Summary, moves: Sequence[Move]) -> Leaving:
-    """Return the moves off drained brokers, without the rules that were lifted when the plan was shown and still are.
+    """Return the moves off drained brokers. A rule is lifted only if it was lifted for the shown plan and still is.
 
-    Bundles of a broker that has been released since stay.
+    Bundles stay if their broker is no longer drained.
     """
     drained = snapshot.before.drains.brokers
     overruled = {

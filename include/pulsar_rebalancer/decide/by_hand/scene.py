@@ -1,4 +1,4 @@
-"""A run's snapshot for manual plans and drains, without the rules that are lifted."""
+"""A run's snapshot as manual plans and drains see it, without the rules that a person lifted."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 _MAY_GIVE = (Reason.DRAINING, Reason.NO_PERSISTENT_TOPICS)
-"""Reasons that keep a broker from taking bundles, although people may move the bundles that it has."""
+"""Reasons that keep a broker from taking bundles, although people may move bundles off the broker."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """Input of a manual plan.
+    """The input for a manual plan.
 
     Attributes:
-        snapshot: the run.
+        snapshot: the run's snapshot.
         sample: brokers, bundles and settings, without the lifted rules.
-        policies: isolation policies and groups, without the lifted rules.
+        policies: isolation policies and anti-affinity groups, without the lifted rules.
     """
 
     snapshot: Snapshot
@@ -54,11 +54,11 @@ class Scene:
     def read(
         cls, snapshot: Snapshot, state_folder: StoragePath, overruled: Collection[Overrule] = (), draining: str = ""
     ) -> Self:
-        """Read a snapshot without the lifted rules.
+        """Return the input from a snapshot, without the lifted rules.
 
         Args:
-            snapshot: of a run.
-            state_folder: where the means of its cluster are.
+            snapshot: a run's snapshot.
+            state_folder: the folder with the moving averages (the means) of the run's cluster.
             overruled: the lifted rules.
             draining: a broker to drain in addition to those already drained.
 
@@ -93,12 +93,12 @@ class Scene:
 
     @cached_property
     def owners(self) -> dict[str, str]:
-        """Return the broker that reports a bundle, by bundle."""
+        """Return the broker that reports each bundle."""
         return self.sample.bundles.owners()
 
     @cached_property
     def scores(self) -> dict[str, float]:
-        """Return the score of each broker that takes part or may give bundles, percent."""
+        """Return the score, in percent, of each broker that takes part or may give bundles."""
         judged = {None, *_MAY_GIVE}
         return {b.broker: score(b, self.settings) for b in self.sample.brokers if b.left_out in judged}
 
@@ -108,11 +108,11 @@ class Scene:
         return {broker.broker: broker.traffic(Measure.THROUGHPUT) for broker in self.sample.brokers}
 
     def policy_filter(self) -> PolicyFilter:
-        """Return a new filter for the brokers that a bundle may be on, with nothing placed yet."""
+        """Return a new filter for the brokers that a bundle may be on; no bundle is placed in it yet."""
         return PolicyFilter(self.policies, self.sample.brokers, self.sample.bundles, self.settings)
 
     def stays(self, bundle: BundleSample) -> Reason | None:
-        """Return why a bundle may not move at all, or None."""
+        """Return why a bundle may not move at all; None if it may."""
         if not bundle.broker:
             return Reason.NO_SUCH_BUNDLE
         source = self.left_out.get(bundle.broker)
@@ -152,7 +152,7 @@ def _passed_over(snapshot: Snapshot, overruled: Collection[Overrule]) -> dict[st
 
 
 def _bundles(table: pa.Table) -> Bundles:
-    """Return the bundles; one without means gets the figures that its broker reports now."""
+    """Return the bundles. A bundle without moving averages (means) gets the figures that its broker reports now."""
     for measure in Measure:
         present = pc.add(table[f"{measure}_in"], table[f"{measure}_out"])
         mean = pc.coalesce(table[measure], present)

@@ -1,4 +1,4 @@
-"""Spare capacity of the brokers that take the bundles of a drain."""
+"""Spare capacity of the brokers that take bundles from drained brokers."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 class SpareCapacity:
-    """Keeps drains, and the strategy's moves next to them, from bringing a broker above `overloaded_threshold`.
+    """Check that drains, and the strategy's moves in the same run, bring no broker above `overloaded_threshold`.
 
-    If placement's broker has no room for a bundle of a drain, the bundle goes to the coldest broker with room that
-    policies and the topic ceiling allow, or stays.
+    If the broker that placement chose has no room for a drained broker's bundle, the bundle goes to the coldest broker
+    that has room and that policies and the topic ceiling allow. If there is no such broker, the bundle stays.
 
     Args:
-        scenes: by drained broker, without the rules that are lifted for it; bundles of these brokers come first.
-        overruled: the lifted rules, by drained broker.
-        fixed: whether a bundle may go only to its destination, because a person approved that move.
+        scenes: a scene for each drained broker, without the rules that are lifted for that broker.
+        overruled: the lifted rules for each drained broker.
+        fixed: True if a bundle may go only to its planned destination, because a person approved that move.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class SpareCapacity:
         self._gained: dict[str, float] = {}
 
     def fitted(self, unit: list[CandidateMove]) -> list[CandidateMove]:
-        """Return a unit with destinations that have room, or with the reason why it stays."""
+        """Return the unit with destinations that have room, or with the reason why the unit stays."""
         if unit[0].source in self._scenes:
             return [self._leaving(unit[0])]
         gains = self._gains(unit)
@@ -48,7 +48,7 @@ class SpareCapacity:
         return unit
 
     def take(self, unit: list[CandidateMove]) -> None:
-        """Count a unit that moves."""
+        """Count a unit that moves towards its brokers' scores."""
         for name, gain in self._gains(unit).items():
             self._gained[name] = self._gained.get(name, 0.0) + gain
         first = unit[0]
@@ -72,11 +72,11 @@ class SpareCapacity:
         return self._score(broker, scene or self._scene) + gain <= self._scene.settings.overloaded_threshold
 
     def _score(self, broker: str, scene: Scene) -> float:
-        """Return the score of a broker after the moves taken so far, percent."""
+        """Return a broker's score after the moves taken so far, in percent."""
         return scene.scores[broker] + self._gained.get(broker, 0.0)
 
     def _gains(self, unit: list[CandidateMove]) -> dict[str, float]:
-        """Return by how many points the score of each broker grows."""
+        """Return the points by which the unit raises each broker's score."""
         gains: dict[str, float] = {}
         for move in unit:
             scene = self._scenes.get(move.source, self._scene)

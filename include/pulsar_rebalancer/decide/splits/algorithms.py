@@ -1,8 +1,8 @@
-"""Where a bundle is cut: Pulsar's four algorithms (NamespaceBundleSplitAlgorithm), to the last position.
+"""Where a bundle is cut: Pulsar's four algorithms (NamespaceBundleSplitAlgorithm), reproduced exactly.
 
-Positions are hashes, 0 to 2**32 - 1. A range holds its lower bound and not its upper one; the last range of a namespace
-ends at 0xffffffff and holds it. All divisions are of whole numbers and round down. No position means no split: brokers
-then answer 204 and change nothing.
+Positions are hashes, 0 to 2**32 - 1. A range includes its lower bound but not its upper bound. Only the last range of a
+namespace, which ends at 0xffffffff, includes its upper bound. All divisions are integer divisions that round down. If
+there is no position, there is no split: brokers then answer 204 and change nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.run.topic_loads import TopicLoad
 
 _ROUNDING = 1e-9
-"""Ratio; adding 100,000 figures in another order changes their sum by less."""
+"""Relative tolerance; adding 100,000 figures in another order changes their sum by less than this ratio."""
 
 
 def positions_of(
@@ -33,13 +33,13 @@ def positions_of(
     settings: Settings,
     specified: Iterable[int] = (),
 ) -> tuple[int, ...]:
-    """Return the positions at which an algorithm cuts a bundle, ascending; empty if it makes no cut.
+    """Return the positions at which an algorithm cuts a bundle, in ascending order; empty if it makes no cut.
 
     Args:
         hash_range: of the bundle.
-        topics: those that the owner lists, in any order; `range_equally_divide` ignores them.
-        settings: effective settings, for `flow_or_qps_equally_divide`.
-        specified: for `specified_positions_divide`.
+        topics: the topics that the owner lists, in any order; `range_equally_divide` ignores them.
+        settings: effective settings, used by `flow_or_qps_equally_divide`.
+        specified: positions, used by `specified_positions_divide`.
     """
     match algorithm:
         case SplitAlgorithm.RANGE:
@@ -55,7 +55,7 @@ def positions_of(
 def range_equally_divide(hash_range: HashRange) -> tuple[int, ...]:
     """Return the middle of the range (RangeEquallyDivideBundleSplitAlgorithm).
 
-    A range one hash wide has none: NamespaceBundleFactory.canSplitBundle refuses it.
+    A range that is one hash wide has no middle: NamespaceBundleFactory.canSplitBundle refuses to split it.
     """
     lower, upper = hash_range
     return (lower + (upper - lower) // 2,) if upper - lower > 1 else ()
@@ -65,7 +65,7 @@ def topic_count_equally_divide(positions: Iterable[int]) -> tuple[int, ...]:
     """Return the middle between the two topics in the middle (TopicCountEquallyDivideBundleSplitAlgorithm).
 
     Args:
-        positions: of the topics, in any order; with fewer than two there is no split.
+        positions: the topics' positions, in any order; with fewer than two topics there is no split.
     """
     ordered = sorted(positions)
     if len(ordered) < 2:
@@ -75,22 +75,22 @@ def topic_count_equally_divide(positions: Iterable[int]) -> tuple[int, ...]:
 
 
 def specified_positions_divide(hash_range: HashRange, topics: int, specified: Iterable[int]) -> tuple[int, ...]:
-    """Return the given positions that lie within the range (SpecifiedPositionsBundleSplitAlgorithm), each once.
+    """Return the specified positions that are within the range, each once (SpecifiedPositionsBundleSplitAlgorithm).
 
     Args:
         hash_range: of the bundle.
-        topics: how many it has; with fewer than two there is no split.
+        topics: number of topics in the bundle; with fewer than two topics there is no split.
         specified: positions, in any order.
     """
     return tuple(sorted({p for p in specified if hash_range.lower < p < hash_range.upper})) if topics > 1 else ()
 
 
 def flow_or_qps_equally_divide(topics: Iterable[TopicLoad], settings: Settings) -> tuple[int, ...]:
-    """Return cuts between parts that stay within the limits (FlowOrQpsEquallyDivideBundleSplitAlgorithm).
+    """Return cuts into bundles that stay within the limits (FlowOrQpsEquallyDivideBundleSplitAlgorithm).
 
-    The limits are `max_bundle_msg_rate` and `max_bundle_bandwidth`. Idle topics are ignored. A bundle with fewer than
-    two others, or that exceeds neither limit by `flow_difference` percent, is not cut. Of topics with the same
-    hash, Pulsar looks only at the last one, once for each of them.
+    The limits are `max_bundle_msg_rate` and `max_bundle_bandwidth`. Idle topics are ignored. A bundle is not cut if
+    fewer than two topics have traffic, or if it exceeds neither limit by `flow_difference` percent. If several topics
+    have the same hash, Pulsar uses the last topic's figures for each of them.
     """
     most_rate, most_throughput = settings.max_bundle_msg_rate, settings.max_bundle_bandwidth * MIB
     busy = [topic for topic in topics if topic.msg_rate > 0 or topic.msg_throughput > 0]
@@ -114,9 +114,10 @@ def flow_or_qps_equally_divide(topics: Iterable[TopicLoad], settings: Settings) 
 
 
 def shares_of(hash_range: HashRange, positions: Sequence[int], topics: Sequence[TopicLoad]) -> tuple[float, ...]:
-    """Return each part's share of the bundle's traffic, as a ratio; equal shares if no topic's traffic is known.
+    """Return each part's share of the bundle's traffic as a ratio; equal shares if no topic's traffic is known.
 
-    Message rate counts, and throughput where no topic has a rate.
+    The parts are the bundles that the bundle is split into. Traffic is message rate, or throughput if no topic has a
+    message rate.
     """
     carried = _carried(hash_range, positions, topics)
     whole = one_by_one(carried)
@@ -124,12 +125,12 @@ def shares_of(hash_range: HashRange, positions: Sequence[int], topics: Sequence[
 
 
 def most_even(hash_range: HashRange, positions: Sequence[int], topics: Sequence[TopicLoad]) -> int:
-    """Return the position that halves the bundle's traffic best, the lowest of equal ones.
+    """Return the position that halves the bundle's traffic best; the lowest position if several are equally good.
 
     Args:
         hash_range: of the bundle.
-        positions: those to choose from, ascending.
-        topics: of the bundle.
+        positions: the positions to choose from, in ascending order.
+        topics: the bundle's topics.
     """
     carried = _carried(hash_range, positions, topics)
     whole = one_by_one(carried)
@@ -141,7 +142,7 @@ def most_even(hash_range: HashRange, positions: Sequence[int], topics: Sequence[
 
 
 def _carried(hash_range: HashRange, positions: Sequence[int], topics: Sequence[TopicLoad]) -> list[float]:
-    """Return the traffic of each part: message rate, or throughput where no topic has a rate."""
+    """Return each part's traffic: its message rate, or its throughput if no topic has a message rate."""
     edges = (hash_range.lower, *positions, hash_range.upper + 1)
     for measure in ("msg_rate", "msg_throughput"):
         carried = [0.0] * (len(edges) - 1)

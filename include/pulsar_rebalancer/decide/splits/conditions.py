@@ -1,8 +1,8 @@
-"""When Pulsar splits a bundle by itself.
+"""When Pulsar's load managers split a bundle automatically.
 
-Modular load manager (BundleSplitterTask): long-term means, at every sample. Extensible load manager
-(DefaultNamespaceBundleSplitStrategyImpl): what the broker measures now, in more samples in a row than
-`hit_count_split`. All comparisons are strict.
+The modular load manager (BundleSplitterTask) compares long-term moving averages and acts at every sample. The
+extensible load manager (DefaultNamespaceBundleSplitStrategyImpl) compares current figures and acts when a condition is
+met in more than `hit_count_split` samples in a row. All comparisons are strict.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ class LoadedBundle:
 
     Attributes:
         bundle: `tenant/namespace/0x…_0x…`.
-        broker: brokerId of its owner.
+        broker: the owner's brokerId.
         topics: number of topics.
         sessions: number of producers and consumers.
-        msg_rate: msg/s in plus out: the long-term mean, or the current rate under the extensible load manager.
-        msg_throughput: bytes/s, in the same way.
-        policy: the kind of policy that its namespace is under, or None.
-        stays: why it must not be split, or None.
+        msg_rate: inbound plus outbound msg/s: the long-term moving average, or the current rate under the extensible
+            load manager.
+        msg_throughput: inbound plus outbound bytes/s, averaged or current like `msg_rate`.
+        policy: the kind of policy that its namespace is under; None if it is under no policy.
+        stays: why the bundle must not be split; None if it may be split.
     """
 
     bundle: str
@@ -48,8 +49,8 @@ class SplitCondition(NamedTuple):
 
     Attributes:
         name: "topics", "sessions", "msg_rate" or "bandwidth".
-        value: the compared figure: a number, msg/s or bytes/s.
-        bound: what it exceeds.
+        value: the compared figure: a count, msg/s or bytes/s.
+        bound: the limit that the value exceeds.
     """
 
     name: str
@@ -63,8 +64,8 @@ class SplitCondition(NamedTuple):
 
 
 def condition_of(bundle: LoadedBundle, settings: Settings) -> SplitCondition | None:
-    """Return the first condition of splitting that a bundle meets, in Pulsar's order; None when it meets none."""
-    sessions = settings.max_bundle_sessions if settings.max_bundle_sessions > 0 else math.inf  # 0 switches it off
+    """Return the first condition for a split, in Pulsar's order, that a bundle meets; None if it meets no condition."""
+    sessions = settings.max_bundle_sessions if settings.max_bundle_sessions > 0 else math.inf  # 0: no limit
     conditions = (
         SplitCondition("topics", bundle.topics, settings.max_bundle_topics),
         SplitCondition("sessions", bundle.sessions, sessions),

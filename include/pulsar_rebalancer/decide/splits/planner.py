@@ -1,4 +1,4 @@
-"""Which bundles a run splits, where, and why others are left whole."""
+"""Which bundles a run splits, where it cuts them, and why it leaves other bundles whole."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class SplitPlan(NamedTuple):
     """The splits of a run.
 
     Attributes:
-        rows: of the splits table, one for each bundle that meets a condition.
-        hits: samples in a row in which a bundle met one, for the next run.
+        rows: rows of the splits table, one for each bundle that meets a condition.
+        hits: for each bundle, the number of samples in a row in which it met a condition, kept for the next run.
         told: a sentence for each row.
     """
 
@@ -48,7 +48,7 @@ class SplitPlan(NamedTuple):
 
     @property
     def passed_over(self) -> dict[Reason, int]:
-        """Return how many bundles are left whole, by reason."""
+        """Return the number of bundles that are left whole for each reason."""
         return dict(sorted(Counter(Reason(row["reason"]) for row in self.rows if not row["taken"]).items()))
 
 
@@ -63,18 +63,18 @@ class Cut(NamedTuple):
 
     @property
     def at(self) -> str:
-        """Return the positions as people read them."""
+        """Return the positions as text for people."""
         return ", ".join(f"0x{position:08x}" for position in self.positions)
 
 
 @dataclass(frozen=True)
 class SplitContext:
-    """Input of split planning, apart from the bundles.
+    """The input for split planning, except for the bundles.
 
     Attributes:
         settings: effective settings.
-        extensible: whether the extensible load manager runs; else it is the modular one.
-        hits: samples in a row in which a bundle met a condition, before this one.
+        extensible: True if the cluster runs the extensible load manager, False if it runs the modular load manager.
+        hits: for each bundle, the number of samples in a row, before this sample, in which it met a condition.
         splits: recently split bundles.
         now: time of the sample.
     """
@@ -95,14 +95,14 @@ def where_to_cut(
     pending: int = 0,
     single: bool = False,
 ) -> Cut | Reason:
-    """Return where a bundle is cut, or why it cannot be.
+    """Return where a bundle is cut, or the reason why it cannot be cut.
 
     Args:
-        candidate: its topics and the bounds of its namespace.
+        candidate: the bundle's topics and its namespace's bounds.
         specified: positions for `specified_positions_divide`.
-        pending: bundles that the namespace gets by other splits of the same plan.
-        single: whether the load manager makes only one cut, as the extensible one does. Of several positions, the one
-            that halves the traffic best is taken.
+        pending: number of bundles that other splits in the same plan add to the namespace.
+        single: True if the load manager makes only one cut, as the extensible load manager does. If there are several
+            positions, the position that halves the traffic best is used.
     """
     hash_range, topics = HashRange.of(candidate.bundle), candidate.topics
     by_topics = algorithm is not SplitAlgorithm.RANGE
@@ -139,11 +139,11 @@ def _unsound(
 
 
 def plan(context: SplitContext, bundles: Iterable[LoadedBundle], candidates: Mapping[str, Candidate]) -> SplitPlan:
-    """Return the splits of a run: the bundles furthest above their bound first, then by name.
+    """Return a run's splits; bundles are considered in order of how far they exceed their bound, then by name.
 
     Args:
         bundles: the candidates that *collect* found, each once.
-        candidates: topics and bounds that *collect* read, by bundle.
+        candidates: topics and bounds that *collect* read for each bundle.
     """
     met = [(bundle, first) for bundle in bundles if (first := condition_of(bundle, context.settings)) is not None]
     met.sort(key=lambda item: (-item[1].excess, item[0].bundle))
@@ -167,7 +167,7 @@ class _Walk:
         self.hits: dict[str, int] = {}
 
     def add(self, rank: int, bundle: LoadedBundle, condition: SplitCondition) -> None:
-        """Add the row of a bundle; one that validation left out gets none, as validation has named it."""
+        """Add a bundle's row. Bundles that validation left out get no row; validation has already named them."""
         if bundle.stays is Reason.BUNDLE_QUARANTINED:
             return
         result = self._refused(bundle) or self._cut(bundle)
@@ -197,13 +197,13 @@ class _Walk:
         )
 
     def _refused(self, bundle: LoadedBundle) -> Reason | None:
-        """Return why a bundle is left whole, whatever its topics are, and count its hits."""
+        """Count a bundle's hits, and return why the bundle is left whole before its topics are looked at, or None."""
         if bundle.topics < FEWEST_TOPICS:
             return Reason.ONE_TOPIC
         if bundle.stays is not None:
             return bundle.stays
         if self._context.extensible:
-            # A broker that has split as many bundles as it may looks at no others, and their hits do not grow.
+            # A broker that has reached its limit of splits ignores its other bundles, and their hits do not grow.
             before = self._context.hits.get(bundle.bundle, 0)
             capped = self._of_broker[bundle.broker] >= self._settings.max_splits_per_broker
             self.hits[bundle.bundle] = before if capped else before + 1

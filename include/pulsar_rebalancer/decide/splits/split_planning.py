@@ -1,4 +1,4 @@
-"""What a run splits: the few candidates of *collect* are read, and `planner` judges them."""
+"""Read the few candidates for a split that *collect* found, and let `planner` judge them."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 
 _MOST_TOLD = 5
-"""Maximum number of sentences about bundles that should be split."""
+"""Maximum number of listed sentences about bundles that should be split."""
 
 
 def plan(run: RunInput) -> SplitPlan:
-    """Return the splits of a run; none while `split_mode` is off, or if the sample does not count.
+    """Return a run's splits; empty if `split_mode` is off or the sample does not count.
 
     Raises:
         SnapshotError: a file of the run or of the state cannot be read.
@@ -55,7 +55,7 @@ def plan(run: RunInput) -> SplitPlan:
 
 
 def _loaded(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[LoadedBundle]:
-    """Return the bundles with the figures of the load manager's conditions, each as its busiest reporter has it."""
+    """Return the bundles with the figures that split conditions compare, each as reported by its busiest broker."""
     sample = _rows(run.file("bundles"), names)
     parts = parts_by_bundle(run.before.moves.splits)
     parents = {bundle for bundle, of_bundle in parts.items() if of_bundle.keys() & set(names)}
@@ -86,7 +86,7 @@ def _loaded(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[Lo
 
 
 def _rows(file: StoragePath, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the rows of some bundles of a table; a long-term mean that the file does not have is null."""
+    """Return the rows for some bundles from a table file; a long-term mean that the file lacks is null."""
     file_system, path = file.open()
     with failures_of(file.uri, "read"), damage_of(file.uri):
         rows = pq.read_table(path, filesystem=file_system, filters=pc.field("bundle").isin(pa.array(names)))
@@ -97,12 +97,12 @@ def _rows(file: StoragePath, names: Sequence[str]) -> list[dict[str, Any]]:
 def helpful(
     run: Snapshot, decisions: Sequence[Decision], moves: Iterable[CandidateMove], source_traffic: Mapping[str, float]
 ) -> tuple[str, ...]:
-    """Return a sentence for each fired broker whose bundles are all too large to move, if a split would help it.
+    """Return a sentence for each fired broker whose bundles are all too large to move, if a split would help.
 
     Args:
         run: the run.
         moves: by pair and rank.
-        source_traffic: current traffic of the sources, in the measure of their moves.
+        source_traffic: each source's current traffic, in the measure of its moves.
     """
     stuck = {d.pair: d for d in decisions if d.fired and d.reason is Reason.NO_FITTING_BUNDLE}
     busiest: dict[int, CandidateMove] = {}
