@@ -1,1 +1,1 @@
-"""Read what isolation policies, anti-affinity groups and failure domains say about brokers and bundles."""
+"""Interpret isolation policies, anti-affinity groups and failure domains for brokers and bundles."""

@@ -1,4 +1,4 @@
-"""What isolation policies, anti-affinity groups and failure domains say about namespaces and brokers."""
+"""A cluster's isolation policies, anti-affinity groups and failure domains."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 class Policies(VersionedDocument):
-    """`input/policies.json`: the policies of a cluster, as far as they could be read.
+    """`input/policies.json`: the cluster's policies that could be read.
 
     Attributes:
         isolation: isolation policies in Pulsar's order.
-        groups: anti-affinity group by namespace, for namespaces in a group.
-        domains: failure domain by broker; empty if domains are off.
-        unknown: by namespace, why its permitted brokers are unknown: an admin reason code or a sentence.
-        without_persistent: brokers that take no persistent topics, while others do.
-        readable: whether the policies of at least one namespace are known, or there is no namespace.
-        problem: what could not be read, and policies that no broker can serve; empty if all is well.
+        groups: the anti-affinity group of each namespace that is in a group.
+        domains: each broker's failure domain; empty if failure domains are off.
+        unknown: namespaces whose permitted brokers are unknown, each with an admin reason code or a sentence.
+        without_persistent: brokers that take no persistent topics, if other brokers do.
+        readable: True if the policies of at least one namespace are known, or there is no namespace.
+        problem: what could not be read, and which policies no broker can serve; empty if there is no problem.
     """
 
     FILE: ClassVar[str] = "input/policies.json"
@@ -48,12 +48,13 @@ class Policies(VersionedDocument):
         return {namespace: kind(namespace) for namespace in namespaces}
 
     def kind(self, namespace: str) -> str | None:
-        """Return what `kinds` returns for one namespace."""
+        """Return the value that `kinds` gives for one namespace."""
         return self.kinds([namespace])[namespace]
 
     def reserved_by(self, broker: str) -> str | None:
-        """Return the first isolation policy with the broker as primary, which closes it to other namespaces.
+        """Return the first isolation policy that has the broker as a primary broker; None if there is no such policy.
 
-        See NamespaceIsolationPolicies.isSharedBroker; Pulsar does not check a manual destination against it.
+        The policy closes the broker to all other namespaces (NamespaceIsolationPolicies.isSharedBroker). Pulsar does
+        not apply this rule to manually chosen destinations.
         """
         return next((policy.name for policy in self.isolation if policy.reserves(broker)), None)

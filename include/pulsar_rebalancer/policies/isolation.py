@@ -1,4 +1,4 @@
-"""Interpret namespace isolation policies as Java does: which brokers are for which namespaces."""
+"""Interpret namespace isolation policies as Pulsar does: which brokers are for which namespaces."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ class IsolationPolicy(BaseModel):
 
     Attributes:
         namespaces: patterns of `tenant/namespace`.
-        primary: patterns of the hosts of brokers that are reserved for its namespaces.
-        secondary: patterns of the hosts of failover brokers.
-        min_limit: secondary brokers are used while fewer primary ones than this are active.
-        problems: what is wrong, by the part's name in Pulsar's document; the fields above hold what could be read.
+        primary: patterns of host names; matching brokers are reserved for the policy's namespaces.
+        secondary: patterns of host names; matching brokers are for failover.
+        min_limit: secondary brokers are used while fewer primary brokers than this number are active.
+        problems: what is wrong with each part, keyed by the part's name in Pulsar's document. The fields above hold the
+            values that could be read.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -45,7 +46,7 @@ class IsolationPolicy(BaseModel):
         return _matches(self.namespaces, namespace)
 
     def reserves(self, broker: str) -> bool:
-        """Return whether the broker is a primary one; only its host counts, not the port."""
+        """Return whether the broker is a primary broker; only its host is compared, not its port."""
         return _matches(self.primary, host_of(broker))
 
     def candidates(self, brokers: Sequence[str]) -> list[str]:
@@ -66,17 +67,17 @@ def host_of(broker: str) -> str:
 
 
 def parse_isolation(document: Mapping[str, JsonValue]) -> tuple[IsolationPolicy, ...]:
-    """Return the policies in Pulsar's order: the first that covers a namespace applies to it."""
+    """Return the policies in Pulsar's order; the first policy that covers a namespace applies to the namespace."""
     return tuple(_policy(name, policy) for name, policy in document.items())
 
 
 def policy_of(policies: Iterable[IsolationPolicy], namespace: str) -> IsolationPolicy | None:
-    """Return the policy that applies to a namespace, as far as policies could be read; None if there is none."""
+    """Return the policy that applies to a namespace, among the policies that could be read; None if none applies."""
     return next((policy for policy in policies if policy.covers(namespace)), None)
 
 
 def rulings(policies: Iterable[IsolationPolicy], namespaces: Iterable[str]) -> dict[str, IsolationPolicy | None]:
-    """Return for each namespace what `policy_of` returns; faster for many."""
+    """Return for each namespace the result of `policy_of`; faster for many namespaces."""
     ruling: dict[str, IsolationPolicy | None] = dict.fromkeys(namespaces)
     left = pa.array(filter(is_name, ruling), pa.string())
     for policy in policies:
@@ -90,8 +91,9 @@ def rulings(policies: Iterable[IsolationPolicy], namespaces: Iterable[str]) -> d
 def doubt(policies: Iterable[IsolationPolicy], namespace: str, ruling: IsolationPolicy | None) -> str:
     """Return why the brokers permitted to a namespace are unknown; empty if they are known.
 
-    A policy whose namespaces cannot be read may apply to any namespace that no earlier policy covers. Primary brokers
-    that cannot be read may be any brokers, so those left for namespaces under no policy are unknown as well.
+    A policy whose namespaces cannot be read may apply to any namespace that no earlier policy covers. If a policy's
+    primary brokers cannot be read, they may be any brokers, so the brokers left for namespaces under no policy are
+    unknown as well.
 
     Args:
         ruling: the policy that applies to the namespace, from `rulings`.
