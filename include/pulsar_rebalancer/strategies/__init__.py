@@ -1,1 +1,1 @@
-"""Pulsar's shedding and placement strategies: one cluster at a time, meant to be read."""
+"""Pulsar's shedding and placement strategies for one cluster at a time, written to be read."""

@@ -1,4 +1,4 @@
-"""Caps on a plan and its waves: bundles that selection took may still have to wait for a later run."""
+"""Caps on a plan, and its waves: because of the caps, chosen bundles may have to wait for a later run."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.run.tables import BrokerSample
     from pulsar_rebalancer.strategies.sample import CandidateMove
 
-_TAKEN = Reason.TAKEN  # looked up once for a million
+_TAKEN = Reason.TAKEN  # looked up once instead of for each of a million moves
 
 _RELEASE = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:\.\d+)*")
-"""A release, or a distributor's with further numbers. A version with a suffix may be built from any source."""
+"""A release number, which a distributor may have extended. A version with a suffix may be built from any source."""
 
 _FIRST_OF_40, _FIRST = (4, 0, 10), (4, 2, 1)
-"""The first releases with the cure; 4.1 has none (release notes of 4.0.10 and 4.2.1, 27 April 2026)."""
+"""The first releases with the fix; 4.1 has no fixed release (release notes of 4.0.10 and 4.2.1, 27 April 2026)."""
 
 
 class CapacityCheck(Protocol):
-    """A check other than the caps that may keep a unit in place; its answer depends on the units taken before."""
+    """A check, other than the caps, that may keep a unit in place; its result depends on the units already taken."""
 
     def fitted(self, unit: list[CandidateMove]) -> list[CandidateMove]:
-        """Return a taken unit as it may move, perhaps to other brokers, or with the reason why it may not."""
+        """Return a taken unit as it may move, perhaps to other brokers, or with the reason why it may not move."""
         ...
 
     def take(self, unit: list[CandidateMove]) -> None:
-        """Note that a unit moves as it was fitted."""
+        """Record that a unit moves as `fitted` returned it."""
         ...
 
 
@@ -46,18 +46,18 @@ def apply(
     brokers: Iterable[BrokerSample],
     room: CapacityCheck | None = None,
 ) -> list[CandidateMove]:
-    """Return the moves after the caps by pair and rank, each taken one with its wave.
+    """Return the moves after the caps, sorted by pair and rank, with a wave for each taken move.
 
-    Caps bite in this order: one bundle of each anti-affinity group, because destinations are right only while the
-    group's other bundles are where they were counted, and a move may be capped or fail; bundles off or onto one broker;
-    bundles of one namespace; throughput; bundles per run, outer pairs first; waves. Where the same hash range must
-    not move twice at once, its n-th move goes to wave n. Elsewhere a wave has a fixed number of bundles, because each
-    wave asks the gate again. Caps never affect counters.
+    Caps apply in this order: one bundle of each anti-affinity group; bundles off or onto one broker; bundles of one
+    namespace; throughput; bundles per run, outer pairs first; waves. Only one bundle of a group may move because its
+    destination is right only while the group's other bundles are where they were counted, and a move may be capped or
+    fail. If the same hash range must not move twice at once, its n-th move goes to wave n. Otherwise a wave has a fixed
+    number of bundles, because each wave asks the gate again. Caps never affect counters.
 
     Args:
-        moves: as selection and placement made them, in any order.
-        brokers: all that the cluster lists.
-        room: asked about each taken unit; if a cap applies too, the cap is the reason given.
+        moves: the result of selection and placement, in any order.
+        brokers: all brokers that the cluster lists.
+        room: checks each taken unit; if a cap applies too, the cap is the reason given.
     """
     taken, result = units(moves)
     caps = _Caps(settings, groups, by_range=bool(taken) and needs_waves(brokers))
@@ -71,10 +71,10 @@ def apply(
 
 
 def units(moves: Iterable[CandidateMove]) -> tuple[list[list[CandidateMove]], list[CandidateMove]]:
-    """Return the units of taken moves by pair and rank, and the other moves, which are most of them.
+    """Return the units of taken moves, sorted by pair and rank, and all other moves.
 
-    A taken bundle and the bundles that come back for it are one unit. Half a swap would be worse than none: it would
-    move a bundle that is too large to go by itself.
+    A taken bundle and the bundles that come back for it are one unit. Half a swap would be worse than no swap: it
+    would move a bundle that is too large to move without the bundles that come back.
     """
     taken: list[list[CandidateMove]] = []
     others: list[CandidateMove] = []
@@ -92,12 +92,12 @@ def units(moves: Iterable[CandidateMove]) -> tuple[list[list[CandidateMove]], li
 
 
 def in_order(moves: Iterable[CandidateMove]) -> list[CandidateMove]:
-    """Return the moves by pair and rank."""
+    """Return the moves sorted by pair and rank."""
     return sorted(moves, key=attrgetter("pair", "rank"))
 
 
 class _Caps:
-    """What the units of one plan have used up so far."""
+    """The amounts that the units of one plan have used up so far."""
 
     def __init__(self, settings: Settings, groups: Mapping[str, str], *, by_range: bool) -> None:
         self._settings = settings
@@ -113,10 +113,10 @@ class _Caps:
         self._in_waves = 0
 
     def capped(self, unit: list[CandidateMove], *, counted: bool = True) -> list[CandidateMove]:
-        """Return a unit with its waves, or with the reason why it has to wait.
+        """Return a unit with its waves, or with the reason why the unit has to wait.
 
         Args:
-            counted: whether the unit uses up the caps; otherwise it is only checked.
+            counted: True if the unit uses up the caps; otherwise it is only checked.
         """
         names = [namespace_of(move.bundle) for move in unit]
         groups = [self._groups[name] for name in names if name in self._groups]
@@ -153,7 +153,7 @@ class _Caps:
             self._of_run += len(unit)
 
     def _bitten(self, unit: list[CandidateMove], names: list[str]) -> Reason | None:
-        """Return which cap a unit exceeds, of those that may have room for a smaller unit."""
+        """Return the cap that a unit exceeds, among the caps that may still have room for a smaller unit, or None."""
         caps = self._settings
         # Only the brokers of this unit are added up: a plan may have a million moves.
         leaving, coming = _counts([move.source for move in unit]), _counts([move.destination for move in unit])
@@ -188,11 +188,11 @@ def _over(count: float, cap: float | None) -> bool:
 
 
 def needs_waves(brokers: Iterable[BrokerSample]) -> bool:
-    """Return whether the same hash range of two namespaces must not move at once; one old broker is enough.
+    """Return whether the same hash range of two namespaces must not move at once, which one old broker requires.
 
     The leader of the modular load manager kept a planned destination only by hash range until apache/pulsar #25518
     (ModularLoadManagerImpl.setNamespaceBundleAffinity). Any broker may become the leader. The extensible load manager
-    keeps none: its brokers are recognised by the averages they report.
+    keeps no planned destinations. Its brokers are recognised by the averages they report.
     """
     return any(broker.load_average is None and _is_old(broker.version) for broker in brokers)
 

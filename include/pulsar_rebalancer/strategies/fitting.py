@@ -1,4 +1,4 @@
-"""Checks that settings fit their strategy, which `config/` knows by name only."""
+"""Check that settings fit their strategy; `config/` knows strategies only by name."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _OF_SOME = {_OF_PAIRS, *(name for profile in PROFILES.values() for name in profi
 
 
 def checked(given: Settings, where: str) -> Settings:
-    """Return settings with the defaults of their strategy's own filled in.
+    """Return settings that fit their strategy, with defaults filled in for the strategy's own settings.
 
     Args:
-        where: the place that an error names.
+        where: the place that error messages name.
 
     Raises:
-        SettingsError: `wrong_setting` or `contradiction`, also for whatever a profile from outside raises: it breaks
-            only its own cluster.
+        SettingsError: `wrong_setting` or `contradiction`, also for any error that a profile from outside raises, so
+            that the error affects only its own cluster.
     """
     try:
         profile = profile_of(given)
@@ -56,17 +56,17 @@ def checked(given: Settings, where: str) -> Settings:
 
 
 def validate(values: Mapping[str, object], *, where: str) -> Settings:
-    """Return settings from names and values as `config.settings.validate` does; they fit their strategy."""
+    """Return settings from names and values like `config.settings.validate`, and check that they fit their strategy."""
     return checked(settings.validate(values, where=where), where)
 
 
 def load_clusters(path: Path) -> list[ClusterEntry]:
-    """Return the clusters of a file as `config.clusters_file.load_clusters` does; their settings fit."""
+    """Return a file's clusters like `config.clusters_file.load_clusters`, and check that settings fit strategies."""
     return clusters_file.load_clusters(path, checked)
 
 
 def resolve(file: Mapping[str, object], brokers: Mapping[str, str], params: RunParams | None = None) -> Resolved:
-    """Return effective settings as `config.resolution.resolve` does; settings and parameters fit the strategy.
+    """Return effective settings like `config.resolution.resolve`; check settings and parameters against the strategy.
 
     Raises:
         SettingsError: `wrong_setting` or `contradiction`, with the key's name.
@@ -84,7 +84,7 @@ def resolve(file: Mapping[str, object], brokers: Mapping[str, str], params: RunP
 
 
 def force_threshold(request: RunRequest) -> float | None:
-    """Return the gap in points from which a forced run acts; None for any other run, and where nothing is paired."""
+    """Return the gap, in points, at which a forced run acts; None if the run is not forced or has no pairs."""
     settings, given = request.resolved.settings, request.params.force_threshold
     low = profile_of(settings).thresholds(settings).get("low") if request.forced else None
     return low.gap if low and given is None else given

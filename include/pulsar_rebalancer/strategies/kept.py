@@ -1,4 +1,4 @@
-"""What strategies keep from one counted run to the next, in one form for all of them, and how it is stored."""
+"""The state that strategies keep from one counted run to the next, in one form for all, and how it is stored."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 WHOLE_CLUSTER = ""
-"""The key of TransferShedder's hits, kept as low hits: it judges the whole cluster, not each broker."""
+"""Key of TransferShedder's hits, kept as low hits: TransferShedder judges the whole cluster, not each broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShedderState:
-    """What a shedder keeps; each uses the fields it needs.
+    """The state that a shedder keeps; each shedder uses only the fields that it needs.
 
     Attributes:
-        hits: hits in a row by broker, or of `WHOLE_CLUSTER`; zero counts are left out.
-        loads: moving average of a broker's load by broker, 1 is 100 percent.
-        throughputs: moving average of a broker's throughput by broker, bytes/s.
+        hits: hits in a row for each broker, or for `WHOLE_CLUSTER`; zero counts are left out.
+        loads: moving average of each broker's load; 1 is 100 percent.
+        throughputs: moving average of each broker's throughput in bytes/s.
     """
 
     hits: Mapping[str, HitCount] = field(default_factory=dict)
@@ -30,22 +30,22 @@ class ShedderState:
 
     @property
     def cluster_hits(self) -> int:
-        """Return the hits of the whole cluster."""
+        """Return the hits for the whole cluster."""
         return self.hits.get(WHOLE_CLUSTER, HitCount()).low
 
     def without_hits(self) -> Self:
-        """Return a copy with all hits reset; averages are kept, as in Pulsar while its leader lives."""
+        """Return a copy with all hits reset; averages are kept, as Pulsar keeps them while its leader lives."""
         return replace(self, hits={})
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementState:
-    """What a placement keeps; each uses the fields it needs.
+    """The state that a placement keeps; each placement uses only the fields that it needs.
 
     Attributes:
-        count: how often RoundRobinBrokerSelector has chosen.
-        brokers: the list that RoundRobinBrokerSelector counts over.
-        averages: moving average of a broker's usage by broker, 1 is 100 percent (LeastResourceUsageWithWeight).
+        count: number of choices that RoundRobinBrokerSelector has made.
+        brokers: the list of brokers that RoundRobinBrokerSelector chooses from in turn.
+        averages: moving average of each broker's usage; 1 is 100 percent (LeastResourceUsageWithWeight).
     """
 
     count: int = 0
@@ -55,14 +55,14 @@ class PlacementState:
 
 @dataclass(frozen=True, slots=True)
 class KeptState:
-    """What a strategy and its placement keep."""
+    """The state that a strategy and its placement keep."""
 
     shedder: ShedderState = field(default_factory=ShedderState)
     placement: PlacementState = field(default_factory=PlacementState)
 
     @classmethod
     def parse(cls, hits: Mapping[str, HitCount], document: Mapping[str, Any]) -> Self:
-        """Return the kept state from the stored hits of brokers and the stored `DecisionState.kept`."""
+        """Return the kept state from the brokers' stored hits and the stored `DecisionState.kept`."""
         shedder, placement = document.get("shedder", {}), document.get("placement", {})
         of_cluster = {WHOLE_CLUSTER: HitCount(low=shedder["hits"])} if shedder.get("hits") else {}
         loads = shedder.get("loads", {})
@@ -74,7 +74,7 @@ class KeptState:
         )
 
     def document(self) -> dict[str, Any]:
-        """Return the content of `DecisionState.kept`; the hits of brokers are a field of their own."""
+        """Return the content of `DecisionState.kept`; the brokers' hits are stored in another field."""
         shedder, placement = self.shedder, self.placement
         parts = {
             "shedder": {

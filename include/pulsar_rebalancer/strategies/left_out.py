@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 
 
 def left_out_of(run: Snapshot) -> dict[str, Reason]:
-    """Return the brokers of a run that are neither source nor destination, each with the reason."""
+    """Return the run's brokers that are neither source nor destination, each with the reason."""
     quarantined, drained = run.validation.quarantined, run.before.drains.brokers
     return left_out(run.settings, run.policies, quarantined=quarantined, drained=drained)
 
 
 def apart_of(run: Snapshot) -> dict[str, Reason]:
-    """Return the brokers of a run that are not compared with the others, each with the reason."""
+    """Return the run's brokers that are not compared with the others, each with the reason."""
     return apart(run.settings, run.policies, run.before.drains.brokers)
 
 
 def left_out(
     settings: Settings, policies: Policies, *, quarantined: Iterable[str] = (), drained: Iterable[str] = ()
 ) -> dict[str, Reason]:
-    """Return the brokers that are neither source nor destination, each with its gravest reason.
+    """Return the brokers that are neither source nor destination, each with its most serious reason.
 
     Args:
-        quarantined: brokers that validation left out, or that have no report; other names are passed on.
+        quarantined: brokers that validation left out, or that have no report; unknown names are returned as well.
     """
     reasons = apart(settings, policies, drained) | dict.fromkeys(quarantined, Reason.BROKER_QUARANTINED)
     return reasons | dict.fromkeys(settings.excluded_brokers, Reason.BROKER_EXCLUDED)
@@ -41,8 +41,9 @@ def left_out(
 def apart(settings: Settings, policies: Policies, drained: Iterable[str]) -> dict[str, Reason]:
     """Return the brokers that are not compared with the others, each with the reason.
 
-    They are drained, or take no persistent topics and so would fill a place in a pair for nothing. The latter are
-    compared where an isolation policy reserves them: they take the bundles of its namespaces all the same.
+    These brokers are drained or take no persistent topics; a broker that takes none would be of no use in a pair. If an
+    isolation policy reserves such a broker, it is compared nevertheless, because it takes bundles from the policy's
+    namespaces.
     """
     unpaired = policies.without_persistent if profile_shown(settings).thresholds(settings) else ()
     closed = (name for name in unpaired if policies.reserved_by(name) is None)

@@ -1,4 +1,4 @@
-"""Short-term and long-term means of bundle traffic (Pulsar's TimeAverageMessageData)."""
+"""Short-term and long-term moving averages (means) of bundle traffic (Pulsar's TimeAverageMessageData)."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 MAX_SAMPLES = 10
-"""From the tenth sample on, a mean moves by a tenth of the difference (BundleData, short-term)."""
+"""From this sample on, the short-term mean moves by a tenth of the difference (BundleData)."""
 
 LONG_TERM_SAMPLES = 1000
-"""The same for the long-term mean: from this sample on it moves by a thousandth of the difference."""
+"""From this sample on, the long-term mean moves by a thousandth of the difference."""
 
 
 def update(bundles: Iterable[Mapping[str, Any]], previous: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the means with this sample added (TimeAverageMessageData.update).
+    """Return the moving averages (the means) with this sample added (TimeAverageMessageData.update).
 
-    A bundle seen for the first time starts with its sample. While a bundle moves, two brokers may report it. The larger
-    of each figure counts, because the broker that lost the bundle reports only the rest of its traffic. Bundles that
-    are not in the sample are forgotten: Pulsar unloads idle ones, and when they come back their old traffic says
-    nothing.
+    The means of a new bundle start with its figures in this sample. While a bundle moves, two brokers may report it.
+    The larger figure counts, because the broker that lost the bundle reports only the rest of its traffic. Bundles that
+    are not in the sample are forgotten: Pulsar unloads idle bundles, and when they come back their old traffic is
+    meaningless.
 
     Args:
         bundles: rows of the bundles table.
@@ -41,14 +41,15 @@ def update(bundles: Iterable[Mapping[str, Any]], previous: Iterable[Mapping[str,
 
 
 def with_parts(previous: Iterable[Mapping[str, Any]], parts: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
-    """Return the means, with means for the parts of split bundles: each part starts with its share.
+    """Return the means with added rows for the parts of split bundles; each part starts with its share.
 
-    The means of the bundle stay: `update` forgets the bundle or its parts, whichever the sample lacks. A part that has
-    means keeps them: for a while, two brokers may report the bundle and a part of it.
+    The parts are the bundles that a bundle was split into. The split bundle's means stay: `update` forgets the bundle
+    or its parts, whichever the sample lacks. A part that already has means keeps them: for a while, one broker may
+    report the bundle and another broker a part.
 
     Args:
         previous: rows of the means table.
-        parts: share by name of the part, by name of the bundle.
+        parts: for each split bundle, the share of each part, keyed by the part's name.
     """
     rows = [dict(row) for row in previous]
     known = {row["bundle"] for row in rows}

@@ -1,4 +1,4 @@
-"""The interface of shedders: the sample of a cluster that they get, and the result that they return."""
+"""The interface of shedders: they get a cluster's sample and return a result."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def allow_all(bundle: str, source: str, destination: str) -> Reason | None:
 
 @dataclass(frozen=True)
 class ClusterSample:
-    """One sample of one cluster, and how the run is to judge it.
+    """One sample of one cluster, and the rules by which the run judges the sample.
 
     Attributes:
-        brokers: all that the cluster lists.
-        bundles: all that they report.
+        brokers: all brokers that the cluster lists.
+        bundles: all bundles that these brokers report.
         settings: effective settings.
         counting: how the sample counts.
-        forced: the run acts without waiting for hits.
+        forced: True if the run acts without waiting for hits.
         force_threshold: the gap in points of score from which a forced run acts, if the shedder has thresholds.
-        unloaded_brokers: seconds from a broker's last unload to its report, by broker; negative if the report is older.
-        arriving: traffic that drains bring in this run, msg/s and bytes/s, by broker.
-        forbids: why a bundle must not go from a source to a destination, or None.
+        unloaded_brokers: seconds from each broker's last unload to its report; negative if the report is older.
+        arriving: traffic that drains bring to each broker in this run, in msg/s and bytes/s.
+        forbids: returns why a bundle must not go from a source to a destination; None if it may.
     """
 
     brokers: Sequence[BrokerSample]
@@ -56,17 +56,17 @@ class ClusterSample:
 
     @cached_property
     def taking_part(self) -> list[BrokerSample]:
-        """Return the brokers that are not left out, sorted by name, which breaks ties."""
+        """Return the brokers that are not left out, sorted by name, so that names break ties."""
         return sorted((broker for broker in self.brokers if broker.left_out is None), key=lambda broker: broker.broker)
 
     def shed_candidates(self, broker: str) -> list[BundleSample]:
-        """Return the bundles that a broker reports, heartbeat namespaces left out, by name."""
+        """Return the bundles that a broker reports, sorted by name, without heartbeat namespaces."""
         return [bundle for bundle in self.bundles.of(broker) if not is_heartbeat(bundle.bundle)]
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision on one pair, one broker, or one broker left out: a row of the decisions table (see there)."""
+    """The decision on one pair, one judged broker, or one broker left out: a row of the decisions table."""
 
     source: str
     reason: Reason
@@ -97,15 +97,15 @@ class Decision:
 
 
 class CandidateMove(NamedTuple):
-    """One candidate bundle of a decision that fired, taken or passed over: a row of the moves table (see there).
+    """One candidate bundle of a decision that fired, either taken or passed over: a row of the moves table.
 
     Attributes:
         pair: number of the decision.
-        rank: its position in the walk over the source's bundles.
+        rank: the bundle's position in the walk over the source's bundles.
         traffic: the figure that the walk compared, in the unit of `measure`.
-        reason: `taken`, or why it is passed over.
-        destination: the planned broker; None when placement is to name it.
-        wave: None until caps are applied, and for a bundle that is not taken.
+        reason: `taken`, or why the bundle is passed over.
+        destination: the planned broker; None if placement is to choose the broker.
+        wave: number of the wave; None until caps are applied, and for a bundle that is not taken.
     """
 
     pair: int
@@ -137,14 +137,14 @@ class CandidateMove(NamedTuple):
         destination: str | None = None,
         traffic: float | None = None,
     ) -> Self:
-        """Return the candidate for a bundle; without `traffic`, the walk compared its short-term mean."""
+        """Return the candidate for a bundle; without `traffic`, the walk compared the bundle's short-term mean."""
         compared = bundle.mean(measure) if traffic is None else traffic
         of_bundle = bundle.msg_rate, bundle.msg_throughput
         return cls(pair, bundle.broker, destination, bundle.bundle, rank, measure, compared, *of_bundle, reason)
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> Self:
-        """Return the candidate in a row of the moves table."""
+        """Return the candidate from a row of the moves table."""
         columns = {name: row[name] for name in cls._fields}
         return cls(**columns | {"reason": Reason(row["reason"]), "measure": Measure(row["measure"])})
 
@@ -153,12 +153,12 @@ class SheddingResult(NamedTuple):
     """The result of one run of a shedder.
 
     Attributes:
-        decisions: one per judged broker or pair, then one per broker left out. They say why bundles are to leave;
-            `explain.complete` adds what policies and caps let move.
-        moves: every candidate bundle of the decisions that fired, `wave` still None.
-        kept: what the strategy keeps for the next run.
+        decisions: one decision per judged broker or pair, then one per broker left out. They say why bundles are to
+            leave; `explain.complete` adds the bundles that move after policies and caps.
+        moves: every candidate bundle of the decisions that fired; `wave` is still None.
+        kept: the state that the strategy keeps for the next run.
         sentence: the finding, for the terminal and the summary.
-        outermost: for hits of the whole cluster, the brokers whose figures decide whether the sample is new.
+        outermost: if hits are for the whole cluster, the brokers whose figures decide whether the sample is new.
     """
 
     decisions: list[Decision]
@@ -169,16 +169,16 @@ class SheddingResult(NamedTuple):
 
 
 def left_out_decisions(sample: ClusterSample) -> list[Decision]:
-    """Return the decisions on the brokers that are left out, by name."""
+    """Return the decisions on the brokers that are left out, sorted by name."""
     left_out = [(broker.broker, broker.left_out) for broker in sample.brokers if broker.left_out is not None]
     return [Decision(name, reason) for name, reason in sorted(left_out)]
 
 
 def used_samples(decisions: Iterable[Decision], counting: Counting) -> dict[str, float]:
-    """Return the scores, by broker, that gave a hit or, in a run that counts nothing, made a bundle move.
+    """Return the brokers' scores that gave a hit or, in a run that counts no hits, made a bundle move.
 
     Args:
-        decisions: of one cluster, with the bundles that move after policies and caps.
+        decisions: one cluster's decisions, with the bundles that move after policies and caps.
         counting: how the run treats the counters.
     """
     used: dict[str, float] = {}
@@ -193,10 +193,10 @@ def used_samples(decisions: Iterable[Decision], counting: Counting) -> dict[str,
 
 
 def hits_after(decisions: Iterable[Decision]) -> dict[str, HitCount]:
-    """Return the counts that the decisions leave behind, by broker, zero counts left out.
+    """Return each broker's hit counts after the decisions; zero counts are left out.
 
-    Every broker that the cluster lists is in exactly one decision, so counts of brokers that are gone are dropped
-    here. Pulsar keeps them until no pair is above the low threshold.
+    Every broker that the cluster lists is in exactly one decision, so the counts of brokers that are gone are dropped
+    here. Pulsar keeps these counts until no pair is above the low threshold.
     """
     counts = {}
     for decision in decisions:

@@ -1,4 +1,4 @@
-"""How loaded a broker is: the weighted maximum of its resources, now, on a moving average and after moves."""
+"""A broker's load: the weighted maximum of its resources, as it is now, as a moving average, and after moves."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.strategies.sample import CandidateMove
 
 SCORED = ("cpu", "direct_memory", "bandwidth_in", "bandwidth_out")
-"""Resources of the score, which ignores the JVM heap (LocalBrokerData.getMaxResourceUsageWithWeight)."""
+"""Resources that the score includes; it ignores the JVM heap (LocalBrokerData.getMaxResourceUsageWithWeight)."""
 
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
-"""Beyond it, Pulsar's arithmetic gives infinity, and with a weight of 0 NaN."""
+"""Largest 32-bit float. Above it, Pulsar's arithmetic gives infinity, or NaN if the weight is 0."""
 
 
 def percent(usage: float | None, limit: float | None) -> float:
-    """Return the usage of one resource in percent of its limit, rounded as 32-bit floats (ResourceUsage.percentUsage).
+    """Return a resource's usage in percent of its limit, rounded like 32-bit floats (ResourceUsage.percentUsage).
 
     Args:
-        usage: in the unit of the limit; -1 or None when there is no measurement.
-        limit: 0, -1 or None when there is none.
+        usage: in the unit of the limit; -1 or None if there is no measurement.
+        limit: 0, -1 or None if there is no limit.
 
     Returns:
-        Percent, may be above 100; 0 without a limit.
+        Percent, which may be above 100; 0 without a limit.
     """
     if usage is None or limit is None:
         return 0.0
@@ -42,11 +42,11 @@ def percent(usage: float | None, limit: float | None) -> float:
 
 
 def percents(usage: npt.NDArray[np.float64], limit: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return `percent` of many figures at once, to the last digit.
+    """Return the result of `percent` for many figures at once, identical to the last digit.
 
     Args:
-        usage: of any shape; NaN where there is no measurement.
-        limit: of the same shape; NaN where there is none.
+        usage: array of any shape; NaN where there is no measurement.
+        limit: array of the same shape; NaN where there is no limit.
     """
     usage32, limit32 = _floats32(usage), _floats32(limit)
     measured = ~np.isnan(usage32) & (limit32 > 0)
@@ -59,21 +59,22 @@ def _floats32(figures: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def _float32(figure: float) -> float:
-    """Return the nearest 32-bit float, finite whatever the figure is: a score is always a number.
+    """Return the nearest finite 32-bit float, so that a score is always a finite number.
 
-    A quotient or product of two such floats, computed in double precision and rounded, is that of 32-bit arithmetic.
+    A quotient or product of two 32-bit floats, computed in double precision and then rounded, equals the result of
+    32-bit arithmetic.
     """
     return float(np.float32(min(max(figure, -LARGEST_FLOAT32), LARGEST_FLOAT32)))
 
 
 def weighted_usage(broker: BrokerSample, settings: Settings, resources: Sequence[str] = SCORED) -> float:
-    """Return a broker's most used resource after weighting, 1 is 100 percent.
+    """Return the highest weighted usage among a broker's resources; 1 is 100 percent.
 
     (LocalBrokerData.getMaxResourceUsageWithWeight.)
 
     Args:
-        broker: resources that it does not measure count as idle.
-        resources: the ones that count.
+        broker: the broker; resources that it does not measure count as idle.
+        resources: names of the resources to include.
     """
     if resources in broker.weighted:
         return broker.weighted[resources]
@@ -86,12 +87,12 @@ def weighted_usage(broker: BrokerSample, settings: Settings, resources: Sequence
 def weighted_usages(
     measured: npt.NDArray[np.float64], names: Sequence[str], settings: Settings, resources: Sequence[str] = SCORED
 ) -> npt.NDArray[np.float64]:
-    """Return `weighted_usage` of many brokers at once, to the last digit.
+    """Return the result of `weighted_usage` for many brokers at once, identical to the last digit.
 
     Args:
-        measured: the result of `percents`, a row for each resource, an entry for each broker.
-        names: the resource of each row.
-        resources: the ones that count; one that is not measured counts as idle.
+        measured: the result of `percents`, with a row for each resource and a column for each broker.
+        names: the resource in each row.
+        resources: names of the resources to include; a resource that is not measured counts as idle.
     """
     idle = np.zeros(measured.shape[1])
     rows = [
@@ -102,12 +103,12 @@ def weighted_usages(
 
 
 def score(broker: BrokerSample, settings: Settings) -> float:
-    """Return the score of a broker in percent: its weighted usage (AvgShedder).
+    """Return a broker's score in percent, which is its weighted usage (AvgShedder).
 
     Args:
-        broker: resources that it does not measure count as idle.
+        broker: the broker; resources that it does not measure count as idle.
     """
-    # Pulsar divides there and multiplies here: the last digit depends on both steps.
+    # Pulsar divides in that function and multiplies here: the last digit depends on both steps.
     return weighted_usage(broker, settings) * 100
 
 
@@ -123,12 +124,12 @@ def smooth(before: float | None, sample: float, settings: Settings) -> float:
 def scores_after(
     scores: Mapping[str, float], moves: Iterable[CandidateMove], source_traffic: Mapping[str, float]
 ) -> dict[str, float]:
-    """Return the scores after the moves, if each bundle takes its share of its source's score along.
+    """Return the scores after the moves, if each bundle takes along its share of the source's score.
 
     Args:
-        scores: of the judged brokers, percent.
-        moves: taken candidates of one cluster.
-        source_traffic: current traffic of each source that gives bundles, in the measure of its moves.
+        scores: scores of the judged brokers, in percent.
+        moves: one cluster's taken candidates.
+        source_traffic: current traffic of each source, in the measure of its moves.
     """
     carried: dict[str, dict[str, list[float]]] = {}
     for move in moves:
@@ -137,7 +138,7 @@ def scores_after(
     after = dict(scores)
     for source in sorted(carried):
         flows = {destination: math.fsum(figures) for destination, figures in sorted(carried[source].items())}
-        # The bundles' means may exceed what the broker reports now.
+        # The sum of the bundles' means may exceed the traffic that the broker reports now.
         whole = max(source_traffic[source], math.fsum(flows.values()))
         for destination, traffic in flows.items():
             moved = scores[source] * traffic / whole if whole > 0 else 0.0

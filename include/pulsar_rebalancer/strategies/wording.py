@@ -1,4 +1,4 @@
-"""Words for amounts of traffic and for numbers of things."""
+"""Amounts of traffic, and numbers of things, in words."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def amount(measure: Measure, figure: float) -> str:
 
 
 def number_of(count: int, noun: str) -> str:
-    """Return a number of things in words."""
+    """Return a number with its noun, in the singular or plural."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def moving(moves: Sequence[CandidateMove]) -> str:
-    """Return how many bundles move, with how much traffic, in words."""
+    """Return in words how many bundles move and how much traffic they carry."""
     if not moves:
         return "no bundle"
     traffic = amount(moves[0].measure, math.fsum(move.traffic for move in moves))

@@ -1,1 +1,1 @@
-"""Pulsar's placement strategies: which of a bundle's candidate brokers is to be its destination."""
+"""Pulsar's placement strategies, which choose a bundle's destination among the candidate brokers."""

@@ -1,4 +1,4 @@
-"""From taken bundles to moves: each gets a destination that policies allow, or is passed over with a reason."""
+"""Give each taken bundle a destination that policies allow, or pass the bundle over with a reason."""
 
 from __future__ import annotations
 
@@ -23,23 +23,22 @@ def place(
 ) -> tuple[list[CandidateMove], PlacementState]:
     """Name the destinations that the shedder left open, and check those that it planned.
 
-    Moves are placed one after the other, by pair and rank; the moves of a swap are placed together or not at all. Each
-    sees the bundles placed before it as if they had moved, in the filter's counts and in the placement's. For
-    anti-affinity groups that is not enough, because a move may be capped or fail: `caps.apply` lets one bundle of a
-    group go.
+    Moves are placed one after the other, by pair and rank; the moves of a swap are placed together or not at all. The
+    filter and the placement count bundles that are already placed as if they had moved. For anti-affinity groups that
+    is not enough, because a move may be capped or fail: `caps.apply` lets only one bundle of each group move.
 
-    Follows ModularLoadManagerImpl.doLoadShedding and selectBroker; planned destinations are checked here, though Pulsar
-    takes them as they are.
+    This follows ModularLoadManagerImpl.doLoadShedding and selectBroker. Planned destinations are checked here, although
+    Pulsar does not check them.
 
     Args:
-        moves: as a shedder made them.
-        policies: which brokers a bundle may go to; it counts what is placed.
-        kept: what the placement kept from the last counted run.
+        moves: the shedder's moves.
+        policies: decides which brokers a bundle may go to, and counts the bundles that are placed.
+        kept: the placement's state after the last counted run.
         seed: decides between equal destinations; the same seed gives the same plan.
 
     Returns:
-        The moves by pair and rank, and what the placement keeps. A taken move has a destination; the `reason` of a
-        move that is no longer taken says why (`Trait.KEPT_IN_PLACE`).
+        The moves, sorted by pair and rank, and the placement's new state. A taken move has a destination. If a move is
+        no longer taken, its `reason` says why (`Trait.KEPT_IN_PLACE`).
     """
     chooser = selector(sample, kept)
     hot = overloaded(sample)
@@ -61,7 +60,7 @@ def place(
 def _destination(
     move: CandidateMove, policies: PolicyFilter, chooser: Selector, hot: Collection[str], seed: str
 ) -> str | Reason:
-    """Return the destination, or the reason why there is none."""
+    """Return the move's destination, or the reason why it has no destination."""
     if move.destination == move.source:
         return Reason.SAME_BROKER
     if move.destination is not None:
@@ -76,7 +75,7 @@ def _destination(
 
 
 def _choose(bundle: str, policies: PolicyFilter, chooser: Selector, hot: Collection[str], seed: str) -> str | None:
-    """Return placement's choice; if it is overloaded, choose again among all that policies allow (selectBroker)."""
+    """Return the broker that placement chooses; if it is overloaded, choose again among all permitted brokers."""
     first = choose(seed, bundle, chooser.eligible(bundle, policies.candidates(bundle)))
     if first not in hot:
         return first

@@ -1,4 +1,4 @@
-"""LeastLongTermMessageRate: the broker whose bundles carry the fewest messages in the long run."""
+"""LeastLongTermMessageRate: choose the broker whose bundles have the smallest long-term message rate."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class LeastLongTermMessageRate:
-    """The smallest long-term message rate wins, overloaded brokers last (LeastLongTermMessageRate.selectBroker).
+    """Prefer the smallest long-term message rate; overloaded brokers come last (LeastLongTermMessageRate.selectBroker).
 
     Args:
-        rates: long-term message rate by broker, msg/s in and out, over its bundles (TimeAverageBrokerData).
+        rates: each broker's long-term message rate over its bundles, msg/s in plus out (TimeAverageBrokerData).
         overloaded: brokers above the overload threshold.
     """
 
@@ -33,12 +33,12 @@ class LeastLongTermMessageRate:
         self._queues = PerCandidates(lambda candidates: _Queue(candidates, self._rates, self._overloaded))
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
-        """Return the candidates with the smallest rate; all of them when all are overloaded."""
+        """Return the candidates with the smallest rate; all candidates if all are overloaded."""
         brokers, without = split(candidates)
         return self._queues.of(brokers).least(without) or candidates
 
     def placed(self, bundle: BundleSample, broker: str) -> None:
-        """Count the bundle's rate on its broker (BrokerData.preallocatedBundleData)."""
+        """Add the bundle's rate to its broker's rate (BrokerData.preallocatedBundleData)."""
         given = self._preallocated[broker]
         rate = bundle.long_term_msg_rate
         given[bundle.bundle] = bundle.msg_rate if rate is None else rate
@@ -47,16 +47,16 @@ class LeastLongTermMessageRate:
             queue.changed(broker)
 
     def kept(self) -> PlacementState:
-        """Return nothing: by the next run the bundles are in the reports."""
+        """Return an empty state: by the next run, brokers report the placed bundles."""
         return PlacementState()
 
 
 class _Queue:
-    """The candidates of one list by their rate.
+    """One list of candidates, ordered by rate.
 
     Args:
         candidates: brokerIds.
-        rates: rate by broker, 0 for others; report every change to `changed`.
+        rates: rate of each broker; 0 for brokers that are not in it. Report every change to `changed`.
         overloaded: brokers that come last.
     """
 
@@ -68,12 +68,12 @@ class _Queue:
         self._least: list[tuple[float, str]] = []
 
     def least(self, without: Collection[str]) -> list[str]:
-        """Return the brokers with the smallest rate, by name; none if all are overloaded or passed over.
+        """Return the brokers with the smallest rate, sorted by name; empty if all are overloaded or passed over.
 
         Args:
             without: the few candidates to pass over.
         """
-        # Placing a bundle only adds to a rate: brokers that had the smallest come first while one still has it.
+        # Placing a bundle only raises rates: brokers that had the smallest rate come first while any still has it.
         self._least = self._next([entry for entry in self._least if self._is_present(entry)])
         brokers = [broker for _, broker in self._least if broker not in without]
         passed_over: list[tuple[float, str]] = []
@@ -86,7 +86,7 @@ class _Queue:
         return sorted(brokers)
 
     def _next(self, found: list[tuple[float, str]]) -> list[tuple[float, str]]:
-        """Take the next brokers of equal rate off the heap, and return them with those of that rate in `found`."""
+        """Take the next brokers with equal rates off the heap, and return them after the entries in `found`."""
         while self._heap and (not found or self._heap[0][0] <= found[0][0]):
             entry = heappop(self._heap)
             if self._is_present(entry) and entry not in found[-1:]:
@@ -94,11 +94,11 @@ class _Queue:
         return found
 
     def _is_present(self, entry: tuple[float, str]) -> bool:
-        """Return whether an entry has its broker's current rate: entries with earlier rates stay in the heap."""
+        """Return whether an entry has its broker's current rate; entries with earlier rates stay in the heap."""
         return entry[0] == self._rates.get(entry[1], 0.0)
 
     def changed(self, broker: str) -> None:
-        """Take note of a broker's new rate."""
+        """Record a broker's new rate."""
         entry = (self._rates.get(broker, 0.0), broker)
         if broker in self._waiting and entry not in self._least:
             heappush(self._heap, entry)

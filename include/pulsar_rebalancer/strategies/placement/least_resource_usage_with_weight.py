@@ -1,4 +1,4 @@
-"""LeastResourceUsageWithWeight: any broker that is clearly below the candidates' average usage."""
+"""LeastResourceUsageWithWeight: choose any broker that is clearly below the candidates' average usage."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class LeastResourceUsageWithWeight:
-    """The form of the modular load manager: it keeps moving averages of its own.
+    """The modular load manager's version, which keeps its own moving averages.
 
     (org.apache.pulsar.broker.loadbalance.impl.LeastResourceUsageWithWeight.)
     """
@@ -36,7 +36,7 @@ class LeastResourceUsageWithWeight:
         self._usage = np.fromiter(usage.values(), float)
         self._history = sample.settings.history_percentage
         self._difference = sample.settings.usage_difference / 100
-        # The past of an idle broker says nothing: each of its samples counts in full.
+        # An idle broker's past is meaningless: each of its samples counts in full.
         self._in_full = np.array([_is_idle(broker) for broker in sample.taking_part], bool)
         self._averages = np.array([kept.averages.get(broker, np.nan) for broker in usage], float)
         listed = {broker.broker for broker in sample.brokers}
@@ -46,20 +46,20 @@ class LeastResourceUsageWithWeight:
         self._eligible = PerCandidates(self._of)
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
-        """Return the candidates below their mean; every call updates their moving averages."""
+        """Return the candidates below the candidates' mean; every call updates the candidates' moving averages."""
         return self._step(candidates)[0] if isinstance(candidates, Others) else next(self._eligible.of(candidates))
 
     def _of(self, candidates: Sequence[str]) -> Iterator[Sequence[str]]:
-        """Yield the eligible candidates of each call."""
+        """Yield the eligible candidates for each call."""
         while True:
             eligible, has_settled = self._step(candidates)
             yield eligible
             if has_settled:
-                # Averages that one step leaves unchanged never change again, and neither does the answer.
+                # Averages that one step leaves unchanged never change again, and neither do the eligible candidates.
                 yield from repeat(eligible)
 
     def _step(self, candidates: Sequence[str]) -> tuple[Sequence[str], bool]:
-        """Return the eligible candidates of one call, and whether it left all averages unchanged."""
+        """Return the eligible candidates for one call, and whether the call left all averages unchanged."""
         rows = of_each(candidates, self._rows)
         usage, before = self._usage[rows], self._averages[rows]
         # As `scoring.smooth` does for one broker, with the same steps.
@@ -72,14 +72,14 @@ class LeastResourceUsageWithWeight:
         """Do nothing: only reports change the usage."""
 
     def kept(self) -> PlacementState:
-        """Return the averages."""
+        """Return the brokers' moving averages."""
         averages = {broker: float(self._averages[row]) for broker, row in self._row_of.items()}
         known = {broker: average for broker, average in averages.items() if not isnan(average)}
         return PlacementState(averages=dict(sorted((self._others | known).items())))
 
 
 class ExtensibleLeastResourceUsageWithWeight(Stateless):
-    """The form of the extensible load manager: brokers report their moving averages themselves.
+    """The extensible load manager's version: brokers report their moving averages themselves.
 
     (org.apache.pulsar.broker.loadbalance.extensions.strategy.LeastResourceUsageWithWeight.)
 
@@ -95,7 +95,7 @@ class ExtensibleLeastResourceUsageWithWeight(Stateless):
         self._eligible = PerCandidates(self._of)
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
-        """Return the candidates below their mean; a broker without a moving average is never below it."""
+        """Return the candidates below the candidates' mean; those without a moving average are never below it."""
         return self._of(candidates) if isinstance(candidates, Others) else self._eligible.of(candidates)
 
     def _averages_of(self, brokers: Sequence[str]) -> Floats:
@@ -106,18 +106,18 @@ class ExtensibleLeastResourceUsageWithWeight(Stateless):
 
 
 def of_each(candidates: Sequence[str], known: PerCandidates[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Return one figure per candidate; `known` has those of the whole list behind the candidates."""
+    """Return one figure per candidate; `known` has the figures for the whole list that the candidates are from."""
     if isinstance(candidates, Others):
         return np.delete(known.of(candidates.brokers), candidates.positions)
     return known.of(candidates)
 
 
 def below_average(candidates: Sequence[str], usage: Floats, difference: float) -> Sequence[str]:
-    """Return the candidates that are `difference` or more below the average, or all of them if there are none.
+    """Return the candidates that are at least `difference` below the average; all candidates if there are none.
 
     Args:
-        usage: of each candidate, 1 is 100 percent; NaN where it is unknown, which the average ignores.
-        difference: in the unit of usage.
+        usage: each candidate's usage, 1 is 100 percent; NaN if it is unknown, which the average ignores.
+        difference: in the same unit as the usage.
     """
     known = usage[~np.isnan(usage)]
     # Figures are added one by one, which `np.sum` does not do.
@@ -131,5 +131,5 @@ def below_average(candidates: Sequence[str], usage: Floats, difference: float) -
 
 
 def _is_idle(broker: BrokerSample) -> bool:
-    """Return whether the broker's past says nothing about it: it has no bundles or no messages."""
+    """Return whether the broker is idle: it has no bundles or no messages, so its past is meaningless."""
     return not broker.bundles or not (broker.msg_rate_in or broker.msg_rate_out)

@@ -1,4 +1,4 @@
-"""A long list of candidates without a few of them, which needs no copy of the list for each bundle."""
+"""A long list of candidates without a few brokers, made without copying the list for each bundle."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class Others(Sequence[str]):
-    """A list of brokers without a few of them, in the same order.
+    """A list of brokers in the same order, without a few of the brokers.
 
     Args:
-        brokers: brokerIds; the same object as long as the list is the same (`PerCandidates`).
+        brokers: brokerIds; pass the same object as long as the list is the same (`PerCandidates`).
         position: index of each broker in the list.
         without: the brokers to leave out.
     """
@@ -34,13 +34,13 @@ class Others(Sequence[str]):
     @overload
     def __getitem__(self, index: slice) -> list[str]: ...
     def __getitem__(self, index: int | slice) -> str | list[str]:
-        """Return the broker at a position among those that are left, or the brokers of a slice."""
+        """Return the broker at a position among the brokers that are left, or the brokers in a slice."""
         if isinstance(index, slice):
             return list(self)[index]
         if not -len(self) <= index < len(self):
             raise IndexError(index)
         index %= len(self)
-        # Before the n-th missing broker (from 0), its position minus n brokers are left.
+        # Before the n-th missing broker (counted from 0), the number of brokers left is that broker's position minus n.
         before = bisect_left(range(len(self.positions)), index + 1, key=lambda n: self.positions[n] - n)
         return self.brokers[index + before]
 
@@ -60,7 +60,7 @@ class Others(Sequence[str]):
 
 
 def split(candidates: Sequence[str]) -> tuple[Sequence[str], frozenset[str]]:
-    """Return the whole list behind the candidates, and the brokers in it that are no candidates."""
+    """Return the whole list that the candidates are from, and the brokers in the list that are not candidates."""
     if isinstance(candidates, Others):
         return candidates.brokers, candidates.without
     return candidates, frozenset()

@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 
 
 class AvgPlacement(Stateless):
-    """AvgShedder's placement of a bundle that its pairs have no plan for: any candidate.
+    """AvgShedder's placement for a bundle without a planned destination: any candidate.
 
     (AvgShedder.selectBroker of Pulsar 5.0.1.)
     """
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
-        """Return the candidates."""
+        """Return all candidates."""
         return candidates
 
 
 def selector(sample: ClusterSample, kept: PlacementState) -> Selector:
-    """Return the placement for the bundles that shedding gives no destination.
+    """Return the placement for bundles to which shedding gives no destination.
 
     Args:
         sample: the cluster, with its settings.
-        kept: what the same placement kept from the last counted run.
+        kept: the same placement's state after the last counted run.
     """
     name = placement_of(sample.settings)
     if name is Placement.ROUND_ROBIN:

@@ -1,8 +1,8 @@
-"""Which brokers a bundle may be on, and which of them Pulsar would choose among.
+"""Which brokers a bundle may be on, and among which of these brokers Pulsar would choose.
 
-The rules are functions of plain values; `PolicyFilter` knows a cluster and counts along as bundles are placed. They
-follow the modular load manager (ModularLoadManagerImpl.selectBroker and LoadManagerShared). Its filter by load manager
-class is left out: a cluster that runs two load managers is not balanced.
+The rules are functions of plain values; `PolicyFilter` applies them to a cluster and counts bundles as they are placed.
+The rules follow the modular load manager (ModularLoadManagerImpl.selectBroker and LoadManagerShared). Pulsar's filter
+by load manager class is left out, because a cluster that runs two load managers is not balanced.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def policy_set(policies: Policies, namespace: str, brokers: Sequence[str]) -> li
     """Return the brokers that policies leave to a namespace (LoadManagerShared.applyNamespacePolicies).
 
     Args:
-        brokers: all active brokers, also those left out: the failover to secondary brokers counts them.
+        brokers: all active brokers, including the brokers left out: the failover to secondary brokers counts them.
 
     Returns:
-        Under an isolation policy its brokers; else those that no policy reserves and that take persistent topics. An
-        empty list while the namespace's policies are unknown.
+        For a namespace under an isolation policy, the policy's brokers; otherwise the brokers that no policy reserves
+        and that take persistent topics. Empty while the namespace's policies are unknown.
     """
     if namespace in policies.unknown:
         return []
@@ -46,7 +46,7 @@ def policy_set(policies: Policies, namespace: str, brokers: Sequence[str]) -> li
 
 
 def below_ceiling(candidates: Sequence[str], topics: Mapping[str, int], ceiling: int) -> list[str]:
-    """Return the candidates with at most the allowed number of topics, or all of them if there is none.
+    """Return the candidates with at most the allowed number of topics; all candidates if there are none.
 
     (LoadManagerShared.filterBrokersWithLargeTopicCount.)
     """
@@ -59,8 +59,8 @@ def least_of_group(candidates: Sequence[str], spread: Mapping[str, int], domains
     (LoadManagerShared.filterAntiAffinityGroupOwnedBrokers.)
 
     Args:
-        spread: namespaces of the group that a broker serves.
-        domains: failure domain by broker; the domains that serve the fewest are chosen first.
+        spread: number of the group's namespaces that each broker serves.
+        domains: each broker's failure domain. The domains that serve the fewest namespaces are chosen first.
     """
     if domains:
         of_domain = by_domain({broker: spread.get(broker, 0) for broker in candidates}, domains)
@@ -70,7 +70,7 @@ def least_of_group(candidates: Sequence[str], spread: Mapping[str, int], domains
 
 
 def by_domain(spread: Mapping[str, int], domains: Mapping[str, str]) -> Counter[str]:
-    """Return the number of a group's namespaces by failure domain; brokers in none form one domain together."""
+    """Return the number of a group's namespaces in each failure domain; brokers without a domain form one domain."""
     counts: Counter[str] = Counter()
     for broker, count in spread.items():
         counts[domains.get(broker, "")] += count
@@ -78,7 +78,7 @@ def by_domain(spread: Mapping[str, int], domains: Mapping[str, str]) -> Counter[
 
 
 def fewest(candidates: Sequence[str], counts: Mapping[str, int]) -> list[str]:
-    """Return the candidates with the smallest count, such as bundles of a namespace.
+    """Return the candidates with the smallest count, for example the number of a namespace's bundles.
 
     (LoadManagerShared.removeMostServicingBrokersForNamespace.)
     """
@@ -91,39 +91,39 @@ def group_lets_leave(candidates: Sequence[str], spread: Mapping[str, int]) -> bo
 
     (LoadManagerShared.shouldAntiAffinityNamespaceUnload.)
 
-    It may, unless all candidates serve the same number of the group's namespaces, and at least one. That covers
-    Pulsar's own case of a source that serves more than another candidate.
+    It must stay only if all candidates serve the same number of the group's namespaces, and at least one. It may
+    therefore leave in Pulsar's own case: the source serves more of the namespaces than another candidate.
 
     Args:
-        candidates: brokers that policies leave to its namespace.
-        spread: namespaces of the group that a broker serves.
+        candidates: brokers that policies leave to the bundle's namespace.
+        spread: number of the group's namespaces that each broker serves.
     """
     if not candidates:
         return True
     first = spread.get(candidates[0], 0)
-    # One of the first few nearly always decides, so this rarely visits all of ten thousand brokers per namespace.
+    # One of the first few brokers nearly always decides, so this rarely visits all ten thousand brokers.
     return first == 0 or any(spread.get(broker, 0) != first for broker in candidates)
 
 
 def spreads_no_worse(spread: Mapping[str, int], source: str, destination: str, *, leaves: bool) -> bool:
-    """Return whether a group is spread no worse after one of its namespaces has moved (our own rule).
+    """Return whether an anti-affinity group is spread no worse after a move of one of its bundles (our own rule).
 
     Args:
-        spread: number of the group's namespaces by place, a broker or a failure domain.
+        spread: number of the group's namespaces at each place: a broker or a failure domain.
         source: the place that the namespace's bundle leaves.
         destination: another place, which does not serve the namespace yet.
-        leaves: whether the namespace's last bundle leaves the source. Otherwise both places serve it afterwards, which
-            is no worse only where the destination serves nothing else of the group.
+        leaves: True if the namespace's last bundle leaves the source. Otherwise both places serve the namespace
+            afterwards, which is no worse only if the destination serves no other namespace of the group.
     """
     return spread.get(destination, 0) < (spread.get(source, 0) if leaves else 1)
 
 
 class PolicyFilter:
-    """The rules applied to one cluster; each placed bundle counts for those placed after it.
+    """The rules applied to one cluster; each placed bundle counts for the bundles placed after it.
 
     Args:
-        brokers: all that the cluster lists; brokers left out are no destination.
-        settings: ceiling of topics, even distribution, later versions.
+        brokers: all brokers that the cluster lists; brokers that are left out cannot be destinations.
+        settings: effective settings: the topic ceiling, even distribution, and whether later versions are preferred.
     """
 
     def __init__(
@@ -150,9 +150,9 @@ class PolicyFilter:
             self._count(namespace, broker, count)
 
     def policy_set(self, bundle: str) -> list[str]:
-        """Return the brokers of this run that policies leave to a bundle, by name."""
+        """Return the run's brokers that policies leave to a bundle, sorted by name."""
         namespace = namespace_of(bundle)
-        # All namespaces under the same policy, or under none, share one answer.
+        # All namespaces under the same policy, or under no policy, share one list.
         ruling = self._ruling(namespace)
         if ruling not in self._sets:
             allowed = policy_set(self._policies, namespace, self._active)
@@ -168,7 +168,7 @@ class PolicyFilter:
         return self._rulings[namespace]
 
     def candidates(self, bundle: str) -> Sequence[str]:
-        """Return the brokers that placement chooses from, by name, even the bundle's own (selectBroker's filters)."""
+        """Return the brokers that placement chooses from, by name; the owner may be one (selectBroker's filters)."""
         namespace, allowed = namespace_of(bundle), self.policy_set(bundle)
         remaining: Sequence[str] = allowed
         if self._most_topics > self._settings.max_broker_topics:
@@ -183,7 +183,7 @@ class PolicyFilter:
         return remaining or allowed
 
     def _fewest(self, candidates: Sequence[str], counts: Mapping[str, int]) -> Sequence[str]:
-        """Return the result of `fewest`; nearly always it is enough to look at the few brokers that serve something."""
+        """Return the result of `fewest`. Usually only the few brokers with a count above 0 need to be looked at."""
         brokers, without = split(candidates)
         position = self._positions.of(brokers)
         serving = {broker for broker, count in counts.items() if count and broker in position} | without
@@ -204,7 +204,7 @@ class PolicyFilter:
         return Others(newest, position, missing) if missing else newest
 
     def holds(self, bundle: str, source: str) -> Reason | None:
-        """Return `policy_unknown`, `policy_forbids` or `anti_affinity` when a bundle must stay, else None.
+        """Return `policy_unknown`, `policy_forbids` or `anti_affinity` if a bundle must stay, else None.
 
         (ModularLoadManagerImpl.shouldNamespacePoliciesUnload and shouldAntiAffinityNamespaceUnload.)
         """
@@ -220,11 +220,11 @@ class PolicyFilter:
     def forbids(self, bundle: str, source: str, destination: str) -> Reason | None:
         """Return why a bundle must not go to a planned destination; None if it may.
 
-        Pulsar checks nothing: it takes a destination given by hand as it is. Here it must pass isolation policies and
+        Pulsar does not check manually chosen destinations. Here a destination must comply with isolation policies and
         the topic ceiling, and must not make an anti-affinity group's spread worse.
 
         Returns:
-            A reason of `holds`, `no_destination` or `too_many_topics`.
+            A reason that `holds` returns, `no_destination` or `too_many_topics`.
         """
         held = self.holds(bundle, source)
         if held is not None:
@@ -254,7 +254,7 @@ class PolicyFilter:
     def placed(self, bundle: BundleSample, destination: str) -> None:
         """Count a bundle on its destination from now on."""
         namespace = namespace_of(bundle.bundle)
-        # The source keeps its reported topics: Pulsar takes nothing off before the next report.
+        # The source keeps its reported number of topics: Pulsar does not lower it before the next report.
         self._topics[destination] += bundle.topics
         self._most_topics = max(self._most_topics, self._topics[destination])
         self._count(namespace, bundle.broker, -1)

@@ -1,4 +1,4 @@
-"""RoundRobinBrokerSelector: one candidate after the other."""
+"""RoundRobinBrokerSelector: choose the candidates in turn."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.run.bundle_columns import BundleSample
 
 MAX_COUNT = 2**31 - 1
-"""Value at which the counter starts again at 0."""
+"""Value after which the counter starts again at 0."""
 
 
 class RoundRobin:
-    """A counter over a list of brokers; the list is kept while it fits (RoundRobinBrokerSelector.selectBroker).
+    """A counter over a list of brokers, kept while it matches the candidates (RoundRobinBrokerSelector.selectBroker).
 
     Args:
         kept: `count`, and `brokers` in the order of the list.
@@ -41,8 +41,8 @@ class RoundRobin:
         return [self._brokers[index]]
 
     def placed(self, bundle: BundleSample, broker: str) -> None:
-        """Do nothing: the counter has moved on already."""
+        """Do nothing: the counter has already advanced."""
 
     def kept(self) -> PlacementState:
-        """Return the counter and the list."""
+        """Return the counter and the list of brokers."""
         return PlacementState(count=self._count, brokers=tuple(self._brokers))

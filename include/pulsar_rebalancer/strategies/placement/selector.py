@@ -1,4 +1,4 @@
-"""What every placement has in common: it narrows the candidates down, then one of the eligible is drawn."""
+"""The interface of placements: a placement narrows down the candidates, then one eligible broker is drawn."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ T = TypeVar("T")
 
 
 class Selector(Protocol):
-    """One placement over one cluster and run (ModularLoadManagerStrategy)."""
+    """A placement for one run over one cluster (ModularLoadManagerStrategy)."""
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
-        """Return the candidates to draw the destination from, by name; with none, the bundle has no destination.
+        """Return the candidates to draw the destination from, by name; empty if the bundle has no destination.
 
-        One call is one call of Pulsar's `selectBroker`: each updates averages and counters.
+        Each call corresponds to one call of Pulsar's `selectBroker`, and so updates averages and counters.
 
         Args:
             bundle: `tenant/namespace/0x…_0x…`.
@@ -32,7 +32,7 @@ class Selector(Protocol):
         """
 
     def placed(self, bundle: BundleSample, broker: str) -> None:
-        """Take note that a bundle was given to a broker."""
+        """Record that a bundle was placed on a broker."""
 
     def kept(self) -> PlacementState:
         """Return the state that the next run starts from."""
@@ -42,18 +42,18 @@ class Stateless:
     """A placement that ignores earlier placements and keeps nothing."""
 
     def placed(self, bundle: BundleSample, broker: str) -> None:
-        """Do nothing: nothing depends on it."""
+        """Do nothing: this placement does not depend on placed bundles."""
 
     def kept(self) -> PlacementState:
-        """Return nothing."""
+        """Return an empty state."""
         return PlacementState()
 
 
 class PerCandidates(Generic[T]):
-    """A cache of what is made from a list of candidates, kept as long as the list is the same object.
+    """A cache for values made from lists of candidates; a value is kept as long as the list is the same object.
 
     Nearly all bundles have the same candidates, and looking at every broker for every bundle would be quadratic. A list
-    that is asked for only once does not replace the common one.
+    that is asked for only once does not replace the common list.
 
     Args:
         make: makes the cached value from a list.
@@ -64,7 +64,7 @@ class PerCandidates(Generic[T]):
         self._kept: list[tuple[Sequence[str], T]] = []
 
     def of(self, candidates: Sequence[str]) -> T:
-        """Return the value for these candidates, from the cache if it is there."""
+        """Return the value for these candidates, from the cache if it is cached."""
         cached = next((entry for entry in self._kept if entry[0] is candidates), None)
         if cached is None:
             cached = candidates, self._make(candidates)
@@ -74,15 +74,15 @@ class PerCandidates(Generic[T]):
         return cached[1]
 
     def __iter__(self) -> Iterator[T]:
-        """Return the cached values."""
+        """Yield the cached values."""
         return (made for _, made in self._kept)
 
 
 def choose(seed: str, bundle: str, eligible: Sequence[str]) -> str | None:
-    """Return one of the eligible brokers, None when there is none.
+    """Return one of the eligible brokers; None if no broker is eligible.
 
-    Pulsar draws at random. Here a hash of seed and bundle draws among the eligible by name, so that a run gives the
-    same plan however often and wherever it is decided.
+    Pulsar draws at random. Here a hash of seed and bundle draws from the eligible brokers in the order of their names,
+    so that a run gives the same plan however often and wherever it is decided.
 
     Args:
         seed: text of the run.
@@ -94,7 +94,7 @@ def choose(seed: str, bundle: str, eligible: Sequence[str]) -> str | None:
 
 
 def usages(sample: ClusterSample) -> dict[str, float]:
-    """Return the weighted usage of the brokers that take part, 1 is 100 percent."""
+    """Return the weighted usage of each broker that takes part; 1 is 100 percent."""
     return {broker.broker: weighted_usage(broker, sample.settings) for broker in sample.taking_part}
 
 

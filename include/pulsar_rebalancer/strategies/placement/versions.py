@@ -1,4 +1,4 @@
-"""Releases of brokers in their order (BrokerVersionFilter of Pulsar)."""
+"""The order of broker releases (Pulsar's BrokerVersionFilter)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SEMANTIC_VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:-([0-9A-Za-z.-]+))?(?:\+[
 
 
 def latest(candidates: Sequence[str], versions: Mapping[str, str | None]) -> list[str]:
-    """Return the candidates of the latest version, or none if a version cannot be read (BrokerVersionFilter)."""
+    """Return the candidates with the latest version; empty if a version cannot be read (BrokerVersionFilter)."""
     parsed = {broker: _version(versions.get(broker)) for broker in candidates}
     if not parsed or None in parsed.values():
         return []
@@ -21,7 +21,7 @@ def latest(candidates: Sequence[str], versions: Mapping[str, str | None]) -> lis
 
 
 class _Release(NamedTuple):
-    """A semantic version in its order: a pre-release comes before its release."""
+    """A semantic version that can be ordered: a pre-release comes before its release."""
 
     numbers: tuple[int, ...]
     is_release: bool

@@ -1,1 +1,1 @@
-"""Pulsar's shedders, one module each: which bundles leave which broker."""
+"""Pulsar's shedders, which choose the bundles that leave a broker; each shedder is a module."""

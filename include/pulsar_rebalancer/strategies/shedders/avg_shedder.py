@@ -1,4 +1,4 @@
-"""AvgShedder (PIP-364), one run over one cluster. This module documents the algorithm.
+"""AvgShedder (PIP-364) for one run over one cluster. This module documents the algorithm.
 
 Brokers are sorted by score and paired from the outside in, the hottest with the coldest. A pair whose gap stays above
 a threshold for enough runs in a row fires: the hotter broker gives the colder one bundles worth up to
@@ -38,12 +38,12 @@ NO_HITS = HitCount()
 
 @dataclass(frozen=True, slots=True)
 class ScoredBroker:
-    """One broker as it is judged.
+    """One broker with the figures by which it is judged.
 
     Attributes:
         score: percent.
         msg_rate, msg_throughput: msg/s and bytes/s, including the traffic that drains bring in this run.
-        pool: the policy that reserves it; empty for a shared broker.
+        pool: the policy that reserves the broker; empty for a shared broker.
     """
 
     broker: str
@@ -55,7 +55,7 @@ class ScoredBroker:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The `number`-th pair from the outside; the middle one of an odd number of brokers is its own partner."""
+    """The `number`-th pair from the outside; if the number of brokers is odd, the middle broker is its own partner."""
 
     number: int
     source: ScoredBroker
@@ -63,7 +63,7 @@ class Pair:
 
     @property
     def gap(self) -> float:
-        """Return the points of score between the two."""
+        """Return the difference between the two brokers' scores, in points."""
         return self.source.score - self.destination.score
 
     @property
@@ -73,31 +73,31 @@ class Pair:
 
 
 class Hits(NamedTuple):
-    """Hit counts of a pair's two brokers."""
+    """The hit counts of a pair's two brokers."""
 
     source: HitCount
     destination: HitCount
 
     @property
     def high(self) -> int:
-        """Return the larger high count."""
+        """Return the larger of the two brokers' high counts."""
         return max(self.source.high, self.destination.high)
 
     @property
     def low(self) -> int:
-        """Return the larger low count."""
+        """Return the larger of the two brokers' low counts."""
         return max(self.source.low, self.destination.low)
 
 
 class Amount(NamedTuple):
-    """How much a pair moves: `target` in msg/s or bytes/s, as `measure` says."""
+    """The traffic that a pair is to move: `target` is in msg/s or bytes/s, according to `measure`."""
 
     measure: Measure
     target: float
 
 
 def pairs(brokers: Iterable[ScoredBroker]) -> list[Pair]:
-    """Return brokers of the same pool paired from the outside in, the outermost pair first, pool after pool."""
+    """Return each pool's brokers paired from the outside in, pool after pool, with the outermost pair first."""
     paired: list[Pair] = []
     in_order = sorted(brokers, key=lambda broker: (broker.pool, broker.score, broker.broker))
     for _, members in groupby(in_order, key=lambda broker: broker.pool):
@@ -107,16 +107,16 @@ def pairs(brokers: Iterable[ScoredBroker]) -> list[Pair]:
 
 
 def count(pair: Pair, before: Hits, settings: Settings, *, repeated: bool) -> Hits:
-    """Return the hits of a pair with this sample; a gap in the high band is a low hit as well.
+    """Return a pair's hits after this sample; a gap that reaches the high threshold is a low hit as well.
 
-    A middle broker has no gap, so it counts only when the low threshold is 0, and then twice: once for each side.
+    A middle broker has no gap, so it gets hits only if the low threshold is 0, and then two: one for each side.
 
     Args:
         pair: the pair.
-        before: its hits before this sample.
-        settings: the thresholds.
-        repeated: whether the sample has already given a hit. It gives no other, but a gap that has closed ends the
-            hits all the same.
+        before: the pair's hits before this sample.
+        settings: settings with the thresholds.
+        repeated: True if the sample has already given a hit. It gives no further hit, but a gap that has closed still
+            resets the hits.
     """
     if pair.gap < settings.low_threshold:
         return Hits(NO_HITS, NO_HITS)
@@ -126,12 +126,12 @@ def count(pair: Pair, before: Hits, settings: Settings, *, repeated: bool) -> Hi
 
 
 def ready(hits: Hits, settings: Settings) -> bool:
-    """Return whether one of the two brokers has collected enough hits: counts belong to brokers, not to pairs."""
+    """Return whether one of the two brokers has enough hits; counts belong to brokers, not to pairs."""
     return hits.high >= settings.hit_count_high or hits.low >= settings.hit_count_low
 
 
 def amount(pair: Pair, settings: Settings) -> Amount | None:
-    """Return how much to move: by message rate, else by throughput; None when neither differs enough."""
+    """Return how much to move, by message rate or else by throughput; None if neither differs enough."""
     rate = (pair.source.msg_rate - pair.destination.msg_rate) * settings.max_unload_percentage
     throughput = (pair.source.msg_throughput - pair.destination.msg_throughput) * settings.max_unload_percentage
     if rate > settings.min_unload_message:
@@ -142,31 +142,32 @@ def amount(pair: Pair, settings: Settings) -> Amount | None:
 
 
 def select(sample: ClusterSample, pair: Pair, wanted: Amount) -> list[CandidateMove]:
-    """Walk over the source's bundles, the busiest first, and take each that fits into what remains.
+    """Walk over the source's bundles, the busiest first, and take each bundle that fits into the remaining amount.
 
-    Bundles with a reason to stay, their own or of policies, are passed over and never count. `min_bundle_share` is our
-    own setting: bundles below this share of the wanted amount stay as well, because each unload costs its clients.
+    Bundles that must stay, for a reason of their own or because of policies, are passed over and never count.
+    `min_bundle_share` is our own setting: bundles below this share of the wanted amount stay as well, because each
+    unload disturbs clients.
 
     Args:
         sample: the cluster.
-        pair: a fired pair.
-        wanted: how much to move.
+        pair: a pair that has fired.
+        wanted: how much traffic to move.
 
     Returns:
-        Candidates by rank.
+        The candidates, sorted by rank.
     """
     remaining, measure = wanted.target, wanted.measure
     least = wanted.target * sample.settings.min_bundle_share
     source, destination = pair.source.broker, pair.destination.broker
     forbidden: dict[str, Reason | None] = {}
     moves = []
-    # They come by name; the sort keeps that order where they carry the same.
+    # The bundles are sorted by name; the sort keeps that order for equal traffic.
     busiest_first = sorted(sample.bundles.of(source), key=attrgetter(measure), reverse=True)
     for rank, bundle in enumerate(busiest_first):
         carried = bundle.mean(measure)
         reason = bundle.reason or (Reason.SYSTEM_NAMESPACE if is_heartbeat(bundle.bundle) else None)
         if reason is None:
-            # All namespaces under no policy share one answer.
+            # All namespaces under no policy share one result.
             namespace = namespace_of(bundle.bundle) if bundle.policy else ""
             if namespace not in forbidden:
                 forbidden[namespace] = sample.forbids(bundle.bundle, source, destination)
@@ -193,11 +194,11 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
 
     Args:
         sample: the cluster. The counts of brokers left out do not change.
-        kept: `hits` by broker as the last run left them.
+        kept: each broker's `hits` after the last run.
 
     Returns:
-        The result. Hits of brokers that are gone are dropped; Pulsar keeps them until no pair is above the low
-        threshold.
+        The result. The hits of brokers that are gone are dropped; Pulsar keeps these hits until no pair is above the
+        low threshold.
     """
     before = {} if sample.counting.clear else kept.hits
     judged = pairs(_scored(broker, sample) for broker in sample.taking_part)
@@ -240,7 +241,7 @@ def _decide(sample: ClusterSample, pair: Pair, hits: Mapping[str, HitCount]) -> 
         fired = pair.gap >= sample.force_threshold and not pair.is_middle
     else:
         fired = counting.judges and not repeated and pair.gap >= settings.low_threshold and ready(judged, settings)
-    # Counts restart when a pair fires, even if it has no bundle to move: it must earn its hits again.
+    # Counts restart when a pair fires, even if the pair has no bundle to move: it must collect its hits again.
     after = before if not counting.counts else Hits(NO_HITS, NO_HITS) if fired else judged
     wanted = amount(pair, settings) if fired else None
     return Decision(
@@ -285,7 +286,7 @@ def _reason(
 
 
 def _frozen(decision: Decision, hits: HitCount) -> Decision:
-    """Return the decision on a broker left out, with its unchanged counts."""
+    """Return the decision on a broker that is left out, with the broker's unchanged counts."""
     high, low = hits
     return replace(decision, source_high_before=high, source_low_before=low, source_high=high, source_low=low)
 

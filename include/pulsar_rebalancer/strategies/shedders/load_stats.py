@@ -1,4 +1,4 @@
-"""How unequal the loads of brokers are, and which two exchange bundles next (TransferShedder)."""
+"""How unequal the brokers' loads are, and which two brokers exchange bundles next (TransferShedder)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class BrokerLoad(NamedTuple):
     """The load of one broker.
 
     Attributes:
-        broker: its name.
-        load: moving average of its most used resource after weighting, 1 is 100 percent.
-        throughput_average: moving average of its throughput, bytes/s.
-        throughput: what it carries now, bytes/s.
-        age: seconds since its report, None when that is unknown.
+        broker: the broker's name.
+        load: moving average of the broker's highest weighted resource usage; 1 is 100 percent.
+        throughput_average: moving average of the broker's throughput in bytes/s.
+        throughput: the broker's current throughput in bytes/s.
+        age: seconds since the broker's report; None if unknown.
     """
 
     broker: str
@@ -33,7 +33,7 @@ class BrokerLoad(NamedTuple):
 
 
 class Imbalance(NamedTuple):
-    """Why two brokers are to exchange bundles: `value` is above `bound` if the kind is `overloaded`, else below."""
+    """Why two brokers are to exchange bundles: `value` is above `bound` for the kind `overloaded`, otherwise below."""
 
     kind: str
     value: float
@@ -42,18 +42,18 @@ class Imbalance(NamedTuple):
 
 
 class LoadStats:
-    """Brokers from the least to the most loaded; those between `least` and `most` are still to be looked at.
+    """Brokers sorted from the least to the most loaded; brokers from `least` to `most` are still to be looked at.
 
-    Follows `TransferShedder.LoadStats` and its two checks: a broker whose report is outdated does not count in mean and
-    standard deviation, but it is one of those that exchange bundles.
+    Follows `TransferShedder.LoadStats` and its two checks: a broker whose report is outdated does not count in the mean
+    and the standard deviation, but may still exchange bundles.
 
     Attributes:
-        mean: of the loads.
-        std: their standard deviation, after the moves so far.
+        mean: mean of the loads.
+        std: standard deviation of the loads after the moves so far.
     """
 
     def __init__(self, loads: Iterable[BrokerLoad], settings: Settings) -> None:
-        """Sort the brokers by load and compute the figures."""
+        """Sort the brokers by load, and compute mean and standard deviation."""
         self._settings = settings
         self._ordered = sorted(loads, key=lambda load: (load.load, load.broker))
         self._least, self._most = 0, len(self._ordered) - 1
@@ -65,12 +65,12 @@ class LoadStats:
 
     @property
     def least(self) -> BrokerLoad:
-        """Return the least loaded broker that has not taken bundles."""
+        """Return the least loaded broker that has not yet taken bundles."""
         return self._ordered[self._least]
 
     @property
     def most(self) -> BrokerLoad:
-        """Return the most loaded broker that was not looked at."""
+        """Return the most loaded broker that has not yet been looked at."""
         return self._ordered[self._most]
 
     @property
@@ -79,7 +79,7 @@ class LoadStats:
         return self._least < self._most
 
     def imbalance(self) -> Imbalance | None:
-        """Return what is out of balance; None when nothing is."""
+        """Return the imbalance between the most and the least loaded broker; None if the loads are balanced."""
         target = self._settings.target_std
         if self.std > target:
             words = f"standard deviation of the loads {self.std:.3f}, above {target:g}"
@@ -113,7 +113,7 @@ class LoadStats:
         return pair
 
     def move(self, source: BrokerLoad, destination: BrokerLoad, load: float) -> None:
-        """Account for a load that goes from one broker to the other; the destination takes no more."""
+        """Account for a load that moves from the source to the destination, which then takes no more bundles."""
         self._squares -= source.load * source.load + destination.load * destination.load
         self._squares += max(0.0, source.load - load) ** 2 + (destination.load + load) ** 2
         self.std = math.sqrt(abs(self._squares / self.counted - self.mean * self.mean))

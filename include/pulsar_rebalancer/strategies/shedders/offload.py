@@ -18,7 +18,7 @@ MEASURE = Measure.THROUGHPUT
 
 
 class Comparison(NamedTuple):
-    """The value and the bound that a shedder compared, in its own unit."""
+    """The value and the bound that a shedder compared, in the shedder's unit."""
 
     value: float
     bound: float
@@ -35,11 +35,11 @@ def broker_decision(
     target: float | None = None,
     measure: Measure = MEASURE,
 ) -> Decision:
-    """Return the decision on a broker, with its present score; it has fired if there is a target.
+    """Return the decision on a broker, with the broker's present score; the decision has fired if there is a target.
 
     Args:
-        explanation: the finding in a sentence.
-        target: traffic that is to leave the broker, in the unit of `measure`; None when nothing is.
+        explanation: a sentence with the finding.
+        target: traffic that is to leave the broker, in the unit of `measure`; None if no traffic is to leave.
     """
     fired = target is not None
     return Decision(
@@ -59,13 +59,13 @@ def broker_decision(
 def offload(
     sample: ClusterSample, broker: BrokerSample, *, number: int, compared: Comparison, target: float, why: str
 ) -> tuple[Decision, list[CandidateMove]]:
-    """Take at least `target` off a broker (`filterAndSelectBundle` of the two classes).
+    """Take bundles worth at least `target` off a broker (`filterAndSelectBundle` in both of Pulsar's classes).
 
-    A broker with a single bundle keeps it: it would make another broker as hot.
+    A broker with a single bundle keeps that bundle, which would make another broker as hot.
 
     Args:
         target: bytes/s.
-        why: why the broker sheds, the start of its explanation.
+        why: why the broker sheds; the decision's explanation starts with it.
     """
     wanted = f"{why}: {amount(MEASURE, target)} are to leave"
     if broker.bundles <= 1:
@@ -79,7 +79,8 @@ def offload(
 def walk(sample: ClusterSample, broker: str, number: int, target: float) -> list[CandidateMove]:
     """Walk over a broker's bundles, the busiest first, until the taken ones carry the target.
 
-    The last one taken may overshoot, the first is taken whatever the target is, and idle ones are taken as well.
+    The last bundle may exceed the target, the first bundle is taken whatever the target is, and idle bundles are taken
+    as well.
 
     Args:
         target: bytes/s.

@@ -1,8 +1,8 @@
-"""OverloadShedder, one run over one cluster: every broker above a fixed bound sheds the load above it.
+"""OverloadShedder for one run over one cluster: every broker above a fixed bound sheds the load above that bound.
 
 It keeps no average and ignores the other brokers, so a cluster whose brokers are all hot moves bundles round and round.
-Follows `OverloadShedder.findBundlesForUnloading` of Pulsar 4.2.4; bundles of equal traffic are taken by name, where
-Pulsar follows the order of a hash map. Destinations are the placement strategy's.
+Follows `OverloadShedder.findBundlesForUnloading` of Pulsar 4.2.4; bundles with equal traffic are taken by name, where
+Pulsar follows the order of a hash map. The placement strategy chooses the destinations.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Decision
 
 MARGIN = 0.05
-"""How far below the bound a broker is to end, 1 is 100 percent."""
+"""How far below the bound a broker's load is to be after shedding; 1 is 100 percent."""
 
 
 def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
-    """Decide one run; nothing is kept."""
+    """Decide one run; no state is kept."""
     bound = sample.settings.overloaded_threshold / 100
     usage = {broker.broker: weighted_usage(broker, sample.settings) for broker in sample.taking_part}
     decisions: list[Decision] = []

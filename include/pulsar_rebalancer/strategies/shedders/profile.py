@@ -1,4 +1,4 @@
-"""The profile of a shedder: what other code asks for instead of comparing names."""
+"""A shedder's profile, which other code uses instead of comparing shedders' names."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
 
 class Shedder(Protocol):
-    """One run of a strategy over one cluster."""
+    """A function that decides one run of a strategy over one cluster."""
 
     def __call__(self, sample: ClusterSample, kept: ShedderState) -> SheddingResult:
         """Decide one run.
 
         Args:
-            kept: what the strategy kept from the last counted run.
+            kept: the strategy's state after the last counted run.
         """
 
 
 class Threshold(NamedTuple):
-    """The gap from which a pair counts a hit, in points of score, and the hits in a row at which it fires."""
+    """The score gap, in points, from which a pair counts a hit, and the hits in a row at which the pair fires."""
 
     gap: float
     hits: int
 
 
 class Line(BaseModel):
-    """A band that the page draws across the brokers, from one score to another; a line if they are equal."""
+    """A band that the page draws across the brokers, from one score to another; a line if both scores are equal."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -49,7 +49,7 @@ class Line(BaseModel):
 
 
 def around(mean: float | None, thresholds: Mapping[str, Threshold]) -> tuple[Line, ...]:
-    """Return the ranges around the mean in which no pair reaches a threshold, which is a gap between two brokers."""
+    """Return a range around the mean for each threshold. Two brokers in the range have a gap below the threshold."""
     if mean is None:
         return ()
     return tuple(
@@ -71,24 +71,26 @@ class NoSettings(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A shedder.
+    """The profile of a shedder.
 
     Attributes:
-        shed: one run of it.
-        thresholds: of its pairs, `low` and, where there is one, `high`; empty if it does not pair brokers by score. The
-            hits are those of a pair's brokers. The page and the metrics show the thresholds, a forced run may name the
-            gap (`ClusterSample.force_threshold`), and brokers without persistent topics are left out.
-        judges_pairs: whether it judges repeated samples and policies itself, pair by pair, and names destinations: the
-            pipeline only caps its moves.
-        cluster_hits: number of hits of the whole cluster from which it sheds; None when it does not count these.
-        figure: of a broker; a change makes the sample a new one, so that one sample gives one hit.
-        resources: those that it looks at (`run.tables.RESOURCES`).
-        placement: names the destinations that it leaves open, unless the settings name another placement.
-        own_settings: model of `Settings.strategy_settings`.
-        check: raises ValueError when settings contradict each other.
+        shed: function that decides one run.
+        thresholds: thresholds for pairs, `low` and, if the shedder has one, `high`; empty if the shedder does not pair
+            brokers by score. Hits belong to a pair's brokers. If there are thresholds, the page and the metrics show
+            them, a forced run may name the gap (`ClusterSample.force_threshold`), and brokers without persistent topics
+            are left out.
+        judges_pairs: True if the shedder itself judges repeated samples and policies, pair by pair, and names
+            destinations. The pipeline then only applies caps to its moves.
+        cluster_hits: number of hits for the whole cluster from which the shedder sheds; None if it counts no such hits.
+        figure: the broker's figure that makes a sample new when it changes, so that one sample gives only one hit.
+        resources: names of the resources that the shedder looks at (`run.tables.RESOURCES`).
+        placement: the placement that names destinations if the shedder does not and the settings name no placement.
+        own_settings: model for `Settings.strategy_settings`.
+        check: raises ValueError if settings contradict each other.
         run_params: parameters of a manual run that other shedders may not know (`config.resolution.RunParams`).
-        lines: lines across the brokers of the page, given their mean score; None when none was judged.
-        sentence: the page's sentence when nothing has to move.
+        lines: returns the lines that the page draws across the brokers, given the brokers' mean score, or None if no
+            broker was judged.
+        sentence: the page's sentence if nothing has to move.
         grid: values of settings that a replay compares by default.
     """
 

@@ -1,4 +1,4 @@
-"""Shedders by name. A new one needs a module with `shed(sample, kept)` and its profile, a line here and vectors."""
+"""Shedders by name. A new shedder needs a module with `shed(sample, kept)` and a profile, a line here, and vectors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import Settings
 
 STRATEGIES_VARIABLE = "PULSAR_REBALANCER_STRATEGIES"
-"""Environment variable with the import paths, separated by commas, of the shedders from outside that may be loaded."""
+"""Environment variable that lists the import paths of shedders from outside that may be loaded, comma-separated."""
 
 PROFILES: Mapping[str, Profile] = {
     Strategy.AVG.value: avg_shedder.PROFILE,
@@ -39,13 +39,14 @@ def profile_of(settings: Settings) -> Profile:
     """Return the profile of the shedder that the settings name.
 
     Raises:
-        SettingsError: `wrong_setting` if it is from outside and is not listed in the environment or cannot be imported.
+        SettingsError: `wrong_setting` if the shedder is from outside and is not listed in the environment or cannot be
+            imported.
     """
     return PROFILES.get(settings.strategy) or _from_outside(settings.strategy)
 
 
 def profile_shown(settings: Settings) -> Profile:
-    """Return the profile for showing a run: an empty one if the shedder is gone or does not know past settings."""
+    """Return the profile for showing a run; it is empty if the shedder is gone or rejects the run's settings."""
     try:
         profile = profile_of(settings)
         profile.own_settings.model_validate(settings.strategy_settings)
@@ -55,12 +56,12 @@ def profile_shown(settings: Settings) -> Profile:
 
 
 def placement_of(settings: Settings) -> Placement:
-    """Return the placement that names a destination where the shedder does not."""
+    """Return the placement that names a destination if the shedder does not."""
     return settings.placement or profile_of(settings).placement
 
 
 def _from_outside(path: str) -> Profile:
-    """Return the module's `PROFILE` if it belongs to the named function, else one with all defaults."""
+    """Return the module's `PROFILE` if it belongs to the named function, else a profile with only defaults."""
     # Anyone who can write a clusters file, a form or a file of a run must not be able to load a module.
     if path not in (listed.strip() for listed in os.environ.get(STRATEGIES_VARIABLE, "").split(",")):
         raise SettingsError(

@@ -1,4 +1,4 @@
-"""Which bundles two brokers exchange in TransferShedder: some go from the source, and some may come back."""
+"""Which bundles two brokers exchange in TransferShedder: bundles leave the source, and others may come back."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PairTransfer:
 
     Attributes:
         sample: the cluster.
-        number: of the decision.
+        number: number of the decision.
         source: the broker that sheds.
         destination: the broker that takes.
         target: throughput that is to leave, bytes/s.
@@ -51,7 +51,7 @@ class PairTransfer:
     gained: float = 0.0
 
     def run(self, bundles: list[BundleSample]) -> None:
-        """Walk over the bundles of the source, where one always stays."""
+        """Walk over the source's bundles; at least one bundle always stays on the source."""
         transfer = self.sample.settings.transfer
         back = iter(top_bundles(self.sample, self.destination.broker) if transfer else ())
         remaining = len(bundles)
@@ -85,11 +85,11 @@ class PairTransfer:
         return (Reason.TAKEN if swapped else Reason.OVER_REMAINING), swapped
 
     def _swap(self, leaving: float, back: Iterator[BundleSample]) -> list[BundleSample]:
-        """Return bundles of the destination that make up for one that is too large, or none if they cannot.
+        """Return bundles from the destination that make up for a bundle that is too large; empty if there are none.
 
         Args:
-            leaving: throughput of the large one, bytes/s.
-            back: the destination's top bundles that were not looked at yet.
+            leaving: throughput of the large bundle, bytes/s.
+            back: the destination's top bundles that have not been looked at yet.
         """
         most = self.source.throughput
         ours = most - self.left + self.gained - leaving
@@ -116,7 +116,7 @@ class PairTransfer:
         return bundle.reason in NEVER_MOVED or self._policies(bundle, self.source) is not None
 
     def _policies(self, bundle: BundleSample, destination: BrokerLoad) -> Reason | None:
-        """Return why policies keep a bundle from going there (TransferShedder.isTransferable)."""
+        """Return why policies keep a bundle from this destination (TransferShedder.isTransferable); None if allowed."""
         if bundle.policy is not None and not self.sample.settings.shed_policy_bundles:
             return Reason.NAMESPACE_POLICY
         return self.sample.forbids(bundle.bundle, bundle.broker, destination.broker)

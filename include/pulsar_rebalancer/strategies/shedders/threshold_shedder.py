@@ -1,9 +1,9 @@
-"""ThresholdShedder, one run over one cluster: brokers far above the average shed the load above it.
+"""ThresholdShedder for one run over one cluster: brokers far above the average shed load.
 
 A broker's load is a moving average, which follows a step only slowly. A broker whose load is `average_threshold` points
-or more above the mean of all brokers gives away bundles. If none moves and the lower boundary is switched on, the
-busiest broker gives some away when another one is as far below the mean (PIP-220). Follows
-`ThresholdShedder.findBundlesForUnloading` of Pulsar 4.2.4. Destinations are the placement strategy's.
+or more above the mean of all brokers gives away bundles. If no bundle moves and the lower boundary is switched on, the
+busiest broker gives away bundles if another broker is as far below the mean (PIP-220). Follows
+`ThresholdShedder.findBundlesForUnloading` of Pulsar 4.2.4. The placement strategy chooses the destinations.
 
 Deviations: names decide ties, where Pulsar follows the order of a hash map. The next run drops
 the averages of brokers that are gone; Pulsar does so when the list of active brokers changes. A broker that is left
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Decision
 
 MARGIN = 0.05
-"""How far below its bound a broker is to end, 1 is 100 percent."""
+"""How far below its bound a broker's load is to be after shedding; 1 is 100 percent."""
 
 LOWER_MARGIN = 0.5
-"""Share of the threshold that the busiest broker gives away for one below the lower boundary."""
+"""Share of the threshold that the busiest broker gives away if another broker is below the lower boundary."""
 
 
 def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
@@ -87,7 +87,7 @@ def _above_bound(sample: ClusterSample, averages: Mapping[str, float], mean: flo
 def _above(
     sample: ClusterSample, broker: BrokerSample, number: int, average: float, mean: float
 ) -> tuple[Decision, list[CandidateMove]]:
-    """Return the decision on one broker, and its moves."""
+    """Return the decision on one broker, and the broker's moves."""
     threshold = _threshold(sample)
     bound = mean + threshold
     above = f"the mean of {mean:.1%} plus {sample.settings.average_threshold:g} points"
@@ -102,7 +102,7 @@ def _above(
 def _below(
     sample: ClusterSample, in_order: list[BrokerSample], averages: Mapping[str, float]
 ) -> tuple[Decision | None, list[CandidateMove], str]:
-    """Return the decision on the busiest broker when another is below the lower boundary, its moves, and a sentence."""
+    """Return the busiest broker's decision if another broker is below the lower boundary, its moves, and a sentence."""
     threshold = _threshold(sample)
     bound = _mean(averages) - threshold
     lowest = min(sample.taking_part, key=lambda broker: averages[broker.broker]).broker

@@ -1,4 +1,4 @@
-"""The busiest bundles of a broker, the only ones that TransferShedder looks at."""
+"""A broker's busiest bundles, the only bundles that TransferShedder looks at."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ CACHE_STEP = 100_000  # bytes
 
 
 def top_bundles(sample: ClusterSample, broker: str) -> list[BundleSample]:
-    """Return the top bundles of a broker, the smallest first.
+    """Return a broker's top bundles, the smallest first.
 
-    Brokers under the extensible load manager name them (`top_rank`). Elsewhere they are found as those brokers find
-    them (TopKBundles.update of 4.2.4). No candidates are quarantined bundles, those of system and excluded namespaces,
-    those without throughput, and those under policies unless `shed_policy_bundles` is set.
+    Brokers under the extensible load manager report their top bundles (`top_rank`). Other brokers' top bundles are
+    found by the same rule (TopKBundles.update of 4.2.4). Quarantined bundles, bundles in system and excluded
+    namespaces, and bundles without throughput are never candidates. Bundles under policies are candidates only if
+    `shed_policy_bundles` is set.
     """
     bundles = sample.shed_candidates(broker)
     ranks = {bundle.bundle: bundle.top_rank for bundle in bundles if bundle.top_rank is not None}
@@ -37,7 +38,7 @@ def top_bundles(sample: ClusterSample, broker: str) -> list[BundleSample]:
 
 
 def size(bundle: BundleSample) -> tuple[int, ...]:
-    """Return the size of a bundle in steps; sizes within one step are equal.
+    """Return a bundle's size in steps; sizes within one step are equal.
 
     (NamespaceBundleStats.compareTo since #24772.)
     """
@@ -62,5 +63,5 @@ def _is_candidate(settings: Settings, bundle: BundleSample) -> bool:
 
 
 def _steps(figure: float, step: float) -> int:
-    # Math.round of Java: halves go up.
+    # Java's Math.round: halves are rounded up.
     return math.floor(figure / step + 0.5)

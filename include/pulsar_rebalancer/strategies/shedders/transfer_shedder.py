@@ -1,17 +1,17 @@
-"""TransferShedder, one run over one cluster: the most and the least loaded brokers exchange bundles.
+"""TransferShedder for one run over one cluster: the most and the least loaded brokers exchange bundles.
 
-Loads are moving averages. When they have been out of balance for long enough (`LoadStats.imbalance`), brokers are
-paired from the outside in. The source gives bundles worth half the difference; where its next bundle is too large,
+Loads are moving averages. Once loads have been out of balance for long enough (`LoadStats.imbalance`), brokers are
+paired from the outside in. The source gives bundles worth half the difference; if its next bundle is too large,
 smaller ones come back from the destination. Only the busiest bundles of each broker are considered (`top_bundles`).
 Follows `TransferShedder.findBundlesForUnloading` of Pulsar 4.2.4, its defect included: what swaps bring back is counted
 only in debug mode (`credit_swaps`).
 
-Brokers under the extensible load manager report their moving averages. For others they are kept here, by the rule of
-BrokerLoadData; a broker that comes back starts again.
+Brokers under the extensible load manager report their moving averages. For other brokers, moving averages are kept
+here by the rule of BrokerLoadData; the average of a broker that comes back starts again.
 
-Deviations: names decide ties, where Pulsar follows the order of a hash map. A broker without a report is left out: the
-others go on, and it keeps its averages; Pulsar sheds nothing while a broker is silent. Bundles that may never move
-take no part in a swap. A source whose load is 0 has nothing to give away; Pulsar divides by it.
+Deviations: names decide ties, where Pulsar follows the order of a hash map. A broker without a report is left out and
+keeps its averages, while the other brokers go on; Pulsar sheds nothing while any broker has no report. Bundles that may
+never move take no part in a swap. A source whose load is 0 has nothing to give away; Pulsar divides by this load.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class NoShedding(NamedTuple):
-    """Why brokers shed nothing: the reason, the value and the bound that were compared, and a sentence."""
+    """Why brokers shed nothing: the reason, the value, the bound that it was compared with, and a sentence."""
 
     reason: Reason
     value: float | None
@@ -52,12 +52,12 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
     """Decide one run.
 
     Args:
-        kept: `hits` of the whole cluster, runs in a row out of balance; `loads` and `throughputs` where brokers do not
-            report their moving averages.
+        kept: `hits` for the whole cluster (runs in a row out of balance), and `loads` and `throughputs` for brokers
+            that do not report their moving averages.
     """
     loads, after = broker_loads(sample, kept)
     stats = LoadStats(loads, sample.settings)
-    # In nearly every sample of a large cluster, some broker in between has changed.
+    # Only these two brokers count: in nearly every sample of a large cluster, some broker between them has changed.
     outermost = (stats.most.broker, stats.least.broker) if loads else ()
     hits = kept.cluster_hits
     decisions: list[Decision] = []
@@ -100,13 +100,13 @@ def broker_loads(sample: ClusterSample, kept: ShedderState) -> tuple[list[Broker
 
 
 def reported_load(broker: BrokerSample, settings: Settings) -> float:
-    """Return a broker's load by its report: its own moving average, or its usage without one; 1 is 100 percent."""
+    """Return a broker's reported load: its moving average or, if it reports none, its usage; 1 is 100 percent."""
     average = broker.load_average
     return weighted_usage(broker, settings, RESOURCES) if average is None else average
 
 
 def _unfit(sample: ClusterSample, loads: list[BrokerLoad], stats: LoadStats) -> NoShedding | None:
-    """Return why the sample as a whole cannot be judged, in the order of `LoadStats.update`."""
+    """Return why the sample as a whole cannot be judged, checked in the order of `LoadStats.update`; None if it can."""
     settings = sample.settings
     delay = settings.shedding_delay_seconds
     for load in loads:
@@ -123,7 +123,7 @@ def _unfit(sample: ClusterSample, loads: list[BrokerLoad], stats: LoadStats) -> 
 
 
 def _waiting(sample: ClusterSample, stats: LoadStats, imbalance: Imbalance | None, hits: int) -> NoShedding | None:
-    """Return why nothing is shed although the sample can be judged."""
+    """Return why no bundle is shed although the sample can be judged; None if bundles are to be shed."""
     if imbalance is None:
         return _balanced(sample, stats)
     needed = sample.settings.hit_count_transfer
@@ -139,7 +139,7 @@ def _balanced(sample: ClusterSample, stats: LoadStats) -> NoShedding:
 
 
 def _pairs(sample: ClusterSample, stats: LoadStats) -> tuple[list[Decision], list[CandidateMove], NoShedding]:
-    """Return decisions and moves of the pairs, and why the brokers in no pair shed nothing."""
+    """Return the pairs' decisions and moves, and why the brokers that are in no pair shed nothing."""
     decisions: list[Decision] = []
     moves: list[CandidateMove] = []
     shed_brokers, cap = 0, sample.settings.max_brokers_per_run
@@ -163,7 +163,7 @@ def _pairs(sample: ClusterSample, stats: LoadStats) -> tuple[list[Decision], lis
 def _pair(
     sample: ClusterSample, number: int, source: BrokerLoad, destination: BrokerLoad, imbalance: Imbalance
 ) -> tuple[Decision, PairTransfer]:
-    """Return the decision on one pair, and what is transferred."""
+    """Return the decision on one pair, and the pair's transfer."""
     gap = source.load - destination.load
     target = source.throughput * (gap / 2) / source.load if source.load > 0 else 0.0
     transfer = PairTransfer(sample, number, source, destination, target)
@@ -222,7 +222,7 @@ def _others(
 
 PROFILE = Profile(
     shed,
-    # It sheds once the hits exceed the setting.
+    # TransferShedder sheds once the hits exceed the setting.
     cluster_hits=lambda settings: settings.hit_count_transfer + 1,
     figure=reported_load,
     resources=RESOURCES,

@@ -1,10 +1,10 @@
-"""UniformLoadShedder, one run over one cluster: the busiest broker gives bundles away when it is far above the idlest.
+"""UniformLoadShedder for one run over one cluster: a broker far busier than the idlest broker gives away bundles.
 
-Only traffic counts: the message rates first, the throughputs when the rates are close enough. One broker sheds
-in a run. Follows `UniformLoadShedder.findBundlesForUnloading` of Pulsar 4.2.4 (up to 4.0.8, before #21906, bundles
-might exceed what remains by 1000), including its 32-bit figures: amounts are at most 2,147,483,647 and lose their
-fractions, and the least traffic is at most that. Ties are decided by name, where Pulsar follows the order of a hash
-map. Destinations are the placement strategy's.
+Only traffic counts: message rates are compared first, and throughputs if the rates are close enough. Only the busiest
+broker sheds in a run. Follows `UniformLoadShedder.findBundlesForUnloading` of Pulsar 4.2.4, including its 32-bit
+figures: amounts are at most 2,147,483,647 and lose their fractions, and the least traffic has the same maximum. (Up to
+4.0.8, before #21906, bundles might exceed the remaining amount by 1000.) Ties are decided by name, where Pulsar follows
+the order of a hash map. The placement strategy chooses the destinations.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 
 MAX_INT = 2**31 - 1
 NOTHING = 1e-6
-"""Traffic up to which the idlest broker counts as carrying 1."""
+"""If the idlest broker's traffic is at most this, it counts as 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrafficDifference:
-    """The busiest and the idlest broker in one measure.
+    """The comparison of the busiest and the idlest broker in one measure.
 
     Attributes:
         measure: message rate or throughput.
-        busiest: its brokerId; empty without brokers.
-        most: its traffic.
+        busiest: brokerId of the busiest broker; empty if there are no brokers.
+        most: the busiest broker's traffic.
         least: the idlest broker's traffic.
-        value: difference in percent of the least for rates, multiple of the least for throughputs.
-        bound: what the value must exceed; with 0 or less the measure is not looked at.
-        minimum: smallest amount worth moving.
+        value: for rates, the difference in percent of `least`; for throughputs, `most` as a multiple of `least`.
+        bound: the limit that the value must exceed; if it is 0 or less, the measure is not looked at.
+        minimum: smallest amount of traffic worth moving.
     """
 
     measure: Measure
@@ -60,7 +60,7 @@ class TrafficDifference:
 
     @property
     def sentence(self) -> str:
-        """Return the comparison in words."""
+        """Return a sentence with the comparison."""
         by_rate = self.measure is Measure.RATE
         name, unit, of = ("message rate", " %", "above") if by_rate else ("throughput", "", "times")
         if self.bound <= 0:
@@ -71,7 +71,7 @@ class TrafficDifference:
 
 
 def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
-    """Decide one run; nothing is kept."""
+    """Decide one run; no state is kept."""
     rates, throughputs = _rates(sample), _throughputs(sample)
     firing = next((difference for difference in (rates, throughputs) if difference.exceeded), None)
     looked_at = firing or rates
@@ -130,7 +130,7 @@ def _not_busiest(sample: ClusterSample, broker: BrokerSample, looked_at: Traffic
 def _unload(
     sample: ClusterSample, broker: BrokerSample, difference: TrafficDifference, number: int
 ) -> tuple[Decision, list[CandidateMove]]:
-    """Return the decision on the busiest broker, and its moves."""
+    """Return the decision on the busiest broker, and the broker's moves."""
     measure, compared = difference.measure, Comparison(difference.value, difference.bound)
     required = min(int((difference.most - difference.least) * sample.settings.max_unload_percentage), MAX_INT)
     wanted = f"{difference.sentence}: {amount(measure, required)} are to leave"
@@ -147,7 +147,7 @@ def _unload(
 
 
 def _walk(sample: ClusterSample, broker: str, measure: Measure, number: int, required: int) -> list[CandidateMove]:
-    """Walk over a broker's bundles, the busiest first, and take each that fits into the rest, idle ones as well."""
+    """Walk over a broker's bundles, busiest first, and take each bundle that fits into the rest, even an idle one."""
     moves: list[CandidateMove] = []
     taken = 0
     busiest_first = sorted(sample.shed_candidates(broker), key=lambda bundle: (-bundle.mean(measure), bundle.bundle))
