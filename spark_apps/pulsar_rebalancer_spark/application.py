@@ -1,6 +1,6 @@
 """The application that decides: `spark-submit application.py --root ROOT --run RUN [--run RUN ...]`.
 
-With the wheel installed nothing else is needed; from a source tree PYTHONPATH names the folders include/ and
+If the wheel is installed, nothing else is needed. In a source tree, PYTHONPATH must name the folders include/ and
 spark_apps/.
 """
 
@@ -16,14 +16,14 @@ _TURN = 0.0005
 """Seconds for which a Python thread may keep the interpreter while another waits."""
 
 _COLLECTED_AFTER = 1_000_000
-"""Number of new objects after which Python looks for garbage."""
+"""Number of new objects after which Python collects garbage."""
 
 
 def main() -> int:
     """Decide the runs that the command line names, and return the exit code."""
-    # Each call that starts the session would otherwise wait until the other thread's turn ends.
+    # Otherwise each call that starts the session would wait until the other thread's turn ends.
     sys.setswitchinterval(_TURN)
-    # Otherwise Python would scan all rows of the driver again and again, and none of them is garbage.
+    # Otherwise Python would scan all rows in the driver again and again, although none of them is garbage.
     gc.set_threshold(_COLLECTED_AFTER)
     end_with_process()
     with ThreadPoolExecutor(max_workers=1) as beside:
@@ -35,7 +35,7 @@ def main() -> int:
             return rebalance.main(sys.argv[1:], begun)
         finally:
             release_all()
-            # No session stays open after an early end, such as that by a wrong argument.
+            # No session stays open after an early exit, for example because of a wrong argument.
             if begun.exception() is None:
                 begun.result().stop()
 

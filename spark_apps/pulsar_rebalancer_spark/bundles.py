@@ -1,4 +1,4 @@
-"""The means of all bundles with the sample of a run, for its strategy and for the next run."""
+"""The moving averages (the means) of all bundles after a run's sample, for the run's strategy and the next run."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def of_run(spark: SparkSession, run: RunInput) -> DataFrame:
-    """Return the bundles with their means, this sample included.
+    """Return the run's bundles with their moving averages (the means), which include this sample.
 
     Returns:
-        The columns that means are made from, and those that `means.update` adds.
+        A table with the columns that the means are made from, and the columns that `means.update` adds.
     """
     bundles = spark_tables.read(spark, [run.folder / "input" / "bundles.parquet"], BUNDLES)
     bundles = bundles.select("cluster", "broker", "bundle", "owners", *TRAFFIC)
@@ -48,18 +48,18 @@ def keep_means(run: RunInput, bundles: DataFrame) -> None:
 
     Args:
         run: the run.
-        bundles: as `of_run` gives them.
+        bundles: the result of `of_run`.
     """
     if run.counting.counts:
         _write_means(run, bundles)
 
 
 def means_of_sample(run: RunInput, held: Callable[[], DataFrame], kept: Callable[[], None]) -> StoragePath:
-    """Return the file of the means with this sample; the next run starts from it, if the sample counts.
+    """Return the file with the means after this sample; the next run starts from this file if the sample counts.
 
     Args:
         run: the run.
-        held: gives the bundles (`of_run`).
+        held: returns the bundles (`of_run`).
         kept: waits until `keep_means` is done.
     """
     kept()
@@ -74,6 +74,6 @@ def forget_means(run: RunInput) -> None:
 
 
 def _write_means(run: RunInput, bundles: DataFrame) -> None:
-    # Even means that are needed only for this plan go to the state's folder: executors may not write elsewhere.
+    # Even means that only this plan needs are written to the state's folder: executors may not write to other folders.
     if not spark_tables.is_written(run.new_means):
         spark_tables.write(means.table(bundles), run.new_means)

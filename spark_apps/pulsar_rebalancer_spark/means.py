@@ -1,4 +1,4 @@
-"""Short-term and long-term means of bundle traffic (see `strategies.means`)."""
+"""Short-term and long-term moving averages (means) of bundle traffic (see `strategies.means`)."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _KEY = ["cluster", "bundle"]
 
 
 def update(bundles: DataFrame, previous: DataFrame, *, shared: bool) -> DataFrame:
-    """Return the bundles with their means, this sample included.
+    """Return the bundles with their moving averages (the means), which include this sample.
 
-    Strategies read the means from the file that is written from this table.
+    Strategies read the means from the file to which this table is written.
 
     Args:
-        bundles: the bundles table with `refused`, whether validation left a bundle out. Its figures would affect a mean
-            for ten samples, so its known mean is kept instead.
+        bundles: the bundles table with the column `refused`, true if validation left the bundle out. Such figures would
+            affect a mean for ten samples, so the bundle's known means are kept instead.
         previous: the means table of the last counted sample.
-        shared: whether a bundle may have two owners (column `owners`). The larger of their figures counts.
+        shared: True if two brokers may report the same bundle (column `owners`). The larger figure counts.
 
     Returns:
         The bundles with further columns: `samples`, `mean_` followed by the name of each traffic column, and the
-        long-term means, all null for a refused bundle without known means. `keeps` is true in one row of each bundle.
+        long-term means. All are null for a refused bundle without known means. `keeps` is true in one row per bundle.
     """
     known = previous.select(
         *_KEY,
@@ -52,32 +52,32 @@ def update(bundles: DataFrame, previous: DataFrame, *, shared: bool) -> DataFram
 
 
 def table(updated: DataFrame) -> DataFrame:
-    """Return the means table for the next run; bundles that are not in the sample are forgotten.
+    """Return the means table for the next run; bundles that are not in the sample are dropped.
 
     Args:
-        updated: what `update` returned.
+        updated: the result of `update`.
     """
     means = {name: F.col(f"mean_{name}" if name in TRAFFIC else name).alias(name) for name in MEANS.names}
     return updated.where(F.col("keeps") & F.col("samples").isNotNull()).select(*means.values())
 
 
 def with_parts(previous: DataFrame, parts: DataFrame) -> DataFrame:
-    """Return the means, with means for the parts of split bundles (see `strategies.means.with_parts`).
+    """Return the means with added rows for the parts of split bundles (see `strategies.means.with_parts`).
 
     Args:
         previous: the means table of the last counted sample.
-        parts: a few parts of split bundles (`spark_tables.PARTS`).
+        parts: the few bundles that split bundles were split into (`spark_tables.PARTS`).
     """
     shared = {name: F.col(name) * F.col("share") for name in (*TRAFFIC, *LONG_TERM)}
     split = previous.join(F.broadcast(parts), on=_KEY, how="inner")
     carried = split.withColumns({"bundle": F.col("part"), **shared}).select(*MEANS.names)
-    # The parts are few, so the larger table is scanned for those that have means already.
+    # There are few parts, so the larger table is scanned for parts that already have means.
     known = previous.select(*_KEY).join(F.broadcast(carried.select(*_KEY)), on=_KEY, how="left_semi")
     return previous.union(carried.join(F.broadcast(known), on=_KEY, how="left_anti"))
 
 
 def _largest(bundles: DataFrame) -> DataFrame:
-    """Return the bundles, with the largest figures for those that several brokers report."""
+    """Return the bundles; a bundle that several brokers report gets the largest reported figures."""
     several = bundles.where(F.col("owners") > 1).groupBy(*_KEY)
     largest = several.agg(F.min("broker").alias("keeper"), *(F.max(name).alias(f"{name}_largest") for name in TRAFFIC))
     joined = bundles.join(F.broadcast(largest), on=_KEY, how="left")

@@ -1,6 +1,6 @@
-"""Decides runs side by side: files in, files out. `application.py` starts the session earlier.
+"""Decide several runs in parallel, from files to files. `application.py` starts the Spark session earlier.
 
-It touches neither Airflow nor Pulsar. A retry on the same run writes the same plan with the same hash.
+This module uses neither Airflow nor Pulsar. A retry of the same run writes the same plan with the same hash.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
     """Decide one run and write its plan.
 
     Args:
-        spark: returns the session once it has started.
+        spark: returns the Spark session once it has started.
         run: the run.
 
     Raises:
-        SnapshotError: `file_damaged` when the tables hold no broker of the run's cluster.
+        SnapshotError: `file_damaged` if the tables have no broker of the run's cluster.
     """
     plan = run.folder / "plan"
     plan.delete()
@@ -59,16 +59,16 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
             kept.result()
         finally:
             bundles.forget_means(run)
-            # Released after the means, even if something failed.
+            # The session is released after the means are written, even if something failed.
             beside.submit(lambda: release(held.result().sparkSession))
     return plan_output.write(run, decided)
 
 
 def _session_of_run(spark: SparkSession, run: RunInput) -> SparkSession:
-    """Return a separate session for the run: as many tasks as its size needs, and no shuffle for a small run."""
+    """Return a separate session for the run, with as many tasks as its size needs and no shuffle for a small run."""
     own = own_session(spark)
     own.conf.set("spark.sql.shuffle.partitions", max(1, math.ceil(run.bundles_footer.num_rows / BUNDLES_PER_TASK)))
-    # Adaptive execution would run each stage as a job to find a size that the number of rows already gives.
+    # Adaptive execution would run each stage as a job to find the size, which the number of rows already gives.
     own.conf.set("spark.sql.adaptive.enabled", "false")
     return own
 
@@ -89,7 +89,7 @@ def _report(summary: Summary, seconds: float) -> str:
 
 
 def _decided(spark: Future[SparkSession], root: str, folder: str) -> bool:
-    """Decide a run and print the result; its errors do not affect the other runs."""
+    """Decide a run, print the result, and return whether it succeeded; errors do not affect the other runs."""
     started = time.monotonic()
     try:
         run = RunInput.read(root, folder)
@@ -97,7 +97,7 @@ def _decided(spark: Future[SparkSession], root: str, folder: str) -> bool:
     except Exception as error:
         why = str(error)
         if isinstance(error, AnalysisException) and error.getCondition() == "PATH_NOT_FOUND":
-            # The run was just read here, so only Spark, running elsewhere, does not see it.
+            # The driver has just read the run, so only Spark, which runs on other machines, does not see it.
             why = f"Spark does not see the storage root {root} [{Reason.FILE_MISSING}]"
         elif not isinstance(error, RebalancerError):
             traceback.print_exc()
@@ -108,11 +108,11 @@ def _decided(spark: Future[SparkSession], root: str, folder: str) -> bool:
 
 
 def main(arguments: Sequence[str], begun: Future[SparkSession] | None = None) -> int:
-    """Decide the runs side by side; return 1 if any fails, and print a line with the reason code for each of these.
+    """Decide the runs in parallel; return 1 if any run fails, and print a line with the reason code for each failure.
 
     Args:
-        arguments: of the command.
-        begun: the session, if it is starting already.
+        arguments: the command's arguments.
+        begun: the session, if it is already starting.
     """
     parser = argparse.ArgumentParser(prog="application.py", description="Decide runs of the Pulsar rebalancer.")
     parser.add_argument("--root", required=True, help="storage root, the folder of all clusters")

@@ -1,9 +1,9 @@
 """The application that replays: `spark-submit replay.py --replay FOLDER [--replay FOLDER ...] --root ROOT`.
 
-A replay's folder holds `request.json`. The samples that the runs of its cluster collected are read once, and kept next
-to it as one file per sample. The executors then replay them with the variants, some of these together, and each stretch
-of samples by itself. Many clusters are replayed at once. With `--trace FILE` the recording is a CSV trace, and FOLDER
-is where the answer goes. Needs the package on the executors.
+A replay's folder holds `request.json`. The samples that the cluster's runs collected are read once, and kept next to
+`request.json` as one file per sample. The executors then replay the samples in separate periods, each period with
+several variants at a time. Many clusters are replayed at once. With `--trace FILE`, the recording is a CSV trace, and
+the answer is written to FOLDER. The package must be installed on the executors.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.replay.preparation import Prepared
 
 PARTS_PER_CORE = 2
-"""Parts of the work per core: more of them balance the work better, fewer read the samples less often."""
+"""Parts of the work per core: more parts balance the work better; with fewer parts, samples are read less often."""
 
 
 def run(context: SparkContext, prepared: Sequence[Prepared]) -> dict[str, str]:
-    """Replay on the executors, and write answer, table and report of each.
+    """Replay on the executors, and write the answer, table and report of each replay.
 
     Returns:
-        The error of each replay without an answer, by its folder.
+        The error of each replay that has no answer, keyed by the replay's folder.
     """
     started = time.monotonic()
     parts = [part for replay in prepared for part in parts_of(replay, context.defaultParallelism * PARTS_PER_CORE)]
@@ -59,7 +59,7 @@ def run(context: SparkContext, prepared: Sequence[Prepared]) -> dict[str, str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Replay; return 1 if any replay fails, and print a line with the reason code for each of these."""
+    """Replay; return 1 if any replay fails, and print a line with the reason code for each failure."""
     given = options(arguments)
     folders = [StoragePath(folder.rstrip("/")) for folder in dict.fromkeys(given.replay)]
     ready: list[Prepared] = []

@@ -1,6 +1,6 @@
-"""The Spark session, started first: only Spark is imported here.
+"""The Spark session. It is started first, so only Spark is imported here.
 
-Spark is started for this process, unless SPARK_REMOTE names a Spark Connect server that runs already.
+Spark is started for this process, unless SPARK_REMOTE names a Spark Connect server that is already running.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _open: list[SparkSession] = []
 
 
 def session() -> SparkSession:
-    """Return the Spark session; master and memory come from spark-submit, or are those of the server."""
+    """Return the Spark session; spark-submit or the Spark Connect server determines master and memory."""
     # Python workers take the driver's interpreter unless the connection names another (`spark.pyspark.python`).
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = _builder()
     if not CONNECTED:
-        # Spark would look up the Python call site of every column expression: seconds in all.
+        # Spark would look up the Python call site of every column expression, which takes seconds in total.
         builder = builder.config("spark.python.sql.dataFrameDebugging.enabled", "false")
         # Replays load shedders from outside on executors.
         listed = os.environ.get("PULSAR_REBALANCER_STRATEGIES", "")
@@ -40,7 +40,7 @@ def _builder() -> SparkSession.Builder:
 
 
 def own_session(spark: SparkSession) -> SparkSession:
-    """Return a session with settings of its own; the caller must release it."""
+    """Return a session with its own settings; the caller must release it."""
     if not CONNECTED:
         return spark.newSession()
     own: SparkSession = _builder().create()
@@ -49,20 +49,20 @@ def own_session(spark: SparkSession) -> SparkSession:
 
 
 def release(own: SparkSession) -> None:
-    """Release a session of `own_session`; a server would otherwise keep it for an hour."""
+    """Release a session that `own_session` returned; otherwise a server would keep it for an hour."""
     if own in _open:
         _open.remove(own)
         own.stop()
 
 
 def release_all() -> None:
-    """Release all sessions still open: one that Python's garbage collection finds can wait for itself for ever."""
+    """Release all open sessions. A session left to the garbage collector can deadlock."""
     for own in list(_open):
         release(own)
 
 
 def end_with_process() -> None:
-    """Have the server end this process's work when the process is terminated; it would otherwise continue."""
+    """Make the server stop this process's work when the process is terminated; otherwise the work would continue."""
     if CONNECTED:
         signal.signal(signal.SIGTERM, _leave)
 

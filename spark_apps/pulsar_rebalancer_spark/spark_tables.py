@@ -1,6 +1,6 @@
-"""Tables as Spark sees them: files by their declared columns, small rows of the driver as literals.
+"""Tables as Spark sees them: files with declared columns, and the driver's few rows as literals.
 
-Nothing here infers a schema or starts a Python worker: both cost seconds in a run of seconds.
+Nothing here infers a schema or starts a Python worker: either would take seconds in a run that takes seconds.
 """
 
 from __future__ import annotations
@@ -40,48 +40,48 @@ PARTS = "cluster string, bundle string, part string, share double"
 
 
 def spark_schema(schema: pa.Schema) -> T.StructType:
-    """Return the columns of a table of `pulsar_rebalancer.run.tables`, for Spark."""
+    """Return a table's columns (`pulsar_rebalancer.run.tables`) as a Spark schema."""
     return T.StructType([T.StructField(field.name, _TYPES[field.type]) for field in schema])
 
 
 def columns(schema: pa.Schema) -> str:
-    """Return names and SQL types of the columns of a table."""
+    """Return the names and SQL types of a table's columns."""
     return ", ".join(f"{field.name} {_TYPES[field.type].simpleString()}" for field in schema)
 
 
 def read(spark: SparkSession, files: Sequence[StoragePath], schema: pa.Schema) -> DataFrame:
-    """Return a table from its Parquet files, which may be of several clusters."""
+    """Return a table from its Parquet files, which may belong to several clusters."""
     return spark.read.schema(spark_schema(schema)).parquet(*(file.for_spark for file in files))
 
 
 def partitions(spark: SparkSession) -> int:
-    """Return the number of partitions of the session's shuffles."""
+    """Return the number of partitions in the session's shuffles."""
     return int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
 
 
 def write(frame: DataFrame, file: StoragePath) -> None:
-    """Write a table, and replace what an earlier attempt left there.
+    """Write a table, and replace any output of an earlier attempt.
 
     Args:
         frame: the table.
-        file: the target, a folder of files.
+        file: the target, which becomes a folder of files.
     """
-    # Names of bundles and most figures occur once: Parquet would fill a dictionary only to throw it away.
+    # Bundle names and most figures occur only once: Parquet would fill a dictionary only to discard it.
     once = {f"{_DICTIONARY}#{name}": "false" for name in frame.columns if name in _MANY_VALUES}
     frame.write.mode("overwrite").options(**once).parquet(file.for_spark)
 
 
 def is_written(file: StoragePath) -> bool:
-    """Return whether a table was written completely: Spark writes this file last."""
+    """Return whether a table was written completely: Spark writes a marker file last."""
     return (file / "_SUCCESS").exists()
 
 
 def literal(spark: SparkSession, rows: Iterable[Mapping[str, Cell]], columns: str) -> DataFrame:
-    """Return rows that the driver holds as one literal of the query.
+    """Return the driver's rows as a table that is one literal in the query.
 
     Args:
         spark: the session.
-        rows: few, such as bundles that were left out; a missing key is null.
+        rows: a few rows, such as the bundles that were left out; a missing key becomes null.
         columns: column names with SQL types.
     """
     text = json.dumps([dict(row) for row in rows])
