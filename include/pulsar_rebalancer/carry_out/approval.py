@@ -1,4 +1,4 @@
-"""Mode `approve`: which plans approve themselves, and how the others are shown to a person."""
+"""Mode `approve`: which plans approve themselves, and how all other plans are shown to a person."""
 
 from __future__ import annotations
 

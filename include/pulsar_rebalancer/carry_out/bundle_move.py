@@ -152,7 +152,7 @@ class BundleMove:
         return _Result(if_owner, self.move.destination) if arrived else None
 
     async def _topic(self) -> str | None:
-        """Return a topic of the bundle; None if it has none. Looking up another topic would place another bundle."""
+        """Return a topic in the bundle; None if there is none. Looking up another topic would place another bundle."""
         topics = await self.admin.topics_of_bundle(self.move.bundle)
         return next((topic for topic in topics if is_in_bundle(topic, self.move.bundle)), None)
 

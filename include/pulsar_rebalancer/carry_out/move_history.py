@@ -35,7 +35,7 @@ class WaveHistory:
         store: applies a change to the latest stored history, so that other writers' changes are kept.
 
     Attributes:
-        outcomes: by bundle; `interrupted` while a bundle is under way.
+        outcomes: each bundle's outcome; `interrupted` while the bundle is under way.
     """
 
     def __init__(

@@ -37,7 +37,7 @@ class SplitHistory:
 
     Attributes:
         planned: True if an earlier attempt planned the splits.
-        outcomes: by bundle; `interrupted` while a split is under way.
+        outcomes: each bundle's outcome; `interrupted` while its split is under way.
     """
 
     def __init__(

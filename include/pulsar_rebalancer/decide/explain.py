@@ -73,7 +73,7 @@ def taken_and_passed_over(taken: Sequence[CandidateMove], reasons: Mapping[Reaso
     """Return two sentences: which bundles move, and how many are passed over for which reason.
 
     Args:
-        taken: candidates that are taken, by pair and rank.
+        taken: candidates that are taken, sorted by pair and rank.
         reasons: number of candidates with each reason.
     """
     source_of_pair = {move.pair: move.source for move in reversed(taken)}

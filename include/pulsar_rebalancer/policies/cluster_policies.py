@@ -36,7 +36,7 @@ class Policies(VersionedDocument):
     problem: str = ""
 
     def kinds(self, namespaces: Collection[str]) -> dict[str, str | None]:
-        """Return for each namespace the first of `unknown`, `isolation` and `anti_affinity` that applies, or None."""
+        """Return for each namespace the first of `unknown`, `isolation` and `anti_affinity` that applies; else None."""
         ruling = rulings(self.isolation, namespaces)
 
         def kind(namespace: str) -> str | None:

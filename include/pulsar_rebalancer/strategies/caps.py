@@ -153,7 +153,7 @@ class _Caps:
             self._of_run += len(unit)
 
     def _bitten(self, unit: list[CandidateMove], names: list[str]) -> Reason | None:
-        """Return the cap that a unit exceeds, among the caps that may still have room for a smaller unit, or None."""
+        """Return the cap that a unit exceeds, if a smaller unit might still fit under that cap; None otherwise."""
         caps = self._settings
         # Only the brokers of this unit are added up: a plan may have a million moves.
         leaving, coming = _counts([move.source for move in unit]), _counts([move.destination for move in unit])

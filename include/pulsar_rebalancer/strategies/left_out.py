@@ -1,4 +1,4 @@
-"""Which brokers are neither source nor destination, and which are not compared with the others."""
+"""Which brokers are neither source nor destination, and which brokers are not compared with the others."""
 
 from __future__ import annotations
 

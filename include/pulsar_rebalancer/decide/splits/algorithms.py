@@ -36,7 +36,7 @@ def positions_of(
     """Return the positions at which an algorithm cuts a bundle, in ascending order; empty if it makes no cut.
 
     Args:
-        hash_range: of the bundle.
+        hash_range: the bundle's hash range.
         topics: the topics that the owner lists, in any order; `range_equally_divide` ignores them.
         settings: effective settings, used by `flow_or_qps_equally_divide`.
         specified: positions, used by `specified_positions_divide`.
@@ -78,7 +78,7 @@ def specified_positions_divide(hash_range: HashRange, topics: int, specified: It
     """Return the specified positions that are within the range, each once (SpecifiedPositionsBundleSplitAlgorithm).
 
     Args:
-        hash_range: of the bundle.
+        hash_range: the bundle's hash range.
         topics: number of topics in the bundle; with fewer than two topics there is no split.
         specified: positions, in any order.
     """
@@ -128,7 +128,7 @@ def most_even(hash_range: HashRange, positions: Sequence[int], topics: Sequence[
     """Return the position that halves the bundle's traffic best; the lowest position if several are equally good.
 
     Args:
-        hash_range: of the bundle.
+        hash_range: the bundle's hash range.
         positions: the positions to choose from, in ascending order.
         topics: the bundle's topics.
     """

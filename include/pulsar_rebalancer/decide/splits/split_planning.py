@@ -101,7 +101,7 @@ def helpful(
 
     Args:
         run: the run.
-        moves: by pair and rank.
+        moves: one cluster's candidates, sorted by pair and rank.
         source_traffic: each source's current traffic, in the measure of its moves.
     """
     stuck = {d.pair: d for d in decisions if d.fired and d.reason is Reason.NO_FITTING_BUNDLE}

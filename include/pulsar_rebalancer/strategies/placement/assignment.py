@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def place(
     sample: ClusterSample, moves: Iterable[CandidateMove], policies: PolicyFilter, kept: PlacementState, seed: str
 ) -> tuple[list[CandidateMove], PlacementState]:
-    """Name the destinations that the shedder left open, and check those that it planned.
+    """Choose the destinations that the shedder left open, and check the destinations that it planned.
 
     Moves are placed one after the other, by pair and rank; the moves of a swap are placed together or not at all. The
     filter and the placement count bundles that are already placed as if they had moved. For anti-affinity groups that

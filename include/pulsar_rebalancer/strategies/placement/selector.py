@@ -28,7 +28,7 @@ class Selector(Protocol):
 
         Args:
             bundle: `tenant/namespace/0x…_0x…`.
-            candidates: brokerIds, by name.
+            candidates: brokerIds, sorted by name.
         """
 
     def placed(self, bundle: BundleSample, broker: str) -> None:
@@ -87,7 +87,7 @@ def choose(seed: str, bundle: str, eligible: Sequence[str]) -> str | None:
     Args:
         seed: text of the run.
         bundle: `tenant/namespace/0x…_0x…`.
-        eligible: brokerIds, by name.
+        eligible: brokerIds, sorted by name.
     """
     digest = blake2b(f"{seed}/{bundle}".encode(), digest_size=8).digest()
     return eligible[int.from_bytes(digest) % len(eligible)] if eligible else None

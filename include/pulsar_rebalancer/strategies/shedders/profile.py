@@ -64,7 +64,7 @@ def within(summary: Summary) -> str:
 
 
 class NoSettings(BaseModel):
-    """No settings other than those of `config.settings.Settings`."""
+    """No settings except the settings in `config.settings.Settings`."""
 
     model_config = ConfigDict(extra="forbid")
 
