@@ -1,1 +1,1 @@
-"""What one run asks, reads, finds, plans and ends with: its tables and documents."""
+"""The tables and documents of a run: its request, input, findings, plan and outcome."""

@@ -1,4 +1,4 @@
-"""Rules for moves and splits: what a retry repeats, and what the state store remembers."""
+"""Rules for repeated attempts at moves and splits, and for the records of them in the state store."""
 
 from __future__ import annotations
 
@@ -25,48 +25,48 @@ _Record = TypeVar("_Record", Unload, BundleSplit)
 
 
 def remaining(planned: Iterable[_Planned], outcomes: Mapping[str, MoveOutcome | SplitOutcome]) -> list[_Planned]:
-    """Return the planned items without an outcome, or with one that another attempt can fix.
+    """Return the planned items that have no outcome, or an outcome that another attempt can fix.
 
     Args:
-        outcomes: of earlier attempts, by bundle.
+        outcomes: outcomes of earlier attempts, by bundle.
     """
     done = {bundle for bundle, outcome in outcomes.items() if not outcome.reason.has(RETRIED)}
     return [item for item in planned if item.bundle not in done]
 
 
 def records_of(records: Mapping[str, _Record], plan_id: str) -> dict[str, _Record]:
-    """Return the state store's records of a plan, by bundle."""
+    """Return the state store's records that belong to a plan, by bundle."""
     return {bundle: record for bundle, record in records.items() if record.plan_id == plan_id}
 
 
 def failed_moves(
     outcomes: Iterable[MoveOutcome], unloads: Mapping[str, Unload], closed_at: datetime | None
 ) -> set[str]:
-    """Return the bundles whose moves count towards `failed_moves` of the circuit breaker.
+    """Return the bundles whose moves count towards the circuit breaker's limit `failed_moves`.
 
     Args:
-        unloads: of the state store, by bundle.
-        closed_at: when a person last closed the breaker and so accepted earlier failures; None if never.
+        unloads: the state store's unloads, by bundle.
+        closed_at: when a person last closed the breaker, which accepts all earlier failures; None if never.
     """
     failed = {outcome.bundle for outcome in outcomes if outcome.failed}
     return {bundle for bundle in failed if closed_at is None or bundle not in unloads or unloads[bundle].at > closed_at}
 
 
 def write_outcomes(file: StoragePath, outcomes: Mapping[str, MoveOutcome | SplitOutcome]) -> None:
-    """Write the details of outcomes, by bundle."""
+    """Write the details of the outcomes to a file, sorted by bundle."""
     file.write_json([outcomes[bundle].model_dump(mode="json") for bundle in sorted(outcomes)])
 
 
 def remembered(
     records: Mapping[str, _Record], outcomes: Iterable[MoveOutcome | SplitOutcome], plan_id: str
 ) -> dict[str, _Record]:
-    """Return the records to keep after a run: all except those of bundles that it did not touch.
+    """Return the records to keep after a run: all except this plan's records of bundles that the run did not touch.
 
-    A record without an outcome is kept as interrupted: its result is unknown. Pulsar also remembers an unload only
-    after success (ModularLoadManagerImpl).
+    If a record of this plan has no outcome, its result is unknown and it is kept as interrupted. Records of untouched
+    bundles are dropped because Pulsar, too, remembers an unload only after success (ModularLoadManagerImpl).
 
     Args:
-        records: unloads or splits of the state store, by bundle.
+        records: the state store's unloads or splits, by bundle.
     """
     untouched = {
         outcome.bundle

@@ -1,4 +1,4 @@
-"""The bundles of a cluster as Arrow columns; only the bundles of a broker that is asked about become objects."""
+"""A cluster's bundles as Arrow columns; only the bundles of requested brokers become Python objects."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ COLUMNS = pa.schema(
     | dict.fromkeys(("msg_rate", "msg_throughput", "long_term_msg_rate"), pa.float64())
     | {"reason": pa.string()}
 )
-"""Columns for strategies: the bundles table, the bundle's means, and why it must stay (`BundleSample`)."""
+"""Columns for strategies: the bundles table, the bundle's moving averages, and why it must stay (`BundleSample`)."""
 
 _FIGURES = (*TRAFFIC, "topics", "producers", "consumers", "cache_size", "msg_rate", "msg_throughput")
 
 
 class BundleSample(NamedTuple):
-    """One bundle on the broker that reports it; a tuple, because a million of them are made five times as fast.
+    """One bundle on the broker that reports it. It is a tuple because tuples are created five times as fast.
 
     Attributes:
         broker: brokerId.
         bundle: `tenant/namespace/0x…_0x…`.
         msg_rate_in: current rate, msg/s; `msg_rate_out` too.
         msg_throughput_in: current throughput, bytes/s; `msg_throughput_out` too.
-        topics: number; `producers` and `consumers` too.
+        topics: number of topics; `producers` and `consumers` are also numbers.
         cache_size: bytes.
-        top_rank: its place in the broker's own list of top bundles; extensible manager only.
-        policy: the kind of policy that its namespace is under, or None.
-        msg_rate: short-term mean of in plus out, msg/s.
-        msg_throughput: short-term mean of in plus out, bytes/s.
-        long_term_msg_rate: long-term mean of in plus out, msg/s; None where none is kept yet.
-        reason: why it must stay whatever its traffic, or None.
+        top_rank: the bundle's place in its broker's own list of top bundles; extensible manager only.
+        policy: the kind of policy that applies to the bundle's namespace; None without a policy.
+        msg_rate: short-term moving average of the rate, in plus out, msg/s.
+        msg_throughput: short-term moving average of the throughput, in plus out, bytes/s.
+        long_term_msg_rate: long-term moving average of the rate, in plus out, msg/s; None if it is not known yet.
+        reason: why the bundle must stay, whatever its traffic; None if it may move.
     """
 
     broker: str
@@ -64,22 +64,22 @@ class BundleSample(NamedTuple):
     reason: Reason | None = None
 
     def mean(self, measure: Measure) -> float:
-        """Return its short-term mean of in plus out, msg/s or bytes/s."""
+        """Return the bundle's short-term moving average of traffic, in plus out: msg/s or bytes/s."""
         return self.msg_rate if measure is Measure.RATE else self.msg_throughput
 
     @property
     def present_msg_rate(self) -> float:
-        """Return its current rate, msg/s in plus out."""
+        """Return the bundle's current rate, in plus out, msg/s."""
         return self.msg_rate_in + self.msg_rate_out
 
     @property
     def present_msg_throughput(self) -> float:
-        """Return its current throughput, bytes/s in plus out."""
+        """Return the bundle's current throughput, in plus out, bytes/s."""
         return self.msg_throughput_in + self.msg_throughput_out
 
 
 def filled(table: pa.Table) -> pa.Table:
-    """Return a table of bundles with the columns `COLUMNS`; a missing figure becomes 0."""
+    """Return the bundles with the columns `COLUMNS` only; missing figures become 0."""
     bundles = table.select(COLUMNS.names).cast(COLUMNS)
     for name in _FIGURES:
         figures = pc.coalesce(bundles[name], pa.scalar(0, bundles[name].type))
@@ -88,21 +88,21 @@ def filled(table: pa.Table) -> pa.Table:
 
 
 def in_order(table: pa.Table) -> pa.Table:
-    """Return a table of bundles by broker and name."""
+    """Return the bundles sorted by broker and name."""
     return table.sort_by([("broker", "ascending"), ("bundle", "ascending")])
 
 
 def namespaces_of(bundles: pa.ChunkedArray[Any]) -> pa.ChunkedArray[Any]:
-    """Return `tenant/namespace` of each bundle name."""
+    """Return the namespace (`tenant/namespace`) of each bundle."""
     return pc.replace_substring_regex(bundles, "/[^/]*$", "")
 
 
 def served(table: pa.Table, namespaces: Collection[str] | None) -> Counter[tuple[str, str]]:
-    """Return the number of reported bundles by namespace and broker.
+    """Return the number of reported bundles for each pair of namespace and broker.
 
     Args:
-        table: with the columns `broker` and `bundle`.
-        namespaces: the ones to count; None for all.
+        table: a table with the columns `broker` and `bundle`.
+        namespaces: the namespaces to count; None for all.
     """
     named = table.select(["broker"]).append_column("namespace", namespaces_of(table["bundle"]))
     if namespaces is not None:
@@ -115,17 +115,17 @@ class Bundles:
     """All bundles that the brokers of one cluster report.
 
     Args:
-        table: `COLUMNS`, in any order.
+        table: the bundles with the columns `COLUMNS`, in any order.
     """
 
     def __init__(self, table: pa.Table) -> None:
         self._given = table
 
     def announce(self, brokers: Collection[str]) -> None:
-        """Announce the brokers whose bundles will be needed, so that others need not be read."""
+        """Announce the brokers whose bundles will be needed, so that the bundles of others need not be read."""
 
     def of(self, broker: str) -> list[BundleSample]:
-        """Return the bundles that one broker reports, by name."""
+        """Return the bundles that one broker reports, sorted by name."""
         start, end = self._rows_of.get(broker, (0, 0))
         rows = self._table.slice(start, end - start)
         columns = [_values(rows[name]) for name in BundleSample._fields[:-1]]
@@ -133,10 +133,10 @@ class Bundles:
         return list(map(BundleSample._make, zip(*columns, reasons, strict=True)))
 
     def find(self, broker: str, bundle: str) -> BundleSample:
-        """Return one bundle of one broker.
+        """Return the bundle with this name on this broker.
 
         Raises:
-            KeyError: the broker does not report it.
+            KeyError: the broker does not report the bundle.
         """
         if broker not in self._found:
             self._found[broker] = {sample.bundle: sample for sample in self.of(broker)}
@@ -144,12 +144,12 @@ class Bundles:
 
     @cached_property
     def _table(self) -> pa.Table:
-        """Return all bundles as `COLUMNS`, by broker and name."""
+        """Return all bundles with the columns `COLUMNS`, sorted by broker and name."""
         return in_order(filled(self._given))
 
     @cached_property
     def _found(self) -> dict[str, dict[str, BundleSample]]:
-        """Return the cache of `find`: bundles by name, by broker. It holds only the few brokers that shed."""
+        """Return the cache of `find`: by broker, its bundles by name. It holds only the few brokers that shed."""
         return {}
 
     @cached_property
@@ -159,31 +159,31 @@ class Bundles:
         return dict(zip((row["broker"] for row in counted), bounds, strict=True))
 
     def owners(self) -> dict[str, str]:
-        """Return the broker that reports a bundle, by bundle; the last by name where two do."""
+        """Return the broker that reports each bundle; if several report it, the last by name."""
         return {row["bundle"]: row["broker"] for row in self._table.select(["bundle", "broker"]).to_pylist()}
 
     def served(self, namespaces: Collection[str] | None = None) -> Counter[tuple[str, str]]:
-        """Return the number of reported bundles by namespace and broker.
+        """Return the number of reported bundles for each pair of namespace and broker.
 
         Args:
-            namespaces: the ones to count; None for all.
+            namespaces: the namespaces to count; None for all.
         """
         return served(self._table, namespaces)
 
     def long_term_msg_rates(self) -> dict[str, float]:
-        """Return the long-term message rate of each broker, msg/s, over its bundles, heartbeat namespaces left out.
+        """Return each broker's long-term message rate, msg/s: the sum over its bundles without heartbeat namespaces.
 
-        Where no long-term mean is kept yet, the short-term one counts.
+        A bundle whose long-term moving average is not known yet counts with its short-term one.
         """
         heartbeat = pc.match_substring_regex(self._table["bundle"], f"^{HEARTBEAT_NAMESPACE}/[^/]*$")
         means = pc.coalesce(self._table["long_term_msg_rate"], self._table["msg_rate"])
-        # Rates are added by name: the order decides the last digit, which may decide a tie.
+        # Rates are added in the order of names: the order decides the last digit, which may decide a tie.
         rates = pc.if_else(heartbeat, 0.0, means).to_pylist()
         return {broker: one_by_one(rates[start:end]) for broker, (start, end) in self._rows_of.items()}
 
 
 def _values(column: pa.ChunkedArray[Any]) -> list[Any]:
-    """Return a column as a list; `to_pylist` is slow for figures and empty columns, and most are of these kinds."""
+    """Return a column as a list. `to_pylist` is slow for numbers and empty columns, which most columns are."""
     if column.null_count == len(column):
         return [None] * len(column)
     is_number = column.null_count == 0 and pa.types.is_primitive(column.type)

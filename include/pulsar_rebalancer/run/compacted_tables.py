@@ -1,7 +1,8 @@
 """The history of a cluster: one table per day and kind, compacted from the day's runs.
 
-`<root>/<cluster>/history/<kind>/date=YYYY-MM-DD.parquet`; the kinds are the tables of a run and `runs`, which has a row
-for every run: its documents as JSON texts, and the number of its rows in each table. Every table has the column `run`.
+`<root>/<cluster>/history/<kind>/date=YYYY-MM-DD.parquet`. The kinds are the tables of a run, and `runs`, which has a
+row for every run: the run's documents as JSON texts, and the number of its rows in each table. Every table has the
+column `run`.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ TABLES: dict[str, tuple[str, pa.Schema]] = {
     "moves": ("plan/moves.parquet", tables.MOVES),
     "splits": ("plan/splits.parquet", tables.SPLITS),
 }
-"""Path below a run's folder and columns, by kind."""
+"""For each kind: the table's path below a run's folder, and its columns."""
 
 DOCUMENTS = {
     "settings": "input/settings.json",
@@ -49,7 +50,7 @@ DOCUMENTS = {
     "outcome": "outcome.json",
     "page": "validation/index.html",
 }
-"""Path below a run's folder by column of `runs`; any other JSON file of a run is in the column `documents`."""
+"""For each column of `runs`: the document's path below a run's folder. Other JSON files are in `documents`."""
 
 RUNS = "runs"
 KINDS = (*TABLES, RUNS)
@@ -67,21 +68,21 @@ RUNS_SCHEMA = pa.schema(_RUN_COLUMNS, metadata={"version": "1"})
 
 _ROWS = 131_072
 _BYTES = 64 * 1024 * 1024
-"""Number of rows, or bytes in memory, from which a row group is written."""
+"""A row group is written when it has this number of rows, or this number of bytes in memory."""
 
 
 def table_file(storage: ClusterStorage, kind: str, day: date) -> StoragePath:
-    """Return the file of the table of a kind and day."""
+    """Return the history file for a kind of table and a day."""
     return storage.base / "history" / kind / f"date={day.isoformat()}.parquet"
 
 
 def with_run(schema: pa.Schema) -> pa.Schema:
-    """Return the columns of a run's table in the history."""
+    """Return the columns of a run's table as the history has them: with the column `run`."""
     return schema if "run" in schema.names else schema.insert(0, pa.field("run", pa.string()))
 
 
 class Draft:
-    """A table being written, published complete or not at all; a context manager.
+    """A table that is being written; it is published complete or not at all. A context manager.
 
     Memory is bounded by one row group, whatever the size of the table.
 
@@ -103,7 +104,7 @@ class Draft:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the file; delete an unpublished one, even when closing fails for lack of space."""
+        """Close the file. Delete it if it was not published, even when closing fails for lack of space."""
         if self._published:
             return
         try:
@@ -115,11 +116,11 @@ class Draft:
             self.file.delete()
 
     def add(self, table: pa.Table, run: str | None = None) -> None:
-        """Append rows; columns that the table lacks become null.
+        """Append rows; columns that are missing from them become null.
 
         Args:
             table: rows whose columns are among the schema's.
-            run: name of the run they belong to; None when the table has the column `run`.
+            run: name of the run that the rows belong to; None when the table has the column `run`.
 
         Raises:
             ArrowInvalid: a value does not fit its column.
@@ -198,20 +199,20 @@ def opened(file: StoragePath, coded: list[str] | None = None) -> Iterator[pq.Par
 
 
 def batches(file: StoragePath, columns: list[str] | None = None) -> Iterator[pa.Table]:
-    """Yield the rows of a Parquet file, a bounded number at a time; errors as in `opened`."""
+    """Yield the rows of a Parquet file in batches; errors as in `opened`."""
     with opened(file) as source:
         for batch in source.iter_batches(columns=columns):
             yield pa.Table.from_batches([batch])
 
 
 def footer_of(file: StoragePath) -> tuple[pa.Schema, int]:
-    """Return columns and number of rows of a Parquet file, from its footer; errors as in `opened`."""
+    """Return a Parquet file's columns and its number of rows, from its footer; errors as in `opened`."""
     with opened(file) as source:
         return source.schema_arrow, source.metadata.num_rows
 
 
 def nulls_in(file: StoragePath, column: str) -> bool:
-    """Return whether a column of a Parquet file may hold nulls, from its footer; errors as in `opened`."""
+    """Return whether a column of a Parquet file may hold nulls, according to its footer; errors as in `opened`."""
     with opened(file) as source:
         footer, place = source.metadata, source.schema_arrow.get_field_index(column)
         groups = [footer.row_group(group).column(place).statistics for group in range(footer.num_row_groups)]
@@ -219,7 +220,7 @@ def nulls_in(file: StoragePath, column: str) -> bool:
 
 
 def refuse_other(found: pa.Schema, today: pa.Schema, where: str) -> None:
-    """Refuse a table of another version, whose columns may mean something else. Spark's tables have no version.
+    """Refuse a table with another version: its columns may mean something else. Tables from Spark have no version.
 
     Raises:
         SnapshotError: `file_version`.
@@ -230,7 +231,7 @@ def refuse_other(found: pa.Schema, today: pa.Schema, where: str) -> None:
 
 
 def rows_by_run(file: StoragePath) -> Counter[str]:
-    """Return the number of rows of each run in a history table; empty when the file is missing.
+    """Return each run's number of rows in a history table; empty when the table is missing.
 
     Raises:
         SnapshotError: `file_damaged`.
@@ -244,10 +245,10 @@ def rows_by_run(file: StoragePath) -> Counter[str]:
 
 
 def complete_runs(storage: ClusterStorage, day: date) -> set[str]:
-    """Return the names of the runs that are complete in the history.
+    """Return the names of the day's runs whose rows are all in the history.
 
     Raises:
-        SnapshotError: `file_damaged`, or `file_version` when another release wrote it.
+        SnapshotError: `file_damaged`, or `file_version` when another release wrote the table.
     """
     listed = table_file(storage, RUNS, day)
     if not listed.exists():
@@ -260,7 +261,7 @@ def complete_runs(storage: ClusterStorage, day: date) -> set[str]:
 
 
 def compacted_documents(listed: StoragePath, run: str, columns: Sequence[str]) -> dict[str, str | None]:
-    """Return documents of a run whose folder was compacted; empty when the table does not have the run.
+    """Return the documents of a compacted run; empty when the table does not list the run.
 
     Args:
         listed: the table `runs` of the run's day.

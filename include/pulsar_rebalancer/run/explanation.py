@@ -1,4 +1,4 @@
-"""Explain validation findings to people: reasons, counts, the worst of each, and what to do."""
+"""Explain validation findings to people: for each reason the count, the worst cases and what to do."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ WORST = 3
 """Maximum number of brokers or bundles named per reason."""
 
 QUOTED = 160
-"""Maximum characters of a text from the network."""
+"""Maximum number of characters quoted from a text that came from the network."""
 
 
 @dataclass(frozen=True)
 class ExplainedReason:
-    """One reason code of a run.
+    """A reason code that a run's validation found.
 
     Attributes:
         count: number of brokers, bundles or facts with this reason.
-        worst: the worst of them with their figures.
-        action: what to do, including about the causes.
+        worst: the worst cases, with their figures.
+        action: what to do about the reason and its causes.
     """
 
     reason: Reason
@@ -48,28 +48,28 @@ class ExplainedReason:
 
     @property
     def meaning(self) -> str:
-        """Return what was observed."""
+        """Return the reason's meaning: what was observed."""
         return self.reason.meaning
 
     def line(self) -> str:
-        """Return one line of text."""
+        """Return the explanation of the reason as one line of text."""
         shown = f" ({'; '.join(self.worst)})" if self.worst else ""
         return f"{self.effect}: {self.reason} x{self.count}{shown}: {self.meaning} {self.action}".rstrip()
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """At most ten reasons of a run, by gravity of their effect, then by count.
+    """At most ten of a run's reasons, sorted by the gravity of their effect, then by count.
 
     Attributes:
-        more: number of reasons not listed.
+        more: number of further reasons, which are not listed.
     """
 
     reasons: tuple[ExplainedReason, ...]
     more: int = 0
 
     def text(self) -> str:
-        """Return a line for each reason."""
+        """Return the explanation as text, with one line for each reason."""
         lines = [explained.line() for explained in self.reasons]
         return "\n".join([*lines, f"and {self.more} more reasons"] if self.more else lines)
 
@@ -84,7 +84,7 @@ class Explanation:
 
 
 def explain(validation: Validation) -> Explanation:
-    """Return the explanation of a validation whose findings are in order, the worst of each reason first."""
+    """Return the explanation of a validation, whose findings must be sorted with the worst of each reason first."""
     groups: dict[Reason, list[Finding]] = defaultdict(list)
     for finding in validation.findings:
         groups[finding.reason].append(finding)

@@ -1,4 +1,4 @@
-"""Manual requests: the fields of the form, and the record of them in a plan."""
+"""Manual requests: the fields of the form, and the record of the request in a plan."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class HandRequest(BaseModel):
 
     @property
     def shows(self) -> bool:
-        """Return whether to make and show a plan; any other request changes something at once."""
+        """Return whether the request makes a plan to show; any other request changes something at once."""
         return not self.plan and self.action is not Action.RELEASE
 
     @property
@@ -136,7 +136,7 @@ class HandRequest(BaseModel):
         return frozenset([*self.overrule, *filter(None, [always.get(self.action) if self.action else None])])
 
     def differs(self, shown: HandRequest) -> list[str]:
-        """Return the given fields that differ from those of the shown plan."""
+        """Return the names of the fields that were given and differ from the shown plan's fields."""
         given = [name for name in type(self).model_fields if getattr(self, name) and name not in ("plan", "reason")]
         return [name for name in given if getattr(self, name) != getattr(shown, name)]
 
@@ -145,10 +145,10 @@ class ByHand(BaseModel):
     """The record of a manual plan.
 
     Attributes:
-        by: the Airflow user who requested it, or approved a strategy's plan.
+        by: the Airflow user who requested the plan, or approved a strategy's plan.
         approved_by, approved_because: who approved it in mode `approve`, and why; empty when no approval was needed.
-        carries_out: hash of the plan that was shown, in the run that carries it out; empty in that plan itself.
-        scores: before and after, percent, of each broker that gives or takes bundles, if score follows traffic.
+        carries_out: hash of the plan that was shown, in the run that carries out this plan; empty in the shown plan.
+        scores: score before and after, percent, for each broker that gives or takes bundles, if score follows traffic.
         topics, producers, consumers: totals over the bundles that move.
         unknown: names of the request, or of the run to undo, for which no broker reports a bundle.
     """
@@ -168,18 +168,18 @@ class ByHand(BaseModel):
 
     @property
     def approval(self) -> str:
-        """Return who approved it and why, in words; empty when no approval was needed."""
+        """Return in words who approved the plan and why; empty when no approval was needed."""
         why = f" ({self.approved_because})" if self.approved_because else ""
         return f"approved by {self.approved_by}{why}" if self.approved_by else ""
 
 
 class DrainProgress(BaseModel):
-    """The bundles of a drained broker in a run, and how many of them move.
+    """The bundles that a drained broker reports in a run, and how many of them move.
 
     Attributes:
         since, by, reason: when the drain was ordered, by whom and why.
         overrule: rules that do not apply to the drain.
-        bundles: number of bundles that it reports, including those that cannot move.
+        bundles: number of bundles that the broker reports, including those that cannot move.
         moving: number of bundles that this plan moves.
         stay: number of bundles that stay, by reason.
         named: the first bundles that can never move: heartbeat, system and topicless ones.
@@ -198,14 +198,14 @@ class DrainProgress(BaseModel):
 
     @property
     def left(self) -> int:
-        """Return the number of bundles that this plan leaves there and a later one may move."""
+        """Return the number of bundles that this plan leaves on the broker and a later plan may move."""
         return sum(
             count for reason, count in self.stay.items() if reason not in (Reason.SYSTEM_NAMESPACE, Reason.NO_TOPIC)
         )
 
 
 def parse_form(values: Mapping[str, object]) -> HandRequest:
-    """Return the request that was typed into the form.
+    """Return the request that a person typed into the form.
 
     Raises:
         SettingsError: `wrong_setting` or `contradiction`, with the names of the fields.

@@ -28,13 +28,13 @@ class MoveOutcome(BaseModel):
 
     Attributes:
         bundle: `tenant/namespace/0x…_0x…`.
-        source: brokerId that the plan moves it from.
-        destination: brokerId that the plan moves it to.
-        owner: brokerId read back at the end; empty when there was no owner or it could not be read.
-        attempts: number of unloads tried, without those refused at once; 0 when the bundle was not touched.
-        seconds: from the first read to the outcome.
-        error: what a broker or the connection said, when that decided; never a secret.
-        destination_kept: whether the leader may still remember the destination although the unload failed.
+        source: brokerId of the broker that the plan moves the bundle from.
+        destination: brokerId of the broker that the plan moves the bundle to.
+        owner: brokerId read back at the end; empty if the bundle had no owner or the owner could not be read.
+        attempts: number of unloads tried, without refused ones; 0 when the bundle was not touched.
+        seconds: time from the first read to the outcome.
+        error: the message of a broker or the connection, if it decided the outcome; never contains a secret.
+        destination_kept: True if the leader may still remember the destination although the unload failed.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -56,18 +56,18 @@ class MoveOutcome(BaseModel):
 
     @property
     def failed(self) -> bool:
-        """Return whether it counts towards `failed_moves` of the circuit breaker; an interrupted move does not."""
+        """Return whether the move counts towards the breaker's limit `failed_moves`; interrupted moves do not."""
         ended = self.reason is not Reason.INTERRUPTED
         return ended and not self.ok and not self.reason.has(Trait.SETTLED | Trait.NOT_BEGUN)
 
     @property
     def read_back(self) -> str:
-        """Return in words what the brokers said at the end."""
+        """Return in words which owner the brokers reported at the end."""
         return f"owner {self.owner or '-'}"
 
 
 def not_moved(move: Move, reason: Reason) -> MoveOutcome:
-    """Return the outcome of a move with this reason and no other detail."""
+    """Return the outcome of a move that was not begun, for this reason."""
     return MoveOutcome(bundle=move.bundle, source=move.source, destination=move.destination, reason=reason)
 
 
@@ -108,10 +108,10 @@ class Outcome(VersionedDocument):
         plan_id: name of the run's folder.
         ended_at: when the task `report` wrote this.
         verdict: the gate's reason code; `blocked` when validation stopped the run, `unfinished` when another task did.
-        moves: every move of a plan whose gate was open; empty otherwise.
+        moves: every move of the plan if its gate was open; else empty.
         destinations_kept: destinations that the leader may still remember from this or an earlier run, by bundle.
-        splits: every split of a plan whose gate was open.
-        in_force: a sentence: orders in force when this was written, and who gave them.
+        splits: every split of the plan if its gate was open; else empty.
+        in_force: a sentence about the orders in force when this was written, and who gave them.
     """
 
     FILE: ClassVar[str] = "outcome.json"
@@ -128,12 +128,12 @@ class Outcome(VersionedDocument):
 
     @property
     def counts(self) -> dict[Reason, int]:
-        """Return the number of moves by reason, the most frequent first."""
+        """Return the number of moves for each reason, the most frequent reason first."""
         return dict(Counter(move.reason for move in self.moves).most_common())
 
     @property
     def split_counts(self) -> dict[Reason, int]:
-        """Return the number of splits by reason, the most frequent first."""
+        """Return the number of splits for each reason, the most frequent reason first."""
         return dict(Counter(split.reason for split in self.splits).most_common())
 
     @property
@@ -143,18 +143,18 @@ class Outcome(VersionedDocument):
 
     @property
     def landed(self) -> int:
-        """Return the number of bundles with another owner than before the run."""
+        """Return the number of bundles that have another owner than before the run."""
         return sum(move.reason.has(Trait.NEW_OWNER) for move in self.moves)
 
 
 def conclude(run: StoragePath, gate: Reason | None, now: datetime, kept: Mapping[str, str] | None = None) -> Outcome:
     """Return the outcome of a run from its files.
 
-    An earlier report is extended, never reduced: an open gate stays open and the outcome of a move is kept, even if
-    tasks were cleared since.
+    An earlier report is extended, never reduced: an open gate stays open and known outcomes of moves are kept, even if
+    tasks were cleared since then.
 
     Args:
-        gate: the gate's verdict; None when the run did not reach it.
+        gate: the gate's verdict; None if the run did not reach the gate.
         kept: destinations that the leader may still remember, by bundle.
 
     Raises:
@@ -188,14 +188,14 @@ def _latest(
     earlier: Iterable[_Outcome],
     found: Mapping[str, _Outcome],
 ) -> tuple[_Outcome, ...]:
-    """Return the latest outcome of each bundle: from its task, else from an earlier report, else from the plan."""
+    """Return each bundle's latest outcome: from its task, else from an earlier report, else from the plan."""
     last = {item.bundle: unknown(item, Reason.NOT_ATTEMPTED) for item in planned}
     last |= {outcome.bundle: outcome for outcome in earlier if not outcome.reason.has(Trait.NOT_BEGUN)}
     return tuple((last | dict(found)).values())
 
 
 def describe(outcome: Outcome, run: StoragePath) -> str:
-    """Return a few lines about the run: scores, pairs, hits, verdict, and the outcome of splits and moves."""
+    """Return a few lines about the run: its scores, pairs, hits, verdict, splits and moves."""
     lines = [f"Cluster {outcome.cluster}, run {run.uri}"]
     summary = Summary.find(run)
     in_force = outcome.in_force or (summary.in_force if summary else "")

@@ -1,4 +1,4 @@
-"""A plan: the result of *decide*, its hash, and the moves that *unload* carries out."""
+"""A plan: the result of the task *decide*, its hash, and the moves that the task *unload* carries out."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 _DECISIONS, _MOVES, _STATE = "plan/decisions.parquet", "plan/moves.parquet", "plan/state.json"
 
 MAX_WAVES = 16
-"""Maximum waves of a plan if equal hash ranges of two namespaces must not move at once (`caps.needs_waves`)."""
+"""Maximum number of waves if bundles with equal hash ranges must not move at once (`caps.needs_waves`)."""
 
 OF_A_WAVE = 200
-"""Maximum bundles of a wave otherwise: the gate is checked again before every wave."""
+"""Maximum number of bundles in a wave in all other cases: the gate is checked again before every wave."""
 
 
 LONGEST_RUN = timedelta(minutes=30)
-"""Time-out of a DAG run: anything older does not belong to a run under way."""
+"""Time-out of a DAG run: anything older does not belong to a run that is still under way."""
 
 
 class Forced(BaseModel):
-    """Who forced a balance and why, and with AvgShedder the gap in points of score from which it acts."""
+    """Who forced a balance and why, and the lowest gap that AvgShedder then acts on, in points of score."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -55,26 +55,26 @@ class Summary(VersionedDocument):
 
     Attributes:
         plan_id: name of the run's folder.
-        base_seq: sequence number of the state that the plan was made from.
-        hash: over decisions, taken moves, new state and splits; the same for any Spark master, partitioning and input
-            order.
-        by_hand: who asked for what, when a person made the plan.
-        drains: progress of drained brokers, by broker.
-        counting: how the run treated the counters, a reason code.
-        score_min, score_max, score_mean: percent, over the compared brokers; None without any.
+        base_seq: sequence number of the state from which the plan was made.
+        hash: hash over decisions, taken moves, new state and splits. Spark master, partitioning and order of the input
+            do not change it.
+        by_hand: who requested what, if a person made the plan.
+        drains: progress of each drained broker's drain, by broker.
+        counting: reason code that says how the run treated the counters.
+        score_min, score_max, score_mean: scores of the compared brokers, percent; None if none were compared.
         pairs: number of pairs judged; 0 for a strategy without pairs.
         pairs_over: number of pairs at or above the low threshold.
         pairs_fired: number of pairs or brokers that fired.
-        hits: the most hits of any pair, `[low, high]`, before any reset.
-        reasons: number of pairs or brokers, by reason code.
-        sentence: what was decided and why, in the strategy's own terms.
-        in_force: orders in force when the sample was taken, and who gave them.
+        hits: the highest hit counts of any pair, `[low, high]`, before any reset.
+        reasons: number of pairs or brokers for each reason code.
+        sentence: what was decided and why, in the strategy's own words.
+        in_force: a sentence about the orders in force when the sample was taken, and who gave them.
         bundles_taken: number of bundles to move.
-        waves: number of waves in which they move.
+        waves: number of waves in which the bundles move.
         predicted_min, predicted_max: scores after the moves if score follows traffic, percent.
         bundles_split: number of bundles to split.
-        splits_passed_over: number of bundles that met a condition of splitting but are not split, by reason code.
-        splits_told: sentences about splits: planned ones, others and why not, and where a split would help.
+        splits_passed_over: for each reason code, the number of bundles that met a split condition but stay whole.
+        splits_told: sentences about planned splits, about bundles not split and why, and where a split would help.
     """
 
     FILE: ClassVar[str] = "plan/summary.json"
@@ -112,33 +112,33 @@ class Summary(VersionedDocument):
 
     @property
     def opens_until(self) -> datetime:
-        """Return the time until which the gate may open for the plan."""
+        """Return the latest time at which the gate may open for the plan."""
         return self.collected_at + timedelta(seconds=self.resolved.settings.max_plan_age_seconds)
 
     @property
     def waves_begin_until(self) -> datetime:
-        """Return the time until which a wave may begin: earlier waves take time, and loads change meanwhile."""
+        """Return the latest time at which a wave may begin: earlier waves take time, and loads change meanwhile."""
         return self.opens_until + timedelta(seconds=self.resolved.settings.max_wave_delay_seconds)
 
     @property
     def waves_resume_until(self) -> datetime:
-        """Return the time until which an interrupted wave may resume: its unloaded bundles need a broker."""
+        """Return the latest time at which an interrupted wave may resume: its unloaded bundles need a broker."""
         return max(self.collected_at + LONGEST_RUN, self.waves_begin_until)
 
     @property
     def score_range(self) -> float:
-        """Return the points between the hottest and the coldest judged broker; 0 when none was judged."""
+        """Return the difference between the hottest and the coldest broker's score, in points; 0 if none was judged."""
         return 0.0 if self.score_max is None or self.score_min is None else self.score_max - self.score_min
 
     @property
     def predicted_range(self) -> float | None:
-        """Return the points between the predicted scores; None when no score was judged."""
+        """Return the difference between the highest and lowest predicted score, in points; None if none was judged."""
         low, high = self.predicted_min, self.predicted_max
         return None if low is None or high is None else high - low
 
 
 class Move(BaseModel):
-    """One bundle to move."""
+    """One bundle that a plan moves."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -152,12 +152,12 @@ class Move(BaseModel):
 
 
 def write_moves(run: StoragePath, candidates: pa.Table) -> None:
-    """Write `plan/moves.parquet`: every candidate, taken or passed over."""
+    """Write `plan/moves.parquet`: every candidate, whether taken or passed over."""
     (run / _MOVES).write_table(candidates)
 
 
 def write_decisions(run: StoragePath, decisions: pa.Table, state: Mapping[str, JsonValue]) -> None:
-    """Write `plan/decisions.parquet` and `plan/state.json`, the state for *record* to commit, JSON mode."""
+    """Write `plan/decisions.parquet` and `plan/state.json`, the state that *record* commits, as JSON values."""
     (run / _DECISIONS).write_table(decisions)
     (run / _STATE).write_json(state)
 
@@ -168,7 +168,7 @@ def read_decisions(run: StoragePath) -> list[dict[str, Any]]:
 
 
 def read_moves(run: StoragePath) -> list[Move]:
-    """Return the taken moves of a plan, by wave, then pair and rank.
+    """Return the moves of a plan, sorted by wave, pair and rank.
 
     Raises:
         SnapshotError: `file_missing`, `file_damaged` or `storage_failed`.
@@ -180,7 +180,7 @@ def read_moves(run: StoragePath) -> list[Move]:
 
 
 def taken_candidates(run: StoragePath) -> list[dict[str, Any]]:
-    """Return the rows of the bundles that a plan moves.
+    """Return the rows of `plan/moves.parquet` for the bundles that the plan moves.
 
     Raises:
         SnapshotError: `file_missing`, `file_damaged` or `storage_failed`.
@@ -195,7 +195,7 @@ def _moves(taken: list[dict[str, Any]]) -> list[Move]:
 
 
 def read_state(run: StoragePath) -> DecisionState:
-    """Return the state that *decide* made for *record* to commit.
+    """Return the state that the task *decide* made for the task *record* to commit.
 
     Raises:
         SnapshotError: `file_missing` or `file_damaged`.
@@ -210,13 +210,13 @@ def plan_hash(
     state: Mapping[str, JsonValue],
     splits: Iterable[Mapping[str, Any]] = (),
 ) -> str:
-    """Return the SHA-256 over the rows in a canonical order, floats by their shortest exact form.
+    """Return the SHA-256 hash of a plan's rows in a canonical order, with floats in their shortest exact form.
 
     Args:
         decisions: rows of the decisions table.
         moves: the taken rows of the moves table.
-        state: the decision state, JSON mode.
-        splits: the taken rows of the splits table; without any, the hash equals that of releases without splits.
+        state: the decision state as JSON values.
+        splits: the taken rows of the splits table; if empty, the hash is the same as in releases without splits.
     """
     parts = [_ordered(decisions), _ordered(moves), state, *filter(None, [_ordered(splits)])]
     canonical = json.dumps(parts, sort_keys=True, separators=(",", ":"))
@@ -228,29 +228,29 @@ def _ordered(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 class Actions(NamedTuple):
-    """The actions of a plan; splits are carried out first."""
+    """The actions of a plan. Splits are carried out before moves."""
 
     moves: Sequence[Move]
     splits: Sequence[Split]
 
     @property
     def identity(self) -> str:
-        """Return the SHA-256 of the actions, equal for plans with equal actions, whatever they were decided from."""
+        """Return the SHA-256 hash of the actions. It does not depend on the data from which they were decided."""
         moves = [[move.bundle, move.source, move.destination] for move in self.moves]
         splits = [[split.bundle, *split.positions] for split in self.splits]
         return hashlib.sha256(json.dumps([sorted(moves), sorted(splits)]).encode()).hexdigest()
 
 
 def verify(run: StoragePath, summary: Summary) -> Actions:
-    """Return the moves and splits of a plan after checking its files against the recorded hash.
+    """Return a plan's moves and splits after checking its files against the recorded hash.
 
     Raises:
-        PlanError: `plan_changed` when a file of the plan was altered after it was made.
+        PlanError: `plan_changed` if a file of the plan was altered after the plan was made.
     """
     decisions = read_decisions(run)
     state = (run / _STATE).read_json()
     try:
-        # Read once, so that exactly what is hashed is carried out, even if someone changes the files meanwhile.
+        # The files are read only once, so that exactly the hashed content is carried out, even if someone changes them.
         taken, splits = taken_candidates(run), taken_rows(run)
         same = plan_hash(decisions, taken, state, splits) == summary.hash
     except (KeyError, TypeError, ValueError):  # other columns, or values of other kinds

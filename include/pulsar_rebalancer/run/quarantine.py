@@ -1,4 +1,4 @@
-"""Which brokers and bundles are left out of a run, and whether enough brokers remain."""
+"""Decide which brokers and bundles a run leaves out, and whether enough brokers remain."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import Settings
 
 ENOUGH_SAMPLES = 2
-"""Number of host samples since a broker's start from which its figures count."""
+"""A broker's figures count from this number of host samples since its start."""
 
 
 def one_quarantine_each(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings with only the first quarantine of each broker or bundle, in the order of the suite."""
+    """Return the findings in the same order, with only the first quarantine of each broker or bundle."""
     kept: list[Finding] = []
     left_out: set[str] = set()
     for finding in findings:
@@ -36,10 +36,10 @@ def one_quarantine_each(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def unexpectedly_left_out(findings: Iterable[Finding], moved: Collection[str]) -> frozenset[str]:
-    """Return brokers and bundles that are left out, except where this is normal after a move.
+    """Return the brokers and bundles that are left out, except those where this is normal after a move.
 
     Args:
-        moved: recently moved bundles, which two brokers may report for one interval.
+        moved: recently moved bundles; two brokers may report such a bundle for one interval.
     """
     return frozenset(
         f.subject
@@ -49,10 +49,10 @@ def unexpectedly_left_out(findings: Iterable[Finding], moved: Collection[str]) -
 
 
 def traffic_in_doubt(shares: Mapping[str, float], settings: Settings) -> list[Finding]:
-    """Return the brokers with too much traffic of bundles that are left out, worst first.
+    """Return a finding for each broker whose left-out bundles carry too much of its traffic, the worst first.
 
     Args:
-        shares: left-out share of the traffic by broker, 0 to 1.
+        shares: left-out share of each broker's traffic, 0 to 1.
     """
     allowed = settings.max_quarantined_traffic
     return [
@@ -67,13 +67,13 @@ def traffic_in_doubt(shares: Mapping[str, float], settings: Settings) -> list[Fi
 
 
 def unknown_brokers(brokers: Collection[str], settings: Settings) -> list[Finding]:
-    """Return the excluded brokers that the cluster does not list: a misspelt name excludes no broker."""
+    """Return a finding for each excluded broker that the cluster does not list: a misspelt name excludes no broker."""
     unknown = sorted(set(settings.excluded_brokers) - set(brokers))
     return [Finding(reason=Reason.UNKNOWN_BROKER, subject=name, detail="not listed") for name in unknown]
 
 
 def unmatched_patterns(bundles: Iterable[str | None], settings: Settings) -> list[Finding]:
-    """Return the patterns of excluded bundles that no bundle's name matches."""
+    """Return a finding for each pattern of excluded bundles that matches no bundle."""
     if not settings.excluded_bundles:
         return []
     names = pa.array(bundles, pa.string())
@@ -84,7 +84,7 @@ def unmatched_patterns(bundles: Iterable[str | None], settings: Settings) -> lis
 
 
 def interval_below_host_sample(settings: Settings) -> list[Finding]:
-    """Return a warning when brokers measure their host less often than runs sample them."""
+    """Return a warning if brokers measure their host less often than runs sample the brokers."""
     host = settings.host_usage_interval_minutes * 60
     if settings.interval_seconds >= host:
         return []
@@ -94,10 +94,10 @@ def interval_below_host_sample(settings: Settings) -> list[Finding]:
 
 
 def enough_brokers(findings: Iterable[Finding], samples: Mapping[str, float], settings: Settings) -> list[Finding]:
-    """Return the findings that block the run because too few brokers remain after all other expectations.
+    """Return the findings that block the run if too few brokers remain after all other expectations.
 
     Args:
-        samples: number of host samples since its start, by listed broker.
+        samples: number of host samples since the broker's start, for each listed broker.
     """
     quarantined = {f.subject: f.reason for f in findings if f.effect is Effect.QUARANTINE}
     left_out: dict[Reason, list[str]] = defaultdict(list)
@@ -125,7 +125,7 @@ def _counts(reason: Reason) -> bool:
 
 
 def _why(left_out: Mapping[Reason, list[str]], started: Iterable[float], settings: Settings) -> str:
-    """Return the number of brokers left out by reason, and when that will pass by itself."""
+    """Return in words how many brokers are left out for each reason, and when brokers that just started will count."""
     missing = max((ENOUGH_SAMPLES - max(samples, 0) for samples in started), default=0)
     minutes = math.ceil(missing * settings.host_usage_interval_minutes)
     passes = {Reason.JUST_STARTED: f", over in about {minutes} min"}

@@ -1,4 +1,4 @@
-"""The request and the validation of a run: the small documents next to the tables."""
+"""The request and the validation of a run: the small documents that are stored next to the tables."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pulsar_rebalancer.storage.documents import VersionedDocument
 
 
 class RunRequest(VersionedDocument):
-    """`input/settings.json`: the request of a run, with its effective settings.
+    """`input/settings.json`: a run's request, with its effective settings.
 
     Attributes:
-        cluster: name in the clusters file.
-        airflow_run_id: the DAG run; not in a path, because ids may hold `:` and users' text.
+        cluster: the cluster's name in the clusters file.
+        airflow_run_id: id of the DAG run. It is never part of a path, because ids may hold `:` and users' text.
         requested_by: the person who started a manual run; empty for scheduled ones.
-        collected_at: the time of the sample, the reference for ages and counting.
-        closed: why nothing may move, if that is known before the decision; None if bundles may move.
-        in_force: a sentence: orders in force when the sample was taken, and who gave them.
+        collected_at: the time of the sample; ages and counting refer to it.
+        closed: why bundles must not move, if that is known before the decision; None if they may move.
+        in_force: a sentence about the orders in force when the sample was taken, and who gave them.
     """
 
     FILE: ClassVar[str] = "input/settings.json"
@@ -37,17 +37,17 @@ class RunRequest(VersionedDocument):
 
     @property
     def forced(self) -> bool:
-        """Return whether the run acts without waiting for hits, and counts none."""
+        """Return whether the run acts without waiting for hits; a forced run counts no hits."""
         return bool(self.params.force.strip())
 
 
 class Finding(BaseModel):
-    """One finding of validation.
+    """One finding from validation.
 
     Attributes:
         subject: the broker or bundle; empty for the whole cluster.
         detail: the observed figure or text.
-        cause: the reason code behind it, such as that of a failed request; empty when there is none.
+        cause: the underlying reason code, such as that of a failed request; empty if there is none.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -60,7 +60,7 @@ class Finding(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def effect(self) -> Effect:
-        """Return what the reason does to the run; files carry it for their readers."""
+        """Return what the reason does to the run; files contain it for people who read them."""
         return self.reason.effect
 
     @model_validator(mode="before")
@@ -70,14 +70,14 @@ class Finding(BaseModel):
 
 
 class Validation(VersionedDocument):
-    """`validation.json`: every finding of a run."""
+    """`validation.json`: all findings from a run's validation."""
 
     FILE: ClassVar[str] = "validation.json"
 
     findings: tuple[Finding, ...] = ()
 
     def reasons(self, effect: Effect) -> dict[Reason, int]:
-        """Return the number of findings by reason for one effect, the most frequent first."""
+        """Return the number of findings for each reason with this effect, the most frequent reason first."""
         return dict(Counter(f.reason for f in self.findings if f.effect is effect).most_common())
 
     @property

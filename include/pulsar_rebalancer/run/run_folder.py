@@ -1,4 +1,4 @@
-"""Find the folder of a run from an untrusted address."""
+"""Find a run's folder from an untrusted address."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 
 def find_run(storage: ClusterStorage, address: str, airflow_run_id: str) -> StoragePath:
-    """Return the folder of a run of this cluster and DAG run, without trusting its address.
+    """Return the run folder of this cluster and DAG run, without trusting the address.
 
     Anyone who can write an XCom or type an address must not choose whose plan is carried out or whose files are read.
 
     Args:
-        address: of the run's folder, as collect left it.
+        address: address of the run's folder, as the task *collect* returned it.
 
     Raises:
-        PlanError: `foreign_run` unless the folder is among the cluster's runs, no link leads out of the storage root,
-            and its request names the same cluster and DAG run.
-        SnapshotError: the request cannot be read.
+        PlanError: `foreign_run` if the folder is not among the cluster's runs, a link leads out of the storage root, or
+            the folder's request names another cluster or DAG run.
+        SnapshotError: the folder's request cannot be read.
     """
     run = storage.run(StoragePath(address).name)
     request = None if run is None else run / "input" / "settings.json"
@@ -40,13 +40,13 @@ def find_run(storage: ClusterStorage, address: str, airflow_run_id: str) -> Stor
 
 
 def belongs(request: object, cluster: str, airflow_run_id: str) -> bool:
-    """Return whether `input/settings.json` names this cluster and DAG run."""
+    """Return whether a request (`input/settings.json`) names this cluster and DAG run."""
     named = (request.get("cluster"), request.get("airflow_run_id")) if isinstance(request, dict) else None
     return named == (cluster, airflow_run_id)
 
 
 def lies_below(root: str, file: StoragePath) -> bool:
-    """Return whether no link leads the file out of the root; object stores have no links."""
+    """Return whether the file is below the root when links are followed; object stores have no links."""
     file_system, path = file.open()
     if not isinstance(file_system, LocalFileSystem):
         return True

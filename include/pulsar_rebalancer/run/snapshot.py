@@ -1,4 +1,4 @@
-"""The documents and tables of a run, as *collect* and *validate* wrote them."""
+"""The documents and tables of a run, as the tasks *collect* and *validate* wrote them."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 CLIENTS = ("topics", "producers", "consumers")
-"""Numbers of what a move of a bundle disturbs."""
+"""Columns that count what a move of a bundle disturbs."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The files of a run; each is read on first use and may be missing or damaged.
+    """The files of a run. Each file is read on first use and may be missing or damaged.
 
     Every property may raise a SnapshotError (`file_missing`, `file_damaged`, `file_version`) or a StateError
     (`state_version`).
 
     Attributes:
-        folder: of the run.
+        folder: the run's folder.
     """
 
     folder: StoragePath
 
     @cached_property
     def request(self) -> RunRequest:
-        """Return the request of the run, with its effective settings."""
+        """Return the run's request, with its effective settings."""
         return RunRequest.read(self.folder)
 
     @property
     def cluster(self) -> str:
-        """Return the name of the cluster, the key of every table."""
+        """Return the cluster's name, which is the key of every table."""
         return self.request.cluster
 
     @property
@@ -60,12 +60,12 @@ class Snapshot:
 
     @cached_property
     def validation(self) -> Validation:
-        """Return the findings of validation."""
+        """Return the findings from validation."""
         return Validation.read(self.folder)
 
     @cached_property
     def before(self) -> StateBefore:
-        """Return the state kept between runs, as of the sample."""
+        """Return the state kept between runs, as it was when the sample was taken."""
         return StateBefore.read(self.folder)
 
     @cached_property
@@ -74,7 +74,7 @@ class Snapshot:
         return Policies.read(self.folder)
 
     def brokers_without(self, left_out: Mapping[str, Reason]) -> list[BrokerSample]:
-        """Return the brokers by name; those without a report are always left out.
+        """Return the brokers sorted by name; brokers without a report are always marked as left out.
 
         Args:
             left_out: why a broker is neither source nor destination, by broker.
@@ -83,7 +83,7 @@ class Snapshot:
 
     @cached_property
     def silent(self) -> frozenset[str]:
-        """Return the brokers without a report."""
+        """Return the names of the brokers without a report."""
         return frozenset(row["broker"] for row in self._listed if row["error"])
 
     @cached_property
@@ -95,12 +95,12 @@ class Snapshot:
 
     @property
     def extensible(self) -> bool:
-        """Return whether the cluster is under the extensible load manager."""
+        """Return whether the cluster uses the extensible load manager."""
         cluster = self.file("cluster").read_table(["load_manager"])
         return any(is_extensible(name or "") for name in cluster["load_manager"].to_pylist())
 
     def table(self, name: str) -> pa.Table:
-        """Return a whole input table."""
+        """Return an input table with all its rows."""
         file = self.file(name)
         content = file.read_table()
         self.check(name, content.schema)
@@ -108,7 +108,7 @@ class Snapshot:
             return content.cast(INPUT[name])
 
     def check(self, name: str, found: pa.Schema) -> None:
-        """Refuse an input table whose version or columns are not those of this release.
+        """Refuse an input table whose version or columns differ from those of this release.
 
         Raises:
             SnapshotError: `file_version`.
@@ -120,7 +120,7 @@ class Snapshot:
             raise SnapshotError(Reason.FILE_VERSION, f"{where} {what}, this release reads version {VERSION}")
 
     def bundles_named(self, names: Collection[str], columns: list[str]) -> list[dict[str, Any]]:
-        """Return rows of some bundles, one per bundle and reporting broker; the table may be of any version.
+        """Return the rows of these bundles, one per bundle and reporting broker; any version of the table is read.
 
         Args:
             columns: columns of the bundles table, including `bundle`.
@@ -131,24 +131,24 @@ class Snapshot:
         return [row for part in (parts if names else ()) for row in part.to_pylist()]
 
     def owners(self, bundles: Collection[str]) -> dict[str, set[str]]:
-        """Return the brokers that reported a bundle, by bundle; unreported bundles are missing."""
+        """Return the brokers that report each bundle; bundles that no broker reports are missing."""
         owners: dict[str, set[str]] = {}
         for row in self.bundles_named(bundles, ["bundle", "broker"]):
             owners.setdefault(row["bundle"], set()).add(row["broker"])
         return owners
 
     def clients(self, bundles: Collection[str]) -> dict[str, dict[str, int]]:
-        """Return the number of topics, producers and consumers (`CLIENTS`) of each bundle."""
+        """Return each bundle's number of topics, producers and consumers (`CLIENTS`)."""
         rows = self.bundles_named(bundles, ["bundle", *CLIENTS])
         return {row["bundle"]: {name: row[name] or 0 for name in CLIENTS} for row in rows}
 
     def means_in(self, state_folder: StoragePath) -> StoragePath | None:
-        """Return the means of the last counted sample; None when there are none.
+        """Return the file with the moving averages (the means) from the last counted sample; None if there is none.
 
-        A missing file is not an error: means start again with this sample, as when Pulsar's leader changes.
+        A missing file is not an error: the means start again with this sample, as when Pulsar's leader changes.
 
         Args:
-            state_folder: folder of the cluster's means.
+            state_folder: folder that holds the cluster's means.
         """
         file = state_folder / self.before.decision.means
         return file if self.before.decision.means and file.exists() else None

@@ -1,4 +1,4 @@
-"""The bundles that a plan splits: rows of `plan/splits.parquet`, and their outcomes."""
+"""The bundles that a plan splits: the rows of `plan/splits.parquet`, and the outcomes of the splits."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 
 class Split(BaseModel):
-    """One bundle to split.
+    """One bundle that a plan splits.
 
     Attributes:
         bundle: `tenant/namespace/0x…_0x…`.
-        broker: brokerId of the owner that the plan saw.
+        broker: brokerId of the bundle's owner when the plan was made.
         algorithm: the algorithm that found the positions.
-        positions: hashes at which to cut, ascending, all within its range.
-        shares: share of its traffic that each part takes, ratio; one more than positions.
-        unload: whether to unload the parts afterwards, so that placement may spread them.
+        positions: hashes at which to cut, ascending, all within the bundle's range.
+        shares: share of the bundle's traffic for each bundle it is split into (0 to 1); one more than positions.
+        unload: True if the new bundles are unloaded afterwards, so that placement may spread them.
         condition: Pulsar's condition that the bundle met; empty for a manual split.
     """
 
@@ -48,19 +48,19 @@ class Split(BaseModel):
 
     @property
     def parts(self) -> dict[str, float]:
-        """Return each part's share of the traffic, by name."""
+        """Return the names of the bundles it is split into, each with its share of the traffic (0 to 1)."""
         return dict(zip(parts_of(self.bundle, self.positions), self.shares, strict=True))
 
 
 def parts_of(bundle: str, positions: Iterable[int]) -> list[str]:
-    """Return the names of the parts of a bundle that is cut at these positions."""
+    """Return the names of the bundles that result from cutting a bundle at these positions."""
     lower, upper = (int(bound, 16) for bound in range_of(bundle).split("_"))
     ends = pairwise((lower, *positions, upper))
     return [f"{namespace_of(bundle)}/0x{low:08x}_0x{high:08x}" for low, high in ends]
 
 
 def parts_by_bundle(splits: Mapping[str, BundleSplit]) -> dict[str, dict[str, float]]:
-    """Return the actual or planned parts of split bundles: share of the traffic by part, by bundle."""
+    """Return for each split bundle the bundles it is split into, each with its share of the traffic (0 to 1)."""
     return {
         bundle: dict(zip(parts_of(bundle, split.positions), split.shares, strict=True))
         for bundle, split in splits.items()
@@ -68,7 +68,7 @@ def parts_by_bundle(splits: Mapping[str, BundleSplit]) -> dict[str, dict[str, fl
 
 
 def recently_split(bundle: str, splits: Mapping[str, BundleSplit], now: datetime, grace_minutes: float) -> bool:
-    """Return whether a bundle, or one that contains it, was split within the grace period."""
+    """Return whether a bundle, or a bundle that contained it, was split within the grace period."""
     grace = timedelta(minutes=grace_minutes)
     return any(
         namespace_of(name) == namespace_of(bundle)
@@ -83,11 +83,11 @@ class SplitOutcome(BaseModel):
 
     Attributes:
         bundle: `tenant/namespace/0x…_0x…`.
-        positions: hashes at which the plan cuts it.
-        found: bounds of the namespace within the bundle's range, read back at the end.
+        positions: hashes at which the plan cuts the bundle.
+        found: the namespace's bounds within the bundle's range, read back at the end.
         attempts: number of requests that a broker accepted; 0 when the bundle was not touched.
-        seconds: from the first read to the outcome.
-        error: what a broker or the connection said, when that decided; never a secret.
+        seconds: time from the first read to the outcome.
+        error: the message of a broker or the connection, if it decided the outcome; never contains a secret.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -107,20 +107,20 @@ class SplitOutcome(BaseModel):
 
     @property
     def read_back(self) -> str:
-        """Return in words what the brokers said at the end."""
+        """Return in words which bounds the brokers reported at the end."""
         return f"bounds {self.found}"
 
 
 def not_split(split: Split, reason: Reason) -> SplitOutcome:
-    """Return the outcome of a split with this reason and no other detail."""
+    """Return the outcome of a split that was not begun, for this reason."""
     return SplitOutcome(bundle=split.bundle, positions=split.positions, reason=reason)
 
 
 def write_splits(run: StoragePath, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Write `plan/splits.parquet`, unless there is no row.
+    """Write `plan/splits.parquet` if there are rows.
 
     Returns:
-        The rows of the bundles to split as a reader will see them, for `plan_hash`.
+        The rows of the bundles to split as they are read back from the file, for `plan_hash`.
     """
     if not rows:
         return []
@@ -129,7 +129,7 @@ def write_splits(run: StoragePath, rows: Sequence[Mapping[str, Any]]) -> list[di
 
 
 def taken_rows(run: StoragePath) -> list[dict[str, Any]]:
-    """Return the rows of the bundles that a plan splits; a plan without the file splits none.
+    """Return the rows of the bundles that a plan splits; empty if the plan has no `splits.parquet`.
 
     Raises:
         SnapshotError: `file_damaged` or `storage_failed`.
@@ -139,7 +139,7 @@ def taken_rows(run: StoragePath) -> list[dict[str, Any]]:
 
 
 def splits_of(rows: Iterable[dict[str, Any]]) -> list[Split]:
-    """Return the splits of rows of the table, in the order in which they are carried out."""
+    """Return the splits that rows of the table describe, in the order in which they are carried out."""
     ordered = sorted(rows, key=lambda row: row["rank"])
     return [
         Split.model_validate({name: row[name] for name in Split.model_fields if row[name] is not None})
@@ -148,7 +148,7 @@ def splits_of(rows: Iterable[dict[str, Any]]) -> list[Split]:
 
 
 def read_splits(run: StoragePath) -> list[Split]:
-    """Return the splits of a plan, in the order in which they are carried out.
+    """Return a plan's splits, in the order in which they are carried out.
 
     Raises:
         SnapshotError: `file_damaged` or `storage_failed`.
@@ -162,12 +162,12 @@ def read_splits(run: StoragePath) -> list[Split]:
 
 
 def outcomes_file(run: StoragePath) -> StoragePath:
-    """Return the file with the outcomes of the run's splits."""
+    """Return the file with the outcomes of a run's splits."""
     return run / "unload" / "splits.json"
 
 
 def read_outcomes(run: StoragePath) -> dict[str, SplitOutcome]:
-    """Return the outcomes of the run's splits, by bundle; empty when none has begun.
+    """Return the outcomes of a run's splits, by bundle; empty if no split has begun.
 
     Raises:
         SnapshotError: the file cannot be read.

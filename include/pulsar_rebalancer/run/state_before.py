@@ -1,4 +1,4 @@
-"""`input/state.json`: the state kept between runs, as of the sample."""
+"""`input/state.json`: the state kept between runs, as it was when the sample was taken."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class StateBefore(BaseModel):
-    """Documents of the state store; each carries its own version.
+    """The documents of the state store; each has its own version number.
 
     Attributes:
-        decision: number of the last plan, counters, name of the means.
+        decision: the last plan's number, the counters, and the file name of the moving averages.
         moves: bundles that were recently unloaded or split.
         drains: drained brokers.
-        handed_over: the plan that the run was started to carry out.
+        handed_over: the plan that the run carries out; None if the run makes its own plan.
     """
 
     model_config = ConfigDict(frozen=True)

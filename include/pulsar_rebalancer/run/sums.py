@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 def one_by_one(figures: Iterable[float]) -> float:
-    """Return the sum of figures added one after the other, as Java does.
+    """Return the sum of the figures, added one after the other as Java does.
 
-    Since Python 3.12, `sum` compensates rounding errors. A different last digit can decide a tie, and the same run
-    would give another plan.
+    Since Python 3.12, `sum` compensates for rounding errors. A different last digit can decide a tie, so the same run
+    would lead to another plan.
     """
     return reduce(add, figures, 0.0)

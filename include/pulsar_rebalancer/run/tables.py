@@ -1,4 +1,4 @@
-"""The tables of a run: one name per column everywhere, units stated here once.
+"""The tables of a run. A column has the same name everywhere, and its unit is defined here only.
 
 *collect* writes `cluster`, `brokers` and `bundles`; *decide* writes `decisions`, `moves` and `splits`.
 Every table is keyed by `cluster`, so that one Spark application can judge many clusters at once.
@@ -26,7 +26,7 @@ RESOURCES = ("cpu", "memory", "direct_memory", "bandwidth_in", "bandwidth_out")
 TRAFFIC = ("msg_rate_in", "msg_rate_out", "msg_throughput_in", "msg_throughput_out")
 
 AVERAGES = ("load_average", "throughput_average")
-"""Figures of a broker that only some load managers report."""
+"""A broker's figures that only some load managers report."""
 
 _UNITS = {
     "cpu_usage": "percent of one core",
@@ -70,10 +70,10 @@ LARGEST: dict[str, float] = {
     "load_average": 1e6,
     "throughput_average": 1e15,
 }
-"""No machine or broker exceeds these figures: validation refuses larger ones. Units as above."""
+"""Largest possible figures, in the units above: no machine or broker exceeds them; validation refuses larger ones."""
 
 VERSION = "1"
-"""Version of all tables, in the schema's metadata."""
+"""Version of all tables, stored in the schema's metadata."""
 
 
 def _schema(*columns: tuple[str, pa.DataType]) -> pa.Schema:
@@ -91,7 +91,7 @@ CLUSTER = _schema(
     ("cluster", _S),
     ("collected_at", TIME),
     ("leader", _S),  # brokerId, empty when there is none
-    ("leader_read", _B),  # whether its configuration could be read
+    ("leader_read", _B),  # whether the leader's configuration could be read
     ("load_manager", _S),  # simple class name
     ("brokers_listed", _I),
     ("brokers_reported", _I),
@@ -101,9 +101,9 @@ CLUSTER = _schema(
     ("settings_in_disagreement", _S),  # comma separated Pulsar names, empty when the brokers agree
     ("policies_readable", _B),
     ("policies_problem", _S),  # why policies could not be read, else null
-    ("policies_unclear", _S),  # what is wrong with some of those that could be read, else null
+    ("policies_unclear", _S),  # what is wrong with some of the policies that could be read, else null
 )
-"""One row: what concerns the cluster as a whole."""
+"""One row: figures for the cluster as a whole."""
 
 BROKERS = _schema(
     ("cluster", _S),
@@ -125,7 +125,7 @@ BROKERS = _schema(
     ("consumers", _I),
     ("version", _S),
 )
-"""A row per listed broker; figures are null when there is no report."""
+"""One row per listed broker; figures are null if the broker has no report."""
 
 BUNDLES = _schema(
     ("cluster", _S),
@@ -136,21 +136,21 @@ BUNDLES = _schema(
     ("producers", _I),
     ("consumers", _I),
     ("cache_size", _I),
-    ("owners", _I),  # how many brokers report the bundle
+    ("owners", _I),  # number of brokers that report the bundle
     ("top_rank", _I),  # place in the broker's own list of top bundles; extensible manager only
-    ("policy", _S),  # "isolation", "anti_affinity" or "unknown", null for a namespace under no policy
+    ("policy", _S),  # "isolation", "anti_affinity" or "unknown"; null for a namespace without a policy
 )
-"""A row per bundle and reporting broker: bundles with at least one loaded topic."""
+"""One row per bundle and reporting broker, for bundles with at least one loaded topic."""
 
 LONG_TERM = ("long_term_msg_rate", "long_term_msg_throughput")
 
 MEANS = _schema(("cluster", _S), ("bundle", _S), ("samples", _I), *_TRAFFIC, *((name, _F) for name in LONG_TERM))
-"""Means of bundles over at most ten samples, the long-term one over a thousand (Pulsar's TimeAverageMessageData)."""
+"""Moving averages (means) for bundles: over at most 10 samples, long-term ones over 1000 (TimeAverageMessageData)."""
 
 DECISIONS = _schema(
     ("cluster", _S),
     ("pair", _I),  # 0 is the outermost pair; drained brokers are below 0
-    ("pool", _S),  # isolation policy that reserves both brokers, null for shared ones
+    ("pool", _S),  # isolation policy that reserves both brokers, null for shared brokers
     ("source", _S),  # the hotter broker
     ("destination", _S),  # the colder broker
     ("source_score", _F),
@@ -164,19 +164,19 @@ DECISIONS = _schema(
     ("source_low", _I),
     ("destination_high", _I),
     ("destination_low", _I),
-    ("high_hits", _I),  # the larger count of the two when it was judged, before a reset
+    ("high_hits", _I),  # the higher of the two brokers' counts when the pair was judged, before a reset
     ("low_hits", _I),
-    ("value", _F),  # what the strategy compared, in its own unit; null where the columns above say all
-    ("bound", _F),  # what it was compared with
+    ("value", _F),  # the figure that the strategy compared, in its own unit; null where the columns above say all
+    ("bound", _F),  # the bound that the value was compared with
     ("fired", _B),
     ("reason", _S),
-    ("explanation", _S),  # what the strategy found, then the outcome of selecting bundles
+    ("explanation", _S),  # what the strategy found, then the result of selecting bundles
     ("measure", _S),  # "msg_rate" or "msg_throughput" when fired and above a minimum, else null
-    ("target", _F),  # how much was to be moved
+    ("target", _F),  # how much traffic to move
     ("bundles_taken", _I),
     ("traffic_taken", _F),
 )
-"""A row per pair or broker judged, and one per broker left out, which has no `pair`."""
+"""One row per judged pair or broker, and one per broker left out, without a `pair`."""
 
 MOVES = _schema(
     ("cluster", _S),
@@ -193,7 +193,7 @@ MOVES = _schema(
     ("reason", _S),
     ("wave", _I),  # null when not taken
 )
-"""A row per candidate bundle of a fired pair, taken or passed over."""
+"""One row per candidate bundle of a fired pair, whether taken or passed over."""
 
 SPLITS = _schema(
     ("cluster", _S),
@@ -201,31 +201,31 @@ SPLITS = _schema(
     ("bundle", _S),
     ("rank", _I),  # 0 is split first
     ("condition", _S),  # "topics", "sessions", "msg_rate" or "bandwidth"; null for a split made by hand
-    ("value", _F),  # what was compared, in the unit of the condition's setting
-    ("bound", _F),  # what it was compared with
-    ("hits", _I),  # samples in a row that met a condition, this one included; null where they are not counted
+    ("value", _F),  # the figure that was compared, in the unit of the condition's setting
+    ("bound", _F),  # the bound that the value was compared with
+    ("hits", _I),  # consecutive samples that met a condition, including this one; null where they are not counted
     ("algorithm", _S),  # Pulsar's name
     ("positions", pa.list_(_I)),  # hashes at which the bundle is cut, ascending
-    ("shares", pa.list_(_F)),  # of the bundle's traffic for each part, ratio
-    ("unload", _B),  # the parts are unloaded afterwards
+    ("shares", pa.list_(_F)),  # share of the bundle's traffic for each bundle it is split into, 0 to 1
+    ("unload", _B),  # whether the new bundles are unloaded afterwards
     ("taken", _B),
     ("reason", _S),
     ("explanation", _S),
 )
-"""A row per bundle considered for a split, taken or not; plans without any have no such file."""
+"""One row per bundle considered for a split, whether taken or not; a plan without such bundles has no such table."""
 
 INPUT = {"cluster": CLUSTER, "brokers": BROKERS, "bundles": BUNDLES}
 
 
 class Measure(StrEnum):
-    """The unit that traffic is measured in; the value is a column of the tables."""
+    """The unit in which traffic is measured; the value is also the name of a table column."""
 
     RATE = "msg_rate"  # msg/s
     THROUGHPUT = "msg_throughput"  # bytes/s
 
 
 class ResourceUsage(NamedTuple):
-    """One resource of a broker in its own unit (`_UNITS`); None or -1 where there is no measurement or no limit."""
+    """A broker's use of one resource, in the resource's unit (`_UNITS`); None or -1 without a measurement or limit."""
 
     usage: float | None = None
     limit: float | None = None
@@ -233,21 +233,21 @@ class ResourceUsage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerSample:
-    """One broker as the run sees it.
+    """One broker as a run sees it.
 
     Attributes:
         broker: brokerId, host:port.
-        left_out: why it is neither source nor destination, or None. A broker without a report is left out.
-        resources: usage by resource (`run.tables.RESOURCES`).
+        left_out: why the broker is neither source nor destination, such as a missing report; None if it may be either.
+        resources: usage of each resource (`run.tables.RESOURCES`).
         msg_rate_in, msg_rate_out: msg/s.
         msg_throughput_in, msg_throughput_out: bytes/s.
-        topics, bundles: reported numbers.
-        version: of Pulsar.
-        reserved_by: the isolation policy that reserves it for its namespaces.
+        topics, bundles: numbers that the broker reports.
+        version: the broker's Pulsar version.
+        reserved_by: the isolation policy that reserves the broker for its namespaces.
         load_average: the broker's own moving average of its load, 1 is 100 percent; extensible manager only.
         throughput_average: the broker's own moving average of its throughput, bytes/s; extensible manager only.
-        weighted: results of `scoring.weighted_usage` with the sample's settings, by the resources considered; empty
-            unless they were computed for all brokers at once.
+        weighted: the broker's results from `scoring.weighted_usage` with the sample's settings, by the resources
+            considered; empty if they were not computed for all brokers at once.
     """
 
     broker: str
@@ -267,7 +267,7 @@ class BrokerSample:
     weighted: Mapping[Sequence[str], float] = field(default_factory=dict)
 
     def traffic(self, measure: Measure) -> float:
-        """Return its current traffic, in plus out: msg/s or bytes/s."""
+        """Return the broker's current traffic, in plus out: msg/s or bytes/s."""
         if measure is Measure.RATE:
             return self.msg_rate_in + self.msg_rate_out
         return self.msg_throughput_in + self.msg_throughput_out
@@ -277,10 +277,10 @@ _OF_ROW = tuple(each.name for each in fields(BrokerSample) if each.name in BROKE
 
 
 def broker_samples(rows: Iterable[Mapping[str, Any]], left_out: Mapping[str, Reason]) -> list[BrokerSample]:
-    """Return the brokers of one cluster by name; one without a report is always left out.
+    """Return one cluster's brokers, sorted by name; brokers without a report are always marked as left out.
 
     Args:
-        rows: of the brokers table; unused columns may be missing.
+        rows: rows of the brokers table; unused columns may be missing.
         left_out: why a broker is neither source nor destination, by broker.
     """
     return sorted((_broker(row, left_out.get(row["broker"])) for row in rows), key=lambda broker: broker.broker)
@@ -294,11 +294,11 @@ def _broker(row: Mapping[str, Any], left_out: Reason | None) -> BrokerSample:
 
 
 Cell: TypeAlias = "str | float | datetime | None"
-"""A value of a table's row; whole numbers and truth values are numbers."""
+"""A value in a table's row; whole numbers and booleans count as numbers."""
 
 
 def table(rows: Sequence[Mapping[str, Cell | Mapping[str, Cell]]], schema: pa.Schema) -> pa.Table:
-    """Return rows as a table of exactly this schema; a missing key becomes null.
+    """Return the rows as a table with exactly this schema; a missing key becomes null.
 
     Raises:
         SnapshotError: `file_damaged` when a value does not fit its column.
@@ -316,5 +316,5 @@ def write(run: StoragePath, tables: Mapping[str, pa.Table]) -> None:
 
 
 def version_of(schema: pa.Schema) -> str:
-    """Return the version of a table; empty where there is none, as in Spark's tables."""
+    """Return a table's version; empty if it has none, as in tables from Spark."""
     return (schema.metadata or {}).get(b"version", b"").decode(errors="replace")

@@ -1,4 +1,4 @@
-"""`input/splits.json`: what *collect* read about the few bundles that may need a split."""
+"""`input/splits.json`: the task *collect*'s data about the few bundles that may need a split."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pydantic import BaseModel, ConfigDict
 from pulsar_rebalancer.storage.documents import VersionedDocument
 
 FEWEST_TOPICS = 2
-"""A bundle with fewer is never split."""
+"""A bundle with fewer topics is never split."""
 
 
 class TopicLoad(NamedTuple):
-    """The load of one topic of a bundle.
+    """The load of one topic in a bundle.
 
     Attributes:
-        position: hash of its full name.
+        position: hash of the topic's full name.
         msg_rate: msg/s, in plus out.
         msg_throughput: bytes/s, in plus out.
     """
@@ -31,8 +31,8 @@ class Candidate(BaseModel):
 
     Attributes:
         bundle: `tenant/namespace/0x…_0x…`.
-        bounds: of the namespace's bundles, ascending; empty when they could not be read.
-        topics: hash, msg/s and bytes/s of each topic that the owner lists; None when they could not be read.
+        bounds: bounds of the namespace's bundles, ascending; empty if they could not be read.
+        topics: hash, msg/s and bytes/s for each topic that the owner lists; None if they could not be read.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -43,7 +43,7 @@ class Candidate(BaseModel):
 
 
 class Candidates(VersionedDocument):
-    """The bundles of a run that may need a split; a run without the file has none."""
+    """The bundles of a run that may need a split; a run without this file has none."""
 
     FILE: ClassVar[str] = "input/splits.json"
 
