@@ -1,1 +1,1 @@
-"""What is kept between runs, and the rules that make a sample count exactly once."""
+"""The state kept between runs, and the rules that make every sample count exactly once."""

@@ -1,4 +1,4 @@
-"""Copies of the committed decision state, stored next to the runs, to restore a lost state store."""
+"""Copies of the committed decision state, stored next to the runs. They can restore a lost state store."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 KEPT = 2
-"""Number of copies kept, with the means that they refer to."""
+"""Number of copies kept, each with the file of moving averages (the means) that it refers to."""
 
 NAME = re.compile(r"decision-([0-9]{1,18})\.json")
-"""File names of copies, with the sequence number."""
+"""File names of copies; they contain the sequence number."""
 
 _MEANS = re.compile(r"means-.*\.parquet")
 
@@ -27,16 +27,16 @@ def committed_sequences(storage: ClusterStorage) -> list[int]:
 
 
 def copy_of(storage: ClusterStorage, seq: int) -> StoragePath:
-    """Return the file of a copy."""
+    """Return the file that holds the copy with this sequence number."""
     return storage.state / f"decision-{seq}.json"
 
 
 def keep_copy(storage: ClusterStorage, state: DecisionState) -> None:
-    """Write the copy of a state that the store already holds, and delete files that no kept copy needs.
+    """Write a copy of a state that the store already holds, and delete files that no kept copy needs.
 
-    Repeating it changes nothing. The means of every kept copy stay; if a copy cannot be read, all means stay, because
-    it may come from another release, and a reset resolves that. Copies with a higher sequence number are deleted: the
-    store has been rolled back since.
+    Repeating this changes nothing. The means that any kept copy needs stay. If a copy cannot be read, all means stay:
+    the copy may come from another release, which a reset resolves. Copies with a higher sequence number are deleted,
+    because the store has been rolled back since they were written.
     """
     copy_of(storage, state.seq).write_json(state.model_dump(mode="json"))
     sequences = committed_sequences(storage)

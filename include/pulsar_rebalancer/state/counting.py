@@ -1,14 +1,15 @@
 """The rules that make every sample count exactly once.
 
-One sample of a broker is one hit, whatever the parameters of the run that sees it:
+One sample of a broker is at most one hit, whatever the parameters of the run that reads the sample:
 
-* a run counts if at least half an interval has passed since the last one that counted;
+* a run counts if at least half an interval has passed since the last run that counted;
 * a pair counts if a host interval has passed since its last hit, or if the figure of one of its brokers has changed
   since: brokers measure their host once per host interval and repeat the figure until then. So a broker that gave a
   hit does not give another with the same figure when its partner changes;
-* hits older than `state_max_gap` intervals are no longer consecutive;
-* forced runs and runs with their own thresholds change no counter. When the gate opens for their plan, the pairs whose
-  bundles move start from zero (`DecisionState.restarts`); in mode `approve` that is in the run that carries it out.
+* hits older than `state_max_gap` intervals no longer count as consecutive;
+* forced runs and runs with their own thresholds change no counter. When the gate opens for such a run's plan, the
+pairs whose bundles move start from zero (`DecisionState.restarts`). In mode `approve` this happens in the run that
+carries out the plan.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import Settings
 
 PUNCTUALITY = 0.9
-"""Share of a host interval after which an unchanged figure is a new sample: runs start a few seconds early or late, and
-a broker at its limit always shows the same figure."""
+"""Share of a host interval after which an unchanged figure counts as a new sample. Runs start a few seconds early or
+late, and a broker at its limit always shows the same figure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +37,10 @@ class Counting:
     """How a run treats the counters.
 
     Attributes:
-        counts: whether the sample adds hits, and whether the bundles' means are kept.
+        counts: True if the sample adds hits and updates the bundles' moving averages.
         reason: `counted`, `gap`, `strategy_changed`, `too_soon`, `forced` or `other_thresholds`.
-        clear: whether counters are cleared before the run.
-        samples: figure by broker, for brokers that gave a hit less than a host interval ago.
+        clear: True if the counters are cleared before the run.
+        samples: by broker, the figure that gave a hit less than a host interval ago.
     """
 
     counts: bool
@@ -53,7 +54,7 @@ class Counting:
         return self.counts or self.reason == Reason.OTHER_THRESHOLDS
 
     def is_repeated(self, figures: Mapping[str, float]) -> bool:
-        """Return whether these brokers repeat the figures of a hit; brokers without a recent hit do not matter."""
+        """Return whether these brokers repeat the figures of recent hits; brokers without a recent hit are ignored."""
         known = [self.samples[broker] == figure for broker, figure in figures.items() if broker in self.samples]
         return bool(known) and all(known)
 
@@ -69,9 +70,9 @@ def decide_counting(
     """Return how a run treats the counters.
 
     Args:
-        state: the decision state read by collect.
-        forced: the run acts without hits, and counts none.
-        thresholds: the run has its own thresholds, and counts no hits.
+        state: the decision state as the task *collect* read it.
+        forced: True if the run acts without hits; it counts none.
+        thresholds: True if the run has its own thresholds; it counts no hits.
     """
     changed = bool(state.strategy) and state.strategy != settings.strategy
     since = (now - state.counted_at).total_seconds() if state.counted_at else None
@@ -96,7 +97,7 @@ def decide_counting(
 
 
 def young(state: DecisionState, settings: Settings, now: datetime) -> dict[str, float]:
-    """Return the figure by broker, for brokers that gave a hit less than a host interval ago."""
+    """Return by broker the figure that gave a hit less than a host interval ago."""
     interval = settings.host_usage_interval_minutes * 60 * PUNCTUALITY
     return {
         broker: sample.figure
@@ -108,12 +109,12 @@ def young(state: DecisionState, settings: Settings, now: datetime) -> dict[str, 
 def samples_after(
     state: DecisionState, counting: Counting, used: Mapping[str, float], now: datetime
 ) -> dict[str, CountedSample]:
-    """Return the samples to keep: those that may still be repeated, and those that gave a hit now.
+    """Return the samples to keep: those whose figure may still be repeated, and those that gave a hit in this run.
 
     Args:
-        state: the decision state read by collect.
+        state: the decision state as the task *collect* read it.
         counting: how the run treated the counters.
-        used: figure by broker, for brokers that gave a hit.
+        used: by broker, the figure that gave a hit in this run.
         now: time of the sample.
     """
     before = {broker: state.samples[broker] for broker in counting.samples}
@@ -121,16 +122,16 @@ def samples_after(
 
 
 def taken_at(figures: Mapping[str, float], now: datetime) -> dict[str, CountedSample]:
-    """Return the figures of brokers as samples of this time."""
+    """Return these figures as samples taken at this time, by broker."""
     return {broker: CountedSample(figure, now) for broker, figure in sorted(figures.items())}
 
 
 def commit(stored: DecisionState, plan_state: DecisionState) -> DecisionState | None:
-    """Return the document to store for a plan; None if it is already stored.
+    """Return the document to store for a plan; None if the store already holds it.
 
     Args:
-        stored: the document now in the store.
-        plan_state: the state derived by decide; its `seq` is one more than that of the state it was derived from.
+        stored: the document that the store holds now.
+        plan_state: the state that the task *decide* made from an earlier one; its `seq` is one higher than before.
 
     Raises:
         StateError: `stale_plan` if the state has changed since the plan was made.

@@ -1,6 +1,6 @@
-"""The documents of manual plans and drains; each is written by one task of `pulsar_by_hand__<cluster>`.
+"""The documents of manual plans and drains. Each document is written by only one task of `pulsar_by_hand__<cluster>`.
 
-Neither a reset nor a restore of the state changes them.
+Resetting or restoring the state does not change these documents.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class ShownPlan(BaseModel):
     """A manual plan that was shown to the person who requested it.
 
     Attributes:
-        plan_id: name of its run's folder.
+        plan_id: name of the plan's run folder.
         action: the requested action; None if a strategy decided the plan.
-        at: when its snapshot was taken.
-        by: Airflow user who requested it.
+        at: when the plan's snapshot was taken.
+        by: the Airflow user who requested the plan.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -43,7 +43,7 @@ class ShownPlans(StateDocument):
     plans: dict[str, ShownPlan] = {}
 
     def added(self, identity: str, plan: ShownPlan, now: datetime, kept: timedelta) -> ShownPlans:
-        """Return a copy with one more plan, and without those too old to be carried out.
+        """Return a copy with one more plan, and without plans that are too old to be carried out.
 
         Args:
             identity: hash of the plan.
@@ -58,11 +58,11 @@ class HandedOver(BaseModel):
 
     Attributes:
         plan: the shown plan.
-        run_id: the Airflow run that carries it out; of a drain, the run of the by-hand DAG that marked the broker.
-        at: when it was handed over.
-        by: Airflow user who handed it over.
-        approved: whether that was a person's approval of this very plan, in mode `approve`.
-        reason: why, if that user gave a reason.
+        run_id: the Airflow run that carries out the plan; for a drain, the by-hand run that marked the broker.
+        at: when the plan was handed over.
+        by: the Airflow user who handed it over.
+        approved: True if the user approved this very plan in mode `approve`.
+        reason: why the user handed it over; empty if no reason was given.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -83,23 +83,23 @@ class HandedOverPlans(StateDocument):
     plans: dict[str, HandedOver] = {}
 
     def added(self, identity: str, handed: HandedOver, kept: timedelta) -> Self:
-        """Return a copy with one more plan, and without those too old to be handed over or still be under way.
+        """Return a copy with one more plan, and without plans that are too old to be handed over or to be under way.
 
         Args:
             identity: hash of the plan.
             handed: who handed it over, and when.
-            kept: maximum age of a plan when it is handed over, plus the longest time that its run may take.
+            kept: maximum age of a plan when it is handed over, plus the longest duration of its run.
         """
         young = {known: other for known, other in self.plans.items() if handed.at - other.plan.at <= kept}
         return self.model_copy(update={"plans": young | {identity: handed}})
 
 
 class Drain(BaseModel):
-    """A drain of a broker: its bundles leave, and none are moved onto it until it is released.
+    """A drain of a broker: bundles leave the broker, and none are moved onto it until the broker is released.
 
     Attributes:
-        at: start of the drain.
-        by: Airflow user who requested it.
+        at: when the drain started.
+        by: the Airflow user who requested the drain.
         overrule: rules that do not apply to the bundles that leave.
     """
 
@@ -115,8 +115,8 @@ class Drains(StateDocument):
     """The `drains` document.
 
     Attributes:
-        brokers: drains by broker.
-        released: time of the last release by broker; clearing the run of an earlier drain does not drain it again.
+        brokers: current drains, by broker.
+        released: time of each broker's last release; with it, clearing an old run does not start the drain again.
     """
 
     KEY: ClassVar[str] = "drains"
@@ -125,13 +125,13 @@ class Drains(StateDocument):
     released: dict[str, AwareDatetime] = {}
 
     def without(self, broker: str, now: datetime) -> Self:
-        """Return a copy with a broker released, and without releases older than any plan still in use."""
+        """Return a copy in which the broker is released; releases older than any usable plan are dropped."""
         brokers = {name: drain for name, drain in self.brokers.items() if name != broker}
         young = {name: at for name, at in self.released.items() if now - at <= _RELEASE_KEPT}
         return self.model_copy(update={"brokers": brokers, "released": young | {broker: now}})
 
     def united(self, other: Self) -> Self:
-        """Return the union of two copies: the drains of both, and the later releases."""
+        """Return the union of two copies: all drains, and for each broker the later of its two release times."""
         both = self.released.keys() & other.released.keys()
         later = {broker: max(self.released[broker], other.released[broker]) for broker in both}
         released = self.released | other.released | later

@@ -1,7 +1,7 @@
 """The documents kept between runs.
 
-Two of them are here: `decision` (written by *record*, then the gate) and `moves` (written by *split* and *unload*, then
-*report*).
+Two of the documents are defined here: `decision` (written by the task *record*, then by the gate) and `moves` (written
+by the tasks *split* and *unload*, then by *report*).
 Hit counts belong to brokers, as in Pulsar's AvgShedder; zero counts are not stored.
 """
 
@@ -20,14 +20,14 @@ VERSION = 1
 
 
 class HitCount(NamedTuple):
-    """Consecutive hits of one broker."""
+    """A broker's numbers of consecutive hits."""
 
     high: int = 0
     low: int = 0
 
 
 class CountedSample(NamedTuple):
-    """The last sample of a broker that gave a hit.
+    """The last sample in which a broker had a hit.
 
     Attributes:
         figure: the figure that gave the hit: AvgShedder's score in percent, TransferShedder's load (1 is 100 percent).
@@ -53,10 +53,10 @@ class StateDocument(BaseModel):
 
     @classmethod
     def parse(cls, document: Any) -> Self:
-        """Return the stored document; an initial one for None.
+        """Return the parsed document; the initial document if the store has none (None).
 
         Raises:
-            StateError: `state_version` if it has another version or is damaged.
+            StateError: `state_version` if the document has another version or is damaged.
         """
         if document is None:
             return cls()
@@ -77,17 +77,17 @@ class DecisionState(StateDocument):
     """The `decision` document.
 
     Attributes:
-        seq: grows by one with every recorded plan.
-        plan_id: the last plan recorded; the gate opens only for this one.
-        plan_hash: its hash when it was recorded; if its files are rewritten later, they are another plan.
+        seq: sequence number, which grows by one with every recorded plan.
+        plan_id: the plan recorded last; the gate opens only for this plan.
+        plan_hash: the plan's hash when it was recorded; if the plan's files are rewritten later, they are another plan.
         counted_at: time of the last sample that counted.
         strategy: the strategy that the counters belong to.
-        hits: AvgShedder's hit counts by broker, without zero counts.
-        kept: state of another strategy and its placement, in their own form.
-        samples: the samples that gave a hit within the last host interval, by broker.
-        restarts: brokers whose hits start again once the plan is carried out, with the samples that it was made from.
-        means: name of the file with the bundles' means in the cluster's state folder; empty if there is none.
-        split_hits: consecutive samples in which a bundle met a condition for splitting; extensible load manager only.
+        hits: AvgShedder's hit counts, by broker, without zero counts.
+        kept: the state of another strategy and of its placement, in their own form.
+        samples: by broker, the sample that gave a hit within the last host interval.
+        restarts: brokers whose hits start again once the plan is carried out, each with the sample that the plan used.
+        means: file with the bundles' moving averages, in the cluster's state folder; empty if there is none.
+        split_hits: number of consecutive samples that met a split condition, by bundle; extensible manager only.
     """
 
     KEY: ClassVar[str] = "decision"
@@ -105,7 +105,7 @@ class DecisionState(StateDocument):
     split_hits: dict[str, int] = {}
 
     def carried_out(self) -> Self:
-        """Return the state once the plan is carried out."""
+        """Return the state after the plan is carried out: the hits of the brokers in `restarts` start again."""
         if not self.restarts:
             return self
         shedder = {name: value for name, value in self.kept.get("shedder", {}).items() if name != "hits"}
@@ -119,11 +119,11 @@ class DecisionState(StateDocument):
 
 
 class Unload(BaseModel):
-    """One bundle in the unload history.
+    """The last planned or completed unload of a bundle.
 
     Attributes:
         at: when the move was planned to start, or ended.
-        outcome: a reason code once known; empty: planned, which also counts as recently unloaded.
+        outcome: a reason code once known; empty while only planned, which also counts as recently unloaded.
         owner: the owner read back from the brokers; empty if unknown.
     """
 
@@ -138,10 +138,10 @@ class Unload(BaseModel):
 
 
 class KeptDestination(BaseModel):
-    """A destination that the leader may still remember: the unload that named it reached the leader, then failed.
+    """A destination that the leader may still remember: an unload to it reached the leader, then failed.
 
-    The leader uses it for the bundle's next placement (ModularLoadManagerImpl.setNamespaceBundleAffinity), so it is
-    gone once the bundle has another owner, and replaced by the destination of the next unload.
+    The leader uses the destination for the bundle's next placement (ModularLoadManagerImpl.setNamespaceBundleAffinity).
+    So the leader forgets it once the bundle has another owner, and the next unload's destination replaces it.
 
     Attributes:
         at: when the unload failed.
@@ -157,13 +157,13 @@ class KeptDestination(BaseModel):
 
 
 class BundleSplit(BaseModel):
-    """One bundle that was split or planned to be split.
+    """A split of a bundle, planned or completed.
 
     Attributes:
         at: when the split was planned to start, or ended.
-        positions: hashes at which it was split.
-        shares: each part's share of its traffic, ratio.
-        outcome: a reason code once known; empty: planned.
+        positions: hashes at which the bundle is cut.
+        shares: share of the bundle's traffic for each bundle it is split into, 0 to 1.
+        outcome: a reason code once known; empty while only planned.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -179,9 +179,9 @@ class MovesState(StateDocument):
     """The `moves` document.
 
     Attributes:
-        unloads: bundles unloaded within the grace period, by name.
+        unloads: the last unload of each recently unloaded bundle, by bundle.
         kept: destinations that the leader may still remember, by bundle.
-        splits: recently split bundles, by their old name.
+        splits: recent splits, by the name of the bundle before the split.
     """
 
     KEY: ClassVar[str] = "moves"
@@ -191,9 +191,9 @@ class MovesState(StateDocument):
     splits: dict[str, BundleSplit] = {}
 
     def recent(self, now: datetime, grace_minutes: float) -> dict[str, Unload]:
-        """Return the unloads within the grace period; ModularLoadManagerImpl forgets one at `ts < now - grace`.
+        """Return the unloads within the grace period. ModularLoadManagerImpl forgets an unload at `ts < now - grace`.
 
-        An unload further in the future than the grace period is dropped: the clock was set back, its age is unknown.
+        Unloads further in the future than the grace period are dropped: the clock was set back.
         """
         grace = timedelta(minutes=grace_minutes)
         return {bundle: unload for bundle, unload in self.unloads.items() if -grace <= now - unload.at <= grace}
