@@ -1,4 +1,4 @@
-"""Collect what the brokers report and write it to the run's folder; nothing is decided here."""
+"""Collect what the brokers report and write it to a run's folder. Nothing is decided here."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Trigger:
     Attributes:
         now: time of the sample.
         params: parameters of a manual run.
-        requested_by: the person who started a manual run; else empty.
+        requested_by: the person who started a manual run; empty for scheduled runs.
     """
 
     now: datetime
@@ -58,11 +58,10 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """What earlier runs left.
+    """The data that earlier runs left.
 
-    Attributes:
-        folder: holds the bundles' means, and the load data that brokers under the extensible load manager published;
-            None if there is nothing from earlier runs and nothing is to be kept.
+    folder: folder with the bundles' moving averages and the load data that brokers under the extensible load manager
+    published; None if there is no earlier data and none is to be kept.
         before: the documents of the state store.
     """
 
@@ -70,13 +69,13 @@ class Earlier:
     before: StateBefore = field(default_factory=StateBefore)
 
     def long_term_means(self, settings: Settings) -> pa.Table | None:
-        """Return long-term means by bundle; None if there are none or splitting is off."""
+        """Return the long-term moving averages of bundles; None if there are none or splitting is off."""
         means = self.before.decision.means
         if settings.split_mode is Mode.OFF or self.folder is None or not means:
             return None
         try:
             return (self.folder / means).read_table(["bundle", *tables.LONG_TERM])
-        except SnapshotError as error:  # the file is gone: all means start again with this sample
+        except SnapshotError as error:  # the file is gone: all moving averages start again with this sample
             _log.warning("%s", error)
             return None
 
@@ -86,10 +85,10 @@ class Collected:
     """One sample of a cluster.
 
     Attributes:
-        request: who asked for what, and the effective settings.
-        tables: `cluster`, `brokers` and `bundles`, as `tables.INPUT` describes them.
-        policies: the policies for its namespaces and brokers.
-        before: the documents of the state store at that time.
+        request: who requested what, and the effective settings.
+        tables: the tables `cluster`, `brokers` and `bundles`, as described by `tables.INPUT`.
+        policies: the policies for the cluster's namespaces and brokers.
+        before: the documents of the state store when the sample was taken.
         candidates: bundles that may have to be split, with the load of their topics.
     """
 
@@ -108,13 +107,13 @@ async def collect(
 ) -> Collected:
     """Take one sample of a cluster.
 
-    Settings are resolved before any load report is read, so contradictions are refused first.
+    Settings are resolved before any load report is read, so contradictory settings are refused first.
 
     Raises:
         SettingsError: `wrong_setting` or `contradiction`.
         AdminError: the list of brokers, the leader or all configurations cannot be read; the credentials are refused;
-            `no_load_report` if the load manager gives none; `client_missing`, or the system topics of the extensible
-            load manager cannot be read.
+            `no_load_report` if the load manager gives no reports; `client_missing`; or the system topics of the
+            extensible load manager cannot be read.
     """
     if entry.error:
         raise SettingsError(Reason.WRONG_SETTING, f"cluster {entry.name}: {entry.error}")
@@ -171,7 +170,7 @@ async def _candidates(admin: PulsarAdmin, bundles: pa.Table, request: RunRequest
 
 
 def save(collected: Collected, run: StoragePath) -> None:
-    """Write a sample to `<run>/input/*.parquet` and the documents next to them."""
+    """Write a sample into the run's folder: the tables as `input/*.parquet`, and the documents next to them."""
     tables.write(run, collected.tables)
     collected.policies.write(run)
     if collected.candidates.bundles:

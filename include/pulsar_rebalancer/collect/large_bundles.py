@@ -1,4 +1,4 @@
-"""Choose the bundles that may have to be split, by the sample's figures and the previous means."""
+"""Choose the bundles that may have to be split, from the sample's figures and the previous moving averages."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 MOST_BUNDLES = 20
-"""Maximum number of bundles examined in one run; the others wait for a later one."""
+"""Maximum number of bundles examined in one run; further bundles wait for a later run."""
 
 
 class LargeBundle(NamedTuple):
-    """A bundle that may meet a condition of splitting.
+    """A bundle that may meet a condition for splitting.
 
     Attributes:
         bundle: `tenant/namespace/0x…_0x…`.
-        broker: brokerId of its owner.
-        excess: the largest ratio of a figure to its bound.
+        broker: brokerId of the bundle's owner.
+        excess: the largest ratio of one of the bundle's figures to its bound.
     """
 
     bundle: str
@@ -41,7 +41,7 @@ class LargeBundle(NamedTuple):
 
 
 class _Bounds(NamedTuple):
-    """Bounds above which a bundle is split; only sessions have no bound at 0 or less, as in Pulsar."""
+    """Bounds above which a bundle is split. As in Pulsar, a bound of 0 or less is ignored only for sessions."""
 
     topics: int
     sessions: int
@@ -66,7 +66,7 @@ class _Bounds(NamedTuple):
         return too_large
 
     def excess(self, row: Mapping[str, float | None]) -> float:
-        """Return the largest ratio of a figure of the row to its bound."""
+        """Return the largest ratio of a figure in the row to its bound."""
         return max(
             _times(row["topics"], self.topics),
             _times(_sum(row, "producers", "consumers"), self.sessions),
@@ -75,7 +75,7 @@ class _Bounds(NamedTuple):
         )
 
     def excess_of_means(self, means: pa.Table | None) -> dict[str, float]:
-        """Return the largest ratio of a long-term mean to its bound, for each bundle with a mean above its bound."""
+        """Return, for bundles with a long-term average above its bound, the largest ratio of average to bound."""
         if means is None:
             return {}
         rate, throughput = _figure("long_term_msg_rate"), _figure("long_term_msg_throughput")
@@ -91,16 +91,16 @@ class _Bounds(NamedTuple):
 def choose(
     bundles: pa.Table, means: pa.Table | None, settings: Settings, waits: Callable[[str], bool] = lambda _: False
 ) -> list[LargeBundle]:
-    """Return the bundles that may meet a condition of splitting, those furthest above a bound first.
+    """Return the bundles that may meet a condition for splitting, the largest excess over a bound first.
 
-    Bundles that would not be split must not displace others. Bundles of the brokers' own namespaces, of excluded
-    namespaces and with a figure that validation refuses are left out; bundles that wait come last.
+    Bundles that would not be split must not displace others. So bundles are left out if they belong to the brokers' own
+    namespaces or to excluded namespaces, or have a figure that validation refuses. Bundles that must wait come last.
 
-    A mean exceeds a bound only if the previous mean or the present figure does, so both are checked.
+    A moving average exceeds a bound only if its previous value or the present figure does, so both are checked.
 
     Args:
-        means: long-term means of the last counted sample; None if there are none.
-        waits: returns whether a bundle was split too recently to be split again.
+        means: long-term moving averages as of the last counted sample; None if there are none.
+        waits: function that returns whether a bundle was split too recently to be split again.
     """
     bounds = _Bounds.of(settings)
     of_means = bounds.excess_of_means(means)

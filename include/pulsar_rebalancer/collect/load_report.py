@@ -1,8 +1,8 @@
-"""Read a broker's load report (LocalBrokerData of the modular load manager) as columns of the snapshot.
+"""Read a broker's load report (the modular load manager's LocalBrokerData) as columns of the snapshot.
 
-Reports of brokers under the extensible load manager are built in the same form (`extensible.load_data`), with moving
-averages and ranks added. Nothing is cleaned here, so that validation can name what is wrong: a missing figure or a text
-becomes null; NaN, infinite and negative figures are kept. Unknown fields are ignored.
+Reports from brokers under the extensible load manager are built in the same form (`extensible.load_data`), with moving
+averages and ranks added. Nothing is cleaned here, so that validation can say what is wrong: a missing figure, or text
+in its place, becomes null; NaN, infinite and negative figures are kept. Unknown fields are ignored.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ _LONGEST_VERSION = 200
 
 @dataclass(frozen=True, slots=True)
 class BrokerReport:
-    """The columns of a broker's report.
+    """The data that one broker's report gives for the tables.
 
     Attributes:
         names: the `host:port` names that the report gives its broker. Brokers up to 4.x do not write their brokerId,
             but their web addresses have the same host and port.
-        columns: the columns of `tables.BROKERS` that depend only on the report.
-        bundles: the columns of `tables.BUNDLES` that depend only on the report. One row per bundle with at least one
+        columns: the columns of `tables.BROKERS` that depend on the report only.
+        bundles: the columns of `tables.BUNDLES` that depend on the report only. One row per bundle with at least one
             loaded topic, including system and heartbeat namespaces.
     """
 
@@ -64,15 +64,15 @@ class BrokerReport:
 def read_report(
     broker: str, report: Mapping[str, JsonValue], *, collected_at: datetime, host_interval_s: float
 ) -> BrokerReport:
-    """Return the columns of one report.
+    """Return a report's data for the tables.
 
     Args:
-        broker: brokerId of the broker that was asked.
+        broker: brokerId of the broker that sent the report.
         report: LocalBrokerData, parsed from JSON.
-        host_interval_s: seconds between two host samples of a broker.
+        host_interval_s: seconds between two of the broker's host samples.
 
     Raises:
-        AdminError: `bad_answer`, if the report holds no `lastStats` (NamespaceBundleStats by bundle).
+        AdminError: `bad_answer` if the report has no `lastStats` (NamespaceBundleStats by bundle).
     """
     stats = report.get("lastStats")
     if not isinstance(stats, dict):
@@ -86,10 +86,10 @@ def read_report(
 
 
 def _broker_columns(report: Mapping[str, JsonValue], collected_at: datetime, host_interval_s: float) -> dict[str, Cell]:
-    """Return the columns of the brokers table.
+    """Return the columns of the brokers table for one report.
 
-    `last_update` is the time of the last metadata write: up to 15 minutes ago in a healthy cluster.
-    Pulsar reports -1 as `usage` and `limit` of a resource that it does not measure.
+    `last_update` is the time of the last write to the metadata store: up to 15 minutes ago in a healthy cluster.
+    Pulsar reports -1 as `usage` and `limit` of resources that it does not measure.
     """
     now_ms = collected_at.timestamp() * 1000
     updated, started = figure(report.get("lastUpdate")), figure(report.get("startTimestamp"))

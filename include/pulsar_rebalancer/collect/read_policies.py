@@ -1,4 +1,4 @@
-"""Read what isolation policies, anti-affinity groups and failure domains say about namespaces and brokers."""
+"""Read the isolation policies, anti-affinity groups and failure domains of a cluster."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ASKED = 8
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """The isolation policies in Pulsar's order, and the cluster's name in Pulsar."""
+    """The isolation policies in Pulsar's order, with the cluster's name in Pulsar."""
 
     cluster: str
     policies: tuple[IsolationPolicy, ...]
@@ -40,7 +40,7 @@ async def read_isolation(admin: PulsarAdmin, cluster: str) -> Isolation | AdminE
     """Return the isolation policies, or the error that prevented reading them.
 
     Args:
-        cluster: the cluster's name in Pulsar; if empty, the brokers are asked.
+        cluster: the cluster's name in Pulsar; empty to query the brokers for it.
     """
     try:
         cluster = cluster or await admin.cluster_name()
@@ -59,15 +59,15 @@ async def read_policies(
     without_persistent: Collection[str] = (),
     answering: Sequence[str] = (),
 ) -> Policies:
-    """Return the policies for these brokers and bundles; if a call fails, the rest is still read.
+    """Return the policies for these brokers and bundles. If one request fails, the other policies are still read.
 
     Args:
-        admin: receives one request per namespace; it limits their concurrency.
+        admin: client that receives one request per namespace; it limits the number of concurrent requests.
         read: the result of `read_isolation`.
         brokers: brokerIds of all active brokers.
-        bundles: names of the loaded bundles; namespaces without any are skipped.
-        failure_domains: whether anti-affinity groups are spread over failure domains first.
-        without_persistent: brokers whose load report says that they take no persistent topics.
+        bundles: names of the loaded bundles; namespaces without loaded bundles are skipped.
+        failure_domains: True if anti-affinity groups are spread over failure domains first.
+        without_persistent: brokers whose load reports say that they take no persistent topics.
         answering: brokers that have just answered; some of them share the requests about namespaces.
     """
     namespaces = sorted({name for name in set(map(namespace_of, bundles)) if _is_users(name)})
@@ -104,7 +104,7 @@ async def read_policies(
 async def _groups(
     admin: PulsarAdmin, namespaces: Sequence[str], brokers: Sequence[str]
 ) -> tuple[dict[str, str], dict[str, AdminError]]:
-    """Return anti-affinity groups by namespace, and errors by namespace."""
+    """Return the anti-affinity group of each namespace that has one, and the errors for namespaces that failed."""
 
     async def ask(namespace: str, broker: str) -> str | AdminError:
         try:
@@ -122,7 +122,7 @@ async def _groups(
 
 
 def _domains(document: Mapping[str, JsonValue]) -> dict[str, str]:
-    """Return the failure domain by broker; malformed domains are ignored."""
+    """Return the failure domain of each broker; malformed domains are ignored."""
     domain_of: dict[str, str] = {}
     for name, domain in document.items():
         brokers = domain.get("brokers") if isinstance(domain, dict) else None
@@ -137,10 +137,10 @@ def _list(value: object) -> list[object]:
 def _unserved(
     isolation: Sequence[IsolationPolicy], brokers: Sequence[str], ruling: Sequence[IsolationPolicy | None]
 ) -> Iterator[str]:
-    """Yield a sentence per policy that has loaded namespaces but no active broker.
+    """Yield a sentence for each policy that has loaded namespaces but no active broker.
 
     Args:
-        ruling: the policy of each namespace.
+        ruling: for each namespace, the policy that applies to it.
     """
     names = {policy.name for policy in ruling if policy}
     for policy in isolation:
@@ -164,5 +164,5 @@ def _named(names: Collection[str]) -> str:
 
 
 def _is_users(namespace: str) -> bool:
-    """Return whether a namespace belongs to users: heartbeat and SLA namespaces have a `:` or three parts."""
+    """Return whether the namespace belongs to users: heartbeat and SLA namespaces have a `:` or three parts."""
     return _NAMESPACE.fullmatch(namespace) is not None and namespace != "pulsar/system"

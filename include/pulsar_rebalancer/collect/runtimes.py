@@ -1,4 +1,4 @@
-"""The brokers' own configuration."""
+"""The runtime configuration of brokers."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Runtimes:
 
     Attributes:
         leader: brokerId of the leader; empty if there is none.
-        by_broker: configuration by broker, where it could be read.
-        failed: by broker, the reason why its configuration could not be read.
+        by_broker: configuration of each broker from which it could be read.
+        failed: for each other broker, why its configuration could not be read.
     """
 
     leader: str
@@ -36,21 +36,21 @@ class Runtimes:
 
     @property
     def of_leader(self) -> Mapping[str, str]:
-        """Return the configuration of the leader, or of another broker if the leader's could not be read."""
+        """Return the leader's configuration, or another broker's if the leader's could not be read."""
         return self.by_broker.get(self.leader) or next(iter(self.by_broker.values()), {})
 
     def settings(self) -> dict[str, str]:
-        """Return the brokers' settings; `auto_split` is on if at least one broker splits."""
+        """Return the brokers' settings; `auto_split` is on if at least one broker splits bundles."""
         splits = any(map(splitting_is_on, self.by_broker.values()))
         return from_brokers(self.of_leader) | ({"auto_split": "true"} if splits else {})
 
     def to_ask(self) -> dict[str, Mapping[str, str]]:
-        """Return the brokers that may answer further requests, each with its configuration or else the leader's."""
+        """Return the brokers that may answer further requests, each with its own configuration or else the leader's."""
         others = {broker for broker, reason in self.failed.items() if not reason.has(Trait.NO_ANSWER)}
         return {broker: self.by_broker.get(broker, self.of_leader) for broker in sorted(others | self.by_broker.keys())}
 
     def switches(self) -> dict[str, bool | str]:
-        """Return the settings that rebalancer and brokers must agree on; a flag is set if one broker has it on."""
+        """Return settings on which rebalancer and brokers must agree; a flag is set if any broker has it on."""
         runtimes = self.by_broker.values()
         even = (runtime.get("loadBalancerDistributeBundlesEvenlyEnabled", "") for runtime in runtimes)
         return {

@@ -54,7 +54,7 @@ def cluster_table(
 def broker_table(
     request: RunRequest, listings: Mapping[str, int], reports: UsableReports, policies: Policies
 ) -> pa.Table:
-    """Return the table `brokers`: one row per listed broker, with the number of times it is listed."""
+    """Return the table `brokers`: one row per listed broker, including how often the cluster lists it."""
     rows = []
     for broker, times in sorted(listings.items()):
         row: dict[str, Cell] = {"broker": broker, "listings": times, "error": reports.errors.get(broker)}
@@ -65,7 +65,7 @@ def broker_table(
 
 
 def bundle_table(request: RunRequest, reported: pa.Table, owners: Mapping[str, int], policies: Policies) -> pa.Table:
-    """Return the table `bundles`: the reported bundles with their number of owners and their kind of policy."""
+    """Return the table `bundles`: the reported bundles, each with its number of owners and its kind of policy."""
     kinds = policies.kinds(set(map(namespace_of, owners)))
     names = _texts(reported["bundle"])
     columns: dict[str, pa.Array[Any] | pa.ChunkedArray[Any]] = {

@@ -1,4 +1,4 @@
-"""Read the topics and namespace bounds of the few bundles that may have to be split."""
+"""Read the topics and namespace bounds for the few bundles that may have to be split."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 MOST_TOPICS = 100_000
-"""Maximum number of topics read in one run. A bundle with more topics than remain is not split by its topics."""
+"""Maximum number of topics read in one run. Bundles that would exceed it are not split by their topics."""
 
 MOST_SECONDS = 30
-"""Maximum time for reading the topics of all bundles, so that the plan does not become too old."""
+"""Maximum time for reading the topics of all bundles, seconds; otherwise the plan may become too old."""
 
 _LARGEST = {"msgRate": LARGEST["msg_rate_in"], "msgThroughput": LARGEST["msg_throughput_in"]}
 
@@ -41,14 +41,14 @@ async def read_candidates(
     settings: Settings,
     waits: Callable[[str], bool] = lambda _: False,
 ) -> Candidates:
-    """Return the bundles that may have to be split, with the load of each topic as their owners report it.
+    """Return the bundles that may have to be split, with the load of each topic as reported by the bundle's owner.
 
     Nothing is requested if `split_mode` is off.
 
     Args:
-        bundles: the bundles table of the sample.
-        means: bundle and long-term means of the last counted sample (`tables.MEANS`); None if there are none.
-        waits: returns whether a bundle was split too recently to be split again.
+        bundles: the sample's bundles table.
+        means: long-term moving averages as of the last counted sample (`tables.MEANS`); None if there are none.
+        waits: function that returns whether a bundle was split too recently to be split again.
     """
     chosen = choose(bundles, means, settings, waits) if settings.split_mode is not Mode.OFF else []
     if not chosen:
@@ -59,7 +59,7 @@ async def read_candidates(
     try:
         async with asyncio.timeout(MOST_SECONDS):
             for broker in sorted({large.broker for large in chosen}):
-                # The answer has all topics of a broker and may be long, so only one is in memory at a time.
+                # The answer has all of a broker's topics and may be long, so only one answer is in memory at a time.
                 stats = await _topic_stats(admin, broker)
                 for name in (large.bundle for large in chosen if large.broker == broker):
                     left = MOST_TOPICS - sum(len(loads or ()) for loads in topics.values())
@@ -74,7 +74,7 @@ async def read_candidates(
 
 
 async def read_candidate(admin: PulsarAdmin, bundle: str, broker: str) -> Candidate:
-    """Return a bundle that a person wants to split, with the load of each topic; its size does not matter."""
+    """Return a bundle that a person wants to split, whatever its size, with the load of each topic."""
     bounds, stats = await _bounds(admin, namespace_of(bundle)), await _topic_stats(admin, broker)
     return Candidate(bundle=bundle, bounds=bounds, topics=await _topics(admin, bundle, stats, MOST_TOPICS))
 
@@ -98,7 +98,7 @@ async def _topic_stats(admin: PulsarAdmin, broker: str) -> dict[str, JsonValue]:
 async def _topics(
     admin: PulsarAdmin, bundle: str, stats: dict[str, JsonValue], most: int
 ) -> tuple[TopicLoad, ...] | None:
-    """Return the load of a bundle's topics, 0 without statistics; None if they are unreadable or more than `most`."""
+    """Return the load of a bundle's topics, 0 without statistics; None if unreadable or more than `most` topics."""
     try:
         positions = await admin.bundles.topic_hash_positions(bundle)
     except AdminError as error:
@@ -123,6 +123,6 @@ def _loads(stats: dict[str, JsonValue], bundle: str) -> dict[str, JsonValue]:
 
 
 def _carried(load: JsonValue, kind: Literal["msgRate", "msgThroughput"]) -> float:
-    """Return the sum of a topic's incoming and outgoing rate; an invalid figure counts as 0."""
+    """Return the sum of a topic's incoming and outgoing rates; invalid figures count as 0."""
     figures = [figure(load.get(f"{kind}{way}")) for way in ("In", "Out")] if isinstance(load, dict) else []
     return sum(rate for rate in figures if rate is not None and 0 <= rate <= _LARGEST[kind])

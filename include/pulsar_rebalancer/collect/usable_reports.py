@@ -1,4 +1,4 @@
-"""The load reports that can be used, and why the others cannot."""
+"""The load reports that can be used, and the reasons why other reports cannot."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 LONGEST_NAME = 200
-"""Names in a broker's answer are cut to this number of characters."""
+"""Maximum length of names from a broker's answer; longer names are cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class UsableReports:
     """The load reports of a cluster's brokers.
 
     Attributes:
-        by_broker: the usable reports.
-        errors: by broker, the reason why it has no usable report.
+        by_broker: the usable reports, by broker.
+        errors: for each other broker, why it has no usable report.
     """
 
     by_broker: Mapping[str, BrokerReport]
@@ -41,10 +41,10 @@ class UsableReports:
     def of(
         cls, answers: Mapping[str, BrokerReport | AdminError | None], listed: Collection[str], runtimes: Runtimes
     ) -> UsableReports:
-        """Judge the answers of the brokers that were asked.
+        """Return the usable reports from these answers, and why the other answers are unusable.
 
         Raises:
-            AdminError: no report is usable because of the credentials or the load manager.
+            AdminError: no report is usable, because of the credentials or the load manager.
         """
         judged = {broker: _judge(broker, answer, listed) for broker, answer in answers.items()}
         reports = {broker: verdict for broker, verdict in judged.items() if not isinstance(verdict, Reason)}
@@ -56,7 +56,7 @@ class UsableReports:
 
     @property
     def without_persistent(self) -> list[str]:
-        """Return the brokers that take no persistent topics; empty if the whole cluster takes none."""
+        """Return the brokers that take no persistent topics; empty if no broker takes any."""
         closed = [broker for broker, report in self.by_broker.items() if not report.takes_persistent_topics]
         return closed if len(closed) < len(self.by_broker) else []
 
@@ -79,7 +79,7 @@ def _judge(broker: str, answer: BrokerReport | AdminError | None, listed: Collec
 
 
 def _is_of_another(report: BrokerReport, broker: str, listed: Collection[str]) -> bool:
-    """Return whether the report is certainly that of another listed broker, for example because of a proxy."""
+    """Return whether the report certainly comes from another listed broker, for example because of a proxy."""
     names = {name.lower() for name in report.names}
     return broker.lower() not in names and any(other.lower() in names for other in listed)
 
