@@ -1,4 +1,4 @@
-"""Parse a broker's answer: a value of the documented shape, or an error with a reason code."""
+"""Parse a broker's answer: return a value of the documented shape, or raise an error with a reason code."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ def failure(
 
 
 def first_line(text: str) -> str:
-    """Return the first non-empty line of a text from the network, cut to 200 characters and not cleaned."""
+    """Return the first non-empty line of text from the network, cut to 200 characters but not cleaned."""
     return next((line for line in map(str.strip, text.splitlines()) if line), "")[:_QUOTED_CHARS]
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerAnswer:
-    """A broker's answer after redirects.
+    """A broker's answer, after all redirects.
 
     Attributes:
         what: method and path of the request.
-        broker: brokerId, or the seed's address.
-        cut: whether the body is only the beginning of a longer one.
+        broker: brokerId, or the seed's address if a seed was asked.
+        cut: True if the body is only the beginning of a longer one.
     """
 
     what: str
@@ -68,11 +68,11 @@ class BrokerAnswer:
     cut: bool = False
 
     def error(self, on_412: Reason) -> AdminError:
-        """Return the error of a refused request.
+        """Return the error for a request that the broker refused.
 
         Args:
-            on_412: reason code for "precondition failed", which Pulsar uses for stale bundle ranges, for settings
-                it refuses, and for names it cannot parse.
+            on_412: reason code for "precondition failed", which Pulsar uses for stale bundle ranges, refused settings,
+                and names that it cannot parse.
         """
         said = self._said()
         detail = f"answered {self.status}" + (f", {_message_line(said)}" if said else "")
@@ -91,7 +91,7 @@ class BrokerAnswer:
         return _BY_STATUS.get(self.status, Reason.BAD_ANSWER)
 
     def _said(self) -> str:
-        """Return the `reason` of an error body; empty if there is none."""
+        """Return the text under `reason` in an error's body; empty if there is none."""
         try:
             body = parse_json(self.body, self.mask.text)
         except ValueError:
@@ -174,8 +174,8 @@ class BrokerAnswer:
     def brokers(self) -> list[str]:
         """Return the body as a sorted list of brokerIds; duplicates are kept.
 
-        An entry of another form, which could be the address of something else, is returned in quotation marks: a
-        request to it is refused, requests to the others are not.
+        An entry of another form is returned in quotation marks, because it could be the address of something else. A
+        request to such an entry is refused; requests to the other brokers are not.
 
         Raises:
             AdminError: `bad_answer`, if no entry has the form host:port.
@@ -200,7 +200,7 @@ def _listed(entry: object) -> str:
 
 
 def _message_line(said: str) -> str:
-    """Return the line with the exception's message; Pulsar adds a banner and a stack trace to it."""
+    """Return the line with the exception's message, without the banner and the stack trace that Pulsar adds."""
     for mark in ("Message:", "Stacktrace:"):
         line = first_line(said.partition(mark)[2])
         if line and line not in ("null", "Stacktrace:"):

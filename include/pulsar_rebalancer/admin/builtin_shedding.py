@@ -1,4 +1,4 @@
-"""Switch Pulsar's own shedding off before the rebalancer acts, and back on to hand the cluster back."""
+"""Switch off Pulsar's own shedding before the rebalancer acts, and switch it on again to hand back the cluster."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.admin.client import PulsarAdmin
 
 VALUES = {"take_over": "false", "hand_back": "true"}
-"""The value of `loadBalancerSheddingEnabled` by action."""
+"""For each action, the value to which it sets `loadBalancerSheddingEnabled`."""
 
 _SECONDS_BETWEEN_READS = 0.5
 
 
 def shedding_is_on(runtime: Mapping[str, str]) -> bool:
-    """Return whether a broker with this configuration would shed as leader."""
+    """Return whether a broker with this configuration would shed if it were the leader."""
     return all(runtime[name].strip().lower() == "true" for name in (BALANCER, SHEDDING))
 
 
@@ -32,7 +32,7 @@ def splitting_is_on(runtime: Mapping[str, str]) -> bool:
 
 
 async def read(admin: PulsarAdmin, name: str = SHEDDING) -> dict[str, str]:
-    """Return the value of a switch by broker; `[<reason code>]` for a broker that could not be asked.
+    """Return each broker's value of a switch, or `[<reason code>]` if the broker could not be asked.
 
     Raises:
         AdminError: the list of brokers cannot be read.
@@ -49,16 +49,16 @@ async def read(admin: PulsarAdmin, name: str = SHEDDING) -> dict[str, str]:
 
 
 async def switch(admin: PulsarAdmin, value: str, *, timeout_seconds: float) -> dict[str, str]:
-    """Set the shedding switch and read it back from every broker; brokers apply a dynamic value with a delay.
+    """Set the shedding switch, wait until brokers apply it, and read it back from every broker.
 
-    Repeating is safe.
+    Repeating this is safe.
 
     Args:
         value: `true` or `false`.
-        timeout_seconds: for all brokers to apply the value.
+        timeout_seconds: maximum time for all brokers to apply the value.
 
     Returns:
-        The value by broker once all have applied it or the time is over; check it with `require`.
+        Each broker's value, once all have applied the new one or the time is over; check it with `require`.
 
     Raises:
         AdminError: the brokers refused, or the list of brokers cannot be read.
@@ -73,10 +73,10 @@ async def switch(admin: PulsarAdmin, value: str, *, timeout_seconds: float) -> d
 
 
 def require(values: Mapping[str, str], value: str) -> None:
-    """Check that every broker runs with the value.
+    """Check that every broker has applied the value.
 
     Raises:
-        AdminError: `setting_not_taken`, with the brokers that do not.
+        AdminError: `setting_not_taken`; the message names the brokers that have not.
     """
     if not _all(values, value):
         others = ", ".join(f"{broker} says {said}" for broker, said in values.items() if said != value)

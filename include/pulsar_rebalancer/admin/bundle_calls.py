@@ -1,4 +1,4 @@
-"""Calls about bundles and topics: owners, bounds, unloads, splits."""
+"""Requests about bundles and topics: owners, bounds, unloads, splits."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.admin.transport import Transport
 
 _RACE_PAUSES_S = (0.1, 0.2, 0.4, 0.8)
-"""Seconds to wait before a broker is asked again whether it owns a bundle that several brokers try to take."""
+"""Seconds to wait before asking a broker again whether it owns a bundle that several brokers try to take."""
 
 
 @dataclass(frozen=True, slots=True)
 class LookupResult:
-    """The owner of a topic's bundle according to a lookup.
+    """The owner of a topic's bundle, according to a lookup.
 
     Attributes:
-        broker_service_url: `pulsar://…` or `pulsar+ssl://…`; may be empty. If the broker has both, the one that
-            matches the scheme of the connection.
+        broker_service_url: the owner's `pulsar://…` or `pulsar+ssl://…` URL; may be empty. If the owner has both, the
+            URL that matches the scheme of the connection.
         http_url: the owner's web service, `http://…` or `https://…`.
         addresses: `host:port` of every web address in the answer.
     """
@@ -42,22 +42,22 @@ class LookupResult:
 
 
 class BundleAdmin:
-    """The calls of the admin REST API about bundles and topics (`PulsarAdmin.bundles`).
+    """The admin REST API's requests about bundles and topics (`PulsarAdmin.bundles`).
 
     Bundles are named `tenant/namespace/0x…_0x…`, brokers by brokerId, topics with their domain.
 
-    Every method raises `AdminError` with a reason code of `pulsar_rebalancer.reasons`.
+    Every method raises `AdminError` with a reason code from `pulsar_rebalancer.reasons`.
     """
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
     async def topics_of_bundle(self, bundle: str) -> list[str]:
-        """Return the full names of a bundle's topics in both domains, sorted, each partition by itself.
+        """Return the full names of a bundle's topics in both domains, sorted; each partition counts as a topic.
 
-        The owner lists its loaded non-persistent topics and all existing persistent ones
+        The owner lists its loaded non-persistent topics and all existing persistent topics
         (NamespaceService.getOwnedTopicListForNamespaceBundle). If the bundle has no owner, only its persistent topics
-        are returned, found by their hash.
+        are returned; they are found by their hash.
         """
         tenant, local, _ = split_bundle(bundle)
         try:
@@ -75,7 +75,7 @@ class BundleAdmin:
 
         Args:
             topic: the only topic to ask for; all topics of the bundle if empty.
-            broker: broker to ask, which must be the owner; if empty, the one that any broker redirects to.
+            broker: broker to ask, which must be the owner; if empty, the broker that any other broker redirects to.
 
         Raises:
             AdminError: `bad_range` if the range is stale or the bundle has no owner.
@@ -91,12 +91,13 @@ class BundleAdmin:
         return {topic: position for topic, position in positions.items() if isinstance(position, int)}
 
     async def lookup(self, topic: str, destination: str = "") -> LookupResult:
-        """Look a topic up as clients do; a bundle without an owner gets one this way.
+        """Look up a topic as clients do. If the topic's bundle has no owner, the lookup assigns one.
 
         Args:
-            destination: broker that gets a bundle without an owner, in place of the leader's choice. The leader
-                redirects a lookup to the broker it chose and marks it as authoritative, which makes that broker take
-                the bundle (NamespaceService.searchForCandidateBroker). A bundle with an owner stays there.
+            destination: broker that gets a bundle without an owner, instead of the broker that the leader chooses. The
+                leader redirects a lookup to the broker it chose and marks the redirect as authoritative, which makes
+                that broker take the bundle (NamespaceService.searchForCandidateBroker). A bundle with an owner stays
+                there.
         """
         answer = await self._transport.get(path("lookup", "v2", "topic", *split_topic(topic)), chosen=destination)
         named = {k: v for k, v in answer.mapping().items() if isinstance(v, str) and v}
@@ -110,7 +111,7 @@ class BundleAdmin:
         return LookupResult(next(iter(services), ""), urls[0], tuple(address_in(url) for url in urls))
 
     async def lookup_owner(self, topic: str, destination: str = "") -> str:
-        """Return the brokerId of the owner after a `lookup`."""
+        """Look up a topic, and return the brokerId of its owner."""
         result = await self.lookup(topic, destination)
         ids = {broker.lower(): broker for broker in await self._transport.brokers()}
         for address in result.addresses:
@@ -123,10 +124,10 @@ class BundleAdmin:
     async def service_url(self, topic: str) -> str:
         """Return the service URL of a topic's owner: `pulsar://host:port` or `pulsar+ssl://host:port`.
 
-        Clients send their credentials there, so with credentials the host must belong to the cluster.
+        Clients send their credentials to this URL, so if there are credentials the host must belong to the cluster.
 
         Raises:
-            AdminError: `foreign_service_url`, if the lookup names no such URL or a host that no broker has.
+            AdminError: `foreign_service_url` if the lookup names no such URL, or a host that no broker has.
         """
         result = await self.lookup(topic)
         url = result.broker_service_url
@@ -142,14 +143,15 @@ class BundleAdmin:
         return url
 
     async def owns(self, broker: str, bundle: str) -> bool:
-        """Return whether the broker itself says that it owns the bundle; the request never assigns the bundle.
+        """Return whether the broker itself says that it owns the bundle. The request never assigns the bundle.
 
-        A broker's list of its bundles (`owned_bundles`) would show it as well, but must not be read while bundles are
-        being placed. With the modular load manager that request waits for each bundle the broker is taking over, on
-        the same thread that completes the takeover (NamespaceService.getOwnedNameSpacesStatusAsync), and can block the
-        broker for ever. Hash positions are answered only by the owner; other brokers redirect to it
-        (PulsarWebResource.validateBundleOwnershipAsync, read-only). If a broker waited for the bundle and another one
-        got it first, the broker answers 500 and is asked again.
+        The broker's list of its bundles (`owned_bundles`) also has this information, but it must not be read while
+        bundles are being placed. With the modular load manager, that request waits for each bundle that the broker is
+        taking over. It waits on the thread that completes the takeover
+        (NamespaceService.getOwnedNameSpacesStatusAsync), so it can block the broker forever. This method asks for hash
+        positions instead: only the owner answers, and other brokers redirect to it
+        (PulsarWebResource.validateBundleOwnershipAsync, read-only). If a broker waited for the bundle and another
+        broker got it first, the broker answers 500 and is asked again.
 
         Raises:
             AdminError: `unreachable` or `timeout` if the broker cannot be asked, `bad_range` if the range is stale.
@@ -169,12 +171,12 @@ class BundleAdmin:
         return True
 
     async def owner(self, bundle: str, likely: Sequence[str] = ()) -> str | None:
-        """Return the brokerId of the bundle's owner according to the brokers themselves; None if it has none.
+        """Return the brokerId of the bundle's owner, according to the brokers themselves; None if the bundle has none.
 
         An unloaded bundle has no owner until the next lookup.
 
         Args:
-            likely: brokers to ask first, one after the other.
+            likely: brokers to ask first, in this order.
 
         Raises:
             AdminError: the owner is unknown: no broker claims the bundle, and at least one could not be asked.
@@ -199,9 +201,9 @@ class BundleAdmin:
         return owner
 
     async def unload(self, bundle: str, destination: str) -> None:
-        """Unload a bundle, to be placed on a destination by the next lookup of one of its topics.
+        """Unload a bundle, so that the next lookup of one of its topics places it on a destination.
 
-        Success says nothing about where the bundle lands: look a topic up and read the owner back. The modular load
+        Success does not show where the bundle lands: look up a topic and read the owner back. The modular load
         manager unloads a bundle even if the destination already owns it.
 
         Raises:
@@ -226,13 +228,14 @@ class BundleAdmin:
     async def split(self, bundle: str, algorithm: str, positions: Sequence[int] = (), *, unload: bool = False) -> None:
         """Split a bundle permanently: Pulsar cannot merge bundles.
 
-        Success does not mean that anything was split: read the namespace's bounds. With the modular load manager the
-        broker that receives the request becomes the owner of the parts if the bundle had none.
+        Success does not mean that anything was split: read the namespace's bounds. If the bundle had no owner under
+        the modular load manager, the broker that receives the request becomes the owner of the new bundles.
 
         Args:
-            algorithm: Pulsar's name for it. Brokers fail at `flow_or_qps_equally_divide` unless it is their default.
-            positions: for `specified_positions_divide`; other algorithms ignore them.
-            unload: whether to unload the parts afterwards.
+            algorithm: Pulsar's name for the algorithm. Brokers fail at `flow_or_qps_equally_divide` if it is not their
+                default.
+            positions: hashes at which `specified_positions_divide` cuts; other algorithms ignore them.
+            unload: True to unload the new bundles afterwards.
 
         Raises:
             AdminError: `split_refused` if the range is stale or the broker does not have the algorithm.

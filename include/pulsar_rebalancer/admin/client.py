@@ -1,4 +1,4 @@
-"""Calls about the cluster, its brokers, settings and policies; `bundle_calls.py` has those about bundles."""
+"""Requests about the cluster, its brokers, settings and policies; requests about bundles are in `bundle_calls.py`."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _Read = TypeVar("_Read")
 
 
 class PulsarAdmin:
-    """Client of one cluster's admin REST API; an async context manager.
+    """A client for one cluster's admin REST API; an async context manager.
 
-    Every method raises `AdminError` with a reason code of `pulsar_rebalancer.reasons`.
+    Every method raises `AdminError` with a reason code from `pulsar_rebalancer.reasons`.
 
     Raises:
         SettingsError: a certificate file of the connection cannot be used.
@@ -53,11 +53,11 @@ class PulsarAdmin:
         return await self._transport.brokers()
 
     def know(self, brokers: Iterable[str]) -> None:
-        """Remember the cluster's brokerIds: these brokers are asked if no seed accepts a connection."""
+        """Remember the cluster's brokerIds: the client asks these brokers if no seed accepts a connection."""
         self._transport.know(brokers)
 
     async def leader(self) -> str:
-        """Return the brokerId of the leader; empty if there is none."""
+        """Return the leader's brokerId; empty if there is no leader."""
         try:
             answer = await self._transport.get("/admin/v2/brokers/leaderBroker")
         except AdminError as error:
@@ -66,7 +66,7 @@ class PulsarAdmin:
             raise
         leader = answer.mapping()
         broker, url = leader.get("brokerId"), leader.get("serviceUrl")
-        # Older brokers, without brokerIds, name the leader by its address, which serves as its id.
+        # Older brokers have no brokerIds and name the leader by its address, which then serves as its id.
         leader_id = broker if isinstance(broker, str) else address_in(url)
         if not is_broker_id(leader_id):
             raise answer.bad("the answer names no leader of the form host:port")
@@ -90,10 +90,10 @@ class PulsarAdmin:
     # brokers
 
     async def load_report(self, broker: str) -> dict[str, JsonValue] | None:
-        """Return the broker's load report; redirects are not followed, as each broker answers only for itself.
+        """Return the broker's load report. Redirects are not followed, because each broker answers only for itself.
 
         Returns:
-            LocalBrokerData of the modular load manager; None if it is empty (NoopLoadManager).
+            The modular load manager's LocalBrokerData; None if the report is empty (NoopLoadManager).
         """
         answer = await self._transport.get("/admin/v2/broker-stats/load-report", broker=broker, follow=False)
         return answer.mapping_or_none()
@@ -101,12 +101,12 @@ class PulsarAdmin:
     async def load_reports(
         self, brokers: Iterable[str], read: Callable[[str, dict[str, JsonValue]], _Read]
     ) -> dict[str, _Read | AdminError | None]:
-        """Fetch the load reports of many brokers, at most `concurrency` at once, and return the results of `read`.
+        """Fetch many brokers' load reports, at most `concurrency` at once, and return the results of `read`.
 
         A parsed report takes many times the memory of its JSON, so each is reduced before the next is parsed.
 
         Args:
-            read: called with a broker and its report; may raise `AdminError`.
+            read: function that is called with a broker and its report; may raise `AdminError`.
 
         Returns:
             By broker: the result of `read`, None for an empty report, or the error.
@@ -123,27 +123,27 @@ class PulsarAdmin:
         return dict(zip(asked, await asyncio.gather(*map(ask, asked)), strict=True))
 
     async def metrics(self, broker: str) -> list[dict[str, JsonValue]]:
-        """Return the broker's own metrics: objects with `metrics` (name to figure) and `dimensions`."""
+        """Return the broker's own metrics: objects with `metrics` (from name to figure) and `dimensions`."""
         url_path = "/admin/v2/broker-stats/metrics"  # includes every loaded namespace
         return (await self._transport.get(url_path, broker=broker, follow=False, size=TOPIC_NAMES)).objects()
 
     async def topic_stats(self, broker: str) -> dict[str, JsonValue]:
         """Return the statistics of the broker's loaded topics, nested by namespace, hash range, domain and topic.
 
-        Brokers update them every `statsUpdateFrequencyInSecs`, when they compute rates.
+        Brokers update these statistics every `statsUpdateFrequencyInSecs`, when they compute rates.
         """
         url_path = "/admin/v2/broker-stats/topics"
         return (await self._transport.get(url_path, broker=broker, follow=False, size=TOPIC_STATS)).mapping()
 
     async def version(self, broker: str) -> str:
-        """Return the Pulsar version of the broker."""
+        """Return the broker's Pulsar version."""
         return (await self._transport.get("/admin/v2/brokers/version", broker=broker, follow=False)).text()
 
     async def owned_bundles(self, broker: str) -> set[str]:
         """Return the bundles that the broker owns, with or without loaded topics.
 
-        Only for the extensible load manager: with the modular one, this request can block a broker that is taking
-        bundles over (see `BundleAdmin.owns`).
+        Use this with the extensible load manager only: with the modular one, this request can block a broker that is
+        taking over bundles (see `BundleAdmin.owns`).
         """
         url_path = path("admin", "v2", "brokers", await self.cluster_name(), broker, "ownedNamespaces")
         return set((await self._transport.get(url_path, broker=broker)).mapping())
@@ -151,10 +151,10 @@ class PulsarAdmin:
     # settings
 
     async def runtime_configuration(self, broker: str | None = None) -> dict[str, str]:
-        """Return the effective settings of a broker (of any broker if None), all values as text.
+        """Return a broker's effective settings (any broker's if None), with all values as text.
 
         Raises:
-            AdminError: `bad_answer`, also if a setting about shedding is missing: that must not pass for "off".
+            AdminError: `bad_answer`, also if a setting about shedding is missing: it must not count as "off".
         """
         answer = await self._transport.get("/admin/v2/brokers/configuration/runtime", broker=broker or "")
         values = answer.mapping()
@@ -169,10 +169,10 @@ class PulsarAdmin:
     async def set_dynamic(self, name: str, value: str) -> None:
         """Override a dynamic setting on all brokers.
 
-        Brokers also store a value of the wrong type, and then ignore it: read the effective value back.
+        Brokers also store values of the wrong type and then ignore them, so read the effective value back.
 
         Raises:
-            AdminError: `wrong_setting`, if the name is unknown or not dynamic.
+            AdminError: `wrong_setting` if the name is unknown or not dynamic.
         """
         url_path = path("admin", "v2", "brokers", "configuration", name, value)
         await self._transport.write("POST", url_path, on_412=Reason.WRONG_SETTING)
@@ -180,11 +180,11 @@ class PulsarAdmin:
     # policies
 
     async def isolation_policies(self, cluster: str) -> dict[str, JsonValue]:
-        """Return the namespace isolation policies by name; empty if none was ever set (404)."""
+        """Return the namespace isolation policies, by name; empty if none was ever set (404)."""
         return await self._policies(path("admin", "v2", "clusters", cluster, "namespaceIsolationPolicies"))
 
     async def failure_domains(self, cluster: str) -> dict[str, JsonValue]:
-        """Return the failure domains by name, each `{"brokers": […]}`; empty if there are none."""
+        """Return the failure domains, by name, each as `{"brokers": […]}`; empty if there are none."""
         return await self._policies(path("admin", "v2", "clusters", cluster, "failureDomains"))
 
     async def _policies(self, url_path: str) -> dict[str, JsonValue]:
@@ -197,7 +197,7 @@ class PulsarAdmin:
             raise
 
     async def anti_affinity_group(self, namespace: str, broker: str = "") -> str:
-        """Return the anti-affinity group of `tenant/namespace`; empty if it is in none.
+        """Return the anti-affinity group of `tenant/namespace`; empty if the namespace is in none.
 
         Args:
             broker: broker to ask; any broker reads the group from the metadata store.

@@ -23,13 +23,13 @@ _DEFAULT_PORT = {"http": 80, "https": 443}
 
 
 def is_service_url(text: str) -> bool:
-    """Return whether the text is `pulsar://host:port` or `pulsar+ssl://host:port`, with one host or several."""
+    """Return whether the text is `pulsar://host:port` or `pulsar+ssl://host:port`, with one or several hosts."""
     match = _SERVICE_URL.fullmatch(text)
     return match is not None and all(map(is_broker_id, match[1].split(",")))
 
 
 def address_of(url: str) -> str:
-    """Return `host:port` of a URL in lower case; the port defaults to the scheme's.
+    """Return a URL's `host:port` in lower case; the port defaults to the scheme's port.
 
     Raises:
         ValueError: the URL has no host or an invalid port, such as 0.
@@ -42,7 +42,7 @@ def address_of(url: str) -> str:
 
 
 def address_in(url: object) -> str:
-    """Return `host:port` of a URL from the network; empty if it is not a URL."""
+    """Return the `host:port` in a URL from the network; empty if the value is not a URL."""
     try:
         return address_of(url) if isinstance(url, str) else ""
     except ValueError:
@@ -59,7 +59,7 @@ def _plain(address: str, key: str) -> str:
 
 
 def _base(url: str, key: str) -> str:
-    """Return an http(s) URL without its trailing slash; one with a user, query or fragment is refused."""
+    """Return an http(s) URL without its trailing slash; a URL with a user, query or fragment is refused."""
     if not address_in(_plain(url, key)) or not re.fullmatch(r"https?://[!-~]+", url):
         shown = "an address with percent signs" if "%" in url else repr(url)
         raise SettingsError(Reason.WRONG_SETTING, f"{key}: {shown} is not an http(s)://host:port address")
@@ -69,33 +69,33 @@ def _base(url: str, key: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminConnection:
-    """The admin REST API of one cluster.
+    """How to reach one cluster's admin REST API.
 
     A brokerId is an identifier (`advertisedAddress:webServicePort`), not always a reachable address. Requests to a
-    broker go to `address_map[brokerId]`, else to `address_template` with its host and port, else to the brokerId
-    itself with the scheme of the seeds.
+    broker go to `address_map[brokerId]`. If the map lacks the broker, they go to `address_template` with the broker's
+    host and port, or without a template to the brokerId itself, with the scheme of the seeds.
 
     Attributes:
-        seeds: base URLs of one or more brokers (or their proxies), all http or all https. If one accepts no
-            connection, the next is tried.
-        token: JSON web token; sent only to brokers of the cluster, and never shown.
-        ca_file: PEM file of the only trusted certificate authority; None for the system's. Host names are always
-            verified.
-        client_cert_file: PEM file of a client certificate (AuthenticationProviderTls).
-        client_key_file: PEM file of its key; None if the certificate's file contains the key.
-        cluster: the cluster's name in Pulsar; if empty, the brokers are asked.
+        seeds: base URLs of one or more brokers (or their proxies), all http or all https. If a seed accepts no
+            connection, the next one is tried.
+        token: JSON web token; sent only to the cluster's brokers, and never shown.
+        ca_file: PEM file with the only trusted certificate authority; None for the system's authorities. Host names are
+            always verified.
+        client_cert_file: PEM file with a client certificate (AuthenticationProviderTls).
+        client_key_file: PEM file with the certificate's key; None if the certificate's file contains the key.
+        cluster: the cluster's name in Pulsar; empty to query the brokers for it.
         connect_timeout_s: maximum seconds to establish a connection.
         read_timeout_s: maximum seconds for a complete answer once connected.
-        unload_timeout_s: the same for an unload, which brokers themselves give up after 60 s
+        unload_timeout_s: maximum seconds for an unload; brokers themselves give up an unload after 60 s
             (namespaceBundleUnloadingTimeoutMs).
         max_answer_bytes: a longer answer is cut off and refused; answers about single topics may be longer. A load
-            report takes 250 to 450 bytes per bundle of the broker, so 8 MiB hold at least 18,000 bundles. Pulsar
-            itself writes the report to its metadata store, where ZooKeeper takes 1 MiB (jute.maxbuffer).
+            report takes 250 to 450 bytes for each of the broker's bundles, so 8 MiB hold at least 18,000 bundles.
+            Pulsar itself writes the report to its metadata store, where ZooKeeper takes 1 MiB (jute.maxbuffer).
         read_only: refuse every request other than GET before it is sent.
-        address_map: base URL by brokerId or advertised `host:port`.
+        address_map: base URLs, by brokerId or advertised `host:port`.
         address_template: base URL with `{host}` and `{port}`, for brokers that are not in the map.
-        service_url: `pulsar://host:port` or `pulsar+ssl://host:port` of brokers or a proxy, for the system topics of
-            the extensible load manager; if empty, the brokers are asked, and must name a broker's host.
+        service_url: `pulsar://host:port` or `pulsar+ssl://host:port` of brokers or a proxy, for the extensible load
+            manager's system topics; if empty, the brokers are asked, and must name a broker's host.
         concurrency: maximum number of concurrent requests.
 
     Raises:
@@ -175,7 +175,7 @@ class AdminConnection:
             ) from None
 
     def base_url(self, broker: str) -> str:
-        """Return the base URL of a brokerId, without a trailing slash."""
+        """Return a broker's base URL, without a trailing slash."""
         mapped = self.address_map.get(broker.lower())
         if mapped is not None:
             return mapped
@@ -185,7 +185,7 @@ class AdminConnection:
         return f"{urlsplit(self.seeds[0]).scheme}://{broker}"
 
     def ssl_context(self) -> ssl.SSLContext:
-        """Return TLS settings that verify certificate and host name.
+        """Return TLS settings that verify the certificate and the host name.
 
         Raises:
             SettingsError: a certificate file is missing or invalid.

@@ -29,38 +29,38 @@ if TYPE_CHECKING:
 logging.getLogger("httpcore").setLevel(logging.INFO)  # below that level it logs headers, which may hold a token
 
 MAX_ERROR_BYTES = 64 * 1024
-"""Maximum bytes read of an error's body, which is only quoted."""
+"""Maximum number of bytes read from an error's body, which is only quoted."""
 TOPIC_NAMES = 4
-"""Factor on `max_answer_bytes` for answers with topic names: 32 MiB hold some 300,000 topics of a namespace."""
+"""Factor for `max_answer_bytes`, for answers with topic names: 32 MiB hold some 300,000 topics of a namespace."""
 TOPIC_STATS = 32
-"""The same for topic statistics: 256 MiB hold some 100,000 topics of a broker."""
+"""Factor for `max_answer_bytes`, for topic statistics: 256 MiB hold some 100,000 topics of a broker."""
 _SHORT_BYTES = 1024 * 1024
-"""Up to this size all answers are read concurrently; Pulsar's metadata store takes no larger report by default."""
+"""Answers up to this size are all read concurrently; by default, Pulsar's metadata store takes no larger report."""
 _LONG_AT_ONCE = 8
-"""Maximum number of longer answers read concurrently, so that large answers together do not exhaust the memory."""
+"""Maximum number of longer answers read concurrently, so that large answers do not exhaust the memory."""
 OF_ONE_BROKER = 32
 """Maximum concurrent requests per address: questions about a thousand namespaces all go to one broker."""
 MOST_KEPT = max(384, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
-"""Maximum number of idle connections, not counting the first seed, which gets most requests. Processes are often
-limited to 1,024 open files."""
+"""Maximum number of idle connections, not counting those to the first seed, which gets most requests. Processes are
+often limited to 1,024 open files."""
 _KEPT_SECONDS = 15
-"""Maximum idle time of a connection that is reused; brokers close one after 30 s."""
+"""Maximum idle time of a connection that is used again; brokers close idle connections after 30 s."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request.
+    """One request to a broker.
 
     Attributes:
         method: GET, PUT, POST or DELETE.
         path: absolute, percent-encoded.
         query: encoded, without the question mark.
-        timeout_s: seconds for one hop.
-        follow: whether to follow redirects; if not, they are a `bad_answer`.
-        on_412: reason code of an answer 412.
-        size: factor on `max_answer_bytes` for the answer.
-        body: JSON; not sent with a GET.
-        chosen: brokerId to which authoritative redirects are followed; if empty, the broker that they name.
+        timeout_s: maximum seconds for one hop.
+        follow: True to follow redirects; otherwise a redirect is a `bad_answer`.
+        on_412: reason code for an answer with status 412.
+        size: factor for `max_answer_bytes`.
+        body: JSON to send; a GET has none.
+        chosen: brokerId to which authoritative redirects are sent; if empty, the broker that they name.
     """
 
     method: str
@@ -81,7 +81,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The target of one hop: base URL, query, and the broker's name for messages."""
+    """The target of one hop: its base URL and query, and the broker's name for messages."""
 
     base: str
     query: str
@@ -93,7 +93,7 @@ class Place:
 
 
 class NotSentError(Exception):
-    """No connection could be made, so the broker has not seen the request; `reason` is a reason code."""
+    """No connection could be made, so the broker has not seen the request. `reason` is a reason code."""
 
     def __init__(self, error: BaseException) -> None:
         while error.__cause__ is not None:  # httpcore and anyio wrap the system's error
@@ -108,12 +108,12 @@ class _BrokenError(Exception):
 
 
 def _url(text: str) -> httpcore.URL:
-    """Return a URL, percent-encoded where a request line requires it: a redirect may not be."""
+    """Return a URL, percent-encoded where a request line requires it, because the URL in a redirect may not be."""
     return httpcore.URL(quote(text, safe="/?:@!$&'()*+,;=-._~%[]"))
 
 
 def _can_be_used_again(connection: httpcore.AsyncHTTPConnection) -> bool:
-    """Return whether the last answer ended well, without excess bytes that httpcore would take for the next one."""
+    """Return whether the last answer ended well, without excess bytes that httpcore would add to the next answer."""
     if not connection.is_idle() or connection.has_expired():
         return False
     http11: Any = connection._connection
@@ -121,7 +121,7 @@ def _can_be_used_again(connection: httpcore.AsyncHTTPConnection) -> bool:
 
 
 class Exchange:
-    """Sends requests with the credentials of a connection; callers must check the address.
+    """Sends requests with a connection's credentials; callers must check the address.
 
     Raises:
         SettingsError: a certificate file of the connection cannot be used.
@@ -129,7 +129,7 @@ class Exchange:
 
     def __init__(self, connection: AdminConnection) -> None:
         self._connection = connection
-        # Redirects and the environment's proxies and .netrc are not used here: none may see or add credentials.
+        # This ignores redirects, the environment's proxies and .netrc: none of them may see or add credentials.
         headers = {"User-Agent": "pulsar-rebalancer", "Accept": "application/json, */*;q=0.5"}
         # Compressed answers could be larger than their limit.
         headers["Accept-Encoding"] = "identity"
@@ -161,21 +161,21 @@ class Exchange:
         *,
         sent: bool = True,
     ) -> AdminError:
-        """Return the error of a request (`answers.failure`)."""
+        """Return the error for a request (`answers.failure`)."""
         return failure(self.mask, reason, request.what, broker, detail, status, sent=sent)
 
     def most_bytes(self, request: Request) -> int:
-        """Return the maximum length of the answer in bytes."""
+        """Return the maximum length of the request's answer, bytes."""
         return self._connection.max_answer_bytes * request.size
 
     async def ask(self, request: Request, place: Place) -> tuple[int, str, bytes, bool]:
-        """Send a request and read its answer; a GET is sent once more if its connection broke.
+        """Send a request and read its answer; a GET is repeated once if its connection broke.
 
         Returns:
-            Status, location of a redirect, body, and whether the body is only the beginning of a longer one.
+            Status, location for a redirect, body, and True if the body is only the beginning of a longer one.
 
         Raises:
-            NotSentError: no connection.
+            NotSentError: no connection could be made.
             AdminError: `timeout`, `unreachable` or `bad_answer`.
         """
         try:
@@ -263,7 +263,7 @@ class Exchange:
         return response.status, self.mask.body(location).decode(errors="replace"), self.mask.body(content), cut
 
     async def _read(self, response: httpcore.Response, most: int, deadline: asyncio.Timeout) -> tuple[bytes, bool]:
-        """Read a body; waiting for a turn to read a long one does not count towards the deadline."""
+        """Read an answer's body; waiting for a turn to read a long body does not count towards the deadline."""
         chunks: list[bytes] = []
         size = 0
         async with AsyncExitStack() as turn:

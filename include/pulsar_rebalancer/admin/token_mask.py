@@ -16,7 +16,7 @@ MASK = "***"
 
 
 class TokenMask:
-    """Replaces a token by `***` in answers, in its plain form or escaped for a URL, HTML or JSON."""
+    """Replaces a token in answers by `***`, both in its plain form and escaped for a URL, HTML or JSON."""
 
     def __init__(self, token: SecretStr | None) -> None:
         value = token.get_secret_value() if token is not None else ""
@@ -30,7 +30,7 @@ class TokenMask:
         return data
 
     def text(self, text: str) -> str:
-        """Return a storable text with the token masked. Mask before cutting: parts of a token are not recognised."""
+        """Return storable text with the token masked. Mask before cutting: a part of a token is not recognised."""
         for form in self._forms:
             text = text.replace(form, MASK)
         return storable(text)

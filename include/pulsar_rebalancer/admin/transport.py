@@ -23,12 +23,12 @@ _log = logging.getLogger(__name__)
 
 MAX_HOPS = 5
 _ASKED_AFTER_SEEDS = 2
-"""Number of known brokers tried if no seed accepts a connection; each host that is down costs a time-out."""
+"""Number of known brokers to try if no seed accepts a connection; each host that is down costs a time-out."""
 _REDIRECTS = (301, 302, 307, 308)
 
 
 class Transport:
-    """Sends requests with the credentials of a connection, only to brokers of its cluster.
+    """Sends requests with a connection's credentials, but only to brokers of its cluster.
 
     Raises:
         SettingsError: a certificate file of the connection cannot be used.
@@ -58,7 +58,7 @@ class Transport:
         size: int = 1,
         chosen: str = "",
     ) -> BrokerAnswer:
-        """Send a GET request; see `Request` and `send`."""
+        """Send a GET request; for the arguments see `Request` and `send`."""
         timeout_s = self.connection.read_timeout_s
         request = Request("GET", path, urlencode(query), timeout_s, follow, on_412, size, chosen=chosen)
         return await self.send(request, broker)
@@ -73,7 +73,7 @@ class Transport:
         timeout_s: float | None = None,
         body: bytes = b"",
     ) -> None:
-        """Send a request that changes something; the read time-out is the default. See `Request` and `send`."""
+        """Send a request that changes something, by default with the read time-out; see `Request` and `send`."""
         timeout_s = self.connection.read_timeout_s if timeout_s is None else timeout_s
         await self.send(Request(method, path, urlencode(query or {}), timeout_s, on_412=on_412, body=body))
 
@@ -84,18 +84,18 @@ class Transport:
         return brokers
 
     def know(self, brokers: Iterable[str]) -> None:
-        """Allow redirects to these brokers from now on, and try them if no seed accepts a connection."""
+        """Allow redirects to these brokers from now on, and try these brokers if no seed accepts a connection."""
         known = [broker.lower() for broker in brokers if is_broker_id(broker)]
         self.addresses.know(known)
         bases = dict.fromkeys((*self.connection.seeds, *map(self.connection.base_url, known)))
-        # Keeps the order: hosts that refused recently come last.
+        # Keeps the order of known hosts: hosts that refused recently come last.
         self._hosts = list(dict.fromkeys([*(host for host in self._hosts if host in bases), *bases]))
 
     async def send(self, request: Request, broker: str = "") -> BrokerAnswer:
         """Send a request and return the answer after all redirects.
 
         Args:
-            broker: brokerId to ask; if empty, the first seed that accepts a connection, else a known broker.
+            broker: brokerId to ask; if empty, the first seed that accepts a connection is asked, else a known broker.
 
         Raises:
             AdminError: with any reason code of the admin REST API.
@@ -160,9 +160,9 @@ class Transport:
         return answer
 
     async def _next(self, request: Request, answer: BrokerAnswer, came_from: str, location: str) -> Place:
-        """Return the checked and mapped target of a redirect.
+        """Return the target of a redirect, checked and mapped.
 
-        Brokers' redirects change only host and query; the scheme is always that of the connection.
+        Redirects from brokers change only host and query; the connection's scheme is always used.
         """
         try:
             location = urljoin(came_from, location)
@@ -184,9 +184,9 @@ class Transport:
         return Place(base, parts.query, address)
 
     async def _refresh(self, request: Request) -> None:
-        """Read the list of brokers again: the target may have joined recently.
+        """Read the list of brokers again: the target of a redirect may have joined recently.
 
-        If this request is redirected itself, the known brokers stay.
+        If this request is itself redirected, the known brokers stay as they are.
         """
         asked = Request("GET", "/admin/v2/brokers", "", request.timeout_s, follow=False)
         try:

@@ -13,10 +13,10 @@ _DOMAINS = ("persistent", "non-persistent")
 
 
 def path(*segments: str) -> str:
-    """Return an absolute path of percent-encoded segments.
+    """Return an absolute path made of percent-encoded segments.
 
     Raises:
-        AdminError: `not_found`, if a segment is empty, `.`, `..` or not valid UTF-8: no such name exists, and the
+        AdminError: `not_found` if a segment is empty, `.`, `..` or not valid UTF-8: no name has this form, and the
             request would go to another path.
     """
     return "".join(f"/{_segment(s)}" for s in segments)
@@ -32,7 +32,7 @@ def _segment(name: str) -> str:
 
 
 def split_namespace(namespace: str) -> tuple[str, str]:
-    """Return the two parts of `tenant/namespace`.
+    """Return tenant and namespace from `tenant/namespace`.
 
     Raises:
         AdminError: `not_found`, if the text has another form.
@@ -44,10 +44,10 @@ def split_namespace(namespace: str) -> tuple[str, str]:
 
 
 def split_bundle(bundle: str) -> tuple[str, str, str]:
-    """Return tenant, namespace and range of `tenant/namespace/0x…_0x…`.
+    """Return tenant, namespace and range from `tenant/namespace/0x…_0x…`.
 
     Raises:
-        AdminError: `bad_range`, if the text has another form (brokers answer 500 to some of those).
+        AdminError: `bad_range` if the text has another form (brokers answer 500 to some other forms).
     """
     parts = bundle.split("/")
     if len(parts) != 3 or not all(parts) or _RANGE.fullmatch(parts[2]) is None:
@@ -58,7 +58,7 @@ def split_bundle(bundle: str) -> tuple[str, str, str]:
 
 
 def split_topic(topic: str) -> tuple[str, str, str, str]:
-    """Return the four parts of `domain://tenant/namespace/topic`; the last may contain slashes.
+    """Return the four parts of `domain://tenant/namespace/topic`; the topic may contain slashes.
 
     Raises:
         AdminError: `not_found`, if the text has another form.
