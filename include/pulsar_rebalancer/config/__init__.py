@@ -1,1 +1,1 @@
-"""What operators decide: settings of a cluster, the clusters file, and which source wins."""
+"""What operators decide: a cluster's settings, the clusters file, and which source of a setting wins."""

@@ -1,4 +1,4 @@
-"""The YAML file of clusters; one broken entry does not affect the others."""
+"""Read the YAML file of clusters; one broken entry does not affect the others."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ if TYPE_CHECKING:
 
 
 class _Entries(dict[Any, Any]):
-    """A mapping that knows its repeated keys; YAML itself silently keeps only the last value."""
+    """A mapping that remembers repeated keys; YAML itself silently keeps only the last value."""
 
     repeated: tuple[str, ...] = ()
 
 
 _DEEPEST = 20
-"""Maximum nesting levels of a clusters file; a valid one has four."""
+"""Maximum number of nesting levels in a clusters file; a valid file has four."""
 
 _MOST_VALUES = 100_000
-"""Maximum number of values in a clusters file; those of an alias count each time it is used."""
+"""Maximum number of values in a clusters file; the values of an alias count each time it is used."""
 
 
 _LONGEST_PROBLEM = 300
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads only plain values; an invalid value in one entry does not make the whole file unreadable."""
+    """Reads plain values only; an invalid value in one entry does not make the whole file unreadable."""
 
     def get_single_node(self) -> yaml.Node | None:
-        """Return the document's root; refuse one that is too deep or too large, such as by nested aliases."""
+        """Return the document's root; refuse a document that is too deep or, for example by aliases, too large."""
         try:
             node: yaml.Node | None = super().get_single_node()
         except RecursionError:
@@ -70,7 +70,7 @@ _TOO_DEEP = f"it is nested more than {_DEEPEST} levels deep"
 
 
 def _size(node: yaml.Node, above: tuple[int, ...], known: dict[int, int]) -> int:
-    """Return the number of values in a node; those of an alias count each time it is used."""
+    """Return the number of values in a node; the values of an alias count each time it is used."""
     if id(node) in above:
         raise yaml.YAMLError(f"an alias in line {node.start_mark.line + 1} contains itself")
     if len(above) >= _DEEPEST:
@@ -86,13 +86,13 @@ _Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.construct_time)
 
 
 class ClusterEntry(BaseModel):
-    """One cluster of the file.
+    """One cluster from the clusters file.
 
     Attributes:
-        name: the cluster's name in this file, part of folders and DAG ids.
-        given: the file's settings including `defaults`, by our field names.
-        settings: the same, completed by Pulsar's defaults; the live brokers are queried later.
-        error: why the entry cannot be used, in which case `settings` are the defaults; empty if it can.
+        name: the cluster's name in this file, which is part of folders and DAG ids.
+        given: the file's settings for the cluster, including `defaults`, by our field names.
+        settings: the given settings, completed by Pulsar's defaults; the live brokers are queried later.
+        error: why the entry cannot be used; empty if it can. An unusable entry has the default settings.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -104,7 +104,7 @@ class ClusterEntry(BaseModel):
 
 
 def load_clusters(path: Path, check: Check | None = None) -> list[ClusterEntry]:
-    """Return the clusters of a file, in its order.
+    """Return the clusters in a file, in the file's order.
 
     The file has a mapping `clusters` of names to settings and, optionally, `defaults` for all of them.
 
@@ -113,7 +113,7 @@ def load_clusters(path: Path, check: Check | None = None) -> list[ClusterEntry]:
         check: a further check, as in `validate`.
 
     Raises:
-        SettingsError: `wrong_setting` if the whole file cannot be read; a single broken entry does not raise.
+        SettingsError: `wrong_setting` if the whole file cannot be read; a single broken entry raises nothing.
     """
     try:
         document = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader) or _Entries()
@@ -133,7 +133,7 @@ def load_clusters(path: Path, check: Check | None = None) -> list[ClusterEntry]:
 
 
 def _problem(error: Exception) -> str:
-    """Return what is wrong on one line, and where in the file."""
+    """Return on one line what is wrong, and where in the file."""
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return " ".join(str(error).split())[:_LONGEST_PROBLEM]
     context = f"{error.context}, " if error.context else ""

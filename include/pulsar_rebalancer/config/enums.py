@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Mode(StrEnum):
-    """What the rebalancer may do, from least to most."""
+    """What the rebalancer may do, in order from least to most."""
 
     OFF = "off"
     OBSERVE = "observe"
@@ -15,7 +15,7 @@ class Mode(StrEnum):
 
     @property
     def rank(self) -> int:
-        """Return the position in that order; a manual run may lower it, never raise it."""
+        """Return the mode's position in this order; a manual run may lower the mode, but never raise it."""
         return list(Mode).index(self)
 
     @property
@@ -47,7 +47,7 @@ class Placement(StrEnum):
 
 
 class SplitAlgorithm(StrEnum):
-    """How Pulsar chooses the positions at which it splits a bundle, by Pulsar's names."""
+    """Pulsar's algorithms, by name, for choosing the positions at which a bundle is split."""
 
     RANGE = "range_equally_divide"
     TOPIC_COUNT = "topic_count_equally_divide"
@@ -67,7 +67,7 @@ class Action(StrEnum):
 
 
 class Overrule(StrEnum):
-    """What a person may overrule in a plan made by hand; the plan records who did, and why."""
+    """What a person may overrule in a manual plan; the plan records who did so, and why."""
 
     POLICIES = "policies"
     ANTI_AFFINITY = "anti_affinity"

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def of_bundle(bundle: str, namespaces: Collection[str], patterns: Collection[str]) -> Reason | None:
-    """Return why a bundle is excluded, `namespace_excluded` or `bundle_excluded`; None if it is not.
+    """Return why a bundle is excluded: `namespace_excluded` or `bundle_excluded`; None if it is not excluded.
 
     Args:
         bundle: name, `tenant/namespace/0x…_0x…`.
         namespaces: names of excluded namespaces, `tenant/namespace`.
-        patterns: patterns of the names of excluded bundles.
+        patterns: patterns that match the names of excluded bundles.
     """
     if namespace_of(bundle) in namespaces:
         return Reason.NAMESPACE_EXCLUDED
@@ -30,15 +30,15 @@ def of_bundle(bundle: str, namespaces: Collection[str], patterns: Collection[str
 
 
 def since(planned: Settings, present: Settings, bundle: str, brokers: Collection[str]) -> Reason | None:
-    """Return why a part of a plan has been excluded since it was planned; None if it has not.
+    """Return why a planned move or split has been excluded since it was planned; None if it has not.
 
-    A part that was already excluded when planned was overruled, so it is not excluded now.
+    If it was already excluded when it was planned, the exclusion was overruled and does not count now.
 
     Args:
-        planned: the settings that the plan was made with.
-        present: the current settings of the clusters file.
-        bundle: the bundle that the part is about.
-        brokers: its current broker, and its destination if there is one.
+        planned: the settings with which the plan was made.
+        present: the current settings from the clusters file.
+        bundle: the bundle to move or split.
+        brokers: the bundle's current broker, and its destination if there is one.
     """
     return None if _reason(planned, bundle, brokers) else _reason(present, bundle, brokers)
 

@@ -13,14 +13,14 @@ Percent = Annotated[float, Field(ge=0, le=1000)]
 Weight = Annotated[float, Field(ge=0, le=100)]
 
 _LARGEST = 1e12
-"""No setting needs a larger number, and sums and times computed from it do not overflow."""
+"""No setting needs a larger number. Sums and times computed from this number do not overflow."""
 
 MIB = 1048576
-"""Bytes in what Pulsar's settings call a megabyte."""
+"""Number of bytes in what Pulsar's settings call a megabyte."""
 
 
 class PulsarSettings(BaseModel):
-    """Settings that may come from the live brokers; each has Pulsar's name in addition to ours.
+    """Settings that may come from the live brokers; each setting has Pulsar's name in addition to ours.
 
     The defaults are those of Pulsar 5.0 (ServiceConfiguration).
     """

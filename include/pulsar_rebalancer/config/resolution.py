@@ -1,7 +1,7 @@
-"""Effective settings, the origin of each, and what a manual run may change.
+"""Effective settings, the origin of each setting, and what a manual run may change.
 
-Later sources win: the defaults of Pulsar 5.0, the live brokers' configuration (load-balancer keys only), the clusters
-file, the parameters of a manual run.
+Later sources win, in this order: the defaults of Pulsar 5.0, the live brokers' configuration (load-balancer keys only),
+the clusters file, the parameters of a manual run.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class Origin(StrEnum):
 
 
 PLAN_HASH = "[0-9a-f]{64}"
-"""Regular expression of a plan's hash."""
+"""Regular expression that matches a plan's hash."""
 
 THRESHOLD_FIELDS = ("low_threshold", "high_threshold", "hit_count_low", "hit_count_high", "max_unload_percentage")
-"""Settings whose change in a manual run keeps it from counting hits."""
+"""Settings that stop a manual run from counting hits if the run changes them."""
 
 
 class RunParams(BaseModel):
@@ -77,7 +77,7 @@ class RunParams(BaseModel):
 
     @property
     def changes_thresholds(self) -> bool:
-        """Return whether the run has its own thresholds, or pairs other brokers than scheduled runs do."""
+        """Return whether the run has its own thresholds, or forms other pairs of brokers than scheduled runs."""
         return bool(self.excluded_brokers) or any(getattr(self, name) is not None for name in THRESHOLD_FIELDS)
 
 
@@ -91,26 +91,26 @@ class Resolved(BaseModel):
 
 
 def parse_params(values: Mapping[str, object]) -> RunParams:
-    """Return the parameters of a manual run, validated before anything is collected.
+    """Return the parameters of a manual run. They are validated before anything is collected.
 
     Raises:
-        SettingsError: `wrong_setting` or `contradiction`, with the field's name.
+        SettingsError: `wrong_setting` or `contradiction`; the message names the field.
     """
     return parse_typed(RunParams, values, "parameters of the run")
 
 
 def from_brokers(runtime: Mapping[str, str]) -> dict[str, str]:
-    """Return the load-balancer settings of the live brokers, by our field names.
+    """Return the live brokers' load-balancer settings, by our field names.
 
     Args:
-        runtime: answer of `/admin/v2/brokers/configuration/runtime`; all values are strings.
+        runtime: answer to `/admin/v2/brokers/configuration/runtime`; all values are strings.
     """
     settings = {}
     for pulsar_name, field in FIELD_OF_PULSAR_NAME.items():
         value = _plain(runtime.get(pulsar_name))
         if value is not None:
             settings[field] = value
-    # The misspelt old keys win only while the new key still has its default (ServiceConfiguration).
+    # The misspelt old keys win only while the new keys still have their default (ServiceConfiguration).
     for field, old in (("bandwidth_in_weight", "In"), ("bandwidth_out_weight", "Out")):
         value = _plain(runtime.get(f"loadBalancerBandwith{old}ResourceWeight"))
         if value is not None and _is_one(settings.get(field, "1.0")) and not _is_one(value):
@@ -141,16 +141,16 @@ def disagreements(runtimes: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
 def resolve(
     file: Mapping[str, object], brokers: Mapping[str, str], params: RunParams | None = None, check: Check | None = None
 ) -> Resolved:
-    """Return effective settings: defaults < live brokers < clusters file < parameters of a manual run.
+    """Return the effective settings: defaults < live brokers < clusters file < parameters of a manual run.
 
     Args:
-        file: the cluster's entry, by our names or Pulsar's.
+        file: the cluster's entry in the clusters file, by our names or Pulsar's.
         brokers: live settings, from `from_brokers`.
-        params: parameters of a manual run; its lists extend the file's, its mode may only be lower.
+        params: parameters of a manual run; its lists extend the file's, and its mode may only be lower.
         check: a further check, as in `validate`.
 
     Raises:
-        SettingsError: `wrong_setting` or `contradiction`, with the key's name.
+        SettingsError: `wrong_setting` or `contradiction`; the message names the key.
     """
     given = {FIELD_OF_PULSAR_NAME.get(name, name): value for name, value in file.items()}
     live = {field: value for field, value in brokers.items() if field not in given}

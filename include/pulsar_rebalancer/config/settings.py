@@ -1,6 +1,6 @@
 """The validated settings of one cluster.
 
-Load-balancer settings have Pulsar's meaning and are accepted under Pulsar's name as well as under ours.
+Load-balancer settings have Pulsar's meaning and are accepted under Pulsar's name and under ours.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Pause(BaseModel):
-    """A pause of one cluster: decisions continue, but nothing is moved."""
+    """A pause of one cluster: decisions continue, but no bundles are moved."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -42,7 +42,7 @@ class Pause(BaseModel):
 
 
 class SelfApproval(BaseModel):
-    """Plans that need no person's approval in mode `approve`: those that meet every criterion given."""
+    """Plans that need no person's approval in mode `approve`: those that meet all given criteria."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -58,7 +58,7 @@ class SelfApproval(BaseModel):
 
 
 class BreakerRules(BaseModel):
-    """Conditions that open the circuit breaker, and for how long."""
+    """Conditions that open the circuit breaker, and how long it stays open."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -84,7 +84,7 @@ CAPS = (
     "max_bundles_per_namespace",
     "max_bytes_per_run",
 )
-"""Settings that cap the moves of one run."""
+"""Settings that limit the moves in one run."""
 
 
 class Settings(PulsarSettings):
@@ -228,7 +228,7 @@ _SHORT.maxlevel, _SHORT.maxstring = 3, 100
 
 
 Check = Callable[[Settings, str], Settings]
-"""Returns settings that fit their strategy; the second argument names their source in errors."""
+"""Function that returns settings that fit their strategy; its second argument names their source in errors."""
 
 
 def validate(
@@ -243,7 +243,7 @@ def validate(
         check: a further check of the settings, such as against their strategy.
 
     Raises:
-        SettingsError: `wrong_setting` or `contradiction`, with the key's name.
+        SettingsError: `wrong_setting` or `contradiction`; the message names the key.
     """
     try:
         settings = Settings.model_validate(dict(values))
@@ -253,7 +253,7 @@ def validate(
 
 
 def settings_error(error: ValidationError, where: str, origins: Mapping[str, str] | None = None) -> SettingsError:
-    """Return a validation error of settings or parameters as a `SettingsError` that names the keys.
+    """Return a `SettingsError` that names the keys for a validation error in settings or parameters.
 
     Args:
         error: error from a settings or parameters model.
@@ -261,7 +261,7 @@ def settings_error(error: ValidationError, where: str, origins: Mapping[str, str
         origins: origin of each field, as in `validate`.
 
     Returns:
-        `contradiction` if only a combination of keys is wrong, else `wrong_setting`.
+        An error with the reason `contradiction` if only a combination of keys is wrong, else `wrong_setting`.
     """
     problems = []
     for item in error.errors(include_url=False, include_input=True, include_context=False):
@@ -275,7 +275,7 @@ def settings_error(error: ValidationError, where: str, origins: Mapping[str, str
 
 
 def _shown(value: object) -> str:
-    """Return a value as given, truncated: a list may be endless, and a number too long to print."""
+    """Return a value as given, but cut: a list may be endless, and a number may be too long to print."""
     try:
         return repr((value if isinstance(value, str) else _SHORT.repr(value))[:80])
     except ValueError:

@@ -1,4 +1,4 @@
-"""Check what people type into forms and the clusters file, before anything else reads it."""
+"""Check what people type into forms and the clusters file, before any other code reads it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _Form = TypeVar("_Form", bound=BaseModel)
 
 
 def typed_values(values: Mapping[str, object], where: str) -> dict[str, object]:
-    """Return values with their texts cleaned (`texts.typed`).
+    """Return the values with all text in them cleaned (`texts.typed`).
 
     Args:
         where: source of the values, for errors.
 
     Raises:
-        SettingsError: `wrong_setting`, with the key, for a text that cannot be stored.
+        SettingsError: `wrong_setting`, with the key, if its text cannot be stored.
     """
     cleaned: dict[str, object] = {}
     for key, value in values.items():
@@ -39,7 +39,7 @@ def parse_typed(form: type[_Form], values: Mapping[str, object], where: str) -> 
     """Return a form with the values that a person typed; empty fields get their defaults.
 
     Raises:
-        SettingsError: `wrong_setting` or `contradiction`, with the names of the fields.
+        SettingsError: `wrong_setting` or `contradiction`; the message names the fields.
     """
     given = {name: value for name, value in typed_values(values, where).items() if value not in (None, "", [])}
     try:
