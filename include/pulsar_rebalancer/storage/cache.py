@@ -1,4 +1,4 @@
-"""A bounded cache of the content of files that no longer change."""
+"""A bounded cache for the content of files that no longer change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _Value = TypeVar("_Value")
 
 
 class Cache(Generic[_Value]):
-    """Values by key; the least recently used ones are dropped while the sum of weights exceeds the limit."""
+    """Values by key. When the sum of their weights exceeds the limit, the least recently used values are dropped."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -19,7 +19,7 @@ class Cache(Generic[_Value]):
         self.weight = 0
 
     def get(self, key: str) -> _Value | None:
-        """Return a value; None if it is not in the cache."""
+        """Return the value for a key; None if it is not in the cache."""
         with self._lock:
             if key not in self._values:
                 return None
@@ -27,7 +27,7 @@ class Cache(Generic[_Value]):
             return self._values[key][0]
 
     def put(self, key: str, value: _Value, weight: int = 1) -> _Value:
-        """Store a value, and return it."""
+        """Store a value for a key, and return the value."""
         with self._lock:
             self.weight += weight - self._values.pop(key, (value, 0))[1]
             self._values[key] = (value, weight)

@@ -1,4 +1,4 @@
-"""JSON documents with a version; a document of another version is refused with a reason code."""
+"""JSON documents with a version; a document with another version is refused with a reason code."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 _Model = TypeVar("_Model", bound=BaseModel)
 
 VERSION = 1
-"""Version of all these documents. A new field with a default keeps it; any other change of a document raises it."""
+"""Version of all these documents. It stays if a new field has a default; any other change raises it."""
 
 
 class VersionedDocument(BaseModel):
-    """A JSON document with a fixed place in a folder, such as a run's.
+    """A JSON document with a fixed place in a folder, such as a run's folder.
 
     Attributes:
-        FILE: its path below the folder.
+        FILE: the document's path below the folder.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -77,10 +77,10 @@ class VersionedDocument(BaseModel):
 
 
 def load(model: type[_Model], document: Any, where: str) -> _Model:
-    """Return a document, or a part of one, without checking a version.
+    """Return a document, or part of a document, without checking a version.
 
     Raises:
-        SnapshotError: `file_version` if it has a field that this release does not know, else `file_damaged`.
+        SnapshotError: `file_version` if the document has a field that this release does not know, else `file_damaged`.
     """
     try:
         return model.model_validate(document)

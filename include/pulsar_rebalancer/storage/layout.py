@@ -10,17 +10,17 @@ from datetime import UTC, date, datetime
 from pulsar_rebalancer.storage.path import StoragePath
 
 LOAD_DATA = "load-data.json"
-"""File in a cluster's state folder with what brokers under the extensible load manager published."""
+"""File in a cluster's state folder with the load data that brokers under the extensible load manager published."""
 
 DRAINS, CONTROL = "drains.json", "control.json"
-"""Copies, in the state folder, of documents that must survive a loss of the state store."""
+"""Names of files in the state folder: copies of documents that must survive a loss of the state store."""
 
 _DAY = re.compile(r"date=([0-9]{4}-[0-9]{2}-[0-9]{2})")
 _RUN = re.compile(r"([0-9]{8}T[0-9]{6}\.[0-9]{6}Z)-[0-9a-f]{8}")
 
 
 def day_of(name: str) -> date | None:
-    """Return the day of a folder name `date=YYYY-MM-DD`; None for any other name."""
+    """Return the day from a folder's name `date=YYYY-MM-DD`; None for any other name."""
     match = _DAY.fullmatch(name)
     try:
         return date.fromisoformat(match[1]) if match else None
@@ -29,7 +29,7 @@ def day_of(name: str) -> date | None:
 
 
 def time_of(name: str) -> datetime | None:
-    """Return the sample time in a run folder's name; None for any other name."""
+    """Return the time of the sample from the name of a run's folder; None for any other name."""
     match = _RUN.fullmatch(name)
     try:
         return datetime.strptime(match[1], "%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC) if match else None
@@ -39,7 +39,7 @@ def time_of(name: str) -> datetime | None:
 
 @dataclass(frozen=True)
 class ClusterStorage:
-    """The folders of one cluster below the root."""
+    """The folders of one cluster below the storage root."""
 
     root: str
     cluster: str
@@ -56,7 +56,7 @@ class ClusterStorage:
 
     @property
     def state(self) -> StoragePath:
-        """`<root>/<cluster>/state`: copies of the committed decision state, and the bundles' means."""
+        """`<root>/<cluster>/state`: copies of the committed decision state, and the bundles' moving averages."""
         return self.base / "state"
 
     @property
@@ -66,7 +66,7 @@ class ClusterStorage:
 
     @property
     def control(self) -> StoragePath:
-        """The copy of people's orders."""
+        """The copy of the orders that people gave."""
         return self.state / CONTROL
 
     @property
@@ -75,19 +75,19 @@ class ClusterStorage:
         return self.base / "replays"
 
     def new_replay(self, now: datetime) -> StoragePath:
-        """Return a new folder for one attempt of a replay, named like those of runs."""
+        """Return a new folder for one attempt at a replay; its name has the same form as those of runs."""
         return self.replays / self.new_run(now).name
 
     def replay(self, name: str) -> StoragePath | None:
-        """Return the folder of a replay, whether it exists or not; None if the name is not a replay's."""
+        """Return a replay's folder, even if it does not exist; None if the name is not a replay's."""
         return None if time_of(name) is None else self.replays / name
 
     def new_run(self, now: datetime) -> StoragePath:
-        """Return a new folder for one attempt of a run; its name has the time and random hex digits, no user input."""
+        """Return a new folder for one attempt at a run. Its name has the time and random digits, but no user input."""
         at = now.astimezone(UTC)
         return self.runs / f"date={at:%Y-%m-%d}" / f"{at:%Y%m%dT%H%M%S.%fZ}-{secrets.token_hex(4)}"
 
     def run(self, name: str) -> StoragePath | None:
-        """Return the folder of a run, whether it exists or not; None if the name is not a run's."""
+        """Return a run's folder, even if it does not exist; None if the name is not a run's."""
         at = time_of(name)
         return None if at is None else self.runs / f"date={at:%Y-%m-%d}" / name

@@ -1,4 +1,4 @@
-"""List and delete what a cluster's folder contains; symbolic links are listed but never followed."""
+"""List and delete the content of a cluster's folder; symbolic links are listed but never followed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Kind(StrEnum):
-    """The kind of a folder's entry."""
+    """The kind of an entry in a folder."""
 
     FILE = "file"
     FOLDER = "folder"
@@ -36,9 +36,9 @@ class Entry:
     """One entry below a folder.
 
     Attributes:
-        path: relative to the listed folder, parts separated by `/`.
-        size: bytes; 0 for anything but a file.
-        changed_at: last modification; None if the store does not report it, as for most folders of object stores.
+        path: path relative to the listed folder, with `/` as separator.
+        size: size in bytes; 0 if the entry is not a file.
+        changed_at: time of the last change; None if the store does not report it, as for most folders in object stores.
     """
 
     path: str
@@ -48,7 +48,7 @@ class Entry:
 
 
 def entries(folder: StoragePath) -> list[Entry]:
-    """Return a folder's direct entries, sorted by name; empty if it does not exist or is a link."""
+    """Return a folder's direct entries, sorted by name; empty if the folder does not exist or is a link."""
     return _listed(folder, deep=False)
 
 
@@ -72,7 +72,7 @@ def _listed(folder: StoragePath, *, deep: bool) -> list[Entry]:
 
 
 def _local(top: Path, prefix: str, *, deep: bool) -> Iterator[Entry]:
-    # Others may delete entries during the listing: that is not an error.
+    # Others may delete entries during the listing; this is not an error.
     try:
         if not stat.S_ISDIR(top.lstat().st_mode):
             return
@@ -103,15 +103,15 @@ def below(name: str, content: Iterable[Entry]) -> list[Entry]:
 
 
 def remove(base: StoragePath, folder: StoragePath, content: Sequence[Entry], *, whole: bool) -> None:
-    """Delete entries of a folder, then the folder itself if it is empty.
+    """Delete entries from a folder, then the folder itself if it is empty.
 
     Entries that no longer exist are not an error, so a second attempt completes the first one.
 
     Args:
-        base: the cluster's folder; nothing outside it is deleted.
-        folder: below `base`.
-        content: entries to delete, from `walk` or `entries`; those that are neither file nor folder are kept.
-        whole: whether `content` is complete, so that an object store can delete the folder in few requests.
+        base: the cluster's folder; nothing outside this folder is deleted.
+        folder: the folder to delete from, below `base`.
+        content: entries to delete, from `walk` or `entries`; entries that are neither files nor folders are kept.
+        whole: True if `content` is complete, so that an object store can delete the folder in few requests.
 
     Raises:
         SnapshotError: `file_damaged` if a path leads out of the cluster's folder, or `storage_failed`.

@@ -1,6 +1,6 @@
 """Paths below the storage root, which every Airflow worker and Spark executor can reach.
 
-The root is a local folder, a shared volume or an object store (`s3://…`, `gs://…`), used through Arrow's file systems.
+The root is a local folder, a shared volume or an object store (`s3://…`, `gs://…`). It is used through Arrow.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 ROWS_READ_TOGETHER = 100_000
-"""Rows per row group of a Parquet file: several readers, such as Spark's tasks, share a file by row groups."""
+"""Rows per row group in a Parquet file: several readers, such as Spark's tasks, share a file by its row groups."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class StoragePath:
     uri: str
 
     def __truediv__(self, name: str) -> StoragePath:
-        """Return the path of `name` in this folder."""
+        """Return the path of the entry `name` in this folder."""
         return StoragePath(f"{self.uri}/{name}")
 
     @property
@@ -49,16 +49,16 @@ class StoragePath:
         return self.uri.rsplit("/", 1)[-1]
 
     def beside(self, name: str) -> StoragePath:
-        """Return the path of `name` in the same folder as this one."""
+        """Return the path of the entry `name` in the folder that contains this path."""
         return StoragePath(f"{self.uri.rsplit('/', 1)[0]}/{name}")
 
     @property
     def for_spark(self) -> str:
-        """The address for Spark: the scheme of Hadoop's S3 client is `s3a`."""
+        """The address for Spark. Hadoop's S3 client uses the scheme `s3a`."""
         return "s3a" + self.uri.removeprefix("s3") if self.uri.startswith("s3://") else self.uri
 
     def open(self) -> tuple[pafs.FileSystem, str]:
-        """Return Arrow's file system and the path in it."""
+        """Return Arrow's file system, and the path within that file system."""
         if "://" in self.uri:
             file_system, path = pafs.FileSystem.from_uri(self.uri.replace("s3a://", "s3://", 1))
             return file_system, path
@@ -75,7 +75,7 @@ class StoragePath:
             return file_system.get_file_info(path).type != pafs.FileType.NotFound
 
     def names(self) -> list[str]:
-        """Return the sorted names of the folder's direct entries; empty if it does not exist.
+        """Return the sorted names of the folder's direct entries; empty if the folder does not exist.
 
         Raises:
             SnapshotError: `storage_failed`.
@@ -100,10 +100,10 @@ class StoragePath:
                 file_system.delete_file(path)
 
     def write_bytes(self, data: bytes) -> None:
-        """Write a file atomically; on a local disk only its owner may read it.
+        """Write a file atomically. On a local disk, only the file's owner may read it.
 
         Raises:
-            SnapshotError: `storage_failed`; an existing file is unchanged.
+            SnapshotError: `storage_failed`; if the file existed before, it is unchanged.
         """
         file_system, path = self.open()
         with failures_of(self.uri, "written"):
@@ -114,7 +114,7 @@ class StoragePath:
                 out.write(data)
 
     def read_bytes(self) -> bytes:
-        """Return the content of a file.
+        """Return the content of the file.
 
         Raises:
             SnapshotError: `file_missing` or `storage_failed`.
@@ -132,7 +132,7 @@ class StoragePath:
         self.write_bytes(json.dumps(document, sort_keys=True, indent=1, allow_nan=False, default=str).encode())
 
     def read_json(self) -> Any:
-        """Return a JSON document; NaN, infinities and lone surrogates are refused.
+        """Return the JSON document in the file; NaN, infinities and lone surrogates are refused.
 
         Raises:
             SnapshotError: `file_missing`, `file_damaged` or `storage_failed`.
@@ -150,7 +150,7 @@ class StoragePath:
         self.write_bytes(sink.getvalue().to_pybytes())
 
     def read_table(self, columns: list[str] | None = None) -> pa.Table:
-        """Return the table in a Parquet file, or in a folder of them as Spark writes it.
+        """Return the table in a Parquet file, or in a folder of Parquet files as Spark writes them.
 
         Raises:
             SnapshotError: `file_missing`, `file_damaged` or `storage_failed`.
@@ -188,10 +188,10 @@ def json_document(data: bytes | str, where: str) -> Any:
 
 @contextmanager
 def failures_of(uri: str, done: str) -> Iterator[None]:
-    """Turn errors of the file system into errors with a reason.
+    """Turn errors from the file system into errors with a reason code.
 
     Args:
-        done: the kind of access, for the message "cannot be …".
+        done: what was to be done to the file, for the message "cannot be …".
 
     Raises:
         SnapshotError: `file_missing` if the file does not exist, else `storage_failed`.
@@ -208,7 +208,7 @@ def failures_of(uri: str, done: str) -> Iterator[None]:
 
 @contextmanager
 def damage_of(uri: str) -> Iterator[None]:
-    """Turn Arrow's errors about a file's content into errors with a reason.
+    """Turn Arrow's errors about a file's content into errors with a reason code.
 
     Raises:
         SnapshotError: `file_damaged`.
@@ -223,7 +223,7 @@ def damage_of(uri: str) -> Iterator[None]:
 
 
 def make_private(folder: Path) -> None:
-    """Create a local folder and its missing parents, accessible only to their owner whatever the umask."""
+    """Create a local folder and its missing parents. Only their owner has access, whatever the umask."""
     for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)
 
