@@ -1,7 +1,7 @@
 """Balance a cluster minute by minute with a shedder and a placement, as the rebalancer's runs would.
 
-This module keeps what the DAG keeps between runs: hits and averages, means of bundles, and which bundles moved within
-the grace period. It does not know where a minute comes from: it may be simulated or recorded.
+This module keeps what the DAG keeps between runs: hits, the moving averages of brokers and bundles, and which bundles
+moved within the grace period. It does not depend on the source of a minute, which may be simulated or recorded.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ if TYPE_CHECKING:
 MINUTE = 60.0
 
 _UNLOADED_AFTER = 1.0
-"""Seconds from a sample until its bundles have moved: a run notes an unload once it is done."""
+"""Seconds from a sample until its bundles have moved: a run records an unload once it is done."""
 
 
 class IndexedMove(NamedTuple):
-    """A bundle and its destination, by position."""
+    """A move of a bundle to a destination, both by position."""
 
     bundle: int
     destination: int
 
 
 class Balancer:
-    """One strategy over one cluster.
+    """Balances one cluster with one strategy.
 
     Args:
-        roster: names of its brokers and bundles.
+        roster: names of the cluster's brokers and bundles.
         settings: strategy, placement, thresholds.
-        seed: of placement's random draws.
-        means: means of the bundles, which the caller updates; None: the balancer updates its own.
-        stays: for bundles that never move, the reason by bundle position.
+        seed: seed for placement's random draws.
+        means: the bundles' means, which the caller updates; if None, the balancer updates its own.
+        stays: why a bundle never moves, by bundle position.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Balancer:
         self._placing = Placing(self._empty(), self._kept, "")
 
     def decide(self, minute: Minute) -> list[IndexedMove]:
-        """Return the moves that the strategy makes after a minute."""
+        """Return the moves that the strategy chooses after a minute."""
         self._keep_placement()
         if minute.policies is not self._policies:
             self._policies, self._kind = minute.policies, cache(minute.policies.kind)
@@ -100,7 +100,7 @@ class Balancer:
         return indexed
 
     def place(self, bundle: int, registered: Collection[int]) -> int | None:
-        """Return the broker that placement chooses for a bundle without an owner; None if no broker may have it.
+        """Return the broker that placement chooses for a bundle without an owner; None if no broker may own it.
 
         Placement judges brokers by their last reports. Bundles and brokers are positions.
 
@@ -139,7 +139,7 @@ class Balancer:
 
     @staticmethod
     def _since(minute: Minute, at: int) -> float:
-        """Return the seconds since the bundles of an earlier minute moved."""
+        """Return the seconds since the bundles of an earlier minute had moved."""
         return (minute.number - at) * MINUTE - _UNLOADED_AFTER
 
     def _seed_of(self, minute: Minute) -> str:
@@ -171,7 +171,7 @@ class Balancer:
         return ColumnBundles(self._roster, owner, minute.bundles, self._means, reasons, self._kind)
 
     def _empty(self) -> ClusterSample:
-        """Return what a newly elected leader knows: the names of the brokers, but none of their figures."""
+        """Return what a newly elected leader knows: the names of the brokers, but no figures."""
         nothing = np.zeros((len(FIGURES), len(self._roster.bundles)))
         owner = np.full(len(self._roster.bundles), NOBODY)
         self._topics = nothing[-1]

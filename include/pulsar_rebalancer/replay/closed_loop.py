@@ -1,12 +1,12 @@
-"""Replay recorded load through variants in a closed loop: a moved bundle carries its load to where the variant put it.
+"""Replay recorded load through variants in a closed loop: a bundle carries its load to where the variant moves it.
 
-Everything in a sample that does not depend on where bundles are is computed once for all variants: means, and the load
-that each bundle takes along. A variant starts from the recorded figures of brokers; only bundles that are elsewhere
-than in the recording change them.
+Data in a sample that does not depend on where bundles are is computed once for all variants: moving averages (the
+means), and the load that each bundle carries. A variant starts from the brokers' recorded figures. These change only
+by bundles that are on another broker than in the recording.
 
-Simplifications: bundles share a broker's CPU in proportion to their messages, whatever machine they move to; memory
-stays; a moved bundle carries its load from the next sample on, without a dip; brokers' own moving averages follow the
-variant's changes by one step per sample.
+Simplifications: bundles share a broker's CPU in proportion to their messages, on any machine; memory does not move; a
+moved bundle carries its load from the next sample on, without a dip; brokers' own moving averages follow the variant's
+changes by one step per sample.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.replay.variants import Variant
 
 _PROGRESS_REPORTS = 20
-"""Number of progress reports per stretch."""
+"""Number of progress reports per replayed period."""
 
 _THROUGHPUT = slice(2, 4)
-"""Rows of `FIGURES`: bytes in and out."""
+"""Rows of `FIGURES` that hold bytes in and bytes out."""
 
 AFTER_A_GAP = Counting(counts=True, reason=Reason.GAP, clear=True)
 
@@ -59,11 +59,11 @@ def replay(
     """Return the outcome of each variant.
 
     Args:
-        variants: they share one pass through the samples.
-        judged_by: settings whose resource weights make the scores that variants are compared by.
-        first: minute of the first sample, since 1970; None: the first of the recording.
-        last: minute of the last sample; None: the last of the recording.
-        report: called from time to time with the share done, 0 to 1.
+        variants: the variants to replay, in a single pass through the samples.
+        judged_by: settings whose resource weights make the scores by which variants are compared.
+        first: minute of the first sample, since 1970; None for the recording's first.
+        last: minute of the last sample; None for the recording's last.
+        report: function that is called from time to time with the share done, 0 to 1.
     """
     means = MeanColumns(len(recording.roster.bundles))
     replicas = [_Replica(recording, variant, judged_by, means, seed) for variant in variants]
@@ -79,7 +79,7 @@ def replay(
 
 
 class _Replica:
-    """The cluster under one variant."""
+    """The cluster as one variant balances it."""
 
     def __init__(
         self, recording: Recording, variant: Variant, judged_by: Settings, means: MeanColumns, seed: int
@@ -112,7 +112,7 @@ class _Replica:
         self._last = sample.minute
 
     def _own(self, sample: RecordedSample) -> None:
-        """Assign owners to new bundles, and to those whose broker is gone or has restarted."""
+        """Assign owners to new bundles, and to bundles whose broker is gone or has restarted."""
         registered, restarted = sample.brokers.registered, sample.restarted
         there = registered & ~restarted
         away = restarted[self._owner]
@@ -160,10 +160,10 @@ class _Replica:
 
 
 class _Averages:
-    """The moving averages that brokers under the extensible load manager report, under one variant.
+    """The moving averages that brokers under the extensible load manager would report with one variant.
 
-    They are the recorded ones plus the moving average (BrokerLoadData) of the variant's changes: while it changes
-    nothing, they are exactly what the broker reported.
+    They are the recorded averages plus the moving average (BrokerLoadData) of the variant's changes. As long as the
+    variant changes nothing, they are exactly the recorded ones.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -171,7 +171,7 @@ class _Averages:
         self._offset: Floats | float = 0.0
 
     def follow(self, sample: RecordedSample, changed: BrokerFigures) -> BrokerFigures:
-        """Return the changed figures with matching averages."""
+        """Return the changed figures with the averages that match them."""
         recorded = sample.brokers
         if recorded.averages is None:
             return changed
@@ -186,13 +186,13 @@ class _Averages:
 
 
 def _stay(roster: Roster, settings: Settings) -> dict[int, Reason]:
-    """Return the reasons of bundles that never move, by bundle position."""
+    """Return why a bundle never moves, by bundle position."""
     reasons = reasons_to_stay(pa.array(roster.bundles, pa.string()), settings).to_pylist()
     return {number: Reason(reason) for number, reason in enumerate(reasons) if reason}
 
 
 def _change(sample: RecordedSample, bundles: Ints, to: Ints) -> Floats:
-    """Return how bundles that are elsewhere than recorded change brokers' load: a row per flow, a column per broker."""
+    """Return how bundles on other brokers than recorded change the load: a row per flow, a column per broker."""
     count, came_from = len(sample.brokers.registered), sample.owner[bundles]
     return np.array(
         [

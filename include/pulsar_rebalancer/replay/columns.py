@@ -1,4 +1,4 @@
-"""Bundles of one minute as numpy columns: a broker's bundles become objects only when a strategy reads them."""
+"""Bundles in one minute as numpy columns; a broker's bundles become objects only when a strategy reads them."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ NOBODY = -1
 """Owner of a bundle that no broker reports."""
 
 FIGURES = (*TRAFFIC, "topics")
-"""The load that a bundle takes from broker to broker; `run.tables` has the units."""
+"""The load that a bundle carries from broker to broker; `run.tables` has the units."""
 
 UNKNOWN_RATE = 50.0
 """Long-term message rate of a bundle that no broker has reported yet (NamespaceBundleStats' default, 50 msg/s)."""
 
 
 class Roster:
-    """The names of a cluster and their positions, shared by everything that uses the same columns.
+    """The names in a cluster and their positions, shared by all code that uses the same columns.
 
     Attributes:
-        broker_at, bundle_at, namespace_at: position by name.
-        namespaces: names of all namespaces with a bundle.
+        broker_at, bundle_at, namespace_at: positions, by name.
+        namespaces: names of all namespaces that have bundles.
         namespace: position of each bundle's namespace.
-        heartbeat: whether each bundle is of a heartbeat namespace.
+        heartbeat: True for each bundle in a heartbeat namespace.
     """
 
     def __init__(self, brokers: Sequence[str], bundles: Sequence[str]) -> None:
@@ -57,11 +57,11 @@ class Roster:
 
 
 class MeanColumns:
-    """Short-term and long-term means of all bundles, as `strategies.means.update` keeps them.
+    """Short-term and long-term moving averages (means) for all bundles, as `strategies.means.update` keeps them.
 
     Attributes:
-        short: msg/s and bytes/s in and out, a row for each figure of `run.tables.TRAFFIC`.
-        long_term_msg_rate: msg/s in plus out.
+        short: msg/s and bytes/s, in and out: a row for each figure in `run.tables.TRAFFIC`.
+        long_term_msg_rate: msg/s, in plus out.
     """
 
     def __init__(self, count: int) -> None:
@@ -72,11 +72,11 @@ class MeanColumns:
     def update(
         self, present: Flags, sample: Floats, left_out: Ints | None = None, repeated: Ints | None = None
     ) -> None:
-        """Add a sample; means of bundles that are not in it are dropped.
+        """Add a sample; the means of bundles that are not in the sample are dropped.
 
         Args:
-            present: which bundles are in it.
-            sample: a row for each figure of `run.tables.TRAFFIC`; further rows are ignored.
+            present: True for each bundle that is in the sample.
+            sample: a row for each figure in `run.tables.TRAFFIC`; further rows are ignored.
             left_out: positions of bundles whose figures do not count: their means stay.
             repeated: positions of bundles whose figures repeat the previous sample: their means stay, and start over
                 with the next figures.
@@ -103,10 +103,10 @@ class ColumnBundles(Bundles):
     """The bundles of a cluster, as strategies read them.
 
     Args:
-        owner: position of the broker that reports each bundle, or `NOBODY`.
-        present: present load of the bundles, a row for each of `FIGURES`.
+        owner: position of the broker that reports each bundle; `NOBODY` if no broker does.
+        present: the bundles' present load, a row for each of `FIGURES`.
         reasons: why a bundle must stay, by position.
-        kind: the kind of policy that a namespace is under, or None.
+        kind: function that returns the kind of policy for a namespace; None without a policy.
     """
 
     def __init__(
@@ -126,12 +126,12 @@ class ColumnBundles(Bundles):
         self._kind = kind
 
     def of(self, broker: str) -> list[BundleSample]:
-        """Return the bundles that one broker reports, by name."""
+        """Return the bundles that one broker reports, sorted by name."""
         number = self._roster.broker_at.get(broker)
         return [] if number is None else self._samples(np.flatnonzero(self._owner == number))
 
     def served(self, namespaces: Collection[str] | None = None) -> Counter[tuple[str, str]]:
-        """Return the number of bundles by namespace and reporting broker."""
+        """Return the number of bundles for each pair of namespace and reporting broker."""
         names, owned = self._roster, self._owner != NOBODY
         if namespaces is not None:
             wanted = [names.namespace_at[name] for name in namespaces if name in names.namespace_at]
@@ -144,7 +144,7 @@ class ColumnBundles(Bundles):
         return Counter({(names.namespaces[key // width], names.brokers[key % width]): count for key, count in pairs})
 
     def long_term_msg_rates(self) -> dict[str, float]:
-        """Return the long-term message rate of each broker with bundles, msg/s, without heartbeat namespaces."""
+        """Return the long-term message rate of each broker that has bundles, msg/s, without heartbeat namespaces."""
         owned = np.flatnonzero(self._owner != NOBODY)
         count = len(self._roster.brokers)
         means = np.where(self._roster.heartbeat[owned], 0.0, self._means.long_term_msg_rate[owned])

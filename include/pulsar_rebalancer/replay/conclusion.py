@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.replay.variants import Variant
 
 _COVERED = ("start", "end", "first", "last", "samples", "expected", "minutes", "gaps", "made")
-"""Columns of the table that say which part of the stretch was replayed (`replay.recording.Coverage`)."""
+"""Columns in the table that show which part of the requested period was replayed (`replay.recording.Coverage`)."""
 
 
 def conclude(prepared: Prepared, outcomes: Mapping[str, VariantOutcome], seconds: float) -> None:
-    """Write answer, table and report of a replay.
+    """Write a replay's answer, table and report.
 
     Args:
-        outcomes: by the name of each variant.
+        outcomes: the outcome of each variant, by the variant's name.
     """
     folder, _, request, recording, variants = prepared
     coverage = recording.coverage

@@ -1,4 +1,4 @@
-"""The current settings of a cluster, as its runs found them."""
+"""A cluster's current settings, as its runs found them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def current_settings(storage: ClusterStorage, of_file: Settings) -> tuple[Settings, str]:
-    """Return the effective settings of the newest run without parameters of its own, and where they come from.
+    """Return the effective settings of the newest run without its own parameters, and a text that names their source.
 
     They include the live brokers' settings. Runs are searched in their folders and in the compacted tables.
 
     Args:
-        of_file: settings of the clusters file, returned when there is no such run.
+        of_file: settings from the clusters file, returned if there is no such run.
     """
     tables = [name.removesuffix(".parquet") for name in (storage.base / "history" / RUNS).names()]
     days = {day for name in (*storage.runs.names(), *tables) if (day := day_of(name))}
@@ -38,7 +38,7 @@ def current_settings(storage: ClusterStorage, of_file: Settings) -> tuple[Settin
 
 
 def _of_day(storage: ClusterStorage, day: date) -> Iterator[tuple[str, RunRequest]]:
-    """Yield the readable requests of a day's runs, the newest first."""
+    """Yield the readable requests of a day's runs, the newest run first."""
     folder = storage.runs / f"date={day.isoformat()}"
     compacted = _compacted(table_file(storage, RUNS, day))
     for name in sorted({*folder.names(), *compacted}, reverse=True):

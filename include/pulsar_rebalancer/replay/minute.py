@@ -28,16 +28,16 @@ NO_POLICIES = Policies()
 
 @dataclass(frozen=True)
 class BrokerFigures:
-    """The figures of all brokers at one time, a column per broker.
+    """The figures for all brokers at one time, a column per broker.
 
     Attributes:
         registered: brokers that the cluster lists.
         reported: brokers with a valid load report.
-        age: of each load report, seconds.
-        usage, limits: a row for each resource, in its unit of `run.tables`; NaN where nothing was measured.
+        age: age of each broker's load report, seconds.
+        usage, limits: a row for each resource, in the unit that `run.tables` defines; NaN where nothing was measured.
         traffic: a row for each of `columns.FIGURES`.
-        averages: a row for each of `run.tables.AVERAGES`, NaN where a broker has none; None where none has.
-        versions: Pulsar versions; empty when none is known.
+        averages: a row for each of `run.tables.AVERAGES`, NaN if a broker has none; None if no broker has any.
+        versions: Pulsar versions; empty if no version is known.
     """
 
     registered: Flags
@@ -51,7 +51,7 @@ class BrokerFigures:
 
     @cached_property
     def percents(self) -> Floats:
-        """Return each broker's usage in percent of its limits, a row for each resource."""
+        """Return each broker's usage in percent of its limits, with a row for each resource."""
         return percents(self.usage, self.limits)
 
 
@@ -60,13 +60,13 @@ class Minute:
     """The state of a cluster at the end of a minute.
 
     Attributes:
-        number: the minute's number; a recorded one counts from 1970.
-        owner: position of each bundle's broker, or `NOBODY`.
+        number: the minute's number; for a recorded minute, the minutes since 1970.
+        owner: position of each bundle's broker; `NOBODY` if no broker reports the bundle.
         bundles: a row for each of `columns.FIGURES`, a column per bundle.
         resources: names of the rows of `brokers.usage`.
         reserved: the isolation policy that reserves a broker, by broker position.
-        counting: how the sample counts, except for repeated figures.
-        stays: why a bundle must stay this time, by bundle position.
+        counting: how the sample counts, not considering repeated figures.
+        stays: why a bundle must stay in this minute, by bundle position.
     """
 
     number: int
@@ -125,7 +125,7 @@ def broker_samples(
 
 
 def _averages(figures: Floats | None, count: int) -> list[dict[str, Any]]:
-    """Return the moving averages that each broker reports, by name."""
+    """Return the moving averages that each broker reports, by the average's name."""
     if figures is None:
         return [{}] * count
     return [
@@ -135,7 +135,7 @@ def _averages(figures: Floats | None, count: int) -> list[dict[str, Any]]:
 
 
 class _Resources(Mapping[str, ResourceUsage]):
-    """The resources of one broker, built on demand: most strategies need only its weighted usage."""
+    """The resources of one broker. They are built on demand, because most strategies need only its weighted usage."""
 
     __slots__ = ("_broker", "_minute")
 

@@ -1,4 +1,4 @@
-"""Split a replay into parts that run independently: some variants over one stretch."""
+"""Split a replay into parts that run independently: some of the variants over one period."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Part(NamedTuple):
-    """Some variants over one stretch."""
+    """Part of a replay: some of its variants over one period."""
 
     work: str
     number: int
@@ -33,7 +33,7 @@ class Part(NamedTuple):
 
 
 def parts_of(prepared: Prepared, wanted: int) -> list[Part]:
-    """Return the parts of a replay, at least `wanted` of them if there are enough variants and stretches."""
+    """Return the parts of a replay, at least `wanted` of them if there are enough variants and periods."""
     request, variants = prepared.request, prepared.variants.variants
     apart = stretches(prepared.recording, days_apart=request.days_apart)
     groups = min(len(variants), max(1, math.ceil(wanted / len(apart))))
@@ -43,7 +43,7 @@ def parts_of(prepared: Prepared, wanted: int) -> list[Part]:
 
 
 def replayed(part: Part) -> list[VariantOutcome] | str:
-    """Return the outcomes of a part's variants, or the error as text, so that other replays continue."""
+    """Return the outcomes of a part's variants; after an error, its text, so that other replays can continue."""
     folder, request = StoragePath(part.work), part.request
     try:
         return replay(

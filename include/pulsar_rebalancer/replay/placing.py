@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class Placing:
-    """The placements between two reports (ModularLoadManagerImpl.selectBroker).
+    """Places bundles between two load reports (ModularLoadManagerImpl.selectBroker).
 
     Args:
-        sample: the cluster as of the last reports.
+        sample: the cluster as of the last load reports.
 
     Attributes:
-        used: whether any bundle was placed.
+        used: True if any bundle was placed.
     """
 
     sample: ClusterSample
@@ -40,7 +40,7 @@ class Placing:
 
     @cached_property
     def chooser(self) -> Selector:
-        """Return the placement that the settings select."""
+        """Return the placement strategy that the settings select."""
         return selector(self.sample, self.kept.placement)
 
     @cached_property
@@ -52,10 +52,10 @@ class Placing:
         return overloaded(self.sample)
 
     def broker(self, bundle: str, rate: float, topics: int, registered: Collection[str]) -> str | None:
-        """Return the broker that a bundle goes to; None when no broker may have it.
+        """Return the broker that placement chooses for a bundle; None if no broker may own it.
 
         Args:
-            rate: its long-term message rate, msg/s.
+            rate: the bundle's long-term message rate, msg/s.
             registered: brokers that the cluster lists now.
         """
         self.used = True

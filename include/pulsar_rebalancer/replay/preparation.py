@@ -38,11 +38,11 @@ class Prepared(NamedTuple):
 
 
 def prepare(root: str, folder: StoragePath) -> Prepared:
-    """Make the recording that a request needs.
+    """Make the recording that a replay's request needs.
 
     Raises:
         SettingsError: `wrong_setting` in the grid.
-        SnapshotError: the request, or every sample of its stretch, cannot be read.
+        SnapshotError: the request cannot be read, or no sample in the requested period can be read.
     """
     request = ReplayRequest.read(folder)
     _forget(folder)
@@ -55,7 +55,7 @@ def prepare(root: str, folder: StoragePath) -> Prepared:
 
 
 def prepare_trace(folder: StoragePath, given: argparse.Namespace) -> Prepared:
-    """Make the recording of a trace.
+    """Make a recording from traces.
 
     Raises:
         SettingsError: `wrong_setting` in the grid or the settings.
@@ -92,14 +92,14 @@ def prepare_trace(folder: StoragePath, given: argparse.Namespace) -> Prepared:
 
 
 def _forget(folder: StoragePath) -> None:
-    """Delete the results of an earlier request in the folder, so that they cannot pass for those of this one."""
+    """Delete the results of an earlier request in this folder, so that they are not taken for new ones."""
     for name in (ANSWER, REPORT, TABLE):
         (folder / name).delete()
 
 
 @contextmanager
 def _work(folder: StoragePath) -> Iterator[StoragePath]:
-    """Yield a new folder for intermediate files; on failure this folder is deleted, and nothing else."""
+    """Yield a new folder for intermediate files. On failure only this folder is deleted."""
     work = folder / f".work-{secrets.token_hex(4)}"
     try:
         yield work

@@ -1,4 +1,4 @@
-"""The progress of a replay: each part writes its share to a file; a thread reads the files and prints the total."""
+"""A replay's progress: each part writes its share to a file; a thread reads the files and prints the total."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def say(line: str) -> None:
 
 
 def share_of(work: StoragePath, part: int) -> Callable[[float], None]:
-    """Return a function that stores how much of a part is done, 0 to 1."""
+    """Return a function that stores which share of a part is done, 0 to 1."""
     return partial(_write, work / _FOLDER / str(part))
 
 
@@ -33,10 +33,10 @@ def _write(file: StoragePath, share: float) -> None:
 
 
 class Progress:
-    """Prints the share done from time to time; a context manager.
+    """Prints from time to time how much of the replays is done; a context manager.
 
     Args:
-        works: work folders of the replays under way.
+        works: work folders of the current replays.
         parts: total number of parts of these replays.
     """
 

@@ -1,4 +1,4 @@
-"""The files of a recording: the load of brokers and bundles in each sample, and which part of a stretch they cover."""
+"""The files of a recording: each sample's load of brokers and bundles, and which part of a period the samples cover."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ MINUTES_OF_A_DAY = 1440
 
 OF_BROKERS = ("brokers", "usage", "limits", "traffic", "averages", "versions", "age", "started", "reported")
 OF_BUNDLES = ("bundles", "owner", "carried", "left_out")
-"""Fields of `KeptSample` with a column per broker, and per bundle."""
+"""Fields of `KeptSample` that have a column per broker (`OF_BROKERS`) or per bundle (`OF_BUNDLES`)."""
 
 
 class KeptSample(NamedTuple):
-    """One stored sample; brokers and bundles by their numbers in `Index`.
+    """One stored sample; brokers and bundles are given by their numbers in `Index`.
 
     Attributes:
         brokers: brokers that the cluster lists.
         usage, limits: a row for each of `RESOURCES`, NaN where nothing was measured.
-        traffic: load of the brokers, a row for each of `FIGURES`.
+        traffic: the brokers' load, a row for each of `FIGURES`.
         averages: brokers' own moving averages of load (1 is 100 percent) and throughput (bytes/s); NaN without one.
-        versions: numbers of the brokers' versions in `Index`, where an unknown version is an empty text.
-        age: of each load report, seconds.
+        versions: numbers of the brokers' versions in `Index`, where an unknown version is an empty string.
+        age: age of each load report, seconds.
         started: when the broker's process started, seconds since 1970; NaN where unknown.
         reported: brokers with a load report that was not left out.
         bundles: reported bundles, each once.
         owner: the broker of each bundle.
-        carried: load of the bundles, a row for each of `FIGURES`.
+        carried: the bundles' load, a row for each of `FIGURES`.
         left_out: bundles that validation left out.
-        policies: one number, that of the policies in `Index`.
+        policies: a single number, that of the sample's policies in `Index`.
     """
 
     brokers: Ints
@@ -58,7 +58,7 @@ class KeptSample(NamedTuple):
     policies: Ints
 
     def packed(self) -> bytes:
-        """Return the sample as bytes; numbers and bundles' load take 32 bits, because there may be millions."""
+        """Return the sample as bytes. Numbers and bundles' load take 32 bits each, because there may be millions."""
         small = self._replace(
             brokers=self.brokers.astype(np.int32),
             bundles=self.bundles.astype(np.int32),
@@ -72,27 +72,27 @@ class KeptSample(NamedTuple):
 
     @classmethod
     def unpacked(cls, data: bytes) -> Self:
-        """Return the sample from the bytes of `packed`."""
+        """Return the sample from bytes that `packed` made."""
         source = io.BytesIO(data)
         return cls(*(np.load(source, allow_pickle=False) for _ in cls._fields))
 
 
 class Coverage(BaseModel):
-    """Which part of the requested stretch a recording covers.
+    """Which part of the requested period a recording covers.
 
     Attributes:
-        start, end: of the requested stretch.
+        start, end: bounds of the requested period.
         first, last: times of the first and the last sample.
         samples: number of samples that count, at most one per minute.
         minutes: time that the samples cover.
-        expected: number of samples that a stretch without gaps would have.
+        expected: number of samples that the period would have without gaps.
         gaps: number of times that samples were missing for longer than `state_max_gap` intervals.
         longest_gap_minutes: length of the longest gap.
         blocked: number of samples that validation blocked.
         repeated: number of further samples in a minute that already had one.
         unreadable: the first files that could not be read, and why.
         unreadable_count: number of files that could not be read.
-        made: how bundles were generated if the recording has none; else empty.
+        made: how bundles were generated if none were recorded; else empty.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -135,11 +135,11 @@ class Index(VersionedDocument):
     """The index of a recording's files.
 
     Attributes:
-        brokers, bundles: names by number.
-        minutes: minutes of the samples since 1970, ascending.
+        brokers, bundles: names, by number.
+        minutes: the samples' minutes since 1970, ascending.
         places: file number, first byte and length of each sample.
-        versions: brokers' Pulsar versions by number.
-        policies: policies by number.
+        versions: the brokers' Pulsar versions, by number.
+        policies: policies, by number.
     """
 
     FILE: ClassVar[str] = "index.json"
@@ -154,5 +154,5 @@ class Index(VersionedDocument):
 
 
 def minute_of(at: datetime) -> int:
-    """Return the minute of a time, since 1970."""
+    """Return the minute that contains a time, counted from 1970."""
     return int(at.timestamp() // 60)

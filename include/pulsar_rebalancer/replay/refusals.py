@@ -1,4 +1,4 @@
-"""Limits of one replay; larger ones are refused with advice."""
+"""Limits for the size of one replay; larger replays are refused with advice."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.replay.samples import Recording
 
 MOST_HOURS = 5.0
-"""Maximum estimated hours of one core for one replay; the task that waits for it times out after six hours."""
+"""Maximum estimated hours of one core for a replay; the task that waits for the replay times out after six hours."""
 
 MOST_OUTCOMES = 50_000_000
-"""Maximum product of samples and variants in one replay: each yields a figure."""
+"""Maximum number of samples times variants in one replay: each combination yields a figure."""
 
 _LESS = "take a shorter stretch or fewer variants"
 
 _SECONDS_PER_BROKER, _SECONDS_PER_BUNDLE = 25e-6, 50e-9
-"""Time of one sample of one variant on 2 x AMD EPYC; docs/performance.md has the measurements."""
+"""Seconds for one sample and one variant, per broker and per bundle, on 2 x AMD EPYC (see docs/performance.md)."""
 
 
 def refuse_many(request: ReplayRequest, variants: int) -> None:

@@ -50,7 +50,7 @@ def html(
     compared: Sequence[Figures],
     outcomes: Mapping[str, VariantOutcome],
 ) -> str:
-    """Return the page.
+    """Return the report as an HTML page.
 
     Args:
         outcomes: by name of the variant.
@@ -154,7 +154,7 @@ def _field() -> tuple[Figure, Axes]:
 
 
 def svg(figure: Figure, salt: str) -> str:
-    """Return a figure as an SVG element without preamble, metadata and namespaces, which HTML does not need.
+    """Return a figure as an SVG element without the preamble, metadata and namespaces that HTML does not need.
 
     Args:
         salt: makes the ids unique on a page and the same each time.

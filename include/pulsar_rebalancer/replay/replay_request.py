@@ -1,4 +1,4 @@
-"""The request and the answer of a replay: the documents in its folder."""
+"""The request and the answer for a replay: the documents in the replay's folder."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DEFAULT_GRID: list[dict[str, object]] = [{"strategy": name} | profile.grid for n
 
 
 class ReplayRequest(VersionedDocument):
-    """`request.json`: what to compare.
+    """`request.json`: what a replay compares.
 
     Attributes:
         cluster: name in the clusters file.
@@ -89,7 +89,7 @@ class ReplayRequest(VersionedDocument):
         """Return a validated request from what a person typed.
 
         Raises:
-            SettingsError: `wrong_setting` or `contradiction`, with the field's name; also for the grid.
+            SettingsError: `wrong_setting` or `contradiction`, in a field or in the grid; the message names it.
         """
         try:
             request = cls.model_validate(dict(values))
@@ -100,14 +100,14 @@ class ReplayRequest(VersionedDocument):
 
 
 class ReplayResult(VersionedDocument):
-    """`answer.json`: the result of a replay; the figures of each variant are in `results.parquet`.
+    """`answer.json`: the result of a replay. The figures for each variant are in `results.parquet`.
 
     Attributes:
-        coverage: which part of the stretch was replayed.
+        coverage: which part of the requested period was replayed.
         picked: the variant that the preference picks.
         front: variants that no other variant beats in both unloads and range.
         variants: number of variants compared.
-        left_out: the first combinations of the grid that contradict themselves.
+        left_out: the first combinations in the grid that contradict themselves.
         left_out_count: number of such combinations.
         seconds: duration of the replay.
     """
@@ -124,14 +124,14 @@ class ReplayResult(VersionedDocument):
 
 
 class Stretch(NamedTuple):
-    """First and last minute of a continuous replay, both included."""
+    """The first and last minute of a continuous period to replay, both included."""
 
     first: int
     last: int
 
 
 def stretches(recording: Recording, *, days_apart: bool) -> list[Stretch]:
-    """Return the stretches of a recording: its days, or all of it."""
+    """Return the continuous periods in a recording: its days, or all of it."""
     minutes = recording.index.minutes
     if not days_apart:
         return [Stretch(minutes[0], minutes[-1])]

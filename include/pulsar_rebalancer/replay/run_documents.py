@@ -1,4 +1,4 @@
-"""What a recording needs from the documents of a run: whether it counts, who was left out, and the policies."""
+"""What a recording needs from a run's documents: whether the run counts, who was left out, and the policies."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _FILES = ("validation.json", "input/state.json", Policies.FILE)
 
 @dataclass(frozen=True)
 class RunDocuments:
-    """The result of a run's validation, its drained brokers and its policies.
+    """A run's validation result, drained brokers and policies.
 
     Attributes:
-        blocked: whether validation blocked the run.
+        blocked: True if validation blocked the run.
         left_out: brokers and bundles that validation left out, and drained brokers.
-        policies: text of `input/policies.json`; None when there is none.
+        policies: text of `input/policies.json`; None if the file is missing.
     """
 
     blocked: bool
@@ -43,12 +43,12 @@ class RunDocuments:
 
     @classmethod
     def read(cls, run: StoragePath) -> RunDocuments:
-        """Read the documents from the folder of a run."""
+        """Read the documents from a run's folder."""
         return cls.of(*(_text(run / file) for file in _FILES))
 
 
 def policies_of(text: str | None) -> Policies:
-    """Return the parsed policies, which a replay needs as a run does.
+    """Return the parsed policies. A replay needs them just as a run does.
 
     Raises:
         SnapshotError: `file_missing`, `file_damaged` or `file_version`.

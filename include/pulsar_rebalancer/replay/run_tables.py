@@ -1,4 +1,4 @@
-"""The tables of runs, in folders or compacted, as columns of a recording."""
+"""The tables of runs, from folders or compacted, as columns for a recording."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _STARTED = "started_at"
 
 @dataclass
 class Held:
-    """Some or all bundles of one run: numbers of bundles and brokers, and load with a row for each of `FIGURES`."""
+    """Some or all of a run's bundles: numbers of bundles and owners, and load with a row for each of `FIGURES`."""
 
     bundles: Ints
     owner: Ints
@@ -44,13 +44,13 @@ class Held:
 
     @classmethod
     def of(cls, writer: Writer, table: pa.Table) -> Held:
-        """Return the rows of a table of bundles."""
+        """Return the bundles from the rows of a bundles table."""
         bundles, owner = writer.bundles.numbers(table["bundle"]), writer.brokers.numbers(table["broker"])
         return cls(bundles, owner, carried(table))
 
     @classmethod
     def joined(cls, pieces: list[Held]) -> Held:
-        """Return the pieces of one run as one."""
+        """Return the pieces that belong to one run, joined."""
         return cls(
             np.concatenate([piece.bundles for piece in pieces]),
             np.concatenate([piece.owner for piece in pieces]),
@@ -59,7 +59,7 @@ class Held:
 
 
 def brokers_of(file: StoragePath, runs: Collection[str] | None = None) -> pa.Table:
-    """Return the brokers of a run, or of some runs of a day; the column of start times may be missing.
+    """Return the brokers in a run, or in some of a day's runs; the column of start times may be missing.
 
     Raises:
         SnapshotError: as in `read_checked`.
@@ -68,7 +68,7 @@ def brokers_of(file: StoragePath, runs: Collection[str] | None = None) -> pa.Tab
 
 
 def bundles_of(file: StoragePath, writer: Writer) -> Held:
-    """Return the bundles of a run from its folder.
+    """Return a run's bundles from its folder.
 
     Raises:
         SnapshotError: as in `read_checked`.
@@ -77,7 +77,7 @@ def bundles_of(file: StoragePath, writer: Writer) -> Held:
 
 
 def pieces_of(file: StoragePath, writer: Writer) -> Iterator[tuple[str, Held]]:
-    """Yield the bundles of a day's runs in file order; a run may come in several pieces.
+    """Yield the bundles of a day's runs in file order; a run's bundles may come in several pieces.
 
     Raises:
         SnapshotError: as in `read_checked`.
@@ -99,14 +99,14 @@ def floats(column: pa.ChunkedArray[Any], missing: float) -> Floats:
 
 
 def started(brokers: pa.Table) -> Floats:
-    """Return the start times of the brokers' processes, seconds since 1970; NaN where unknown."""
+    """Return when the brokers' processes started, seconds since 1970; NaN where unknown."""
     if _STARTED not in brokers.column_names:
         return np.full(brokers.num_rows, np.nan)
     return floats(brokers[_STARTED].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()), np.nan) / 1e6
 
 
 def carried(table: pa.Table) -> Floats:
-    """Return the load of brokers or bundles, a row for each of `FIGURES`.
+    """Return the load of brokers or bundles, with a row for each of `FIGURES`.
 
     A missing, negative, absurd or NaN figure becomes 0.
     """

@@ -1,4 +1,4 @@
-"""The samples of a recording as columns in order of time, computed once for all variants."""
+"""The samples in a recording as columns, in order of time, computed once for all variants."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 CARRIED = tuple(map(RESOURCES.index, ("cpu", "bandwidth_in", "bandwidth_out")))
-"""Resources whose usage moves with a bundle; memory stays."""
+"""Resources whose usage moves with a bundle; memory does not move."""
 
 _SHARED_BY = ((0, 1), (2,), (3,))
-"""Rows of `FIGURES` by which a broker's bundles share each of `CARRIED`: messages, bytes in, bytes out."""
+"""For each of `CARRIED`, the rows of `FIGURES` by which a broker's bundles share it: messages, bytes in, bytes out."""
 
 
 @dataclass(frozen=True)
 class RecordedSample:
-    """One sample of a recording; brokers and bundles by their position in order of names.
+    """One sample in a recording; brokers and bundles are given by their positions in the sorted names.
 
     Attributes:
-        minute: since 1970.
-        brokers: reported figures; the previous ones for a broker without a report.
+        minute: minutes since 1970.
+        brokers: reported figures; for a broker without a report, its previous figures.
         restarted: brokers whose process restarted since their previous report.
-        owner: the broker of each bundle; `NOBODY` where it is not reported.
-        carried: load of the bundles, a row for each of `FIGURES`; 0 where a bundle is not reported.
-        born: bundles not seen before.
-        parents: for each of `born`, the bundle that it was split from, or `NOBODY`.
+        owner: the broker of each bundle; `NOBODY` if the bundle is not reported.
+        carried: the bundles' load, a row for each of `FIGURES`; 0 for a bundle that is not reported.
+        born: bundles that no earlier sample has.
+        parents: for each of `born`, the bundle that it was split from; `NOBODY` if there is none.
         repeated: bundles of brokers without a report, with their previous load.
         left_out: bundles that validation left out.
         reserved: the isolation policy that reserves a broker, by broker position.
@@ -59,15 +59,15 @@ class RecordedSample:
 
     @cached_property
     def present(self) -> Flags:
-        """Return which bundles are reported."""
+        """Return True for each bundle that is reported."""
         return np.asarray(self.owner != NOBODY)
 
     @cached_property
     def flows(self) -> Floats:
-        """Return the load that each bundle takes along: a row for each of `CARRIED`, then one for each of `FIGURES`.
+        """Return the load that each bundle carries: a row for each of `CARRIED`, then a row for each of `FIGURES`.
 
-        The bundles of a broker share its CPU by their messages and its bandwidth by their bytes. Without messages or
-        bytes, nothing is shared.
+        A broker's bundles share its CPU by their messages and its bandwidth by their bytes. Without messages or bytes,
+        nothing is shared.
         """
         owned = np.flatnonzero(self.present)
         brokers = self.owner[owned]
@@ -84,10 +84,10 @@ class RecordedSample:
 
 @dataclass
 class Recording:
-    """The samples of a cluster, read file by file.
+    """A cluster's recorded samples, read file by file.
 
     Attributes:
-        roster: the sorted names.
+        roster: the sorted names of brokers and bundles.
     """
 
     folder: StoragePath
@@ -99,7 +99,7 @@ class Recording:
 
     @classmethod
     def read(cls, folder: StoragePath) -> Self:
-        """Read the index.
+        """Read a recording's index.
 
         Raises:
             SnapshotError: `file_missing`, `file_damaged` or `file_version`.
@@ -108,7 +108,7 @@ class Recording:
 
     @property
     def coverage(self) -> Coverage:
-        """Return which part of the stretch the recording covers."""
+        """Return which part of the requested period the recording covers."""
         return self.index.coverage
 
     @cached_property
@@ -125,7 +125,7 @@ class Recording:
         return [m for m in minutes if (first is None or m >= first) and (last is None or m <= last)]
 
     def samples(self, minutes: Iterable[int]) -> Iterator[RecordedSample]:
-        """Yield the samples of some minutes, ascending."""
+        """Yield the samples for these minutes, which must be ascending."""
         assembler = _Assembler(self)
         place_of = dict(zip(self.index.minutes, self.index.places, strict=True))
         read = lru_cache(maxsize=2)(lambda number: (self.folder / str(number)).read_bytes())
@@ -135,7 +135,7 @@ class Recording:
 
 
 class _Assembler:
-    """Converts numbers to positions in order of names, and keeps the last figures of brokers without a report."""
+    """Converts numbers to positions in the sorted names, and keeps the last figures of brokers without a report."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
@@ -197,7 +197,7 @@ class _Assembler:
         return BrokerFigures(registered, reported, age, usage, limits, traffic, known, of_brokers)
 
     def _bundles_of(self, snapshot: KeptSample, silent: Flags) -> tuple[Ints, Floats, Ints]:
-        """Return owner and load of all bundles, and the bundles of silent brokers, which keep their previous load."""
+        """Return all bundles' owners and load, and the bundles of silent brokers, which keep their previous load."""
         at = self._bundle_at[snapshot.bundles]
         owner = np.full(len(self._owner), NOBODY)
         carried = np.zeros_like(self._carried)
@@ -225,7 +225,7 @@ class _Assembler:
         return int(numbers[wider[np.argmin((ends - starts)[wider])]]) if len(wider) else NOBODY
 
     def _ranges_of(self, namespace: int) -> tuple[Ints, Ints, Ints]:
-        """Return the bundles of a namespace with their bounds."""
+        """Return a namespace's bundles, with their lower and upper bounds."""
         numbers = np.flatnonzero(self._roster.namespace == namespace)
         bounds = np.array([_bounds(self._roster.bundles[number]) for number in numbers.tolist()], dtype=np.int64)
         return numbers, bounds[:, 0], bounds[:, 1]
@@ -236,7 +236,7 @@ def _positions(names: Sequence[str], at: Mapping[str, int]) -> Ints:
 
 
 def _bounds(bundle: str) -> tuple[int, int]:
-    """Return the bounds of a bundle's hash range; an empty range beyond all hashes for a name without one."""
+    """Return the bounds of a bundle's hash range; if its name has none, an empty range beyond all hashes."""
     first, _, last = range_of(bundle).partition("_")
     beyond = 1 << 32
     try:

@@ -41,16 +41,16 @@ if TYPE_CHECKING:
 
 
 def record(storage: ClusterStorage, settings: Settings, start: datetime, end: datetime, folder: StoragePath) -> Index:
-    """Make a recording of the samples that runs collected between two times.
+    """Make a recording from the samples that runs collected between two times.
 
-    The last sample of a minute counts. The coverage names runs that cannot be read.
+    If a minute has several samples, the last one counts. The coverage names runs that cannot be read.
 
     Args:
-        settings: their interval determines the expected number of samples.
+        settings: settings whose interval determines the expected number of samples.
         folder: target folder of the recording.
 
     Raises:
-        SnapshotError: `file_missing` when the stretch has no readable sample.
+        SnapshotError: `file_missing` if the period has no readable sample.
     """
     writer = Writer(folder)
     reader = _Reader(storage, writer)
@@ -117,7 +117,7 @@ class _Reader:
         return self._documents[name].blocked
 
     def write_samples(self, day: date, minutes: Mapping[str, int]) -> None:
-        """Write the named runs of a day, each as the sample of its minute, in the given order."""
+        """Write these runs of a day in the given order, each as the sample for its minute."""
         compacted = {name: minute for name, minute in minutes.items() if name in self._bundle_rows}
         if compacted:
             with self._noting(f"the tables of {day}"):
@@ -133,7 +133,7 @@ class _Reader:
 
     @contextmanager
     def _noting(self, what: str) -> Iterator[None]:
-        """Note what could not be read; a failure of the storage itself is raised."""
+        """Note what could not be read; if the storage itself fails, raise the error."""
         try:
             yield
         except SnapshotError as error:
@@ -190,9 +190,9 @@ class _Reader:
 
 
 def _sound(snapshot: KeptSample) -> KeptSample:
-    """Return the sample with each bundle and broker once, and no bundle on an unlisted broker.
+    """Return the sample without duplicate bundles and brokers, and without bundles on unlisted brokers.
 
-    Two brokers may report a bundle while it moves: the one with more of its traffic counts as its owner.
+    Two brokers may report a bundle while it moves; the broker that reports more traffic for it counts as its owner.
     """
     brokers, first = np.unique(snapshot.brokers, return_index=True)
     by_traffic = np.argsort(-snapshot.carried[: len(TRAFFIC)].sum(axis=0), kind="stable")

@@ -1,4 +1,4 @@
-"""Make a recording from CSV traces: a series of CPU per broker, as exported from Prometheus.
+"""Make a recording from CSV traces: a series of CPU figures per broker, as exported from Prometheus.
 
 A trace has no bundles, so they are generated: each broker gets the same number of bundles. The share of its broker's
 load that a bundle carries is drawn once from a log-normal distribution. The load is interpolated between samples.
@@ -33,29 +33,29 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 _HELD = 3
-"""A broker has no report between two samples that are more than this many of its usual steps apart."""
+"""A broker has no report between two samples that are further apart than this number of its usual steps."""
 
 _HASHES = 1 << 32
 
 _VERSION = "5.0.1"
-"""Assumed version of the brokers: with it, equal hash ranges of different namespaces may move at once."""
+"""Assumed version of the brokers; with it, bundles with equal hash ranges in different namespaces may move at once."""
 
 LONGEST_DAYS = 366
-"""Maximum length of a stretch, days."""
+"""Maximum length of a trace or of a replayed period, days."""
 
 _LARGEST_GB = 8
 _BYTES_OF_BROKER, _BYTES_OF_BUNDLE = 173, 29
-"""Size of one sample in a recording."""
+"""Bytes per broker and per bundle in one sample of a recording."""
 
 
 class MadeBundles(BaseModel):
-    """How the bundles of a trace are generated.
+    """How the bundles for a trace are generated.
 
     Attributes:
         bundles: number of bundles per broker.
-        spread: standard deviation of the logarithm of their sizes.
-        seed: of the sizes.
-        messages: msg/s in, and the same out, per percent of CPU.
+        spread: standard deviation of the logarithm of the bundles' sizes.
+        seed: seed for the bundles' sizes.
+        messages: msg/s in, and as many out, per percent of CPU.
         message_bytes: size of a message, bytes.
     """
 
@@ -69,10 +69,10 @@ class MadeBundles(BaseModel):
 
     @classmethod
     def checked(cls, values: Mapping[str, object]) -> Self:
-        """Return validated values from what a person typed.
+        """Return the values that a person typed, validated.
 
         Raises:
-            SettingsError: `wrong_setting`, with the field's name.
+            SettingsError: `wrong_setting`; the message names the field.
         """
         try:
             return cls.model_validate(dict(values))
@@ -95,7 +95,7 @@ class _Series(NamedTuple):
     percents: Floats
 
     def at(self, minutes: Floats) -> tuple[Flags, Flags, Floats]:
-        """Return in which minutes the broker is registered, in which it reports, and its CPU, percent."""
+        """Return for each minute whether the broker is registered, whether it reports, and its CPU in percent."""
         there = (minutes >= self.minutes[0]) & (minutes <= self.minutes[-1])
         step = float(np.median(np.diff(self.minutes))) if len(self.minutes) > 1 else 1.0
         after = np.clip(np.searchsorted(self.minutes, minutes), 1, max(1, len(self.minutes) - 1))
@@ -110,12 +110,12 @@ def record(files: Sequence[Path], made: MadeBundles, settings: Settings, folder:
 
     Args:
         files: CSV with a header; a column of times (seconds or milliseconds since 1970, or ISO 8601, UTC without a
-            zone) and a column of CPU in percent per broker. A single column `value` is for the broker that the file is
-            named after. An empty cell or `NaN` is not a sample.
+            zone) and a column of CPU in percent per broker. If the only column is `value`, the file's name is the
+            broker's name. An empty cell or `NaN` is not a sample.
         folder: target folder of the recording.
 
     Raises:
-        SnapshotError: `bad_trace`, with file, row and column.
+        SnapshotError: `bad_trace`; the message names file, row and column.
     """
     series = sorted((one for file in files for one in _read(file)), key=lambda one: one.broker)
     twice = next((one.broker for one, other in pairwise(series) if one[0] == other[0]), None)
@@ -161,7 +161,7 @@ def _refuse_large(files: Sequence[Path], series: Sequence[_Series], made: MadeBu
 
 
 def _sizes(writer: Writer, brokers: Sequence[str], made: MadeBundles) -> Floats:
-    """Return each bundle's share of its broker's load, a row per broker; also add the bundles' names to the writer."""
+    """Return each bundle's share of its broker's load, a row per broker. Also add the bundles' names to the writer."""
     width = _HASHES // made.bundles
     for number in range(len(brokers)):
         for part in range(made.bundles):

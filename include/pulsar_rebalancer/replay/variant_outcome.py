@@ -1,4 +1,4 @@
-"""The outcome of a variant, the Pareto front of variants, and the one that a preference picks."""
+"""The outcome of a variant, the Pareto front of all variants, and the variant that a preference picks."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ HOT = 80.0
 
 @dataclass
 class VariantOutcome:
-    """The outcome of one variant over a stretch, built up sample by sample.
+    """The outcome of one variant over a period, built up sample by sample.
 
     Attributes:
-        variant: its name.
-        ranges: largest minus smallest score of each sample, points; 32 bits each, because there may be millions.
-        deviation: sum over the samples of the scores' standard deviation, points.
+        variant: the variant's name.
+        ranges: for each sample, largest minus smallest score, points; 32 bits each, because there may be millions.
+        deviation: sum over all samples of the standard deviation of the scores, points.
         hot: number of samples in which a broker was above `HOT` percent.
-        events: number of samples after which the variant moved anything.
+        events: number of samples after which the variant moved bundles.
         moved: number of bundles moved.
         disturbed: total throughput of the moved bundles when they moved, bytes/s in plus out.
         lost: number of bundles placed because their broker was gone.
@@ -44,20 +44,20 @@ class VariantOutcome:
     lost: int = 0
 
     def scores(self, scores: Floats) -> None:
-        """Add the scores of a sample, percent."""
+        """Add the brokers' scores in a sample, percent."""
         largest = float(scores.max())
         self.ranges.append(largest - float(scores.min()))
         self.deviation += float(scores.std())
         self.hot += largest > HOT
 
     def unloads(self, throughput: Floats) -> None:
-        """Add the bundles that move after a sample, given their throughput, bytes/s."""
+        """Add the bundles that move after a sample; the argument is their throughput, bytes/s."""
         self.events += 1
         self.moved += len(throughput)
         self.disturbed += float(throughput.sum())
 
     def append(self, other: Self) -> None:
-        """Add another stretch of the same variant."""
+        """Add the same variant's outcome over another period."""
         for name in (column.name for column in fields(self) if column.name != "variant"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
@@ -66,17 +66,17 @@ class Figures(NamedTuple):
     """The figures by which variants are compared.
 
     Attributes:
-        variant: its name.
+        variant: the variant's name.
         moved: total number of bundles moved.
-        events: total number of samples after which it moved anything.
+        events: total number of samples after which the variant moved bundles.
         unloads_per_day: bundles moved per day.
         events_per_day: events per day.
         disturbed_per_day: total throughput of the moved bundles when they moved, bytes/s per day.
-        range_mean: largest minus smallest score, points, mean over time.
-        range_p95: 95th percentile of that range, points.
-        range_largest: maximum of that range, points.
-        deviation_mean: standard deviation of the scores, points, mean over time.
-        hot_share: share of the time with a broker above 80 percent, ratio.
+        range_mean: mean over time of the range, which is the largest minus the smallest score, points.
+        range_p95: 95th percentile of the range, points.
+        range_largest: maximum of the range, points.
+        deviation_mean: mean over time of the scores' standard deviation, points.
+        hot_share: share of the time in which a broker was above 80 percent, ratio.
         lost: number of bundles placed because their broker was gone.
     """
 
@@ -95,10 +95,10 @@ class Figures(NamedTuple):
 
 
 def figures(outcome: VariantOutcome, minutes: float) -> Figures:
-    """Return the figures of a variant.
+    """Return the figures that an outcome yields.
 
     Args:
-        minutes: time that its samples cover.
+        minutes: time that the outcome's samples cover, minutes.
     """
     days, ranges = minutes / MINUTES_OF_A_DAY, np.array(outcome.ranges or [0.0])
     return Figures(
@@ -118,7 +118,7 @@ def figures(outcome: VariantOutcome, minutes: float) -> Figures:
 
 
 def merged(outcomes: Iterable[VariantOutcome]) -> dict[str, VariantOutcome]:
-    """Return one outcome per variant, by name, its stretches in the given order."""
+    """Return one outcome per variant, by name; the outcomes of its periods are joined in the given order."""
     by_name: dict[str, VariantOutcome] = {}
     for outcome in outcomes:
         by_name.setdefault(outcome.variant, VariantOutcome(outcome.variant)).append(outcome)

@@ -1,4 +1,4 @@
-"""The variants to compare: a cluster's settings with some of them changed."""
+"""The variants to compare: a cluster's settings with some values changed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NOT_REPLAYED = {
 }
 
 OF_STRATEGY = ("placement", "strategy_settings")
-"""Settings of one strategy that have no meaning for another."""
+"""Settings that belong to one strategy and have no meaning for another."""
 
 REPLAYED = (
     "strategy",
@@ -52,13 +52,13 @@ REPLAYED = (
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way to balance.
+    """One set of settings to compare.
 
     Attributes:
-        name: unique among those compared.
+        name: name that is unique among the compared variants.
         settings: effective settings.
         changed: settings that differ from the current ones.
-        current: whether these are the current settings.
+        current: True if these are the cluster's current settings.
     """
 
     name: str
@@ -68,11 +68,11 @@ class Variant:
 
 
 class Variants(NamedTuple):
-    """The expanded grid.
+    """The variants that a grid yields.
 
     Attributes:
-        variants: the current settings first.
-        left_out: why each combination that contradicts itself was left out.
+        variants: all variants, the current settings first.
+        left_out: for each combination that contradicts itself, why it was left out.
     """
 
     variants: list[Variant]
@@ -80,12 +80,12 @@ class Variants(NamedTuple):
 
 
 def expand(grid: Sequence[Mapping[str, object]], current: Settings) -> Variants:
-    """Return the current settings and every combination of a grid.
+    """Return the current settings and every combination in a grid.
 
     Args:
-        grid: each part maps settings, ours or Pulsar's, to a value or a list of values; all combinations of a part are
-            compared. Settings that a part does not name keep their current values.
-        current: effective settings of the cluster.
+        grid: list of parts. A part maps settings, by our names or Pulsar's, to a value or a list of values; all
+            combinations within a part are compared. Settings that a part does not name keep their current values.
+        current: the cluster's effective settings.
 
     Raises:
         SettingsError: `wrong_setting` when a setting or strategy is unknown, a value has the wrong type, or there are

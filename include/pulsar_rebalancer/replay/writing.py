@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 _SHOWN = 10
 
 _BYTES = 16 << 20
-"""Minimum size of a file of samples; only the last may be smaller."""
+"""Minimum size of a file of samples, in bytes; only the last file may be smaller."""
 
 
 class Names:
-    """Assigns numbers to names, in order of first appearance."""
+    """Assigns numbers to names, in the order in which the names first appear."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -38,7 +38,7 @@ class Names:
         return self._numbers.setdefault(name, len(self._numbers))
 
     def numbers(self, column: Any) -> Ints:
-        """Return the numbers of an Arrow column of names; each distinct name is looked up once."""
+        """Return the numbers for an Arrow column of names; each distinct name is looked up only once."""
         whole: Any = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         coded = whole if isinstance(whole, pa.DictionaryArray) else whole.dictionary_encode()
         # A day's table repeats its dictionary in every batch.
@@ -51,7 +51,7 @@ class Names:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return all names by number."""
+        """Return all names, in the order of their numbers."""
         return tuple(self._numbers)
 
 
@@ -69,14 +69,14 @@ class Writer:
     _waiting: bytearray = field(default_factory=bytearray)
 
     def policies_number(self, policies: Policies) -> int:
-        """Return the number of these policies; they rarely change."""
+        """Return the number of these policies. Policies rarely change."""
         parsed = policies.model_copy(update={"problem": ""})
         if parsed not in self.policies:
             self.policies.append(parsed)
         return self.policies.index(parsed)
 
     def add(self, minute: int, snapshot: KeptSample) -> None:
-        """Add one sample; many small ones go into one file."""
+        """Add one sample; many small samples go into one file."""
         data = snapshot.packed()
         self.places[minute] = (self._file, len(self._waiting), len(data))
         self._waiting += data
@@ -88,7 +88,7 @@ class Writer:
         self._file, self._waiting = self._file + 1, bytearray()
 
     def finish(self, coverage: Coverage) -> Index:
-        """Write the index of the files."""
+        """Write the index of the recording's files, and return it."""
         self._flush()
         minutes = sorted(self.places)
         index = Index(
@@ -115,7 +115,7 @@ def coverage_of(
     blocked: int = 0,
     made: str = "",
 ) -> Coverage:
-    """Return which part of a stretch its samples cover."""
+    """Return which part of a requested period the samples cover."""
     ordered = np.array(sorted(minutes))
     interval = max(1.0, settings.interval_seconds / 60)
     apart = np.diff(ordered)
