@@ -1,1 +1,1 @@
-"""Daily upkeep: compact finished days into one table per kind, and delete old files."""
+"""Daily upkeep: compact past days into one table per kind, and delete old files."""

@@ -1,7 +1,7 @@
-"""Compact a day's run folders into one table per kind, and verify the tables before anything is deleted.
+"""Compact a day's run folders into one table per kind; check the tables before anything is deleted.
 
-A crash at any point leaves everything readable: the tables are published one by one, `runs` last, and a run's folder is
-deleted only if the history holds the complete run. The next attempt starts again from the remaining folders.
+A crash at any point leaves everything readable. The tables are published one by one, `runs` last, and a run's folder is
+deleted only once the history holds the complete run. The next attempt starts again with the remaining folders.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ class UnreadableRunError(Exception):
 def compact(storage: ClusterStorage, day: date, runs: Sequence[RunFolder], *, dry_run: bool = False) -> dict[str, str]:
     """Add runs to the history of their day.
 
-    Rows of these runs from an interrupted attempt are replaced; rows of other runs stay. Run folders are not changed.
+    Rows that an interrupted attempt wrote for these runs are replaced; other rows and all run folders stay.
 
     Args:
-        dry_run: write nothing; damaged data behind a valid footer is not noticed.
+        dry_run: write nothing. Damaged data behind a valid footer is then not noticed.
 
     Returns:
-        The problem of each run that could not be read, by name; all other runs are in the history.
+        For each run that could not be read, by name, the problem. All other runs are now in the history.
 
     Raises:
         SnapshotError: `file_damaged` if the day's tables cannot be read or do not hold what was written,
-            `file_version` if another release wrote them, or `storage_failed`; the tables are unchanged.
+            `file_version` if another release wrote the tables, or `storage_failed`. The tables are then unchanged.
     """
     unreadable = {}
     readable = []
@@ -75,18 +75,18 @@ def compact(storage: ClusterStorage, day: date, runs: Sequence[RunFolder], *, dr
         try:
             _write(storage, day, readable)
             break
-        except UnreadableRunError as error:  # its footers are valid, its data is not
+        except UnreadableRunError as error:  # the run's footers are valid, but its data is not
             unreadable[error.run] = str(error)
             readable = [run for run in readable if run.name != error.run]
     return unreadable
 
 
 def check(run: RunFolder) -> None:
-    """Check a run's files without reading their data.
+    """Check a run's files without reading the data in them.
 
     Raises:
-        UnreadableRunError: a table's footer cannot be read, its columns have incompatible types, another release wrote
-            it, or the run has files that the history cannot hold.
+        UnreadableRunError: a table's footer cannot be read, a table's columns have incompatible types, another release
+            wrote a table, or the run has files that the history cannot hold.
     """
     if run.foreign:
         raise UnreadableRunError(run.name, f"it has files that are not the rebalancer's: {', '.join(run.foreign[:3])}")
@@ -123,7 +123,7 @@ def _write(storage: ClusterStorage, day: date, runs: Sequence[RunFolder]) -> Non
 
 
 def _stored_columns(target: StoragePath, today: pa.Schema) -> pa.Schema:
-    """Return the columns of a day's table, in types that hold both its present and its new rows."""
+    """Return the columns for a day's table, with types that hold both the table's present rows and new rows."""
     try:
         return _widened(with_run(today), today, target) if target.exists() else with_run(today)
     except pa.ArrowException as error:
@@ -131,14 +131,14 @@ def _stored_columns(target: StoragePath, today: pa.Schema) -> pa.Schema:
 
 
 def _widened(columns: pa.Schema, today: pa.Schema, file: StoragePath) -> pa.Schema:
-    """Return the columns, in types that also hold the rows of a file."""
+    """Return the columns with types that also hold the rows in a file."""
     stored = footer_of(file)[0]
     refuse_other(stored, today, file.uri)
     return pa.unify_schemas([columns, stored], promote_options="permissive")
 
 
 def _columns(columns: pa.Schema, kind: str, runs: Sequence[RunFolder]) -> pa.Schema:
-    """Return the columns, in types that hold the rows of all runs."""
+    """Return the columns with types that hold the rows of all runs."""
     for run in runs:
         for part in _parts(run, TABLES[kind][0]):
             try:
@@ -149,7 +149,7 @@ def _columns(columns: pa.Schema, kind: str, runs: Sequence[RunFolder]) -> pa.Sch
 
 
 def _keep_others(draft: Draft, target: StoragePath, names: set[str]) -> dict[str, int]:
-    """Copy the rows of other runs; return their number by run."""
+    """Copy the rows of other runs, and return the number of rows for each of these runs."""
     if not target.exists():
         return {}
     new = pa.array(sorted(names), pa.string())
@@ -159,7 +159,7 @@ def _keep_others(draft: Draft, target: StoragePath, names: set[str]) -> dict[str
 
 
 def _add(draft: Draft, kind: str, run: RunFolder) -> int | None:
-    """Add a run's rows; return their number according to the files' footers, None if the run has no such table."""
+    """Add a run's rows; return their number from the files' footers, or None if the run has no such table."""
     parts = _parts(run, TABLES[kind][0])
     try:
         for part in parts:
@@ -171,13 +171,13 @@ def _add(draft: Draft, kind: str, run: RunFolder) -> int | None:
 
 
 def _unreadable(run: RunFolder, error: Exception) -> Exception:
-    """Return the error to raise for a run that could not be added: a full disk is not the run's fault."""
+    """Return the error to raise for a run that could not be added; a full disk does not make the run unreadable."""
     passing = isinstance(error, SnapshotError) and error.reason is Reason.STORAGE_FAILED
     return error if passing else UnreadableRunError(run.name, str(error))
 
 
 def _parts(run: RunFolder, path: str) -> list[StoragePath]:
-    """Return the files of a table: a single one, or the parts of a folder that Spark wrote."""
+    """Return the files that make up a table: a single file, or the parts in a folder that Spark wrote."""
     if path in run.files:
         return [run.folder / path]
     parts = [name for name in run.files if name.startswith(f"{path}/") and name.endswith(".parquet")]
@@ -200,10 +200,10 @@ def _run_row(run: RunFolder, rows: Mapping[str, int | None]) -> pa.Table:
 
 
 def _compare(draft: Draft, expected: Mapping[str, int]) -> None:
-    """Read the finished draft back and check its number of rows by run.
+    """Read the finished draft back, and check the number of rows for each run.
 
     Raises:
-        SnapshotError: `file_damaged` if a number is not the expected one.
+        SnapshotError: `file_damaged` if a run has another number of rows than expected.
     """
     written = rows_by_run(draft.file)
     wrong = sorted(run for run in expected.keys() | written.keys() if expected.get(run, 0) != written[run])

@@ -1,4 +1,4 @@
-"""List a cluster's run folders on disk, and separate the rebalancer's files from others."""
+"""List a cluster's run folders, and separate the rebalancer's files from other files."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _OUR_FOLDER = re.compile(r"[a-z_]+(?:/[a-z0-9_-]+\.parquet(?:/.+)?)?")
 
 @dataclass(frozen=True)
 class RunFolder:
-    """One run on disk.
+    """A run's folder, with the entries in it.
 
     Attributes:
-        folder: its name is the run's id.
-        at: the sample time, from the folder's name.
-        ours: entries written by the rebalancer.
-        foreign: paths of all other entries, including links; never deleted.
+        folder: the folder, whose name is the run's id.
+        at: the time of the sample, from the folder's name.
+        ours: entries that the rebalancer wrote.
+        foreign: paths of all other entries, including links; these are never deleted.
     """
 
     folder: StoragePath
@@ -42,26 +42,26 @@ class RunFolder:
 
     @property
     def name(self) -> str:
-        """The name of the folder."""
+        """The folder's name, which is the run's id."""
         return self.folder.name
 
     @property
     def files(self) -> dict[str, int]:
-        """The size of the rebalancer's files in bytes, by path below the folder."""
+        """The sizes of the rebalancer's files, in bytes, by path below the folder."""
         return {entry.path: entry.size for entry in self.ours if entry.kind is Kind.FILE}
 
     @property
     def ended(self) -> bool:
-        """Whether *report* has written the outcome."""
+        """True if the task *report* has written the run's outcome."""
         return any(entry.path == "outcome.json" for entry in self.ours)
 
 
 @dataclass(frozen=True)
 class Day:
-    """The runs of one day (UTC).
+    """The runs on one day (UTC).
 
     Attributes:
-        foreign: names of entries that are not run folders of this day.
+        foreign: names of entries that are not folders of this day's runs.
     """
 
     date: date
@@ -71,7 +71,7 @@ class Day:
 
 
 def days_before(storage: ClusterStorage, limit: date) -> Iterator[Day]:
-    """Yield the days before `limit` that have a folder, oldest first; a day's folder is listed when it is yielded."""
+    """Yield the days before `limit` that have a folder, oldest first. Each folder is listed when its day is yielded."""
     for entry in entries(storage.runs):
         day = day_of(entry.path)
         if entry.kind is Kind.FOLDER and day is not None and day < limit:

@@ -1,7 +1,7 @@
-"""Upkeep of the files of runs: compact past days, and delete what is older than the settings allow.
+"""Upkeep of the files that runs leave: compact past days, and delete files that are older than the settings allow.
 
-Never touched: runs of today, runs younger than a day without an outcome, runs whose plan is in the state, files that
-the state points to, and everything that the rebalancer did not write.
+Upkeep never touches today's runs, runs without an outcome that are younger than a day, runs whose plan is in the state,
+files that the state points to, and files that the rebalancer did not write.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _NOT_OURS = "not the rebalancer's"
 
 
 def maintain(storage: ClusterStorage, settings: Settings, needed: Needed, now: datetime, *, dry_run: bool) -> Report:
-    """Compact and delete what is due; return a report.
+    """Compact and delete the files that are due; return a report.
 
     This may be interrupted at any time; the next call completes it.
 
     Args:
         settings: `compact_after_days`, `retention_days` and `history_days` are used.
-        dry_run: change nothing, only report.
+        dry_run: only report, and change nothing.
     """
     upkeep = _Upkeep(storage, settings, needed, now.astimezone(UTC), Report(dry_run))
     upkeep.runs()
@@ -52,7 +52,7 @@ def maintain(storage: ClusterStorage, settings: Settings, needed: Needed, now: d
 
 
 def expired(day: date, now: datetime, days: int) -> bool:
-    """Return whether a day is more than `days` days before today (UTC); never if `days` is 0."""
+    """Return whether a day is more than `days` days before today (UTC). If `days` is 0, no day ever is."""
     return days > 0 and (now.date() - day).days > days
 
 
@@ -94,7 +94,7 @@ class _Upkeep:
         return due and not expired(day, self.now, settings.history_days)
 
     def _compact(self, day: Day, runs: Sequence[RunFolder]) -> list[RunFolder]:
-        """Compact a day; return the runs that cannot be compacted, to be deleted only by age."""
+        """Compact a day; return the runs that cannot be compacted, which are deleted only when they are old enough."""
         try:
             done = complete_runs(self.storage, day.date)
             waiting = [run for run in runs if run.name not in done]

@@ -1,4 +1,4 @@
-"""Find the files of the state folder that are no longer needed."""
+"""Find the files in the state folder that are no longer needed."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 class Needed(NamedTuple):
-    """The files of a cluster that the state needs.
+    """The runs and files of a cluster that the state needs.
 
     Attributes:
-        plans: names of runs whose plans are in the stored state or its copies, or may still be carried out.
-        files: names in the state folder: kept copies and the means they point to; None if the stored state is lost,
-            so that everything in the folder may be needed to restore it.
+        plans: names of runs whose plans are in the stored state or a copy of it, or may still be carried out.
+        files: names of files in the state folder: kept copies, and the moving averages that they point to. None if the
+            stored state is lost: then everything in the folder may be needed to restore it.
     """
 
     plans: frozenset[str]
@@ -43,10 +43,10 @@ class Needed(NamedTuple):
 
     @classmethod
     def read(cls, storage: ClusterStorage, stored: DecisionState | None, plans: Collection[str] = ()) -> Self:
-        """Return what a stored state and its copies need.
+        """Return the runs and files that a stored state and its copies need.
 
         Args:
-            stored: None if it is lost.
+            stored: the stored state; None if it is lost.
             plans: names of further runs whose plans are needed.
 
         Raises:
@@ -65,23 +65,23 @@ class Needed(NamedTuple):
 
 
 def is_draft(entry: Entry) -> bool:
-    """Return whether the entry is a partly written file left by a killed task."""
+    """Return whether the entry is a partly written file that a killed task left."""
     return entry.kind is Kind.FILE and _DRAFT.fullmatch(entry.path) is not None
 
 
 def unneeded_files(
     folder: StoragePath, needed: Collection[str] | None, now: datetime, retention_days: int
 ) -> tuple[dict[str, list[Entry]], list[str]]:
-    """Return the entries of a state folder that can be deleted.
+    """Return the entries in a state folder that can be deleted.
 
-    Records of changes (who changed what and why) are kept for ever, as are published load data, drains and orders.
+    Records of changes (who changed what and why) are kept forever; so are published load data, drains and orders.
 
     Args:
-        needed: `Needed.files`.
-        retention_days: minimum age at which exports are deleted; 0: never.
+        needed: names of files that must stay, from `Needed.files`.
+        retention_days: age in days from which exports are deleted; 0: never.
 
     Returns:
-        Entries to delete, by `copies`, `means`, `exports` and `drafts`; and names that are not the rebalancer's.
+        Entries to delete, by kind (`copies`, `means`, `exports` or `drafts`), and names that are not the rebalancer's.
     """
     old: dict[str, list[Entry]] = defaultdict(list)
     foreign = []

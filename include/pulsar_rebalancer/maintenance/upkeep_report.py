@@ -1,4 +1,4 @@
-"""The report of daily upkeep: what it did to a cluster's files, or would do."""
+"""The report about daily upkeep: what it did to a cluster's files, or would do in a dry run."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
 LISTED = 20
-"""Maximum number of kept entries that the log lists."""
+"""Maximum number of kept entries that are listed in the log."""
 
 
 class Step(NamedTuple):
-    """One step that was done, or would be done.
+    """One step of upkeep that was done, or would be done in a dry run.
 
     Attributes:
         action: `compact` (which also deletes the run folders), `remove runs`, `remove history`, `remove state files`
             or `remove replays`.
-        what: a day, a replay, or the kind of files.
-        runs: number of run folders deleted.
-        files, size: number of files deleted, and their bytes.
+        what: the day, the replay, or the kind of files.
+        runs: number of deleted run folders.
+        files, size: number of deleted files, and their total size in bytes.
     """
 
     action: str
@@ -32,11 +32,11 @@ class Step(NamedTuple):
 
 @dataclass
 class Report:
-    """What upkeep did, or would do.
+    """What upkeep did, or would do in a dry run.
 
     Attributes:
-        left: old entries that are kept, with the reason.
-        problems: what a person should look at; none of the files concerned was deleted.
+        left: old entries that are kept, each with the reason.
+        problems: what a person should look at; the files concerned were not deleted.
     """
 
     dry_run: bool
@@ -57,7 +57,7 @@ class Report:
         }
 
     def table(self) -> str:
-        """Return the report as a table for the log."""
+        """Return the report as a text table for the log."""
         lines = [f"{'would' if self.dry_run else 'did':<22}{'what':<14}{'runs':>8}{'files':>10}{'bytes':>18}"]
         lines += [f"{s.action:<22}{s.what:<14}{s.runs:>8}{s.files:>10}{s.size:>18,}" for s in self.steps]
         total = self.document()
