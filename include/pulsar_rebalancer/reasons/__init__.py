@@ -1,4 +1,4 @@
-"""Reason codes: why something is as it is, and what follows from it."""
+"""Reason codes: why something happened or did not, and what follows from it."""
 
 from __future__ import annotations
 

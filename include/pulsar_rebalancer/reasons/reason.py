@@ -40,7 +40,7 @@ class Reason(StrEnum):
         return member
 
     def has(self, trait: Trait) -> bool:
-        """Return whether it has any of the given traits."""
+        """Return whether the reason has any of the given traits."""
         return bool(self.traits & trait)
 
     @classmethod

@@ -6,7 +6,7 @@ from enum import Flag, StrEnum, auto
 
 
 class Effect(StrEnum):
-    """What a reason does to the run."""
+    """What a reason does to a run."""
 
     BLOCK = "block"  # the data cannot be judged: the run fails, nothing is decided
     HOLD = "hold"  # decided and explained, but the gate stays closed
@@ -16,21 +16,21 @@ class Effect(StrEnum):
 
 
 class Trait(Flag):
-    """How reasons are classified."""
+    """Groups of reasons that other modules treat alike."""
 
     NONE = 0
     PASSING = auto()
-    """It may pass within moments, so the task that it stopped is retried."""
+    """The problem may pass within moments, so the task that it stopped is retried."""
     NO_ANSWER = auto()
     """The broker cannot be reached or does not answer: no further requests are sent to it."""
     CREDENTIALS = auto()
     """The connection's credentials were refused."""
     TYPED = auto()
-    """A person typed something wrong and reads the answer: the cluster itself is fine."""
+    """A person typed something wrong and sees the answer; the cluster itself is fine."""
     EXPECTED = auto()
-    """A quarantine that ends by itself: it does not count towards `max_quarantined_brokers`."""
+    """A quarantine that ends by itself, so it does not count towards `max_quarantined_brokers`."""
     WAITING = auto()
-    """The strategy saw an imbalance and waits: the cluster is not balanced yet."""
+    """The strategy saw an imbalance and is waiting: the cluster is not balanced yet."""
     STUCK = auto()
     """The strategy saw an imbalance that it cannot correct."""
     KEPT_IN_PLACE = auto()
@@ -44,9 +44,9 @@ class Trait(Flag):
     NOT_UNLOADED = auto()
     """The unload was not carried out, and a retry would not help."""
     MAY_HAVE_PLAN = auto()
-    """The failed unload may have left the planned destination with the leader."""
+    """The unload failed, but the leader may still remember the planned destination."""
     NEEDS_PERSON = auto()
-    """The move fails again until a person changes something."""
+    """The move will fail again until a person changes something."""
     RETRIED = auto()
     """A retry of the wave can complete the move."""
     SETTLED = auto()
@@ -54,6 +54,6 @@ class Trait(Flag):
     ORDERED = auto()
     """People or their settings caused it: no alert is needed."""
     NOT_BEGUN = auto()
-    """The move has not been tried: a later outcome replaces this one."""
+    """The move has not been tried: a later outcome replaces this reason."""
     SPLIT_AS_PLANNED = auto()
-    """The split ended with the bounds of the plan."""
+    """The split ended with the bounds that the plan wanted."""
