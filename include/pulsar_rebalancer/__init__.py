@@ -1,1 +1,1 @@
-"""What balances a cluster, in plain Python: no Airflow, no Spark, no Great Expectations."""
+"""The code that balances a cluster, in plain Python: no Airflow, no Spark, no Great Expectations."""

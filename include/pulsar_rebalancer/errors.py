@@ -1,4 +1,4 @@
-"""The errors of the domain; docs/reference/reason-codes.md explains their reason codes."""
+"""The errors that the rebalancer raises; docs/reference/reason-codes.md explains their reason codes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class RebalancerError(Exception):
     """An error that an operator can act on.
 
     Args:
-        message: what was wrong, with the offending value; never a secret. Its lines are cut and cleaned, because the
+        message: what was wrong, with the offending value but never a secret. Its lines are cut and cleaned, because the
             value may come from the network.
     """
 
@@ -26,7 +26,7 @@ class RebalancerError(Exception):
 
 
 class SettingsError(RebalancerError):
-    """A setting is unknown, of the wrong type, out of range, or contradicts another one."""
+    """A setting is unknown, has the wrong type, is out of range, or contradicts another setting."""
 
 
 class AdminError(RebalancerError):
@@ -35,7 +35,7 @@ class AdminError(RebalancerError):
     Args:
         broker: brokerId, or the address that was asked.
         status: HTTP status; None if there was no answer.
-        sent: False if no connection to the broker could be made, so that it cannot have carried the request out.
+        sent: False if no connection to the broker could be made, so the broker cannot have carried out the request.
     """
 
     def __init__(
@@ -48,12 +48,12 @@ class AdminError(RebalancerError):
 
 
 class SnapshotError(RebalancerError):
-    """A file below the storage root is missing, damaged, of another version, or cannot be read or written."""
+    """A file below the storage root is missing, damaged, has another version, or cannot be read or written."""
 
 
 class StateError(RebalancerError):
-    """The state kept between runs is lost, of another version, or newer than the plan (`stale_plan`)."""
+    """The state kept between runs is lost, has another version, or is newer than the plan (`stale_plan`)."""
 
 
 class PlanError(RebalancerError):
-    """A plan is too old, damaged, or not the one that was recorded."""
+    """A plan is too old, damaged, or not the plan that was recorded."""

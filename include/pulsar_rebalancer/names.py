@@ -1,4 +1,4 @@
-"""Formats of the names in settings and brokers' answers, and the names of the brokers' own switches."""
+"""Formats of names in settings and brokers' answers, and the names of Pulsar's own switches."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from zlib import crc32
 from pydantic import AfterValidator, BeforeValidator, Field
 
 CLUSTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-"""Cluster names become folders and DAG ids."""
+"""Cluster names become part of folders and DAG ids."""
 
 SHEDDING = "loadBalancerSheddingEnabled"
-"""The dynamic setting that the leader checks, with `loadBalancerEnabled`, before it sheds.
+"""The dynamic setting that the leader checks, together with `loadBalancerEnabled`, before it sheds.
 
-See LoadSheddingTask, and UnloadScheduler of the extensible load manager.
+See LoadSheddingTask, and UnloadScheduler in the extensible load manager.
 """
 
 BALANCER = "loadBalancerEnabled"
-"""The static setting without which a broker never sheds, whatever the dynamic setting says."""
+"""The static setting that a broker needs to shed, whatever the dynamic setting says."""
 
 SPLITTING = "loadBalancerAutoBundleSplitEnabled"
 """The dynamic setting that Pulsar checks before it splits a bundle by itself.
 
-The leader splits (ModularLoadManagerImpl.checkNamespaceBundleSplit); with the extensible load manager every broker
-splits its own bundles (SplitScheduler).
+The leader splits bundles (ModularLoadManagerImpl.checkNamespaceBundleSplit). With the extensible load manager, every
+broker splits its own bundles (SplitScheduler).
 """
 
 HEARTBEAT_NAMESPACE = r"(?:pulsar|sla-monitor)/[^:/]+:[0-9]+"
 """Heartbeat and SLA-monitor namespaces, which Pulsar's strategies ignore (NamespaceService, 4.2.4 and 5.0.1)."""
 
 SYSTEM_NAMESPACE = "pulsar/system"
-"""Pulsar would move its bundles; the rebalancer never does."""
+"""A namespace whose bundles Pulsar would move; the rebalancer never moves them."""
 
 _HEARTBEAT = re.compile(HEARTBEAT_NAMESPACE)
 _BROKER_ID = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}")
 _NAMESPACE = re.compile(r"[^/\s]+/[^/\s]+")
 _LONGEST_BROKER_ID = 253 + len("[]:65535")
-"""The longest host name (RFC 1035) with a port."""
+"""Length of the longest host name (RFC 1035) with a port."""
 _LONGEST_PATTERN = 256
 _LAST_HASH = 0xFFFFFFFF
 
@@ -55,12 +55,12 @@ def is_broker_id(text: str) -> bool:
 
 
 def namespace_of(bundle: str) -> str:
-    """Return `tenant/namespace` of a bundle name."""
+    """Return the namespace (`tenant/namespace`) from a bundle's name."""
     return bundle.rpartition("/")[0]
 
 
 def range_of(bundle: str) -> str:
-    """Return `0x…_0x…` of a bundle name."""
+    """Return the hash range (`0x…_0x…`) from a bundle's name."""
     return bundle.rpartition("/")[2]
 
 
@@ -70,12 +70,12 @@ def is_heartbeat(bundle: str) -> bool:
 
 
 def is_of_brokers(bundle: str) -> bool:
-    """Return whether the bundle holds topics of the brokers themselves, so that it is never moved or split."""
+    """Return whether the bundle holds the brokers' own topics; such bundles are never moved or split."""
     return is_heartbeat(bundle) or namespace_of(bundle) == SYSTEM_NAMESPACE
 
 
 def is_in_bundle(topic: str, bundle: str) -> bool:
-    """Return whether a topic is in a bundle: the CRC32 of its full name is in the range, the upper bound exclusive.
+    """Return whether a topic is in a bundle: the CRC32 of its full name is in the range, without the upper bound.
 
     The last range of a namespace includes its upper bound (NamespaceBundle.includes, Hashing.crc32).
 
@@ -91,14 +91,14 @@ def is_in_bundle(topic: str, bundle: str) -> bool:
 
 
 def is_extensible(load_manager: str) -> bool:
-    """Return whether a class name, with or without its package, is that of the extensible load manager."""
+    """Return whether a class name, with or without its package, names the extensible load manager."""
     return load_manager.strip().rpartition(".")[2] == "ExtensibleLoadManagerImpl"
 
 
 def split_list(text: str) -> tuple[str, ...]:
     """Return the items of a comma-separated list, which may be in brackets as in brokers' answers: `[a, b]`."""
     text = text.strip()
-    # Keeps the brackets of an IPv6 address: "[::1]:8080".
+    # A list with one IPv6 address and a port does not end in a bracket: "[::1]:8080".
     if text.startswith("[") and text.endswith("]"):
         text = text[1:-1]
     return tuple(item.strip() for item in text.split(",") if item.strip())
@@ -125,7 +125,7 @@ def _pattern(text: str) -> str:
 
 
 def _items(value: object) -> object:
-    """Return the names of a list, which may be written as one text, without surrounding spaces."""
+    """Return the names in a list, which may be written as one string, without surrounding spaces."""
     if isinstance(value, str):
         return split_list(value)
     if isinstance(value, (list, tuple)):
@@ -141,14 +141,14 @@ Brokers = Annotated[tuple[Annotated[str, AfterValidator(_broker)], ...], BeforeV
 
 
 class HashRange(NamedTuple):
-    """The hash range of a bundle."""
+    """The range of hashes that belong to a bundle."""
 
     lower: int
     upper: int
 
     @classmethod
     def of(cls, bundle: str) -> HashRange:
-        """Return the range of a bundle name `tenant/namespace/0x…_0x…`."""
+        """Return the range from a bundle's name, `tenant/namespace/0x…_0x…`."""
         lower, upper = (int(bound, 16) for bound in range_of(bundle).split("_"))
         return cls(lower, upper)
 

@@ -1,4 +1,4 @@
-"""One matcher for the patterns of people and of policies: RE2, which comes with Arrow and takes linear time.
+"""Match names with patterns from people and from policies, by RE2, which comes with Arrow and takes linear time.
 
 Every pattern must match a whole name.
 """
@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 LONGEST_NAME = 300
-"""Maximum characters of a name that a policy is compared with."""
+"""Maximum length of a name that is compared with a policy's patterns."""
 
 _LONGEST = 1000
 _MOST_REPEATS = 100
-"""Maximum product of the bounds of all `{n,m}` in a pattern: RE2 writes each repeat out."""
+"""Maximum product of the bounds of all `{n,m}` in a pattern, because RE2 expands every repeat."""
 
 _MEMBER = r"(?:[^\\\[\]^&\-]|\\[!-/:-@\[-`{-~])"
 _TOKEN = rf"""
@@ -29,19 +29,19 @@ _TOKEN = rf"""
   | (?:[*+?]|\{{[0-9]+(?:,[0-9]*)?\}})\??           # a repeat
 """
 _SAME_IN_JAVA = re.compile(rf"(?>{_TOKEN})*+", re.VERBOSE)
-"""What Java and RE2 read alike; RE2 refuses what is left, such as two repeats in a row."""
+"""Matches the syntax that means the same in Java and RE2. RE2 itself refuses the rest, such as two repeats in a row."""
 
 _BOUNDS = re.compile(r"\{([0-9]+)(?:,([0-9]*))?\}")
 _NAME = re.compile(rf"[!-~]{{1,{LONGEST_NAME}}}")
 
 
 def of_glob(pattern: str) -> str:
-    """Return a pattern of names as a regular expression; `*` matches any text, `?` any character."""
+    """Return a pattern for names as a regular expression; `*` matches any text, `?` any character."""
     return "".join({"*": ".*", "?": "."}.get(letter, re.escape(letter)) for letter in pattern)
 
 
 def is_as_in_java(pattern: str) -> bool:
-    """Return whether a regular expression matches the same names here and in Java, in little time.
+    """Return whether a regular expression matches the same names here as in Java, and does so in little time.
 
     Look-around, back-references, possessive repeats and Java's own classes are not supported.
     """
@@ -62,16 +62,16 @@ def is_as_in_java(pattern: str) -> bool:
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text can be the name of a namespace or a host: of visible ASCII characters, and not too long."""
+    """Return whether the text can be the name of a namespace or host: only visible ASCII, and not too long."""
     return _NAME.fullmatch(text) is not None
 
 
 def matching(pattern: str, names: Any) -> Any:
-    """Return for each name of an array whether a regular expression matches all of it; null for null."""
+    """Return for each name in an array whether a regular expression matches the whole name; null for null."""
     return pc.match_substring_regex(names, rf"\A(?:{pattern})\z")
 
 
 @lru_cache(maxsize=1 << 16)
 def matches(pattern: str, name: str) -> bool:
-    """Return whether a regular expression matches all of one name; `matching` is faster for many."""
+    """Return whether a regular expression matches the whole name; for many names, `matching` is faster."""
     return bool(matching(pattern, pa.scalar(name)).as_py())

@@ -1,4 +1,4 @@
-"""Clean texts from outside: storable when they are read, printable on one line when they are shown."""
+"""Clean text from outside: make it storable when it is read, and printable on one line when it is shown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LONGEST_MESSAGE = 2000
-"""Maximum characters of a line in an error's message."""
+"""Maximum length of a line in an error's message."""
 
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufeff") | {chr(c) for c in range(0xFE00, 0xFE10)}
 """Characters that Python considers printable although they are invisible."""
@@ -21,7 +21,7 @@ _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufeff") | {
 def one_line(text: str, most: int = LONGEST_MESSAGE) -> str:
     """Return the text without control, zero-width, direction and surrogate characters, cut to `most` characters.
 
-    Characters with a width are replaced by a space, the others are removed.
+    Characters with a width are replaced by a space; other characters are removed.
     """
     if not text.isprintable() or not _BLANK.isdisjoint(text):
         text = "".join(map(_shown, text))
@@ -35,15 +35,15 @@ def _shown(character: str) -> str:
 
 
 def storable(text: str) -> str:
-    """Return the text with a question mark for each lone surrogate, which JSON allows and UTF-8 does not."""
+    """Return the text with a question mark in place of each lone surrogate, which JSON allows but UTF-8 does not."""
     return text.encode("utf-8", "replace").decode()
 
 
 def typed(value: Any) -> Any:
-    """Return what a person typed with all texts stripped; a text without a visible character becomes empty.
+    """Return what a person typed, with all strings in it stripped; a string without visible characters becomes empty.
 
     Raises:
-        ValueError: a text has a lone surrogate or a control character other than tab and line break.
+        ValueError: a string has a lone surrogate, or a control character other than tab and line break.
     """
     try:
         return _fixed(value, _typed)
@@ -58,10 +58,10 @@ def _typed(text: str) -> str:
 
 
 def require_storable(document: object) -> None:
-    """Refuse a document that could not be read again once it is written as JSON.
+    """Refuse a document that could not be read again after it is written as JSON.
 
     Raises:
-        ValueError: it has NaN, an infinity or a lone surrogate, or is nested too deeply.
+        ValueError: the document has NaN, an infinity or a lone surrogate, or is nested too deeply.
     """
     try:
         json.dumps(document, allow_nan=False, ensure_ascii=False, default=str).encode()
@@ -73,10 +73,10 @@ def parse_json(data: bytes, fix: Callable[[str], str] = storable) -> Any:
     """Return the JSON document in UTF-8 bytes; lone surrogates become question marks.
 
     Args:
-        fix: applied to all strings if any of them has an escape; without escapes no string can need it.
+        fix: function that is applied to all strings if the data has an escape; without escapes no string needs it.
 
     Raises:
-        ValueError: it is not JSON, or nested too deeply.
+        ValueError: the data is not JSON, or is nested too deeply.
     """
     try:
         document = _loads(data)
