@@ -129,7 +129,7 @@ class Exchange:
 
     def __init__(self, connection: AdminConnection) -> None:
         self._connection = connection
-        # This ignores redirects, the environment's proxies and .netrc: none of them may see or add credentials.
+        # Redirects, the environment's proxies and .netrc are ignored: none of them may see or add credentials.
         headers = {"User-Agent": "pulsar-rebalancer", "Accept": "application/json, */*;q=0.5"}
         # Compressed answers could be larger than their limit.
         headers["Accept-Encoding"] = "identity"

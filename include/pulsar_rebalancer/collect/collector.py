@@ -60,8 +60,9 @@ class Trigger:
 class Earlier:
     """The data that earlier runs left.
 
-    folder: folder with the bundles' moving averages and the load data that brokers under the extensible load manager
-    published; None if there is no earlier data and none is to be kept.
+    Attributes:
+        folder: folder with the bundles' moving averages and the load data that brokers under the extensible load
+            manager published; None if there is no earlier data and none is to be kept.
         before: the documents of the state store.
     """
 
