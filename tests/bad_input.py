@@ -128,11 +128,11 @@ ROWS = (
         "a report older than the brokers' own maximum",
         _fault("stale_last_update", amount=1000),
         "report_stale",
-        "report_age_seconds 10",
+        "report_age_seconds 1",
     ),
     _left_out("a broker's clock is an hour ahead", _fault("future_clock"), "clock_ahead", "report_age_seconds -3"),
     _left_out(
-        "a broker's clock is an hour behind", _fault("stale_last_update"), "report_stale", "report_age_seconds 36"
+        "a broker's clock is an hour behind", _fault("stale_last_update"), "report_stale", "report_age_seconds 3"
     ),
     Row(
         "the workers' clock is an hour behind that of all brokers",

@@ -75,7 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def cached_archive(cache: Path, before_making: Callable[[], None] = lambda: None) -> Path:
-    """Return the archive in `cache` for this Spark, this Java and its options; create the archive if it is missing.
+    """Return the archive in `cache` for this Spark, Java and Java's options; create the archive if it is missing.
 
     Raises:
         SettingsError: `wrong_setting` if there is no Java that Spark can use.

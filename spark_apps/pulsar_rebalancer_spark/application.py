@@ -20,7 +20,7 @@ _COLLECTED_AFTER = 1_000_000
 
 
 def main() -> int:
-    """Decide the runs that the command line names, and return the exit code."""
+    """Make the decisions for the runs on the command line, and return the exit code."""
     # Otherwise each call that starts the session would wait until the other thread's turn ends.
     sys.setswitchinterval(_TURN)
     # Otherwise Python would scan all rows in the driver again and again, although none of them is garbage.

@@ -32,7 +32,7 @@ def splitting_is_on(runtime: Mapping[str, str]) -> bool:
 
 
 async def read(admin: PulsarAdmin, name: str = SHEDDING) -> dict[str, str]:
-    """Return each broker's value of a switch, or `[<reason code>]` if the broker could not be asked.
+    """Return the value of a switch on each broker, or `[<reason code>]` if the broker could not be asked.
 
     Raises:
         AdminError: the list of brokers cannot be read.

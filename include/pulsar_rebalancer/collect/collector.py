@@ -112,7 +112,7 @@ async def collect(
 
     Raises:
         SettingsError: `wrong_setting` or `contradiction`.
-        AdminError: the list of brokers, the leader or all configurations cannot be read; the credentials are refused;
+        AdminError: the list of brokers, the leader or every broker's configuration is unreadable; bad credentials;
             `no_load_report` if the load manager gives no reports; `client_missing`; or the system topics of the
             extensible load manager cannot be read.
     """

@@ -1,4 +1,4 @@
-"""Limits for the size of one replay; larger replays are refused with advice."""
+"""Limits on the size of a replay; a larger one is refused with advice on how to reduce it."""
 
 from __future__ import annotations
 

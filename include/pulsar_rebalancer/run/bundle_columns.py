@@ -171,9 +171,9 @@ class Bundles:
         return served(self._table, namespaces)
 
     def long_term_msg_rates(self) -> dict[str, float]:
-        """Return each broker's long-term message rate, msg/s: the sum over its bundles without heartbeat namespaces.
+        """Return each broker's long-term message rate, msg/s: the sum over its bundles outside heartbeat namespaces.
 
-        A bundle whose long-term moving average is not known yet counts with its short-term one.
+        If a bundle's long-term moving average is not known yet, its short-term one is used.
         """
         heartbeat = pc.match_substring_regex(self._table["bundle"], f"^{HEARTBEAT_NAMESPACE}/[^/]*$")
         means = pc.coalesce(self._table["long_term_msg_rate"], self._table["msg_rate"])

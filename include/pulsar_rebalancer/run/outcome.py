@@ -143,7 +143,7 @@ class Outcome(VersionedDocument):
 
     @property
     def landed(self) -> int:
-        """Return the number of bundles that have another owner than before the run."""
+        """Return the number of bundles whose owner has changed since before the run."""
         return sum(move.reason.has(Trait.NEW_OWNER) for move in self.moves)
 
 

@@ -157,7 +157,7 @@ def write_moves(run: StoragePath, candidates: pa.Table) -> None:
 
 
 def write_decisions(run: StoragePath, decisions: pa.Table, state: Mapping[str, JsonValue]) -> None:
-    """Write `plan/decisions.parquet` and `plan/state.json`, the state that *record* commits, as JSON values."""
+    """Write `plan/decisions.parquet`, and `plan/state.json`: the state that the task *record* will commit."""
     (run / _DECISIONS).write_table(decisions)
     (run / _STATE).write_json(state)
 

@@ -50,7 +50,7 @@ class Counting:
 
     @property
     def judges(self) -> bool:
-        """Return whether the sample's hits may make a pair fire."""
+        """Return whether the sample's hits can make a pair fire."""
         return self.counts or self.reason == Reason.OTHER_THRESHOLDS
 
     def is_repeated(self, figures: Mapping[str, float]) -> bool:

@@ -104,9 +104,9 @@ def load_now(metrics: Metrics, published: Mapping[str, JsonValue]) -> dict[str, 
 
 
 def other_host(metrics: Sequence[Mapping[str, JsonValue]], broker: str) -> str:
-    """Return the host that answered in the broker's place; empty if it was the broker's own or is not reported.
+    """Return the host that answered if it is not the broker's own; empty if it is, or if the answer names no host.
 
-    Metrics of the load manager name the advertised address, which is also the host of brokerIds
+    The load manager's metrics name the advertised address, which is also the host in brokerIds
     (ExtensibleLoadManagerImpl.getMetrics). Brokers on the same host cannot be distinguished.
     """
     labels = (_mapping(group.get("dimensions")) for group in metrics)

@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TopicMessage:
-    """A message of a system topic.
+    """A message from a system topic.
 
     Attributes:
         broker: brokerId, the message's key.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class SpareCapacity:
-    """Check that drains, and the strategy's moves in the same run, bring no broker above `overloaded_threshold`.
+    """Check that drains, and the strategy's moves in the same run, push no broker above `overloaded_threshold`.
 
     If the broker that placement chose has no room for a drained broker's bundle, the bundle goes to the coldest broker
     that has room and that policies and the topic ceiling allow. If there is no such broker, the bundle stays.

@@ -50,7 +50,7 @@ class LeastResourceUsageWithWeight:
         return self._step(candidates)[0] if isinstance(candidates, Others) else next(self._eligible.of(candidates))
 
     def _of(self, candidates: Sequence[str]) -> Iterator[Sequence[str]]:
-        """Yield the eligible candidates for each call."""
+        """Yield the eligible candidates, once for each bundle to place."""
         while True:
             eligible, has_settled = self._step(candidates)
             yield eligible
