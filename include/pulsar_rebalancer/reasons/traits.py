@@ -1,4 +1,4 @@
-"""What other modules need to know about a reason code besides its texts."""
+"""What other modules need to know about a reason code apart from its texts."""
 
 from __future__ import annotations
 
