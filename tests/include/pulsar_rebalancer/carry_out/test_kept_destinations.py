@@ -65,6 +65,57 @@ def test_what_an_earlier_try_left_stays_when_the_next_one_is_refused(scene, move
     assert (outcome.reason, outcome.destination_kept) == ("forbidden", True)
 
 
+@pytest.mark.parametrize(("earlier", "dead", "kept"), [(0, "b", True), (0, "c", False), (1, "c", True)])
+def test_an_unload_that_reaches_nobody_leaves_its_destination_if_the_leader_sent_it_on(
+    scene, move, caplog, earlier, dead, kept
+):
+    """The leader redirected it to a dead owner; a dead leader has remembered nothing, except from an earlier try."""
+    scene.cluster.faults.add("error_500", scene.b, path="/unload", times=1)
+
+    def prepare(admin):
+        def unreachable():
+            if len(admin.unloads) > earlier:
+                raise AdminError(Reason.UNREACHABLE, "no connection", broker=getattr(scene, dead), sent=False)
+
+        admin.before_unload = unreachable
+
+    outcome = scene.run_one(move, prepare=prepare, retries=earlier, timeout=0.05)
+
+    assert (outcome.reason, outcome.owner, outcome.destination_kept) == ("unreachable", scene.b, kept)
+    assert (f"the leader may send its next unload to {scene.a}" in caplog.text) is kept
+
+
+def place(scene, number, broker):
+    scene.cluster.unload(scene.bundles[number], broker)
+    assert scene.cluster.lookup(scene.cluster.topology.topics(number)[0]) == broker
+
+
+def test_a_bundle_that_arrives_before_the_next_try_leaves_nothing(scene, move):
+    scene.cluster.faults.add("error_500", scene.b, path="/unload")
+
+    def prepare(admin):
+        read, act = admin.owner, scene.once(lambda: None, lambda: place(scene, ON_A, scene.a))
+
+        async def owner(bundle, likely=()):
+            found = await read(bundle, likely)
+            act()
+            return found
+
+        admin.owner = owner
+
+    outcome = scene.run_one(move, prepare=prepare, retries=1, timeout=SHORT)
+
+    assert (outcome.reason, outcome.owner, outcome.destination_kept) == ("moved", scene.a, False)
+
+
+def test_a_bundle_that_comes_back_to_its_source_leaves_nothing(scene):
+    back = {"prepare": lambda admin: setattr(admin, "after_unload", lambda: place(scene, 0, scene.a))}
+
+    outcome = scene.run_one(**back, retries=0)
+
+    assert (outcome.reason, outcome.owner, outcome.destination_kept) == ("astray", scene.a, False)
+
+
 def test_a_bundle_that_was_unloaded_all_the_same_leaves_nothing(scene):
     scene.cluster.faults.add("stray")
 

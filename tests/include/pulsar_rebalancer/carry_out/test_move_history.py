@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.airflow_runs import bundle, make_run, move_row
 
+from pulsar_rebalancer.carry_out import move_history
 from pulsar_rebalancer.carry_out.move_history import WaveHistory, still_kept
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.outcome import MoveOutcome
-from pulsar_rebalancer.state.state_documents import KeptDestination, MovesState
+from pulsar_rebalancer.run.attempts import write_outcomes
+from pulsar_rebalancer.run.outcome import MoveOutcome, conclude
+from pulsar_rebalancer.run.plan import read_moves
+from pulsar_rebalancer.state.state_documents import KeptDestination, MovesState, Unload
 from pulsar_rebalancer.storage.layout import ClusterStorage
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
+
+    from pulsar_rebalancer.storage.path import StoragePath
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
@@ -53,6 +60,90 @@ def test_attempts_are_added_up(
 
     found = history.outcomes[bundle(1)]
     assert (found.reason, found.attempts, found.destination_kept) == together
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> StoragePath:
+    moves = [move_row(number, "a:1", "b:1", wave=0 if number < 4 else 1) for number in range(1, 5)]
+    return make_run(ClusterStorage(str(tmp_path), "east"), moves)
+
+
+def attempt(run: StoragePath, wave: int = 0) -> WaveHistory:
+    return WaveHistory(MovesState(), lambda change: None, run, wave)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "unloaded", "ended"),
+    [
+        (outcome(Reason.MOVED, 1), True, True),
+        (outcome(Reason.UNREACHABLE, 0), False, True),
+        (outcome(Reason.INTERRUPTED, 1), True, False),
+        (outcome(Reason.NOT_ATTEMPTED, 0), False, False),
+    ],
+)
+def test_a_retry_knows_what_was_unloaded_and_what_has_ended(
+    run: StoragePath, earlier: MoveOutcome, unloaded: bool, ended: bool
+) -> None:
+    attempt(run).leave([earlier], NOW)
+
+    assert (bool(attempt(run).unloaded), bool(attempt(run).ended)) == (unloaded, ended)
+
+
+@pytest.mark.parametrize(
+    ("ended", "left"),
+    [(outcome(Reason.MOVED, 1, "b:1"), {bundle(2)}), (outcome(Reason.UNREACHABLE, 0), {bundle(1), bundle(2)})],
+)
+def test_only_another_unload_takes_the_place_of_a_kept_destination(
+    run: StoragePath, ended: MoveOutcome, left: set[str]
+) -> None:
+    kept = KeptDestination(at=NOW, plan_id="p", destination="c:1", owner="a:1")
+    stored = [MovesState(kept={bundle(1): kept, bundle(2): kept})]
+    history = WaveHistory(stored[0], lambda change: stored.append(change(stored[-1])), run, 0)
+
+    history.add(ended, NOW)
+    history.write()
+
+    assert set(stored[-1].kept) == left
+
+
+def test_a_planned_move_that_is_left_is_stored_as_left(run: StoragePath) -> None:
+    planned = Unload(at=NOW, plan_id=run.name, source="a:1", destination="b:1")
+    stored = [MovesState(unloads={bundle(1): planned})]
+    history = WaveHistory(stored[0], lambda change: stored.append(change(stored[-1])), run, 0)
+
+    history.leave([outcome(Reason.NOT_ATTEMPTED, 0)], NOW)
+
+    assert stored[-1].unloads[bundle(1)].outcome == "not_attempted"
+
+
+def test_failed_moves_of_all_waves_count_until_the_report(run: StoragePath) -> None:
+    failed = outcome(Reason.UNREACHABLE, 0)
+    attempt(run, 1).leave([failed.model_copy(update={"bundle": bundle(4)})], NOW)
+    attempt(run).leave([failed], NOW)
+    again = attempt(run)
+    assert again.failed(None) == 2
+    again.add(outcome(Reason.MOVED, 1, "b:1"), NOW)
+    assert again.failed(None) == 1
+    conclude(run, Reason.OPEN, NOW).write(run)
+    assert attempt(run).failed(None) == 0
+
+
+def test_bundles_that_begin_together_are_written_together(run: StoragePath, monkeypatch: pytest.MonkeyPatch) -> None:
+    history, written = attempt(run), []
+
+    def write(file: StoragePath, outcomes: Mapping[str, MoveOutcome]) -> None:
+        written.append([begun.attempts for begun in outcomes.values()])
+        write_outcomes(file, outcomes)
+
+    monkeypatch.setattr(move_history, "write_outcomes", write)
+
+    async def begin() -> None:
+        await asyncio.gather(*(history.begin(move) for move in read_moves(run) if move.wave == 0))
+
+    asyncio.run(begin())
+
+    assert written == [[1], [1, 1, 1]]
+    assert attempt(run).outcomes == history.outcomes
 
 
 @pytest.mark.parametrize(
