@@ -86,8 +86,24 @@ def test_an_unload_that_reaches_nobody_leaves_its_destination_if_the_leader_sent
 
 
 def place(scene, number, broker):
-    scene.cluster.unload(scene.bundles[number], broker)
-    assert scene.cluster.lookup(scene.cluster.topology.topics(number)[0]) == broker
+    scene.cluster.unload(scene.bundles[number], broker or None)
+    assert not broker or scene.cluster.lookup(scene.cluster.topology.topics(number)[0]) == broker
+
+
+@pytest.mark.parametrize(("landed", "reason"), [("a", "moved"), ("c", "unreachable"), ("", "unreachable")])
+def test_a_bundle_that_others_unloaded_while_no_unload_got_through_leaves_nothing(scene, move, landed, reason):
+    owner = getattr(scene, landed, "")
+
+    def prepare(admin):
+        async def unload(_bundle, _destination):
+            place(scene, ON_A, owner)
+            raise AdminError(Reason.UNREACHABLE, "no connection", broker=scene.b, sent=False)
+
+        admin.unload = unload
+
+    outcome = scene.run_one(move, prepare=prepare, timeout=-1)  # there is no time for a second request
+
+    assert (outcome.reason, outcome.owner, outcome.destination_kept) == (reason, owner, False)
 
 
 def test_a_bundle_that_arrives_before_the_next_try_leaves_nothing(scene, move):

@@ -105,6 +105,7 @@ def test_a_redirect_to_a_stranger_counts_for_the_leader_remembers_the_destinatio
     scene.cluster.faults.add("redirect_to_stranger", path="/unload")
     outcome = scene.run_one()
     assert (outcome.reason, outcome.owner, outcome.attempts) == ("foreign_redirect", scene.a, 1)
+    assert outcome.destination_kept
 
 
 def test_a_read_only_connection_changes_nothing(scene):
