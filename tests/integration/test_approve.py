@@ -5,6 +5,7 @@ very plan.
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -146,6 +147,9 @@ def test_a_plan_is_carried_out_once_a_person_approves_it(wise: World, url: str) 
 
 
 def test_what_a_person_rejected_is_not_asked_for_again_at_once(wise: World, url: str) -> None:
+    before = wise.decision()
+    if before.counted_at is not None:  # a test just before this one leaves a sample that the next would follow too soon
+        wise.put(before.model_copy(update={"counted_at": before.counted_at - timedelta(hours=1)}))
     wise.run()
     earned = wise.decision().hits
     assert earned
