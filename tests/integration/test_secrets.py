@@ -95,7 +95,8 @@ def test_no_secret_is_left_anywhere(
         broker = vault.served.cluster.active_brokers()[0]
         for bundle in BUNDLES:
             vault.served.cluster.faults.add("odd_bundle", broker, target=bundle)
-        good = vault.run(force="".join(NAMES))
+        typed = "".join(name for name in NAMES if "\0" not in name)  # a form refuses control characters
+        good = vault.run(force=typed)
         vault.served.cluster.faults.clear()
         ended = [vault.run("watch"), vault.run("maintenance", dry_run=False), vault.run("control", action="export")]
         ended.append(vault.run("control", action="take_over", reason="a trial"))
@@ -119,7 +120,7 @@ def test_no_secret_is_left_anywhere(
     assert (good.state, {run.state for run in ended}) == ("success", {"success"})
     assert good.xcom("report")["moved"] > 0
     assert set(Validation.read(good.folder).quarantined) & set(BUNDLES)
-    assert RunRequest.read(good.folder).params.force == "".join(NAMES)
+    assert RunRequest.read(good.folder).params.force == typed
     assert not list(work.iterdir())
     assert {run.states["collect"] for run in failed} == {"failed"}
     for word in ("[unauthorized]", "[unreachable]", "unknown keys api_key", "value not shown", "ZeroDivisionError"):
