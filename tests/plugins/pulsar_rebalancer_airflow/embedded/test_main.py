@@ -149,6 +149,8 @@ def test_a_link_in_the_place_of_the_lock_is_not_followed(
 STRANGER = 4321
 """Number of another user."""
 
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
+
 
 def belongs_to_a_stranger(folder: Path) -> Path:
     folder.mkdir(mode=0o755)
@@ -178,14 +180,13 @@ def is_open_to(mode: int, below: str = "") -> Callable[[Path], Path]:
     return make
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (belongs_to_a_stranger, f"{{}} belongs to another user (number {STRANGER})"),
-        (lambda folder: belongs_to_a_stranger(folder) / "run", "{} belongs to another user"),
-        (is_a_link_of_a_stranger, "{} belongs to another user"),
-        (is_a_link_to_a_stranger, "{} belongs to another user"),
+        pytest.param(belongs_to_a_stranger, f"{{}} belongs to another user (number {STRANGER})", marks=AS_ROOT),
+        pytest.param(lambda folder: belongs_to_a_stranger(folder) / "run", "{} belongs to another user", marks=AS_ROOT),
+        pytest.param(is_a_link_of_a_stranger, "{} belongs to another user", marks=AS_ROOT),
+        pytest.param(is_a_link_to_a_stranger, "{} belongs to another user", marks=AS_ROOT),
         (is_open_to(0o770), "forbid it (chmod go-w {})"),
         (is_open_to(0o770, "run"), "other users may write to {}"),
         (is_open_to(0o1777), "other users may write to {}"),
@@ -208,7 +209,7 @@ def test_a_folder_whose_files_others_could_replace_is_refused(
     assert not [*tmp_path.rglob("run"), *tmp_path.rglob("lock")]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
+@AS_ROOT
 def test_so_is_one_that_somebody_creates_at_that_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(airflow_home, "make_private", belongs_to_a_stranger)
     with pytest.raises(EmbeddedError, match="belongs to another user"), locked(tmp_path / "theirs"):
@@ -226,7 +227,7 @@ def test_anyone_who_may_replace_the_source_tree_may_replace_a_folder_in_it(
     assert main(["--folder", str(shared / "run")]) == 0
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
+@AS_ROOT
 def test_the_command_refuses_it_before_it_starts_anything(tmp_path: Path) -> None:
     folder = belongs_to_a_stranger(tmp_path / "theirs")
     command = [sys.executable, "-m", "pulsar_rebalancer_airflow.embedded", "--folder", str(folder)]
