@@ -21,6 +21,8 @@ BASE_LOAD = 1.5
 
 _KBIT_PER_GBIT = 1e6
 
+_SIZES, _COSTS, _PEAKS, _OWNERS, _SPIKES = range(5)  # one random stream each, and for each group of bundles
+
 
 def build(scenario: Scenario, seed: int, *, direct: bool) -> Spec:
     """Return what the scenario's cluster is made of.
@@ -30,9 +32,8 @@ def build(scenario: Scenario, seed: int, *, direct: bool) -> Spec:
         seed: of everything random.
         direct: the cluster places as the extensible load manager does.
     """
-    random = random_shape(seed)
     brokers = _brokers(scenario)
-    bundles = _bundles(scenario, random)
+    bundles = _bundles(scenario, seed)
     rules = Rules(
         direct=direct,
         cpu_noise=scenario.reports.cpu_noise,
@@ -40,10 +41,10 @@ def build(scenario: Scenario, seed: int, *, direct: bool) -> Spec:
         missing=scenario.reports.missing,
     )
     started = np.array(_of_each(scenario, "started"), dtype=bool)
-    owner, bundles = _placed(scenario, random, brokers, bundles, rules.cost, started)
+    owner, bundles = _placed(scenario, seed, brokers, bundles, rules.cost, started)
     return Spec(
         brokers=brokers,
-        workload=Workload(bundles, _on_off(scenario), _traffic_spikes(scenario, random, len(bundles.names)), seed),
+        workload=Workload(bundles, _on_off(scenario), _traffic_spikes(scenario, seed, len(bundles.names)), seed),
         owner=owner,
         started=started,
         rules=rules,
@@ -73,7 +74,7 @@ def _brokers(scenario: Scenario) -> BrokerColumns:
     )
 
 
-def _bundles(scenario: Scenario, random: np.random.Generator) -> BundleColumns:
+def _bundles(scenario: Scenario, seed: int) -> BundleColumns:
     names: list[str] = []
     columns: dict[str, list[Floats]] = {
         name: [] for name in ("msg_rate_in", "msg_size", "fan_out", "cost", "noise", "daily", "peak", "trend")
@@ -85,10 +86,11 @@ def _bundles(scenario: Scenario, random: np.random.Generator) -> BundleColumns:
             f"experiment/load-{number:02d}/0x{i * width:08x}_0x{min((i + 1) * width, 0xFFFFFFFF):08x}"
             for i in range(group.count)
         ]
-        sizes = np.exp(group.spread * random.standard_normal(group.count))
-        peak = 12 + random.uniform(-group.peak_spread_hours, group.peak_spread_hours, group.count)
+        sizes = np.exp(group.spread * random_shape(seed, _SIZES, number).standard_normal(group.count))
+        costs = np.exp(group.cost_spread * random_shape(seed, _COSTS, number).standard_normal(group.count))
+        peak = 12 + group.peak_spread_hours * random_shape(seed, _PEAKS, number).uniform(-1, 1, group.count)
         rate = group.throughput_mib * MIB / group.message_bytes * sizes / sizes.sum()
-        found = {"msg_rate_in": rate, "cost": np.exp(group.cost_spread * random.standard_normal(group.count))}
+        found = {"msg_rate_in": rate, "cost": costs}
         for name, value in (("msg_size", group.message_bytes), ("peak", peak)):
             found[name] = np.full(group.count, value, dtype=np.float64)
         for name in ("fan_out", "noise", "daily", "trend"):
@@ -102,7 +104,7 @@ def _bundles(scenario: Scenario, random: np.random.Generator) -> BundleColumns:
 
 def _placed(
     scenario: Scenario,
-    random: np.random.Generator,
+    seed: int,
     brokers: BrokerColumns,
     bundles: BundleColumns,
     cost: Cost,
@@ -115,7 +117,7 @@ def _placed(
     if scenario.placed == "even":
         return there[np.arange(count) % len(there)].astype(np.int64), bundles
     if scenario.placed == "random":
-        return random.choice(there, count).astype(np.int64), bundles
+        return random_shape(seed, _OWNERS).choice(there, count).astype(np.int64), bundles
     wanted = (np.array(scenario.load) / 100 * brokers.cpu_limit - brokers.base_cpu).clip(0)
     messages = bundles.msg_rate_in * (1 + bundles.fan_out)
     carried = 100 * bundles.cost * messages * (cost.per_message + cost.per_byte * bundles.msg_size)
@@ -136,10 +138,15 @@ def _on_off(scenario: Scenario) -> tuple[OnOff, ...]:
     return tuple(found)
 
 
-def _traffic_spikes(scenario: Scenario, random: np.random.Generator, count: int) -> tuple[Spike, ...]:
+def _traffic_spikes(scenario: Scenario, seed: int, count: int) -> tuple[Spike, ...]:
     return tuple(
-        Spike(random.permutation(count)[: round(each.share * count)], each.minute, each.minutes, each.factor)
-        for each in scenario.traffic_spikes
+        Spike(
+            random_shape(seed, _SPIKES, number).permutation(count)[: round(spike.share * count)],
+            spike.minute,
+            spike.minutes,
+            spike.factor,
+        )
+        for number, spike in enumerate(scenario.traffic_spikes)
     )
 
 

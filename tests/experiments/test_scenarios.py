@@ -13,6 +13,8 @@ from experiments.run import run
 from experiments.scenario import Scenario, ScenarioError, load, load_all
 from experiments.variants import VARIANTS
 
+from pulsar_rebalancer.replay.balancer import Balancer
+from pulsar_rebalancer.replay.columns import Roster
 from pulsar_simulator.minutes.simulation import Simulation
 
 if TYPE_CHECKING:
@@ -140,6 +142,29 @@ def test_settings_may_have_pulsar_s_names(tmp_path: Path) -> None:
     given = load(scenario(tmp_path, SOUND.replace("minutes = 20", "minutes = 20\nsettings = {minUnloadMessage = 5}")))
     for variant in VARIANTS:
         assert run(given, variant, 1).measures.bundles_moved == 0
+
+
+def test_a_task_s_bundles_are_the_same_whatever_other_tasks_have() -> None:
+    given = load_all()["cold_start"]
+    first, second, third = given.bundles
+    fewer = given.model_copy(update={"bundles": (first, second.model_copy(update={"count": 3}), third)})
+    columns, changed = (build(each, 1, direct=False).workload.bundles for each in (given, fewer))
+    for name in ("msg_rate_in", "cost", "peak"):
+        before, after = getattr(columns, name), getattr(changed, name)
+        assert list(before[:40]) == list(after[:40])
+        assert list(before[-12:]) == list(after[-12:])
+
+
+@pytest.mark.parametrize("placed", ["random", "placement"])
+def test_the_first_owners_differ_with_the_seed(placed: str, tmp_path: Path) -> None:
+    text = SOUND.replace('placed = "even"', f'placed = "{placed}"').replace("count = 4", "count = 40")
+    given = load(scenario(tmp_path, text))
+    owners = []
+    for seed in (1, 2):
+        spec = build(given, seed, direct=False)
+        balancer = Balancer(Roster(spec.brokers.names, spec.workload.bundles.names), VARIANTS[0].settings, seed)
+        owners.append(Simulation(spec, balancer.place).step().owner)
+    assert list(owners[0]) != list(owners[1])
 
 
 def test_a_scenario_differs_by_its_seed_alone(tmp_path: Path) -> None:

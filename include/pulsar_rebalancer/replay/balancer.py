@@ -78,7 +78,7 @@ class Balancer:
         self._unloaded_brokers: dict[str, int] = {}
         self._policies = NO_POLICIES
         self._kind: Callable[[str], str | None] = NO_POLICIES.kind
-        self._placing = Placing(self._empty(), self._kept, "")
+        self._placing = Placing(self._empty(), self._kept, f"{seed}/start")
 
     def decide(self, minute: Minute) -> list[IndexedMove]:
         """Return the moves that the strategy chooses after a minute."""

@@ -85,9 +85,10 @@ class Reports:
         """Return a factor on each broker's CPU sample, and a number, 0 to 1, that decides about its report."""
         number, row = divmod(minute, BLOCK)
         if self._drawn is None or self._drawn[0] != number:
-            size = (BLOCK, len(self._spec.started))
-            deviation = np.random.default_rng((self._spec.seed, _CPU, number)).standard_normal(size).clip(-3, 3)
-            reports = np.random.default_rng((self._spec.seed, _REPORTS, number)).random(size)
+            # Broker by broker, so that further brokers leave the reports of these as they are.
+            size = (len(self._spec.started), BLOCK)
+            deviation = np.random.default_rng((self._spec.seed, _CPU, number)).standard_normal(size).T.clip(-3, 3)
+            reports = np.random.default_rng((self._spec.seed, _REPORTS, number)).random(size).T
             self._drawn = (number, (1 + self._spec.rules.cpu_noise * deviation).clip(0), reports)
         return self._drawn[1][row], self._drawn[2][row]
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pulsar_simulator.load import NOBODY, Rates
+from pulsar_simulator.load import NOBODY, Floats, Rates
 from pulsar_simulator.minutes.machines import Demand, demand
 from pulsar_simulator.minutes.reports import MINUTE, Report, Reports
 from pulsar_simulator.minutes.spec import Event, Happening, Spec
@@ -49,7 +49,7 @@ class Simulation:
         self._events: dict[int, list[Event]] = {}
         for event in spec.events:
             self._events.setdefault(event.minute, []).append(event)
-        self._reconnects = np.random.default_rng((spec.seed, _RECONNECTS))
+        self._waits: tuple[int, Floats] | None = None
         self._reports = Reports(spec)
 
     def unload(self, moves: Iterable[Unload]) -> None:
@@ -110,9 +110,19 @@ class Simulation:
         rules = self.spec.rules
         for bundle in bundles:
             self.owner[bundle] = NOBODY
-            wait = 0.0 if rules.direct else float(self._reconnects.exponential(rules.reconnect_seconds))
+            wait = 0.0 if rules.direct else rules.reconnect_seconds * float(self._wait_of_minute()[bundle])
             looked_up = rules.direct or self.spec.workload.bundles.clients[bundle] > 0
             self._due[bundle] = ready + wait if looked_up else float("inf")
+
+    def _wait_of_minute(self) -> Floats:
+        """Return how long the clients of each bundle wait if it loses its broker in this minute, 1 on average.
+
+        Every bundle has its own, whichever are lost: the strategies that are compared see the same waits.
+        """
+        if self._waits is None or self._waits[0] != self.minute:
+            stream = np.random.default_rng((self.spec.seed, _RECONNECTS, self.minute))
+            self._waits = (self.minute, stream.standard_exponential(len(self.owner)))
+        return self._waits[1]
 
     def _look_up(self, until: float) -> None:
         """Place the bundles that are looked up within the minute, in the order of the look-ups."""

@@ -117,7 +117,9 @@ class Workload:
         minutes = np.arange(number * BLOCK, (number + 1) * BLOCK)
         days = minutes[:, None] / MINUTES_PER_DAY
         stream = np.random.default_rng((self.seed, _NOISE, number))
-        deviation = stream.standard_normal((BLOCK, count)).clip(-_LARGEST_DEVIATION, _LARGEST_DEVIATION)
+        # Bundle by bundle, so that further bundles leave the noise of these as it is.
+        deviation = np.ascontiguousarray(stream.standard_normal((count, BLOCK)).T)
+        deviation = deviation.clip(-_LARGEST_DEVIATION, _LARGEST_DEVIATION)
         daily = columns.daily * np.cos(2 * np.pi * (days - columns.peak / 24))
         published = (1 + columns.noise * deviation) * (1 + daily) * (1 + columns.trend * days)
         for spike in self.spikes:
@@ -134,9 +136,15 @@ class Workload:
         return published, delivered
 
 
-def random_shape(seed: int) -> np.random.Generator:
-    """Return the stream that sizes, costs and owners at the start are drawn from."""
-    return np.random.default_rng((seed, _SHAPE))
+def random_shape(seed: int, use: int, number: int = 0) -> np.random.Generator:
+    """Return the stream for one thing that is drawn at the start, such as the sizes of the bundles of one group.
+
+    Args:
+        seed: of the run.
+        use: what is drawn.
+        number: of the group, counted from 0.
+    """
+    return np.random.default_rng((seed, _SHAPE, use, number))
 
 
 def indices(mask: npt.NDArray[np.bool_]) -> Ints:

@@ -99,6 +99,44 @@ def test_a_minute_is_the_same_whatever_was_asked_before() -> None:
     assert (workload.at(700).msg_rate_in == late).all()
 
 
+def test_a_bundle_waits_equally_long_whatever_was_lost_before() -> None:
+    rules = replace(STILL, reconnect_seconds=20.0)
+    calm, busy = (scene(rules=rules) for _ in range(2))
+    busy.unload([Unload(1), Unload(2)])
+    run(calm, 3)
+    run(busy, 3)
+    calm.unload([Unload(0)])
+    busy.unload([Unload(3), Unload(0)])
+    served = [simulation.step().rates.msg_rate_in[0] for simulation in (calm, busy)]
+    assert served[0] == served[1]
+    assert 0 < served[0] < RATE
+
+
+def test_reports_are_disturbed_equally_whatever_moves() -> None:
+    rules = replace(STILL, cpu_noise=0.1, late=0.2, missing=0.1)
+    still, busy = (scene(rules=rules) for _ in range(2))
+    for minute in range(300):
+        busy.unload([Unload(minute % 4, minute % 2)])
+        one, other = still.step(), busy.step()
+        assert list(one.reported) == list(other.reported)
+        assert list(one.age) == list(other.age)
+        truth = [simulation.truth.cpu for simulation in (still, busy) if simulation.truth is not None]
+        fresh = (one.age == 0) & (truth[0] > 0) & (truth[1] > 0) & (truth[0] < 90) & (truth[1] < 90)
+        noise = [(report.brokers.cpu / cpu)[fresh] for report, cpu in zip((one, other), truth, strict=True)]
+        assert noise[0] == pytest.approx(noise[1])
+
+
+def test_what_bundles_and_brokers_draw_does_not_depend_on_how_many_others_there_are() -> None:
+    few, many = (Workload(bundles(count, noise=0.2)).at(300).msg_rate_in for count in (4, 9))
+    assert list(few) == list(many[:4])
+    rules = replace(STILL, cpu_noise=0.1, late=0.2, missing=0.1)
+    two, three = (run(scene(cores=(1.0,) * count, rules=rules), 50) for count in (2, 3))
+    for small, large in zip(two, three, strict=True):
+        assert list(small.brokers.cpu) == list(large.brokers.cpu[:2])
+        assert list(small.reported) == list(large.reported[:2])
+        assert list(small.age) == list(large.age[:2])
+
+
 ALL = np.arange(4)
 
 
