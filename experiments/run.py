@@ -18,10 +18,12 @@ from pulsar_simulator.minutes.simulation import Simulation, Unload
 if TYPE_CHECKING:
     from experiments.scenario import Scenario
     from experiments.variants import Variant
+    from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.replay.columns import Floats
     from pulsar_simulator.load import Rates
     from pulsar_simulator.minutes.machines import BrokerColumns
     from pulsar_simulator.minutes.reports import Report
+    from pulsar_simulator.minutes.spec import Spec
 
 
 MEASURED = ("cpu", "bandwidth_in", "bandwidth_out")
@@ -40,13 +42,17 @@ class Run(NamedTuple):
 
 def run(scenario: Scenario, variant: Variant, seed: int) -> Run:
     """Let the variant balance the scenario's cluster to its end."""
-    spec = build(scenario, seed, direct=variant.direct)
-    names = spec.workload.bundles.names
     own = variant.settings.model_dump(mode="json", exclude_unset=True)
     given = {FIELD_OF_PULSAR_NAME.get(name, name): value for name, value in scenario.settings.items()}
     settings = validate(own | given, where=scenario.name)
-    balancer = Balancer(Roster(spec.brokers.names, names), settings, seed)
     recorder = Recorder(scenario.disturbed_at)
+    balance(build(scenario, seed, direct=variant.direct), settings, scenario.minutes, recorder)
+    return Run(scenario.name, variant.name, seed, recorder.measures(), recorder.curve())
+
+
+def balance(spec: Spec, settings: Settings, minutes: int, recorder: Recorder) -> None:
+    """Let the strategy of the settings balance a cluster for some minutes, and record it."""
+    balancer = Balancer(Roster(spec.brokers.names, spec.workload.bundles.names), settings, spec.seed)
     scores = np.zeros(len(spec.brokers.names))
 
     def place(bundle: int, candidates: list[int]) -> int | None:
@@ -56,7 +62,7 @@ def run(scenario: Scenario, variant: Variant, seed: int) -> Run:
         return chosen
 
     simulation = Simulation(spec, place)
-    for _ in range(scenario.minutes):
+    for _ in range(minutes):
         report = simulation.step()
         scores = true_scores(simulation)
         minute = minute_of(report, spec.brokers)
@@ -71,7 +77,6 @@ def run(scenario: Scenario, variant: Variant, seed: int) -> Run:
             for move in (move for move, returns in zip(moves, back, strict=True) if not returns):
                 recorder.placed(move.destination, scores, simulation.alive)
             simulation.unload(Unload(*move) for move in moves)
-    return Run(scenario.name, variant.name, seed, recorder.measures(), recorder.curve())
 
 
 def true_scores(simulation: Simulation) -> Floats:
