@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
+from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from experiments.scenario import load_all
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from experiments.results import Results
     from experiments.scenario import Scenario
 
 BASELINE = "no shedding"
-NOT_RUN = "not run"
 
 PUBLISHED = {
     "ThresholdShedder + LeastResourceUsageWithWeight": ("normal", "good", "bad", "bad", "normal"),
@@ -23,6 +24,96 @@ PUBLISHED = {
 }
 """What was published, in the order of `PROBLEMS`: the table of PIP-364, and where its author's book differs."""
 
+VERDICTS = ("good", "normal", "bad")
+
+FAR_STRONGER = ("one_far_stronger",)
+OTHER_PROCESSES = "by_hand_other_processes"
+UNSTEADY = ("jitter", "cpu_spike")
+NO_CANDIDATE = "by_hand_no_candidate"
+HISTORY_SCORE = "by_hand_history_score"
+HUNDRED_NEW = "hundred_hot_hundred_new"
+
+
+class Bounds(NamedTuple):
+    """A figure up to the first bound is good, up to the second normal, above it bad."""
+
+    good: float
+    normal: float
+    unit: str
+
+    def level(self, figure: float) -> int:
+        """Return the index of the verdict on a figure."""
+        return (figure > self.good) + (figure > self.normal)
+
+    def words(self) -> str:
+        """Return the bounds as the rules state them."""
+        if self.good == self.normal:
+            return f"above {self.good:g} {self.unit} bad, else good"
+        return f"up to {self.good:g} {self.unit} good, up to {self.normal:g} {self.unit} normal, above bad"
+
+
+class Figure(NamedTuple):
+    """A measured figure and its bounds."""
+
+    value: float
+    bounds: Bounds
+
+    @property
+    def level(self) -> int:
+        """Return the index of the verdict."""
+        return self.bounds.level(self.value)
+
+    def crossings(self) -> list[tuple[float, float, int]]:
+        """Return each bound, the distance to it, and the index of the verdict on its other side."""
+        level = self.bounds.level
+        return [
+            # A figure at a bound is still on the better side of it.
+            (bound, bound - self.value, level(bound if self.value > bound else math.nextafter(bound, math.inf)))
+            for bound in self.bounds[:2]
+        ]
+
+    def __str__(self) -> str:
+        """Return the figure with its unit."""
+        return f"never, {self.bounds.unit}" if math.isinf(self.value) else f"{self.value:.4g} {self.bounds.unit}"
+
+
+SHARE_OF_RANGE = Bounds(50, 90, "% of the range without shedding")
+HOTTER = Bounds(5, 5, "points hotter than without shedding")
+EVENTS = Bounds(1, 5, "unload events")
+PLACED_HOT = Bounds(2, 10, "% of bundles moved")
+OVERSHOT = Bounds(5, 25, "% of bundles moved")
+SETTLED = Bounds(10, 60, "minutes")
+RANGE_LEFT = Bounds(15, 15, "points of range")
+
+
+class Judgement(NamedTuple):
+    """The verdict on one problem.
+
+    Attributes:
+        verdict: good, normal or bad.
+        figure: the first of the figures that are judged; infinite if bundles never settle.
+        text: all of them, with units.
+        to_flip: distance to the nearest bound at which the verdict changes, negative if a figure has to fall.
+        unit: of `to_flip`.
+        flips_to: the verdict beyond that bound.
+        overall: the same share over all moving scenarios, percent; None for other problems, or if one was not run.
+    """
+
+    verdict: str
+    figure: float
+    text: str
+    to_flip: float
+    unit: str
+    flips_to: str
+    overall: float | None = None
+
+    @property
+    def flip(self) -> str:
+        """Return what has to happen for the verdict to change."""
+        if math.isinf(self.to_flip):
+            return f"{self.flips_to} once it settles"
+        return f"{self.flips_to} at {self.to_flip:+.3g} {self.unit}"
+
 
 class Problem(NamedTuple):
     """One problem, and how it is judged.
@@ -30,54 +121,47 @@ class Problem(NamedTuple):
     Attributes:
         title: as in the PIP.
         rule: how the numbers become a verdict.
+        judge: the rule as a function of the results by scenario, and a variant; KeyError if a scenario was not run.
     """
 
     title: str
     rule: str
+    judge: Callable[[Mapping[str, Results], str], Judgement]
 
 
-PROBLEMS = (
-    Problem(
-        "heterogeneous environment",
-        "Where one broker is far stronger, the range of the scores at the end, as a share of that without shedding: up "
-        "to 50 % good, up to 90 % normal, else bad. Bad in any case when in the cluster with other processes the "
-        "hottest broker ends 5 points or more above where it ends without shedding.",
-    ),
-    Problem(
-        "load jitter",
-        "Unload events in the scenarios with jitter and with a spike of CPU, medians added up: up to 1 good, up to 5 "
-        "normal, else bad.",
-    ),
-    Problem(
-        "over-placement",
-        "Of the bundles moved in a scenario, the share that went to a broker already 5 points above the mean; the mean "
-        "over the scenarios in which brokers differ, by their load at the start or because one joins, and none stops: "
-        "below 2 % good, below 10 % normal, else bad. What comes "
-        "back in a swap is not counted among those that went to a hot broker.",
-    ),
-    Problem(
-        "over-unloading",
-        "Of the same bundles, the share whose source was 5 points below the mean within the ten minutes after, swaps "
-        "as above; again the mean over the scenarios: below 5 % good, below 25 % normal, else bad.",
-    ),
-    Problem(
-        "slow load balancing",
-        "A hundred hot and a hundred new brokers: a range below 15 points at the end, and settled within 10 minutes "
-        "good, within 60 normal, else bad.",
-    ),
-)
+def judge(results: Mapping[str, Results], variant: str) -> list[Judgement | None]:
+    """Return the judgement of each problem, None where a scenario that it needs was not run."""
+    return [_judgement(problem, results, variant) for problem in PROBLEMS]
 
 
-def verdicts(results: Mapping[str, Results], variant: str) -> list[str]:
-    """Return the verdict on each problem, with its figure."""
-    judges = (_heterogeneous, _jitter, _over_placement, _over_unloading, _speed)
-    found = []
-    for judge in judges:
-        try:
-            found.append(judge(results, variant))
-        except KeyError:
-            found.append(NOT_RUN)
-    return found
+def judged(figures: Sequence[Figure], overall: float | None = None) -> Judgement:
+    """Return the judgement on figures: the worst of their verdicts.
+
+    The nearest bound is the nearest in relation to its size. If no bound alone changes the verdict, because two figures
+    are bad, it is the farthest of the bounds that have to be crossed.
+    """
+    worst = max(figure.level for figure in figures)
+    flips = []
+    for index, figure in enumerate(figures):
+        others = max((other.level for number, other in enumerate(figures) if number != index), default=0)
+        flips += [
+            (abs(distance) / bound, distance, figure.bounds.unit, max(level, others))
+            for bound, distance, level in figure.crossings()
+            if max(level, others) != worst
+        ]
+    if flips:
+        _, distance, unit, level = min(flips)
+    else:
+        last = [(figure.crossings()[-1], figure.bounds.unit) for figure in figures]
+        _, distance, unit = max((abs(distance) / bound, distance, unit) for (bound, distance, _), unit in last)
+        level = max(level for (_, _, level), _ in last)
+    text = ", ".join(map(str, figures))
+    return Judgement(VERDICTS[worst], figures[0].value, text, distance, unit, VERDICTS[level], overall)
+
+
+def percent(count: float, moved: float) -> float:
+    """Return a count as a share of the bundles moved, percent; 0 of 0 is 0 %."""
+    return 100 * count / moved if moved else 0.0
 
 
 @cache
@@ -92,50 +176,94 @@ def brokers_differ(scenario: Scenario) -> bool:
     return (len(set(scenario.load)) > 1 or joins) and not any(change.stop for change in scenario.changes)
 
 
-def _heterogeneous(results: Mapping[str, Results], variant: str) -> str:
-    stronger, others = results["one_far_stronger"], results["by_hand_other_processes"]
-    with_it, without = (stronger.spread(name, "range_end").median or 0.0 for name in (variant, BASELINE))
-    hottest, left_alone = (others.spread(name, "largest_end").median or 0.0 for name in (variant, BASELINE))
-    share = 100 * with_it / without if without else 0.0
-    worse = hottest >= left_alone + 5
-    verdict = "bad" if worse else _verdict(share, 50, 90, inclusive=True)
-    return f"{verdict} ({share:.0f} %{', a hot broker became hotter' if worse else ''})"
+def _judgement(problem: Problem, results: Mapping[str, Results], variant: str) -> Judgement | None:
+    try:
+        return problem.judge(results, variant)
+    except KeyError:
+        return None
 
 
-def _jitter(results: Mapping[str, Results], variant: str) -> str:
-    events = sum(results[name].spread(variant, "unload_events").median or 0.0 for name in ("jitter", "cpu_spike"))
-    return f"{_verdict(events, 1, 5, inclusive=True)} ({events:g})"
+def _median(results: Results, variant: str, measure: str) -> float:
+    middle = results.spread(variant, measure).median
+    return math.inf if middle is None else middle
 
 
-def _over_placement(results: Mapping[str, Results], variant: str) -> str:
-    return _share_of_moved(results, variant, "hot_placements", 2, 10)
+def _heterogeneous(results: Mapping[str, Results], variant: str) -> Judgement:
+    ranges = [[_median(results[name], which, "range_end") for which in (variant, BASELINE)] for name in FAR_STRONGER]
+    hottest, left_alone = (_median(results[OTHER_PROCESSES], which, "largest_end") for which in (variant, BASELINE))
+    share = fmean(100 * with_it / without for with_it, without in ranges)
+    return judged([Figure(share, SHARE_OF_RANGE), Figure(hottest - left_alone, HOTTER)])
 
 
-def _over_unloading(results: Mapping[str, Results], variant: str) -> str:
-    return _share_of_moved(results, variant, "overshoots", 5, 25)
+def _jitter(results: Mapping[str, Results], variant: str) -> Judgement:
+    return judged([Figure(sum(_median(results[name], variant, "unload_events") for name in UNSTEADY), EVENTS)])
 
 
-def _share_of_moved(results: Mapping[str, Results], variant: str, measure: str, good: float, normal: float) -> str:
-    moved = {name: results[name].total(variant, "bundles_moved") for name in moving_scenarios()}
+def _over_placement(results: Mapping[str, Results], variant: str) -> Judgement:
+    return _share_of_moved(results, variant, NO_CANDIDATE, "hot_placements", PLACED_HOT)
+
+
+def _over_unloading(results: Mapping[str, Results], variant: str) -> Judgement:
+    return _share_of_moved(results, variant, HISTORY_SCORE, "overshoots", OVERSHOT)
+
+
+def _share_of_moved(
+    results: Mapping[str, Results], variant: str, scenario: str, measure: str, bounds: Bounds
+) -> Judgement:
+    def share(name: str) -> float:
+        return percent(results[name].total(variant, measure), results[name].total(variant, "bundles_moved"))
+
+    moving = moving_scenarios()
     # Every scenario counts alike: the one with two hundred brokers moves more bundles than all others together.
-    shares = [100 * results[name].total(variant, measure) / count for name, count in moved.items() if count]
-    if not shares:
-        return "moved nothing"
-    share = sum(shares) / len(shares)
-    return f"{_verdict(share, good, normal, inclusive=False)} ({share:.1f} %)"
+    overall = fmean(map(share, moving)) if results.keys() >= set(moving) else None
+    return judged([Figure(share(scenario), bounds)], overall)
 
 
-def _speed(results: Mapping[str, Results], variant: str) -> str:
-    runs = results["hundred_hot_hundred_new"]
-    settled, end = runs.spread(variant, "settled_after"), runs.spread(variant, "range_end").median or 0.0
-    if settled.median is None:
-        return f"bad (not settled, range {end:.0f})"
-    verdict = "bad" if end >= 15 else _verdict(settled.median, 10, 60, inclusive=True)
-    return f"{verdict} ({settled.median:.0f} min, range {end:.0f})"
+def _speed(results: Mapping[str, Results], variant: str) -> Judgement:
+    runs = results[HUNDRED_NEW]
+    settled, left = (_median(runs, variant, measure) for measure in ("settled_after", "range_end"))
+    return judged([Figure(settled, SETTLED), Figure(left, RANGE_LEFT)])
 
 
-def _verdict(figure: float, good: float, normal: float, *, inclusive: bool) -> str:
-    for verdict, bound in (("good", good), ("normal", normal)):
-        if figure < bound or (inclusive and figure == bound):
-            return verdict
-    return "bad"
+_OF_MOVED = (
+    "All bundles moved over the seeds are the denominator, and a scenario in which none moved counts as "
+    f"{percent(0, 0):g} %. "
+)
+_OVERALL = (
+    "Next to it: the mean of this share over the scenarios in which brokers differ, by their load at the start or "
+    "because one joins, and none stops."
+)
+
+PROBLEMS = (
+    Problem(
+        "heterogeneous environment",
+        f"Where one broker is far stronger ({', '.join(FAR_STRONGER)}), the range of the scores at the end, as a share "
+        f"of that without shedding: {SHARE_OF_RANGE.words()}. And in the cluster with other processes "
+        f"({OTHER_PROCESSES}), how much hotter the hottest broker ends than without shedding: {HOTTER.words()}. The "
+        "worse of the two verdicts counts.",
+        _heterogeneous,
+    ),
+    Problem(
+        "load jitter",
+        f"The medians of the unload events in {' and '.join(UNSTEADY)}, added up: {EVENTS.words()}.",
+        _jitter,
+    ),
+    Problem(
+        "over-placement",
+        f"Where no broker is a candidate ({NO_CANDIDATE}), the share of the bundles moved that went to a broker "
+        f"already 5 points above the mean: {PLACED_HOT.words()}. {_OF_MOVED}{_OVERALL}",
+        _over_placement,
+    ),
+    Problem(
+        "over-unloading",
+        f"Where a score may have a history ({HISTORY_SCORE}), the share of the bundles moved whose source was 5 points "
+        f"below the mean within the ten minutes after: {OVERSHOT.words()}. {_OF_MOVED}{_OVERALL}",
+        _over_unloading,
+    ),
+    Problem(
+        "slow load balancing",
+        f"A hundred hot and a hundred new brokers ({HUNDRED_NEW}): how long it takes to settle, {SETTLED.words()}; and "
+        f"what is left at the end, {RANGE_LEFT.words()}. The worse of the two verdicts counts.",
+        _speed,
+    ),
+)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from experiments.problems import BASELINE, PROBLEMS, PUBLISHED, verdicts
+from experiments.problems import BASELINE, PROBLEMS, PUBLISHED, judge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from experiments.problems import Judgement
     from experiments.results import Results, Spread
     from experiments.scenario import Scenario
 
@@ -53,7 +54,7 @@ def of_problems(results: Mapping[str, Results], variants: Sequence[str]) -> Tabl
     for variant in variants:
         if variant == BASELINE:
             continue
-        rows.append([variant, *verdicts(results, variant)])
+        rows.append([variant, *map(_verdict, judge(results, variant))])
         if variant in PUBLISHED:
             rows.append(["published", *PUBLISHED[variant]])
     return Table(["", *(problem.title for problem in PROBLEMS)], rows)
@@ -78,6 +79,13 @@ def seeds(results: Results) -> str:
     found = results.seeds
     whole = found == tuple(range(found[0], found[-1] + 1))
     return f"{found[0]} to {found[-1]}" if whole and len(found) > 1 else ", ".join(map(str, found))
+
+
+def _verdict(judgement: Judgement | None) -> str:
+    if judgement is None:
+        return "not run"
+    overall = "" if judgement.overall is None else f"; over all {judgement.overall:.3g} %"
+    return f"{judgement.verdict} ({judgement.text}{overall}; {judgement.flip})"
 
 
 def _text(spread: Spread) -> str:

@@ -1,19 +1,15 @@
-"""What is measured of a run, and how figures become verdicts."""
+"""What is measured of a run, and how tables show it."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
-from experiments.measures import Curve, Measures, Recorder, comes_back
-from experiments.problems import BASELINE, NOT_RUN, brokers_differ, moving_scenarios, verdicts
-from experiments.results import Results
-from experiments.run import Run
-from experiments.scenario import Change, load_all
+from experiments.measures import Measures, Recorder, comes_back
 from experiments.tables import of_scenario
+from tests.experiments.test_problems import NOTHING, results
 
 ALIVE = np.array([True, True, True, False])
 
@@ -81,85 +77,6 @@ def test_a_destination_that_was_hot_already(destination: int, counted: int) -> N
     assert recorder.measures().hot_placements == counted
 
 
-NOTHING = record([[50.0, 50.0, 50.0]] * 20, {})
-
-
-def results(name: str, **measures: Any) -> dict[str, Results]:
-    """A scenario in which nothing happens without shedding, and something with it."""
-    base = replace(NOTHING, range_end=50.0, largest_end=60.0)
-    runs = {
-        variant: [Run(name, variant, seed, found, Curve([], [], [], [], [], [])) for seed in (1, 2, 3)]
-        for variant, found in ((BASELINE, base), ("it", replace(base, **measures)))
-    }
-    return {name: Results(name, "", (1, 2, 3), runs)}
-
-
-def moving(moved: int, **measures: int) -> dict[str, Results]:
-    found: dict[str, Results] = {}
-    for name in moving_scenarios():
-        found |= results(name, bundles_moved=moved, **measures)
-    return found
-
-
-@pytest.mark.parametrize(
-    ("problem", "given", "verdict"),
-    [
-        (0, results("one_far_stronger", range_end=25.0) | results("by_hand_other_processes"), "good (50 %)"),
-        (0, results("one_far_stronger", range_end=45.0) | results("by_hand_other_processes"), "normal (90 %)"),
-        (0, results("one_far_stronger", range_end=46.0) | results("by_hand_other_processes"), "bad (92 %)"),
-        (
-            0,
-            results("one_far_stronger", range_end=5.0) | results("by_hand_other_processes", largest_end=65.0),
-            "bad (10 %, a hot broker became hotter)",
-        ),
-        (1, results("jitter", unload_events=1) | results("cpu_spike"), "good (1)"),
-        (1, results("jitter", unload_events=4) | results("cpu_spike", unload_events=1), "normal (5)"),
-        (1, results("jitter", unload_events=6) | results("cpu_spike"), "bad (6)"),
-        (2, moving(100, hot_placements=1), "good (1.0 %)"),
-        (2, moving(100, hot_placements=2), "normal (2.0 %)"),
-        (2, moving(100, hot_placements=10), "bad (10.0 %)"),
-        (
-            2,
-            moving(100, hot_placements=1) | results("by_hand_one_idle", bundles_moved=1, hot_placements=1),
-            "normal (8.6 %)",
-        ),
-        (2, moving(100, hot_placements=1) | results("by_hand_one_idle", bundles_moved=0), "good (1.0 %)"),
-        (2, moving(0), "moved nothing"),
-        (3, moving(100, overshoots=4), "good (4.0 %)"),
-        (3, moving(100, overshoots=5), "normal (5.0 %)"),
-        (3, moving(100, overshoots=25), "bad (25.0 %)"),
-        (4, results("hundred_hot_hundred_new", settled_after=10, range_end=14.0), "good (10 min, range 14)"),
-        (4, results("hundred_hot_hundred_new", settled_after=60, range_end=14.0), "normal (60 min, range 14)"),
-        (4, results("hundred_hot_hundred_new", settled_after=2, range_end=15.0), "bad (2 min, range 15)"),
-        (4, results("hundred_hot_hundred_new", settled_after=None, range_end=3.0), "bad (not settled, range 3)"),
-        (4, {}, NOT_RUN),
-    ],
-)
-def test_verdicts_follow_the_stated_rules(problem: int, given: dict[str, Results], verdict: str) -> None:
-    assert verdicts(given, "it")[problem] == verdict
-
-
-def test_shares_of_moved_bundles_are_of_all_scenarios_in_which_brokers_differ_and_none_stops() -> None:
-    equal = {"cold_start", "cpu_spike", "jitter", "month"}
-    stopped = {"one_broker_stopped", "two_brokers_stopped"}
-    assert set(moving_scenarios()) == set(load_all()) - equal - stopped
-
-
-@pytest.mark.parametrize(
-    ("change", "moves"),
-    [
-        ({}, True),
-        ({"load": (50.0, 50.0)}, False),
-        ({"load": (), "placed": "even"}, False),
-        ({"changes": (Change(minute=1, stop=(1,)),)}, False),
-        ({"load": (), "placed": "even", "changes": (Change(minute=1, start=(2,)),)}, True),
-    ],
-)
-def test_brokers_differ_by_their_load_or_because_one_joins(change: dict[str, object], moves: bool) -> None:
-    given = load_all()["by_hand_history_score"].model_copy(update=change)
-    assert brokers_differ(given) == moves
-
-
 def test_a_table_shows_median_and_spread() -> None:
     (found,) = results("jitter").values()
     events = [found.runs["it"][i]._replace(measures=replace(NOTHING, unload_events=n)) for i, n in enumerate((7, 1, 3))]
@@ -169,25 +86,17 @@ def test_a_table_shows_median_and_spread() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settled", "text", "verdict"),
+    ("settled", "text"),
     [
-        ((139, None, None), "never (139, 2 never)", "bad (not settled, range 3)"),
-        ((5, None, 8), "8 (5 to 8, 1 never)", "good (8 min, range 3)"),
-        ((None, None, None), "never", "bad (not settled, range 3)"),
-        ((5, 5, 5), "5", "good (5 min, range 3)"),
+        ((139, None, None), "never (139, 2 never)"),
+        ((5, None, 8), "8 (5 to 8, 1 never)"),
+        ((None, None, None), "never"),
+        ((5, 5, 5), "5"),
     ],
 )
-def test_a_seed_that_never_settles_counts_as_the_longest(
-    settled: tuple[int | None, ...], text: str, verdict: str
-) -> None:
-    (found,) = results("hundred_hot_hundred_new", range_end=3.0).values()
-    runs = [
-        run._replace(measures=replace(run.measures, settled_after=minutes))
-        for run, minutes in zip(found.runs["it"], settled, strict=True)
-    ]
-    found = found._replace(runs=found.runs | {"it": runs})
+def test_a_seed_that_never_settles_counts_as_the_longest(settled: tuple[int | None, ...], text: str) -> None:
+    (found,) = results("hundred_hot_hundred_new", *({"settled_after": minutes} for minutes in settled)).values()
     assert of_scenario(found).rows[1][4] == text
-    assert verdicts({found.scenario: found}, "it")[4] == verdict
 
 
 def test_how_unequal_the_traffic_is_at_the_end_and_the_deviation_over_time() -> None:
