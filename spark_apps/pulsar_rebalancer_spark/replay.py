@@ -53,7 +53,10 @@ def run(context: SparkContext, prepared: Sequence[Prepared]) -> dict[str, str]:
             failed[replay.folder.uri] = wrong
         else:
             outcomes = [outcome for answer in answers if not isinstance(answer, str) for outcome in answer]
-            conclude(replay, merged(outcomes), time.monotonic() - started)
+            try:
+                conclude(replay, merged(outcomes), time.monotonic() - started)
+            except RebalancerError as error:
+                failed[replay.folder.uri] = str(error)
         replay.work.delete()
     return failed
 

@@ -11,6 +11,7 @@ changes by one step per sample.
 
 from __future__ import annotations
 
+import traceback
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from pulsar_rebalancer.replay.balancer import MINUTE, Balancer
 from pulsar_rebalancer.replay.columns import NOBODY, MeanColumns
 from pulsar_rebalancer.replay.minute import BrokerFigures, Minute
 from pulsar_rebalancer.replay.samples import CARRIED
-from pulsar_rebalancer.replay.variant_outcome import VariantOutcome
+from pulsar_rebalancer.replay.variant_outcome import Failure, VariantOutcome
 from pulsar_rebalancer.run.tables import RESOURCES
 from pulsar_rebalancer.state.counting import Counting
 from pulsar_rebalancer.strategies.sample import COUNTED
@@ -56,7 +57,7 @@ def replay(
     seed: int = 1,
     report: Callable[[float], None] = lambda share: None,
 ) -> list[VariantOutcome]:
-    """Return the outcome of each variant.
+    """Return the outcome of each variant. A variant whose strategy raises an exception ends there, as failed.
 
     Args:
         variants: the variants to replay, in a single pass through the samples.
@@ -96,7 +97,16 @@ class _Replica:
         self._last: int | None = None
 
     def step(self, sample: RecordedSample) -> None:
-        """Let the variant judge one sample; its moves take effect with the next one."""
+        """Let the variant judge one sample; its moves take effect with the next one. An error makes it fail."""
+        if self.outcome.failed is not None:
+            return
+        try:
+            self._step(sample)
+        except (Exception, SystemExit) as error:  # someone else's strategy may raise anything
+            traceback.print_exc()
+            self.outcome.failed = Failure.of(sample.minute, error)
+
+    def _step(self, sample: RecordedSample) -> None:
         self._own(sample)
         minute = self._minute(sample)
         judged = sample.brokers.registered & sample.brokers.reported

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from pulsar_rebalancer.errors import RebalancerError
+from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.progress import say
 from pulsar_rebalancer.replay.replay_report import html
-from pulsar_rebalancer.replay.replay_request import REPORT, TABLE, ReplayResult
+from pulsar_rebalancer.replay.replay_request import REPORT, TABLE, FailedVariant, ReplayResult
 from pulsar_rebalancer.replay.variant_outcome import Figures, figures, pareto_front, preferred
+from pulsar_rebalancer.run.tables import TIME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.replay.preparation import Prepared
     from pulsar_rebalancer.replay.variant_outcome import VariantOutcome
     from pulsar_rebalancer.replay.variants import Variant
+
+_SHOWN = 10
 
 _COVERED = ("start", "end", "first", "last", "samples", "expected", "minutes", "gaps", "made")
 """Columns in the table that show which part of the requested period was replayed (`replay.recording.Coverage`)."""
@@ -28,21 +33,32 @@ def conclude(prepared: Prepared, outcomes: Mapping[str, VariantOutcome], seconds
 
     Args:
         outcomes: the outcome of each variant, by the variant's name.
+
+    Raises:
+        RebalancerError: `replay_failed` if every variant failed.
     """
     folder, _, request, recording, variants = prepared
     coverage = recording.coverage
-    compared = [figures(outcomes[variant.name], coverage.minutes) for variant in variants.variants]
+    failed = _failed(variants.variants, outcomes)
+    for failure in failed[:_SHOWN]:
+        say(f"{request.cluster}: {failure.sentence}")
+    names = {failure.variant for failure in failed}
+    compared = [figures(outcomes[v.name], coverage.minutes) for v in variants.variants if v.name not in names]
+    if not compared:
+        raise RebalancerError(Reason.REPLAY_FAILED, f"every variant failed: {failed[0].sentence}")
     answer = ReplayResult(
         coverage=coverage,
         picked=preferred(compared, request.worth),
         front=tuple(sorted(pareto_front(compared))),
-        variants=len(compared),
-        left_out=tuple(variants.left_out[:10]),
+        variants=len(variants.variants),
+        left_out=tuple(variants.left_out[:_SHOWN]),
         left_out_count=len(variants.left_out),
+        failed=tuple(failed[:_SHOWN]),
+        failed_count=len(failed),
         seconds=seconds,
     )
-    (folder / TABLE).write_table(_table(compared, answer, variants.variants))
-    page = html(request, answer, variants.variants, compared, outcomes)
+    (folder / TABLE).write_table(_table(compared, answer, variants.variants, failed))
+    page = html(request, answer, variants.variants, compared, outcomes, failed)
     (folder / REPORT).write_bytes(page.encode(errors="replace"))
     answer.write(folder)
     picked = next(row for row in compared if row.variant == answer.picked)
@@ -53,15 +69,29 @@ def conclude(prepared: Prepared, outcomes: Mapping[str, VariantOutcome], seconds
     )
 
 
-def _table(compared: Sequence[Figures], answer: ReplayResult, variants: Sequence[Variant]) -> pa.Table:
-    columns = {name: [getattr(row, name) for row in compared] for name in Figures._fields}
+def _failed(variants: Sequence[Variant], outcomes: Mapping[str, VariantOutcome]) -> list[FailedVariant]:
+    failures = ((variant.name, outcomes[variant.name].failed) for variant in variants)
+    return [FailedVariant(variant=name, at=why.at, error=why.error) for name, why in failures if why is not None]
+
+
+def _table(
+    compared: Sequence[Figures], answer: ReplayResult, variants: Sequence[Variant], failed: Sequence[FailedVariant]
+) -> pa.Table:
+    """Return a row per variant, in the order of the variants; a failed variant has no figures."""
+    row_of, failure_of = {row.variant: row for row in compared}, {failure.variant: failure for failure in failed}
+    rows = [row_of.get(variant.name) for variant in variants]
+    failures = [failure_of.get(variant.name) for variant in variants]
+    columns: dict[str, Any] = {name: [getattr(row, name, None) for row in rows] for name in Figures._fields}
     columns |= {
+        "variant": [variant.name for variant in variants],
+        "failed_at": pa.array([failure and failure.at for failure in failures], TIME),
+        "error": pa.array([failure and failure.error for failure in failures], pa.string()),
         "strategy": [variant.settings.strategy for variant in variants],
         "changed": [json.dumps(dict(variant.changed), default=str) for variant in variants],
         "current": [variant.current for variant in variants],
-        "on_front": [row.variant in answer.front for row in compared],
-        "picked": [row.variant == answer.picked for row in compared],
+        "on_front": [variant.name in answer.front for variant in variants],
+        "picked": [variant.name == answer.picked for variant in variants],
     }
     # Repeat the coverage in every row, next to the figures that depend on it.
-    covered = {name: [getattr(answer.coverage, name)] * len(compared) for name in _COVERED}
+    covered = {name: [getattr(answer.coverage, name)] * len(variants) for name in _COVERED}
     return pa.table(columns | covered)

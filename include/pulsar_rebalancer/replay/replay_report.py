@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from pulsar_rebalancer.replay.replay_request import ReplayRequest, ReplayResult
+    from pulsar_rebalancer.replay.replay_request import FailedVariant, ReplayRequest, ReplayResult
     from pulsar_rebalancer.replay.variant_outcome import Figures, VariantOutcome
     from pulsar_rebalancer.replay.variants import Variant
 
@@ -49,10 +49,12 @@ def html(
     variants: Sequence[Variant],
     compared: Sequence[Figures],
     outcomes: Mapping[str, VariantOutcome],
+    failed: Sequence[FailedVariant] = (),
 ) -> str:
     """Return the report as an HTML page.
 
     Args:
+        compared: the figures of all variants that did not fail.
         outcomes: by name of the variant.
     """
     ordered = sorted(compared, key=lambda variant: (variant.unloads_per_day, variant.range_mean))
@@ -75,8 +77,9 @@ def html(
         _scatter(ordered, answer),
         "<h2>Variants</h2>",
         _table(ordered, answer, {variant.name: variant for variant in variants}),
+        _failed(failed),
         "<h2>Range over time</h2>",
-        _over_time([outcomes[name] for name in dict.fromkeys((CURRENT, answer.picked))]),
+        _over_time([outcomes[name] for name in dict.fromkeys((CURRENT, answer.picked)) if not outcomes[name].failed]),
         "<p class=quiet>Range: largest minus smallest score of the brokers, points. Scores use the resource weights of "
         "the current settings. Disturbed: total throughput of the bundles when they moved. Simplifications: see "
         "docs/replay.md.</p>",
@@ -113,6 +116,13 @@ def _table(ordered: Sequence[Figures], answer: ReplayResult, variants: Mapping[s
         )
     heads = "".join(f"<th>{name}</th>" for name in _HEADS)
     return f"<div class=wide><table><tr>{heads}</tr>{''.join(rows)}</table></div>"
+
+
+def _failed(failed: Sequence[FailedVariant]) -> str:
+    if not failed:
+        return ""
+    rows = "".join(f"<li>{escape(failure.sentence)}</li>" for failure in failed)
+    return f"<p>Failed variants: {len(failed)}. They have no figures, and are never picked.</p><ul>{rows}</ul>"
 
 
 def _scatter(ordered: Sequence[Figures], answer: ReplayResult) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
-from pydantic import AwareDatetime, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from pulsar_rebalancer.config.settings import Settings, settings_error
 from pulsar_rebalancer.replay.recording import Coverage
@@ -99,6 +99,26 @@ class ReplayRequest(VersionedDocument):
         return request
 
 
+class FailedVariant(BaseModel):
+    """A variant whose strategy raised an exception.
+
+    Attributes:
+        at: time of the sample at which it was raised.
+        error: type and text of the exception.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    variant: str
+    at: AwareDatetime
+    error: str
+
+    @property
+    def sentence(self) -> str:
+        """Return which variant failed, when and why."""
+        return f"{self.variant} failed at {self.at:%Y-%m-%d %H:%M} UTC: {self.error}"
+
+
 class ReplayResult(VersionedDocument):
     """`answer.json`: the result of a replay. The figures for each variant are in `results.parquet`.
 
@@ -106,9 +126,11 @@ class ReplayResult(VersionedDocument):
         coverage: which part of the requested period was replayed.
         picked: the variant that the preference picks.
         front: variants that no other variant beats in both unloads and range.
-        variants: number of variants compared.
+        variants: number of variants, including those that failed.
         left_out: the first combinations in the grid that contradict themselves.
         left_out_count: number of such combinations.
+        failed: the first variants whose strategy raised an exception; they have no figures and are never picked.
+        failed_count: number of such variants.
         seconds: duration of the replay.
     """
 
@@ -120,6 +142,8 @@ class ReplayResult(VersionedDocument):
     variants: int
     left_out: tuple[str, ...] = ()
     left_out_count: int = 0
+    failed: tuple[FailedVariant, ...] = ()
+    failed_count: int = 0
     seconds: float
 
 

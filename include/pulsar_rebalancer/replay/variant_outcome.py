@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import traceback
 from array import array
 from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
 from pulsar_rebalancer.replay.recording import MINUTES_OF_A_DAY
+from pulsar_rebalancer.texts import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -17,6 +20,32 @@ if TYPE_CHECKING:
 
 HOT = 80.0
 """Percent above which a broker counts as hot."""
+
+
+_LONGEST_ERROR = 500
+
+
+class Failure(NamedTuple):
+    """The error that ended a variant's replay.
+
+    Attributes:
+        minute: minute of the sample at which it was raised, since 1970.
+        error: type and text of the exception, on one line.
+    """
+
+    minute: int
+    error: str
+
+    @classmethod
+    def of(cls, minute: int, error: BaseException) -> Self:
+        """Return the failure for an exception, whose text may be anything."""
+        lines = "".join(traceback.format_exception_only(error)).split("\n")
+        return cls(minute, one_line(" ".join(filter(None, lines)), _LONGEST_ERROR))
+
+    @property
+    def at(self) -> datetime:
+        """Return the time of the sample."""
+        return datetime.fromtimestamp(self.minute * 60, UTC)
 
 
 @dataclass
@@ -32,6 +61,7 @@ class VariantOutcome:
         moved: number of bundles moved.
         disturbed: total throughput of the moved bundles when they moved, bytes/s in plus out.
         lost: number of bundles placed because their broker was gone.
+        failed: why the variant was not replayed to the end; None if it was.
     """
 
     variant: str
@@ -42,6 +72,7 @@ class VariantOutcome:
     moved: int = 0
     disturbed: float = 0.0
     lost: int = 0
+    failed: Failure | None = None
 
     def scores(self, scores: Floats) -> None:
         """Add the brokers' scores in a sample, percent."""
@@ -57,8 +88,9 @@ class VariantOutcome:
         self.disturbed += float(throughput.sum())
 
     def append(self, other: Self) -> None:
-        """Add the same variant's outcome over another period."""
-        for name in (column.name for column in fields(self) if column.name != "variant"):
+        """Add the same variant's outcome over a later period."""
+        self.failed = self.failed or other.failed
+        for name in (column.name for column in fields(self) if column.name not in ("variant", "failed")):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 

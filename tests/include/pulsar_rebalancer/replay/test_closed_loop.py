@@ -13,7 +13,8 @@ from pulsar_rebalancer.policies.isolation import IsolationPolicy
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.balancer import Balancer
 from pulsar_rebalancer.replay.closed_loop import replay
-from pulsar_rebalancer.replay.variants import Variant
+from pulsar_rebalancer.replay.variant_outcome import Failure, VariantOutcome, merged
+from pulsar_rebalancer.replay.variants import CURRENT, Variant
 from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state.state_documents import HitCount
 from pulsar_rebalancer.storage.layout import ClusterStorage
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.replay.minute import Minute
     from pulsar_rebalancer.replay.samples import Recording
-    from pulsar_rebalancer.replay.variant_outcome import VariantOutcome
     from pulsar_rebalancer.strategies.kept import ShedderState
 
 A, B, C = "a:8080", "b:8080", "c:8080"
@@ -38,7 +38,7 @@ HOT = Run(
 
 @pytest.fixture(autouse=True)
 def listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    shedders = ("nothing", "first_bundle_to_b", "there_and_back", "means_seen")
+    shedders = ("nothing", "first_bundle_to_b", "there_and_back", "means_seen", *RAISING)
     monkeypatch.setenv(STRATEGIES_VARIABLE, ",".join(f"{__name__}:{name}" for name in shedders))
 
 
@@ -67,6 +67,40 @@ def there_and_back(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
         if asked in (0, 4)
     ]
     return SheddingResult([], moves, type(kept)(hits={WHOLE_CLUSTER: HitCount(low=asked + 1)}), "")
+
+
+def fails_later(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+    """Raise an error at the third sample."""
+    if kept.cluster_hits == 2:
+        raise ZeroDivisionError("no load\n\x1b[31m\u202e at all")
+    hits = {WHOLE_CLUSTER: HitCount(low=kept.cluster_hits + 1)}
+    return SheddingResult([], [], type(kept)(hits=hits), "")
+
+
+def ends_the_process(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+    raise SystemExit(3)
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+def raises_what_has_no_text(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+    raise Unprintable
+
+
+def returns_nothing(sample: ClusterSample, kept: ShedderState) -> None:
+    return None
+
+
+RAISING = {
+    "fails_later": (2, "ZeroDivisionError: no load  [31m at all"),
+    "ends_the_process": (0, "SystemExit: 3"),
+    "raises_what_has_no_text": (0, f"{__name__}.Unprintable: <exception str() failed>"),
+    "returns_nothing": (0, "AttributeError: 'NoneType' object has no attribute"),
+}
+"""Shedders that do not end well, by name: at which sample, and with which error."""
 
 
 def outcome(recording: Recording, path: str = "", /, **values: Any) -> VariantOutcome:
@@ -304,3 +338,27 @@ def test_averages_that_brokers_report_follow_what_the_variant_changes(
     assert loads[1] == pytest.approx([0.46, 0.54], abs=1e-6)
     assert loads[2] == pytest.approx([0.5 - 0.076, 0.5 + 0.076], abs=1e-6)
     assert [each.tolist() for each in throughputs[:2]] == [[7000, 7000], pytest.approx([3000, 11000])]
+
+
+def test_a_strategy_that_raises_an_error_ends_only_its_own_variant(tmp_path: Path) -> None:
+    recording = recorded(tmp_path, dict.fromkeys(range(6), HOT))
+    raising = [Variant(name, settings(strategy=f"{__name__}:{name}")) for name in RAISING]
+    current = Variant(CURRENT, settings(), current=True)
+    (expected,) = replay(recording, [current], settings())
+    *failed, unhurt = replay(recording, [*raising, current], settings())
+    assert unhurt == expected
+    assert unhurt.failed is None
+    for one in failed:
+        sample, words = RAISING[one.variant]
+        assert one.failed is not None
+        assert one.failed.at == minute(sample)
+        assert one.failed.error.startswith(words)
+        assert len(one.ranges) == sample + 1
+
+
+def test_a_variant_that_failed_on_one_day_failed() -> None:
+    failure = Failure(5, "ValueError: no")
+    whole, failed = VariantOutcome("it"), VariantOutcome("it", failed=failure)
+    assert merged([whole, failed, whole])["it"].failed == failure
+    assert merged([failed, VariantOutcome("it", failed=Failure(9, "KeyError: 1"))])["it"].failed == failure
+    assert len(Failure.of(1, ValueError("x" * 9000)).error) == 500
