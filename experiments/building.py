@@ -34,12 +34,7 @@ def build(scenario: Scenario, seed: int, *, direct: bool) -> Spec:
     """
     brokers = _brokers(scenario)
     bundles = _bundles(scenario, seed)
-    rules = Rules(
-        direct=direct,
-        cpu_noise=scenario.reports.cpu_noise,
-        late=scenario.reports.late,
-        missing=scenario.reports.missing,
-    )
+    rules = Rules(direct=direct, **scenario.reports.model_dump(), **scenario.unload_cost.model_dump())
     started = np.array(_of_each(scenario, "started"), dtype=bool)
     owner, bundles = _placed(scenario, seed, brokers, bundles, rules.cost, started)
     return Spec(

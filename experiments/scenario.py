@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.strategies.fitting import validate
+from pulsar_simulator.minutes.spec import Rules
 
 FOLDER = Path(__file__).parent / "scenarios"
 
@@ -17,16 +18,23 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Minute = Annotated[int, Field(ge=0)]
 BrokerNumber = Annotated[int, Field(ge=1)]
 
+_DEFAULT = Rules()
+
 
 class ScenarioError(ValueError):
     """A scenario file that cannot be used; it names the file and the key."""
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
+    """What a file holds: unknown keys are refused."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class Brokers(_Strict):
+Model = TypeVar("Model", bound=Strict)
+
+
+class Brokers(Strict):
     """Equal brokers, numbered in the order of the file from 1 on."""
 
     count: int = Field(ge=1, le=1000)
@@ -36,15 +44,15 @@ class Brokers(_Strict):
     started: bool = True
 
 
-class OnOffMinutes(_Strict):
+class OnOffMinutes(Strict):
     """Topics that pause again and again."""
 
     on: int = Field(ge=1)
-    off: int = Field(ge=1)
+    off: int = Field(ge=0, description="0: no pause")
     consume_only: bool = False
 
 
-class Bundles(_Strict):
+class Bundles(Strict):
     """Bundles of one namespace, published to by one task."""
 
     count: int = Field(ge=1, le=100_000)
@@ -61,7 +69,7 @@ class Bundles(_Strict):
     on_off: OnOffMinutes | None = None
 
 
-class CpuSpike(_Strict):
+class CpuSpike(Strict):
     """CPU that something else takes on a broker."""
 
     minute: Minute
@@ -70,7 +78,7 @@ class CpuSpike(_Strict):
     load: float = Field(gt=0, le=100, description="percent of the broker's CPU")
 
 
-class TrafficSpike(_Strict):
+class TrafficSpike(Strict):
     """Traffic of some bundles that is multiplied for a while."""
 
     minute: Minute
@@ -79,7 +87,7 @@ class TrafficSpike(_Strict):
     factor: float = Field(ge=0)
 
 
-class Change(_Strict):
+class Change(Strict):
     """Brokers that stop or start."""
 
     minute: Minute
@@ -87,15 +95,23 @@ class Change(_Strict):
     start: tuple[BrokerNumber, ...] = ()
 
 
-class Reports(_Strict):
+class Reports(Strict):
     """How good the brokers' figures are."""
 
     cpu_noise: float = Field(0.02, ge=0, le=1)
     late: Share = 0
+    late_minutes: int = Field(1, ge=1, description="how old a late report is")
     missing: Share = 0
 
 
-class Scenario(_Strict):
+class UnloadCost(Strict):
+    """What an unload costs in the simulated cluster, where it is not the simulator's default."""
+
+    unload_seconds: float = Field(_DEFAULT.unload_seconds, ge=0, le=60)
+    reconnect_cpu_seconds: float = Field(_DEFAULT.reconnect_cpu_seconds, ge=0, le=60)
+
+
+class Scenario(Strict):
     """One experiment.
 
     Attributes:
@@ -117,6 +133,7 @@ class Scenario(_Strict):
     brokers: tuple[Brokers, ...] = Field(min_length=1)
     bundles: tuple[Bundles, ...] = Field(min_length=1)
     reports: Reports = Reports()
+    unload_cost: UnloadCost = UnloadCost()
     cpu_spikes: tuple[CpuSpike, ...] = ()
     traffic_spikes: tuple[TrafficSpike, ...] = ()
     changes: tuple[Change, ...] = ()
@@ -171,17 +188,36 @@ def load(file: Path) -> Scenario:
     Raises:
         ScenarioError: with the file, and the key or line that is wrong.
     """
+    return read(file, Scenario)
+
+
+def read(file: Path, model: type[Model]) -> Model:
+    """Return what a file holds, with the file's name.
+
+    Raises:
+        ScenarioError: with the file, and the key or line that is wrong.
+    """
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
-        return Scenario.model_validate(document | {"name": file.stem})
-    except ValidationError as error:
-        problems = [
-            f"{'.'.join(map(str, item['loc'])) or 'scenario'}: {item['msg'].removeprefix('Value error, ')}"
-            for item in error.errors(include_url=False, include_context=False)
-        ]
-        raise ScenarioError(f"{file}: {'; '.join(problems)}") from None
     except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
         raise ScenarioError(f"{file}: {error}") from None
+    return checked(document | {"name": file.stem}, model, str(file))
+
+
+def checked(document: dict[str, Any], model: type[Model], where: str) -> Model:
+    """Return a document as a model.
+
+    Raises:
+        ScenarioError: with where it is from, and the key that is wrong.
+    """
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        problems = [
+            f"{'.'.join(map(str, item['loc'])) or 'all of it'}: {item['msg'].removeprefix('Value error, ')}"
+            for item in error.errors(include_url=False, include_context=False)
+        ]
+        raise ScenarioError(f"{where}: {'; '.join(problems)}") from None
 
 
 def load_all(folder: Path = FOLDER) -> dict[str, Scenario]:

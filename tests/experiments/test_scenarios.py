@@ -16,6 +16,7 @@ from experiments.variants import VARIANTS
 from pulsar_rebalancer.replay.balancer import Balancer
 from pulsar_rebalancer.replay.columns import Roster
 from pulsar_simulator.minutes.simulation import Simulation
+from pulsar_simulator.minutes.spec import Rules
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,6 +66,9 @@ def scenario(folder: Path, text: str = SOUND) -> Path:
             "minutes = 20\n[[cpu_spikes]]\nminute = 20\nminutes = 2\nbroker = 1\nload = 5\n",
             "cpu_spikes: minute 20",
         ),
+        ("minutes = 20", "minutes = 20\nunload_cost = {seconds = 1}", "unload_cost.seconds"),
+        ("minutes = 20", "minutes = 20\nunload_cost = {unload_seconds = -1}", "unload_cost.unload_seconds"),
+        ("minutes = 20", "minutes = 20\nreports = {late_minutes = 0}", "reports.late_minutes"),
         ("cores = 4", "cores = 4\nstarted = false", "brokers.started"),
         ("minutes = 20", "minutes = 20\ndisturbed_at = 20", "disturbed_at"),
         ("minutes = 20", "minutes = 20\nsettings = {usage_diference = 0}", "usage_diference"),
@@ -136,6 +140,15 @@ def test_brokers_are_balanced_where_a_scenario_says_so(name: str) -> None:
 
 def test_some_scenarios_say_balanced() -> None:
     assert "jitter" in BALANCED
+
+
+def test_a_scenario_may_set_what_an_unload_costs_and_how_old_reports_are(tmp_path: Path) -> None:
+    keys = "unload_cost = {unload_seconds = 7, reconnect_cpu_seconds = 0.5}\nreports = {late = 0.5, late_minutes = 4}"
+    given = load(scenario(tmp_path, SOUND.replace("minutes = 20", f"minutes = 20\n{keys}")))
+    rules = build(given, 1, direct=False).rules
+    assert (rules.unload_seconds, rules.reconnect_cpu_seconds, rules.late, rules.late_minutes) == (7, 0.5, 0.5, 4)
+    plain = build(load(scenario(tmp_path)), 1, direct=False).rules
+    assert plain == Rules()
 
 
 def test_settings_may_have_pulsar_s_names(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""What brokers report of a minute: sampled, sometimes a minute old, sometimes not at all."""
+"""What brokers report of a minute: sampled, sometimes minutes old, sometimes not at all."""
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ class Report:
         minute: counted from 0.
         registered: brokers that the cluster lists.
         reported: brokers whose report arrived.
-        age: of each report, 0 or 60 seconds.
+        age: of each report, seconds.
         brokers: figures of the brokers that reported, CPU as sampled; the entries of other brokers mean nothing.
         owner: of each bundle.
         rates: msg/s and bytes/s per bundle, from the report of its broker.
@@ -48,7 +49,7 @@ class Reports:
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
         self._drawn: tuple[int, Floats, Floats] | None = None
-        self._before: tuple[Demand, Rates] | None = None
+        self._before: deque[tuple[Demand, Rates]] = deque(maxlen=spec.rules.late_minutes)
 
     def of(self, minute: int, truth: Demand, rates: Rates, owner: Ints, registered: Flags, alive: Flags) -> Report:
         """Return the reports of a minute.
@@ -67,15 +68,16 @@ class Reports:
         said = Demand(truth.traffic, cpu, truth.bandwidth_in, truth.bandwidth_out, truth.served)
         fresh = (said, rates)
         missing = draw < rules.missing
-        late = ~missing & (draw < rules.missing + rules.late) & (self._before is not None)
-        if self._before is not None and late.any():
-            said, rates = _of_before(self._before, fresh, late, owner)
-        self._before = fresh
+        minutes = len(self._before)
+        late = ~missing & (draw < rules.missing + rules.late) & (minutes > 0)
+        if late.any():
+            said, rates = _of_before(self._before[0], fresh, late, owner)
+        self._before.append(fresh)
         return Report(
             minute=minute,
             registered=registered.copy(),
             reported=registered & alive & ~missing,
-            age=np.where(late, MINUTE, 0.0),
+            age=np.where(late, minutes * MINUTE, 0.0),
             brokers=said,
             owner=owner.copy(),
             rates=rates,
@@ -96,7 +98,7 @@ class Reports:
 def _of_before(
     before: tuple[Demand, Rates], now: tuple[Demand, Rates], late: Flags, owner: Ints
 ) -> tuple[Demand, Rates]:
-    """Return the current figures; brokers that are late, and their bundles, have figures a minute old."""
+    """Return the current figures; brokers that are late, and their bundles, have those of an earlier minute."""
     old_brokers, old_rates = before
     brokers, rates = now
     of_late = (owner != NOBODY) & late[owner]

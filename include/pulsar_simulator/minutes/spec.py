@@ -50,7 +50,8 @@ class Rules:
         session_seconds: until a stopped broker is noticed.
         reconnect_cpu_seconds: CPU on the new broker for each client that reconnects.
         cpu_noise: relative standard deviation of a CPU sample.
-        late: share of reports that are a minute old.
+        late: share of reports that are old.
+        late_minutes: how old they are.
         missing: share of reports that do not come.
         cost: CPU of a message and of a byte.
     """
@@ -62,6 +63,7 @@ class Rules:
     reconnect_cpu_seconds: float = 0.05
     cpu_noise: float = 0.02
     late: float = 0.0
+    late_minutes: int = 1
     missing: float = 0.0
     cost: Cost = field(default_factory=Cost)
 

@@ -289,6 +289,16 @@ def test_a_late_report_after_a_late_report_is_a_minute_old_as_well() -> None:
         assert list(report.rates.msg_rate_in) == list(before.rates.msg_rate_in)
 
 
+def test_late_reports_may_be_some_minutes_old() -> None:
+    workload = Workload(bundles(noise=0.2))
+    fresh = run(scene(workload), 8)
+    late = run(scene(workload, rules=replace(STILL, late=1.0, late_minutes=3)), 8)
+    assert [report.age[0] for report in late] == [0, 60, 120, 180, 180, 180, 180, 180]
+    for before, report in zip(fresh, late[3:], strict=False):
+        assert list(report.brokers.cpu) == list(before.brokers.cpu)
+        assert list(report.rates.msg_rate_in) == list(before.rates.msg_rate_in)
+
+
 def test_a_missing_report_does_not_come() -> None:
     reports = run(scene(rules=replace(STILL, missing=0.25)), 400)
     assert np.mean([report.reported for report in reports]) == pytest.approx(0.75, abs=0.05)
