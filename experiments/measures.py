@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from pulsar_rebalancer.replay.columns import Flags, Floats
 
@@ -59,9 +59,9 @@ class Measures:
         std_end: likewise over the last minutes.
         minutes_above_80: minutes in which a broker was above 80 percent.
         hot_placements: bundles that were given to a broker already above the mean by 5 points; without what came back
-            in a swap.
+            in a swap that the shedder declared.
         overshoots: bundles moved whose source was 5 points below the mean within the ten minutes after; without what
-            came back in a swap.
+            came back in such a swap.
         traffic_ratio_end: throughput of the busiest broker by that of the idlest over the last minutes; infinite where
             one carries nothing.
         largest_end: score of the hottest broker over the last minutes, percent.
@@ -108,17 +108,16 @@ class Recorder:
         idlest = float(carried.min())
         self._ratios.append(float(carried.max()) / idlest if idlest else math.inf)
 
-    def unloads(self, minute: int, bundles: Iterable[tuple[int, float]], back: Sequence[bool] = ()) -> None:
+    def unloads(self, minute: int, bundles: Iterable[tuple[int, float, bool]]) -> None:
         """Take down the bundles that are unloaded after a minute.
 
         Args:
             minute: after which.
-            bundles: the source of each, and its throughput, bytes/s.
-            back: whether each comes back in a swap; empty: none does.
+            bundles: the source of each, its throughput, bytes/s, and whether it comes back in a swap.
         """
-        for number, (source, throughput) in enumerate(bundles):
+        for source, throughput, swapped in bundles:
             self._unloads.setdefault(minute, []).append(source)
-            if not (back and back[number]):
+            if not swapped:
                 self._gave.setdefault(minute, []).append(source)
             self._disturbed += throughput / (1 << 20)
 
@@ -173,13 +172,3 @@ class Recorder:
             for minute, sources in self._gave.items()
             for source in sources
         )
-
-
-def comes_back(moves: Iterable[tuple[int, int]]) -> list[bool]:
-    """Return which moves of a minute, each from one broker to another, go the way back of one before: a swap's."""
-    before: set[tuple[int, int]] = set()
-    found = []
-    for source, destination in moves:
-        found.append((destination, source) in before)
-        before.add((source, destination))
-    return found

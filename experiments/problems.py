@@ -227,7 +227,7 @@ def _speed(results: Mapping[str, Results], variant: str) -> Judgement:
 
 _OF_MOVED = (
     "All bundles moved over the seeds are the denominator, and a scenario in which none moved counts as "
-    f"{percent(0, 0):g} %. "
+    f"{percent(0, 0):g} %. What comes back in a swap that TransferShedder declares is never counted. "
 )
 _OVERALL = (
     "Next to it: the mean of this share over the scenarios in which brokers differ, by their load at the start or "

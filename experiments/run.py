@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from experiments.building import build
-from experiments.measures import Curve, Measures, Recorder, comes_back
+from experiments.measures import Curve, Measures, Recorder
 from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME
 from pulsar_rebalancer.replay.balancer import Balancer
 from pulsar_rebalancer.replay.columns import NOBODY, Roster
@@ -72,11 +72,12 @@ def balance(spec: Spec, settings: Settings, minutes: int, recorder: Recorder) ->
             carried = minute.bundles[2] + minute.bundles[3]
             moved = [move.bundle for move in moves]
             sources = report.owner[moved].tolist()
-            back = comes_back(zip(sources, (move.destination for move in moves), strict=True))
-            recorder.unloads(report.minute, zip(sources, carried[moved].tolist(), strict=True), back)
-            for move in (move for move, returns in zip(moves, back, strict=True) if not returns):
-                recorder.placed(move.destination, scores, simulation.alive)
-            simulation.unload(Unload(*move) for move in moves)
+            swapped = [move.swapped for move in moves]
+            recorder.unloads(report.minute, zip(sources, carried[moved].tolist(), swapped, strict=True))
+            for move in moves:
+                if not move.swapped:
+                    recorder.placed(move.destination, scores, simulation.alive)
+            simulation.unload(Unload(move.bundle, move.destination) for move in moves)
 
 
 def true_scores(simulation: Simulation) -> Floats:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 from experiments.__main__ import main
+from experiments.measures import Recorder
 from experiments.run import Run, run
 from experiments.scenario import Scenario, load_all
-from experiments.variants import VARIANTS, from_outside
+from experiments.variants import VARIANTS, Variant, from_outside
 from tests.experiments.test_scenarios import SOUND, scenario
 
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.replay.balancer import Balancer, IndexedMove
 from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.strategies.kept import ShedderState
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, SheddingResult
@@ -21,6 +24,7 @@ from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Sh
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pulsar_rebalancer.replay.minute import Minute
 
 SCENARIOS = load_all()
 AVG, AVG_DEFAULT, _, THRESHOLD, UNIFORM, _, OVERLOAD, TRANSFER, NOTHING = VARIANTS
@@ -126,3 +130,40 @@ def test_a_bundle_that_moved_stays_for_the_grace_period() -> None:
 
 def short(name: str, minutes: int) -> Scenario:
     return SCENARIOS[name].model_copy(update={"minutes": minutes})
+
+
+@pytest.mark.parametrize(
+    ("name", "variant", "declares"),
+    [("by_hand_no_candidate", THRESHOLD, False), ("one_far_stronger", TRANSFER, True)],
+)
+def test_only_what_transfer_shedder_takes_in_return_is_a_swap(
+    name: str, variant: Variant, declares: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Within a minute bundles go from A to B and others from B to A: because the placement of both brokers' bundles drew
+    # the other hot one, the PIP's example of over-placement, or because TransferShedder takes some back.
+    back_and_forth: list[bool] = []
+    counted: list[int] = []
+    decide, placed = Balancer.decide, Recorder.placed
+
+    def noted(balancer: Balancer, minute: Minute) -> list[IndexedMove]:
+        moves = decide(balancer, minute)
+        ways = [(int(minute.owner[move.bundle]), move.destination) for move in moves]
+        given = {way for way, move in zip(ways, moves, strict=True) if not move.swapped}
+        for (source, destination), move in zip(ways, moves, strict=True):
+            if (destination, source) in ways:
+                back_and_forth.append(move.swapped)
+                assert move.swapped == (declares and (destination, source) in given)
+            counted.extend([destination] * (not move.swapped))
+        return moves
+
+    def judged(recorder: Recorder, destination: int, *others: Any) -> None:
+        counted.remove(destination)
+        placed(recorder, destination, *others)
+
+    monkeypatch.setattr(Balancer, "decide", noted)
+    monkeypatch.setattr(Recorder, "placed", judged)
+    for seed in range(1, 6):
+        run(SCENARIOS[name], variant, seed)
+    assert back_and_forth
+    assert any(back_and_forth) == declares
+    assert not counted

@@ -88,7 +88,7 @@ def simulated(first: Run, namespace: str, settings: dict[str, Any], minutes: int
         if moves:
             moved.append(len(moves))
             before = before or _in_order(true_scores(simulation))
-            simulation.unload(Unload(*move) for move in moves)
+            simulation.unload(Unload(move.bundle, move.destination) for move in moves)
         waited += not moved
     held = np.bincount(simulation.owner, minlength=len(names)).tolist()
     return Course(waited, moved, sorted(held, reverse=True), before, _in_order(true_scores(simulation)))

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.decide.pipeline import RunDecision
     from pulsar_rebalancer.replay.columns import Flags
     from pulsar_rebalancer.replay.minute import Minute
     from pulsar_rebalancer.state.counting import Counting
@@ -41,10 +42,15 @@ _UNLOADED_AFTER = 1.0
 
 
 class IndexedMove(NamedTuple):
-    """A move of a bundle to a destination, both by position."""
+    """A move of a bundle to a destination, both by position.
+
+    Attributes:
+        swapped: whether the bundle goes from the destination of a pair to its source, in return for another one.
+    """
 
     bundle: int
     destination: int
+    swapped: bool = False
 
 
 class Balancer:
@@ -92,9 +98,18 @@ class Balancer:
         self._moved = {bundle: at for bundle, at in self._moved.items() if self._since(minute, at) <= grace}
         brokers = broker_samples(minute, self._roster, self._settings, self._left_out(minute))
         sample = ClusterSample(brokers, self._columns(minute, seen), self._settings, counting=self._counting(minute))
-        moves = self._shed(minute, sample)
+        decision = self._shed(minute, sample)
+        moves = [move for move in decision.moves if move.taken]
+        takes = {pair.pair: pair.destination for pair in decision.decisions}
         self._placing = Placing(sample, self._kept, self._seed_of(minute), minute.policies)
-        indexed = [IndexedMove(self._roster.bundle_at[move.bundle], self._destination(move)) for move in moves]
+        indexed = [
+            IndexedMove(
+                self._roster.bundle_at[move.bundle],
+                self._destination(move),
+                swapped=move.source == takes.get(move.pair),
+            )
+            for move in moves
+        ]
         self._moved.update({move.bundle: minute.number for move in indexed})
         self._unloaded_brokers.update({move.source: minute.number for move in moves})
         return indexed
@@ -112,7 +127,7 @@ class Balancer:
         chosen = self._placing.broker(name, float(self._means.long_term_msg_rate[bundle]), topics, names)
         return None if chosen is None else self._roster.broker_at[chosen]
 
-    def _shed(self, minute: Minute, sample: ClusterSample) -> list[CandidateMove]:
+    def _shed(self, minute: Minute, sample: ClusterSample) -> RunDecision:
         counting = sample.counting
         context = RunContext(
             self._settings,
@@ -129,7 +144,7 @@ class Balancer:
             # The figures that gave a hit.
             after = samples_after(self._hits, counting, used, _time_of(minute))
             self._hits = self._hits.model_copy(update={"samples": after})
-        return [move for move in decision.moves if move.taken]
+        return decision
 
     def _left_out(self, minute: Minute) -> dict[int, Reason]:
         names, at = self._roster.brokers, self._roster.broker_at
