@@ -8,14 +8,13 @@ from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from experiments.scenario import load_all
+from experiments.variants import baseline_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from experiments.results import Results
     from experiments.scenario import Scenario
-
-BASELINE = "no shedding"
 
 PUBLISHED = {
     "ThresholdShedder + LeastResourceUsageWithWeight": ("normal", "good", "bad", "bad", "normal"),
@@ -97,6 +96,7 @@ class Judgement(NamedTuple):
         unit: of `to_flip`.
         flips_to: the verdict beyond that bound.
         overall: the same share over all moving scenarios, percent; None for other problems, or if one was not run.
+        baseline: the variant without shedding that it is compared with; empty if it is compared with none.
     """
 
     verdict: str
@@ -106,6 +106,7 @@ class Judgement(NamedTuple):
     unit: str
     flips_to: str
     overall: float | None = None
+    baseline: str = ""
 
     @property
     def flip(self) -> str:
@@ -189,10 +190,11 @@ def _median(results: Results, variant: str, measure: str) -> float:
 
 
 def _heterogeneous(results: Mapping[str, Results], variant: str) -> Judgement:
-    ranges = [[_median(results[name], which, "range_end") for which in (variant, BASELINE)] for name in FAR_STRONGER]
-    hottest, left_alone = (_median(results[OTHER_PROCESSES], which, "largest_end") for which in (variant, BASELINE))
+    baseline = baseline_of(variant)
+    ranges = [[_median(results[name], which, "range_end") for which in (variant, baseline)] for name in FAR_STRONGER]
+    hottest, left_alone = (_median(results[OTHER_PROCESSES], which, "largest_end") for which in (variant, baseline))
     share = fmean(100 * with_it / without for with_it, without in ranges)
-    return judged([Figure(share, SHARE_OF_RANGE), Figure(hottest - left_alone, HOTTER)])
+    return judged([Figure(share, SHARE_OF_RANGE), Figure(hottest - left_alone, HOTTER)])._replace(baseline=baseline)
 
 
 def _jitter(results: Mapping[str, Results], variant: str) -> Judgement:
@@ -240,7 +242,7 @@ PROBLEMS = (
         f"Where one broker is far stronger ({', '.join(FAR_STRONGER)}), the range of the scores at the end, as a share "
         f"of that without shedding: {SHARE_OF_RANGE.words()}. And in the cluster with other processes "
         f"({OTHER_PROCESSES}), how much hotter the hottest broker ends than without shedding: {HOTTER.words()}. The "
-        "worse of the two verdicts counts.",
+        "worse of the two verdicts counts. What is without shedding has the placement of the strategy.",
         _heterogeneous,
     ),
     Problem(

@@ -1,4 +1,7 @@
-"""What is compared: shedders with their placements and settings, also one from outside the package."""
+"""What is compared: shedders with their placements and settings, also one from outside the package.
+
+For each placement there is a variant that sheds nothing: what the placement by itself comes to.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,13 @@ from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.config.enums import Placement, Strategy
 from pulsar_rebalancer.strategies.fitting import validate
-from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
+from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE, placement_of
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import Settings
+
+BASELINE = "no shedding"
+"""Names of the variants without shedding begin with this."""
 
 AUTHORS_MINIMA = {"min_unload_message": 10_000, "min_unload_throughput": 10 << 20}
 """Of the published experiments of AvgShedder; Pulsar's defaults are a tenth of them."""
@@ -31,6 +37,20 @@ class Variant:
     settings: Settings
     direct: bool = False
 
+    @property
+    def baseline(self) -> str:
+        """Return the name of the variant that places bundles in the same way and sheds nothing."""
+        return _baseline(placement_of(self.settings), self.direct)
+
+
+def baseline_of(name: str) -> str:
+    """Return the variant without shedding that a variant is compared with.
+
+    A shedder from outside is compared with the placement of one that names none.
+    """
+    known = {variant.name: variant.baseline for variant in VARIANTS}
+    return known.get(name, _baseline(Placement.LEAST_USAGE))
+
 
 def from_outside(path: str) -> Variant:
     """Return the variant of a shedder by its import path: whoever names it here may load it.
@@ -46,6 +66,19 @@ def _settings(strategy: str, **values: object) -> Settings:
     return validate({"strategy": strategy, **values}, where="experiments")
 
 
+def _baseline(placement: Placement, direct: bool = False) -> str:
+    return f"{BASELINE}, {placement.value}{', extensible' if direct else ''}"
+
+
+def _without_shedding(placement: Placement, *, direct: bool = False) -> Variant:
+    """Return a variant whose thresholds no broker reaches."""
+    if placement is Placement.AVG:  # which goes with its own shedder only
+        settings = _settings(Strategy.AVG, low_threshold=1000, high_threshold=1000)
+    else:
+        settings = _settings(Strategy.THRESHOLD, placement=placement, average_threshold=1000)
+    return Variant(_baseline(placement, direct), settings, direct)
+
+
 VARIANTS = (
     Variant("AvgShedder", _settings(Strategy.AVG, **AUTHORS_MINIMA)),
     Variant("AvgShedder, default minima", _settings(Strategy.AVG)),
@@ -58,9 +91,8 @@ VARIANTS = (
     Variant("UniformLoadShedder, default minima", _settings(Strategy.UNIFORM)),
     Variant("OverloadShedder + LeastLongTermMessageRate", _settings(Strategy.OVERLOAD)),
     Variant("TransferShedder", _settings(Strategy.TRANSFER), direct=True),
-    Variant(
-        "no shedding",
-        # No broker is so far above the mean.
-        _settings(Strategy.THRESHOLD, placement=Placement.LEAST_RATE, average_threshold=1000),
-    ),
+    _without_shedding(Placement.AVG),
+    _without_shedding(Placement.LEAST_RATE),
+    _without_shedding(Placement.LEAST_USAGE),
+    _without_shedding(Placement.LEAST_USAGE, direct=True),
 )

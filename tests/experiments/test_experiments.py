@@ -12,7 +12,7 @@ from experiments.__main__ import main
 from experiments.measures import Recorder
 from experiments.run import Run, run
 from experiments.scenario import Scenario, load_all
-from experiments.variants import VARIANTS, Variant, from_outside
+from experiments.variants import VARIANTS, Variant, baseline_of, from_outside
 from tests.experiments.test_scenarios import SOUND, scenario
 
 from pulsar_rebalancer.reasons import Reason
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.replay.minute import Minute
 
 SCENARIOS = load_all()
-AVG, AVG_DEFAULT, _, THRESHOLD, UNIFORM, _, OVERLOAD, TRANSFER, NOTHING = VARIANTS
+AVG, AVG_DEFAULT, _, THRESHOLD, UNIFORM, _, OVERLOAD, TRANSFER, *BASELINES = VARIANTS
 
 
 def one_run(name: str, variant: object) -> Run:
@@ -69,7 +69,7 @@ def test_from_files_to_a_report(tmp_path: Path) -> None:
     assert found[0] == found[1]
     assert len(found[0]) == 2 * (len(VARIANTS) + 1)
     moved = {row["variant"]: row["measures"]["bundles_moved"] for row in found[0] if row["seed"] == 1}
-    assert moved["no shedding"] == 0
+    assert not any(moved[variant.name] for variant in BASELINES)
     assert moved["AvgShedder"] > 0
     assert moved[f"{__name__}:every_third"] == 20 // 3
     report = (tmp_path / "first" / "report.html").read_text()
@@ -111,6 +111,17 @@ def test_bundles_that_lost_their_broker_are_placed_by_the_variant() -> None:
     by_rate, drawn = ([run(placed, variant, seed).measures for seed in range(1, 6)] for variant in (UNIFORM, AVG))
     assert not any(each.bundles_moved for each in (*by_rate, *drawn))
     assert np.mean([each.range_mean for each in by_rate]) + 2 < np.mean([each.range_mean for each in drawn])
+
+
+def test_each_placement_that_is_compared_has_a_row_without_shedding() -> None:
+    assert {variant.baseline for variant in VARIANTS} == {variant.name for variant in BASELINES}
+    assert all(variant.baseline == variant.name for variant in BASELINES)
+    compared = (AVG, UNIFORM, THRESHOLD, TRANSFER)
+    assert [baseline_of(variant.name) for variant in compared] == [variant.name for variant in BASELINES]
+    # Without a move the placements end as far apart as they place: AvgShedder's draws, the one by rate counts.
+    avg, rate = (one_run("cold_start", variant).measures for variant in BASELINES[:2])
+    assert avg.bundles_moved == rate.bundles_moved == 0
+    assert avg.range_end > 2 * rate.range_end
 
 
 def to_and_fro(sample: ClusterSample, kept: ShedderState) -> SheddingResult:

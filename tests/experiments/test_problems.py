@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from experiments.measures import Curve, Measures
 from experiments.problems import (
-    BASELINE,
     FAR_STRONGER,
     OTHER_PROCESSES,
     PROBLEMS,
@@ -24,6 +23,7 @@ from experiments.problems import (
 from experiments.results import Results
 from experiments.run import Run
 from experiments.scenario import Change, load_all
+from experiments.variants import baseline_of
 
 NOTHING = Measures(
     unload_events=0,
@@ -50,7 +50,7 @@ def results(name: str, *seeds: dict[str, Any], **measures: Any) -> dict[str, Res
             Run(name, variant, seed, replace(base, **given), Curve([], [], [], [], [], []))
             for seed, given in enumerate(each_seed, start=1)
         ]
-        for variant, each_seed in ((BASELINE, [{}] * 3), ("it", seeds or [measures] * 3))
+        for variant, each_seed in ((baseline_of("it"), [{}] * 3), ("it", seeds or [measures] * 3))
     }
     return {name: Results(name, "", (1, 2, 3), runs)}
 
@@ -89,6 +89,7 @@ def test_verdicts_follow_the_stated_rules(
 ) -> None:
     found = judgement(problem, given)
     assert (found.verdict, found.figure) == (verdict, figure)
+    assert found.baseline == ("" if problem else baseline_of("it"))
     assert found.flip.startswith(flip)
 
 
