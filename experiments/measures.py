@@ -65,6 +65,7 @@ class Measures:
         traffic_ratio_end: throughput of the busiest broker by that of the idlest over the last minutes; infinite where
             one carries nothing.
         largest_end: score of the hottest broker over the last minutes, percent.
+        client_seconds: seconds in which bundles had no broker, each times its clients; those of brokers that stop, too.
     """
 
     unload_events: int
@@ -80,6 +81,7 @@ class Measures:
     overshoots: int
     traffic_ratio_end: float
     largest_end: float
+    client_seconds: float
 
 
 @dataclass
@@ -98,9 +100,18 @@ class Recorder:
     _disturbed: float = 0.0
     _hot_placements: int = 0
     _ratios: list[float] = field(default_factory=list)
+    _client_seconds: float = 0.0
 
-    def minute(self, scores: Floats, alive: Flags, throughput: Floats) -> None:
-        """Take down the true scores of a minute, percent, and what each broker carries, bytes/s."""
+    def minute(self, scores: Floats, alive: Flags, throughput: Floats, client_seconds: float = 0.0) -> None:
+        """Take down the true scores of a minute, percent, and what each broker carries, bytes/s.
+
+        Args:
+            scores: one entry per broker.
+            alive: which of them run.
+            throughput: one entry per broker.
+            client_seconds: how long bundles had no broker, each times its clients.
+        """
+        self._client_seconds += client_seconds
         there = scores[alive]
         self._scores.append((float(there.min()), float(there.mean()), float(there.max()), float(there.std())))
         self._below.append(alive & (scores <= there.mean() - FROM_MEAN))
@@ -146,6 +157,7 @@ class Recorder:
             overshoots=self._overshoots(),
             traffic_ratio_end=float(np.mean(self._ratios[-LAST_MINUTES:])),
             largest_end=float(end[:, 2].mean()),
+            client_seconds=self._client_seconds,
         )
 
     def curve(self) -> Curve:

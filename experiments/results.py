@@ -14,7 +14,7 @@ from experiments.run import Run
 if TYPE_CHECKING:
     from pathlib import Path
 
-VERSION = 2
+VERSION = 3
 
 
 class Spread(NamedTuple):

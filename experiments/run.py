@@ -66,14 +66,16 @@ def balance(spec: Spec, settings: Settings, minutes: int, recorder: Recorder) ->
         report = simulation.step()
         scores = true_scores(simulation)
         minute = minute_of(report, spec.brokers)
-        recorder.minute(scores, simulation.alive, minute.brokers.traffic[2] + minute.brokers.traffic[3])
+        without_broker = float(simulation.down @ spec.workload.bundles.clients)
+        carried = minute.brokers.traffic[2] + minute.brokers.traffic[3]
+        recorder.minute(scores, simulation.alive, carried, without_broker)
         moves = balancer.decide(minute)
         if moves:
-            carried = minute.bundles[2] + minute.bundles[3]
+            throughput = minute.bundles[2] + minute.bundles[3]
             moved = [move.bundle for move in moves]
             sources = report.owner[moved].tolist()
             swapped = [move.swapped for move in moves]
-            recorder.unloads(report.minute, zip(sources, carried[moved].tolist(), swapped, strict=True))
+            recorder.unloads(report.minute, zip(sources, throughput[moved].tolist(), swapped, strict=True))
             for move in moves:
                 if not move.swapped:
                     recorder.placed(move.destination, scores, simulation.alive)

@@ -24,6 +24,7 @@ MEASURES = {
     "range_end": "range at the end",
     "std_mean": "std, points",
     "std_end": "std at the end",
+    "client_seconds": "client-seconds without a broker",
     "minutes_above_80": "minutes above 80 %",
     "hot_placements": "placed on a hot broker",
     "traffic_ratio_end": "busiest by idlest at the end",

@@ -7,8 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from experiments.building import build
 from experiments.measures import Measures, Recorder
+from experiments.run import run
+from experiments.scenario import load_all
 from experiments.tables import of_scenario
+from experiments.variants import VARIANTS
 from tests.experiments.test_problems import NOTHING, results
 
 ALIVE = np.array([True, True, True, False])
@@ -60,6 +64,20 @@ def test_what_comes_back_in_a_declared_swap_is_no_overshoot() -> None:
             recorder.unloads(minute, [(0, 1.0, False), (0, 1.0, True), (0, 1.0, False), (1, 1.0, False)])
     assert recorder.measures().overshoots == 2
     assert recorder.measures().bundles_moved == 4
+
+
+def test_client_seconds_without_a_broker_are_those_of_moved_and_of_lost_bundles() -> None:
+    given = load_all()["one_broker_stopped"]
+    calm = given.model_copy(update={"changes": (), "minutes": 60})
+    nothing, avg = (next(v for v in VARIANTS if v.name == name) for name in ("no shedding, AvgShedder", "AvgShedder"))
+    assert run(calm, nothing, 1).measures.client_seconds == 0
+    stopped = run(given.model_copy(update={"minutes": 34}), nothing, 1).measures
+    # The session ends after 30 s; look-ups take 2 s on average. Four clients for each bundle of one of five brokers.
+    spec = build(given, 1, direct=False)
+    lost = int((spec.owner == 0).sum())
+    assert 4 * 30 * lost < stopped.client_seconds < 4 * 40 * lost
+    moved = run(load_all()["by_hand_history_score"], avg, 1).measures
+    assert moved.client_seconds == pytest.approx(4 * spec.rules.unload_seconds * moved.bundles_moved)
 
 
 @pytest.mark.parametrize(("destination", "counted"), [(0, 1), (1, 0), (2, 0)])

@@ -39,6 +39,7 @@ NOTHING = Measures(
     overshoots=0,
     traffic_ratio_end=math.inf,
     largest_end=50.0,
+    client_seconds=0.0,
 )
 
 

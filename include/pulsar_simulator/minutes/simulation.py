@@ -41,6 +41,8 @@ class Simulation:
         self.registered = spec.started.copy()
         self.truth: Demand | None = None
         """What brokers really carried in the last minute."""
+        self.down = np.zeros(len(self.owner))
+        """Seconds of the last minute in which each bundle served nobody."""
         self._place: Place = place or self._fewest_messages
         self._due: dict[int, float] = {int(bundle): 0.0 for bundle in np.flatnonzero(self.owner == NOBODY)}
         self._down = np.zeros(len(self.owner))  # seconds of the present minute in which a bundle serves nobody
@@ -152,10 +154,10 @@ class Simulation:
         """Return what brokers and bundles carry in the present minute."""
         spec, rules = self.spec, self.spec.rules
         offered = spec.workload.at(self.minute)
+        self.down = self._down.copy()
         if self._landed or self._due or not self.alive.all():
-            online = 1 - self._down / MINUTE
-            online[(self.owner == NOBODY) | ~self.alive[self.owner]] = 0.0
-            offered = offered.scaled(online)
+            self.down[(self.owner == NOBODY) | ~self.alive[self.owner]] = MINUTE
+            offered = offered.scaled(1 - self.down / MINUTE)
         extra = np.where(self.alive, spec.brokers.base_cpu, 0.0)
         columns = spec.workload.bundles
         if self._landed:

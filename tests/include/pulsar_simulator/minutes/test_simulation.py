@@ -208,6 +208,21 @@ def test_an_unload_costs_a_dip_and_a_storm_of_clients_then_it_is_over() -> None:
     assert [during.brokers.cpu[1], after.brokers.cpu[1]] == pytest.approx([20 + 18 + 10, 40])
 
 
+def test_seconds_in_which_a_bundle_serves_nobody_are_known() -> None:
+    rules = replace(STILL, unload_seconds=6.0, session_seconds=90.0, reconnect_seconds=0.0)
+    simulation = scene(rules=rules, events=(Event(2, 0, Happening.STOP),))
+    down = []
+    for minute in range(5):
+        if minute == 1:
+            simulation.unload([Unload(0, 1)])
+        simulation.step()
+        down.append(simulation.down.tolist())
+    # The second bundle's broker stops after two minutes, and its session ends in the middle of the fourth.
+    assert [row[0] for row in down] == [0, 6, 0, 0, 0]
+    assert [row[1] for row in down] == [0, 0, 60, 30, 0]
+    assert [row[3] for row in down] == [0] * 5
+
+
 def test_a_destination_that_is_gone_refuses_the_unload() -> None:
     simulation = scene(events=(Event(0, 1, Happening.STOP),))
     run(simulation, 2)
