@@ -24,12 +24,14 @@ class BrokerColumns:
         cpu_limit: percent of one core, 100 for each core.
         nic: speed each way, Kbit/s.
         base_cpu: CPU without any traffic, percent of one core; more where other processes share the machine.
+        slowness: CPU that traffic costs in multiples of what it costs elsewhere; brokers do not report it.
     """
 
     names: tuple[str, ...]
     cpu_limit: Floats
     nic: Floats
     base_cpu: Floats
+    slowness: Floats | float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ def demand(brokers: BrokerColumns, cost: Cost, rates: Rates, owner: Ints, factor
     count = len(brokers.names)
     seconds = (rates.msg_rate_in + rates.msg_rate_out) * cost.per_message
     seconds += (rates.msg_throughput_in + rates.msg_throughput_out) * cost.per_byte
-    wanted = per_broker(100 * seconds * factor, owner, count)
+    wanted = brokers.slowness * per_broker(100 * seconds * factor, owner, count)
     offered = rates.per_broker(owner, count)
     room = np.maximum(brokers.cpu_limit - extra_cpu, 0.0)
     inward, outward = offered.msg_throughput_in * KBIT, offered.msg_throughput_out * KBIT

@@ -92,12 +92,14 @@ class Workload:
         on_off: pauses.
         spikes: one-off changes.
         seed: of the noise.
+        series: further factors on each bundle's traffic (`load_series`), a row per minute; the last row is repeated.
     """
 
     bundles: BundleColumns
     on_off: tuple[OnOff, ...] = ()
     spikes: tuple[Spike, ...] = ()
     seed: int = 1
+    series: Floats | None = field(default=None, repr=False)
     _block: tuple[int, Floats, Floats] | None = field(default=None, repr=False)
 
     def at(self, minute: int) -> Rates:
@@ -122,6 +124,8 @@ class Workload:
         deviation = deviation.clip(-_LARGEST_DEVIATION, _LARGEST_DEVIATION)
         daily = columns.daily * np.cos(2 * np.pi * (days - columns.peak / 24))
         published = (1 + columns.noise * deviation) * (1 + daily) * (1 + columns.trend * days)
+        if self.series is not None:
+            published *= self.series[np.minimum(minutes, len(self.series) - 1)]
         for spike in self.spikes:
             rows = (minutes >= spike.minute) & (minutes < spike.minute + spike.minutes)
             published[np.ix_(rows, spike.bundles)] *= spike.factor

@@ -177,6 +177,21 @@ def test_messages_of_a_dear_bundle_cost_more() -> None:
     assert run(scene(Workload(bundles(cost=1.5))), 1)[0].brokers.cpu == pytest.approx([90, 30])
 
 
+def test_traffic_costs_more_on_a_slow_broker_whose_report_shows_no_reason() -> None:
+    spec = scene().spec
+    slow = Simulation(replace(spec, brokers=replace(spec.brokers, slowness=np.array([1.5, 1.0]))))
+    (usual,), (slowed,) = run(Simulation(spec), 1), run(slow, 1)
+    assert slowed.brokers.cpu == pytest.approx(usual.brokers.cpu * [1.5, 1.0])
+    assert slowed.rates.msg_rate_in.tolist() == usual.rates.msg_rate_in.tolist()
+
+
+def test_a_series_multiplies_the_traffic_minute_by_minute() -> None:
+    series = np.array([[1.0, 2.0], [0.0, 3.0]])
+    workload = Workload(bundles(2), series=series)
+    assert [(workload.at(minute).msg_rate_in / RATE).tolist() for minute in range(3)] == [[1, 2], [0, 3], [0, 3]]
+    assert (workload.at(0).msg_rate_out / RATE).tolist() == [1, 2]
+
+
 def test_bandwidth_follows_the_bytes() -> None:
     report = run(scene(Workload(bundles(fan_out=2.0, msg_rate_in=100.0))), 1)[0]
     assert report.brokers.bandwidth_in == pytest.approx([240, 80])  # 3 x 100 msg/s of 100 bytes, in Kbit/s

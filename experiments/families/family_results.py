@@ -1,0 +1,108 @@
+"""Results of families as files: every contestant and seed. Figures are rounded, so that machines agree on them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from statistics import fmean
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from pathlib import Path
+
+DIGITS = 3
+
+Figures = dict[str, float | None]
+"""The measures of a run by name, see `sustained.Sustained`."""
+
+
+class FamilyResults(NamedTuple):
+    """All runs of one family.
+
+    Attributes:
+        commit: of the sources that made it.
+        runs: by contestant, one for each seed.
+    """
+
+    family: str
+    commit: str
+    seeds: tuple[int, ...]
+    runs: dict[str, list[Figures]]
+
+    def only(self, variants: Collection[str]) -> FamilyResults:
+        """Return the results of some contestants."""
+        return self._replace(runs={name: runs for name, runs in self.runs.items() if name in variants})
+
+    def of_seeds(self, variant: str, measure: str) -> list[float]:
+        """Return a measure of each seed that has it."""
+        return [figure for run in self.runs[variant] if (figure := run[measure]) is not None]
+
+    def mean(self, variant: str) -> dict[str, float]:
+        """Return the mean of each measure over the seeds that have it."""
+        kept = {measure: self.of_seeds(variant, measure) for measure in self.runs[variant][0]}
+        return {measure: fmean(figures) for measure, figures in kept.items() if figures}
+
+
+class Seal(NamedTuple):
+    """Hashes of results that nobody is to see yet.
+
+    Attributes:
+        commit: of the sources that made them.
+        sha256: by family, of its results without the commit.
+    """
+
+    commit: str
+    sha256: dict[str, str]
+
+    @classmethod
+    def of(cls, results: Sequence[FamilyResults]) -> Self:
+        """Return the seal of some results."""
+        texts = {family.family: _text(family._replace(commit="")) for family in results}
+        return cls(results[0].commit, {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()})
+
+    @classmethod
+    def read(cls, file: Path) -> Self:
+        """Return the seal in a file."""
+        return cls(**json.loads(file.read_text(encoding="utf-8")))
+
+    def write(self, file: Path) -> None:
+        """Write the seal."""
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(self._asdict(), indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def rounded(figures: Mapping[str, float | None]) -> Figures:
+    """Return the figures as they are stored."""
+    return {name: None if figure is None else round(figure, DIGITS) for name, figure in figures.items()}
+
+
+def write(folder: Path, results: FamilyResults) -> None:
+    """Write a family's results."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{results.family}.json").write_text(_text(results), encoding="utf-8")
+
+
+def read_all(folder: Path) -> dict[str, FamilyResults]:
+    """Return the results of a folder by family."""
+    results = {}
+    for file in sorted(folder.glob("*.json")):
+        document = json.loads(file.read_text(encoding="utf-8"))
+        seeds = tuple(dict.fromkeys(row["seed"] for row in document["runs"]))
+        runs: dict[str, list[Figures]] = {}
+        for row in document["runs"]:
+            figures = {name: value for name, value in row.items() if name not in ("contestant", "seed")}
+            runs.setdefault(row["contestant"], []).append(figures)
+        results[file.stem] = FamilyResults(file.stem, document["commit"], seeds, runs)
+    return results
+
+
+def _text(results: FamilyResults) -> str:
+    """Return JSON with a line for each run, so that a difference is easy to see."""
+    rows = [
+        json.dumps({"contestant": name, "seed": seed, **run})
+        for name, of_seeds in results.runs.items()
+        for seed, run in zip(results.seeds, of_seeds, strict=True)
+    ]
+    head = f'{{"family": "{results.family}", "commit": "{results.commit}", "runs": ['
+    return head + "\n" + ",\n".join(rows) + "\n]}\n"
